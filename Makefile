@@ -1,0 +1,71 @@
+# Everything a newcomer needs, one word each. Every target does its own set-up; a second run finds it done.
+#   PYTHON=python3.12     which interpreter to use (3.11 or newer)
+#   ARGS="-k lease"       passed on to pytest, or to the demo or the benchmarks
+#   SEMEL_EFFORT=full     how hard the proofs try: small (default) or full
+
+PYTHON ?= python3
+SEMEL_EFFORT ?= small
+ARGS ?=
+export PYTHON SEMEL_EFFORT
+
+BIN := .venv/bin
+CODE = $(wildcard src tests examples bench)
+FAST = $(wildcard tests/unit tests/contract tests/shape)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check verify bench format lock docs clean setup-run setup-dev
+
+help: ## show this list
+	@if [ -t 1 ]; then on='\033[1;36m' off='\033[0m'; fi; \
+	awk -v on="$$on" -v off="$$off" 'BEGIN { FS = ":.*## "; print "usage: make <target>\n" } \
+	/^[a-z]+:.*## / { printf "  %s%-8s%s %s\n", on, $$1, off, $$2 } \
+	/^#   / { sub("^#   ", ""); vars = vars "  " $$0 "\n" } \
+	END { printf "\nvariables\n%s", vars }' $(firstword $(MAKEFILE_LIST))
+
+run: setup-run ## set everything up and start the demo
+	$(BIN)/semel demo $(ARGS)
+
+test: setup-dev ## set everything up and run all tests
+	$(BIN)/pytest -n auto $(ARGS)
+
+check: setup-dev ## format, lint, types, layers, spelling and the fast tests; under a minute
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict $(CODE)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell
+	$(BIN)/pytest -n auto -m "not slow" $(FAST) $(ARGS)
+
+verify: setup-dev ## all tests at full effort: the long proofs
+	SEMEL_EFFORT=full $(BIN)/pytest -n auto --timeout=14400 $(ARGS)
+
+bench: ## compare with the bare stores and with peers
+	@scripts/setup-system venv
+	@scripts/setup-venv bench
+	.venv-bench/bin/python -m bench $(ARGS)
+
+format: setup-dev ## rewrite the code in the project's form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: ## resolve the dependencies again (UPGRADE=1: take newer versions)
+	@scripts/setup-system venv
+	@scripts/setup-venv installer
+	scripts/lock
+
+docs: ## build the documentation into site/
+	@scripts/setup-system venv
+	@scripts/setup-venv docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+clean: ## remove environments, caches and build output
+	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build site
+	find src tests examples bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+setup-run:
+	@scripts/setup-system venv
+	@scripts/setup-venv run
+
+setup-dev:
+	@scripts/setup-system venv java
+	@scripts/setup-venv dev

@@ -1,0 +1,469 @@
+------------------------------- MODULE Semel -------------------------------
+(***************************************************************************)
+(* One key of semel: claim, lease, renewal, take-over, completion, and the *)
+(* record that expires and is made anew.                                   *)
+(*                                                                         *)
+(* A worker is one call in the hands of one process. It sends its claim,   *)
+(* runs the effect if it is granted, and completes. It may crash, stall    *)
+(* until its lease lapses and then go on (a zombie), or lose the reply to  *)
+(* what it sent. Whoever calls again after a crash is another worker.      *)
+(*                                                                         *)
+(* The store is one record, changed only by compare-and-set: every action  *)
+(* below that changes `record' is one statement. The store's clock is not  *)
+(* a number here. A lease is live or it has lapsed, and it may lapse at    *)
+(* any moment; that covers every clock there can be.                       *)
+(*                                                                         *)
+(* A lost reply is modelled by what really happens: the statement is still *)
+(* on its way, the worker has stopped waiting for the reply, and the store *)
+(* applies it now, later, or never.                                        *)
+(*                                                                         *)
+(* WHAT THE NONCE BUYS. It names the claim, and is never reused.           *)
+(*   1. After a lost reply it answers "is the running record mine?". A     *)
+(*      number cannot: two workers that saw the same record ask for the    *)
+(*      same next number.                                                  *)
+(*   2. After the record expired the fence starts at 1 again, so a zombie  *)
+(*      of the old record may hold the very number of the new one. The     *)
+(*      nonce still differs.                                               *)
+(*                                                                         *)
+(* WHAT THE FENCE BUYS. It numbers the grants of one record, and rises.    *)
+(*   1. It has an order, so a resource outside the store can refuse what   *)
+(*      comes late: it keeps the highest number it saw. Nonces can only be *)
+(*      equal or not, and the resource does not know which came later.     *)
+(*   2. One claim may be granted twice: a copy that was slow on its way    *)
+(*      arrives when the record may be claimed again. Both grants carry    *)
+(*      the one nonce; only the fence tells the old lease from the new.    *)
+(*                                                                         *)
+(* In most zombie completions either of the two would do. The constants    *)
+(* UseFence and UseNonce remove one of them everywhere it is used, and TLC *)
+(* then finds what only that one prevents.                                 *)
+(***************************************************************************)
+EXTENDS Naturals, FiniteSets, TLC
+
+CONSTANTS
+    Workers,             \* the calls for this key; each serves as its own nonce
+    None,                \* no worker, no outcome
+    MaxFaults,           \* how many crashes, stalls, lost replies, handler errors
+    MaxGenerations,      \* how many records in a row the key may have
+    UseFence,            \* TRUE in semel
+    UseNonce,            \* TRUE in semel
+    CompareFingerprint,  \* TRUE in semel
+    KeepDoubt            \* TRUE in semel
+
+Fingerprints == {"this", "other"}
+Policies     == {"rerun", "hold"}
+
+VARIABLES
+    asks,         \* worker -> the fingerprint and in-doubt policy it comes with
+    record,       \* what the store keeps for the key
+    step,         \* worker -> where its call is
+    lease,        \* worker -> the lease it was granted
+    expects,      \* worker -> only without the nonce: the fence it asked for
+    claims,       \* claims on their way whose worker no longer waits
+    completions,  \* completions on their way whose worker no longer waits
+    ledger,       \* effects that happened, kept by the resource outside
+    answer,       \* worker -> the value its caller was given, and of which record
+    \* The rest is known to nobody in the system; the invariants need it.
+    generation,   \* the number of the record: 1, and 1 more after each expiry
+    outcomes,     \* every outcome ever recorded, with its generation
+    faults        \* how many faults there were
+
+vars == <<asks, record, step, lease, expects, claims, completions, ledger,
+          answer, generation, outcomes, faults>>
+
+-----------------------------------------------------------------------------
+(* Shapes *)
+
+\* Every grant uses up the call of one worker or one claim on its way.
+MaxFence == Cardinality(Workers) + MaxFaults
+
+\* `generation' in a lease, an outcome or an effect is for the invariants
+\* only: neither worker nor store compares it.
+Leases   == [generation : 0..MaxGenerations, fence : 0..MaxFence, doubt : BOOLEAN]
+NoLease  == [generation |-> 0, fence |-> 0, doubt |-> FALSE]
+Effects  == [by : Workers, generation : 1..MaxGenerations, fence : 1..MaxFence]
+Answers  == [by : Workers, generation : 1..MaxGenerations]
+
+Statuses == {"absent", "running", "completed", "failed", "in_doubt"}
+Absent   == [status |-> "absent", fence |-> 0, nonce |-> None, live |-> FALSE,
+             fingerprint |-> None, policy |-> None, doubt |-> FALSE,
+             outcome |-> None]
+
+TypeOK ==
+    /\ asks \in [Workers -> [fingerprint : Fingerprints, policy : Policies]]
+    /\ record.status \in Statuses
+    /\ record.fence \in 0..MaxFence
+    /\ record.nonce \in Workers \cup {None}
+    /\ record.live \in BOOLEAN
+    /\ record.fingerprint \in Fingerprints \cup {None}
+    /\ record.policy \in Policies \cup {None}
+    /\ record.doubt \in BOOLEAN
+    /\ record.outcome \in Effects \cup {None}
+    /\ step \in [Workers -> {"claiming", "granted", "ran", "answered", "ended"}]
+    /\ lease \in [Workers -> Leases]
+    /\ expects \in [Workers -> 0..MaxFence]
+    /\ claims \subseteq Workers
+    /\ completions \subseteq Effects
+    /\ ledger \subseteq Effects
+    /\ answer \in [Workers -> Answers \cup {None}]
+    /\ generation \in 1..MaxGenerations
+    /\ outcomes \subseteq Answers
+    /\ faults \in 0..MaxFaults
+
+Init ==
+    /\ asks \in [Workers -> [fingerprint : Fingerprints, policy : Policies]]
+    /\ record = Absent
+    /\ step = [w \in Workers |-> "claiming"]
+    /\ lease = [w \in Workers |-> NoLease]
+    /\ expects = [w \in Workers |-> 0]
+    /\ claims = {}
+    /\ completions = {}
+    /\ ledger = {}
+    /\ answer = [w \in Workers |-> None]
+    /\ generation = 1
+    /\ outcomes = {}
+    /\ faults = 0
+
+-----------------------------------------------------------------------------
+(* What the store decides *)
+
+SameFingerprint(w) ==
+    CompareFingerprint => record.fingerprint = asks[w].fingerprint
+
+\* It started and no outcome is known: reported so, or the lease lapsed.
+InDoubt == \/ record.status = "in_doubt"
+           \/ record.status = "running" /\ ~record.live
+
+\* The policy is stored in the record; a take-over needs the word of both.
+MayTakeOver(w) == record.policy = "rerun" /\ asks[w].policy = "rerun"
+
+Claimable(w) ==
+    \/ record.status = "absent"
+    \/ /\ SameFingerprint(w)
+       /\ \/ record.status = "failed"        \* retryable: nothing happened
+          \/ InDoubt /\ MayTakeOver(w)
+
+\* The record after a grant to w. The row of a failed or in-doubt record is
+\* kept: the fence goes on, and so does the doubt.
+Granted(w) ==
+    [status      |-> "running",
+     fence       |-> record.fence + 1,
+     nonce       |-> w,
+     live        |-> TRUE,
+     fingerprint |-> asks[w].fingerprint,
+     policy      |-> asks[w].policy,
+     doubt       |-> InDoubt \/ record.doubt,
+     outcome     |-> None]
+
+\* "Is the running record mine?" The store answers granted to the claim it
+\* has granted already; a worker that re-reads compares in the same way.
+\* Without the nonce all it can compare is the fence it asked for.
+Mine(w) ==
+    /\ record.status = "running"
+    /\ IF UseNonce THEN record.nonce = w ELSE record.fence = expects[w]
+
+\* Renew, complete and fail all demand the lease. That the lease has lapsed
+\* is no ground for refusal as long as nobody took over.
+Holds(w, fence) ==
+    /\ record.status = "running"
+    /\ UseFence => record.fence = fence
+    /\ UseNonce => record.nonce = w
+
+LeaseIn(r) == [generation |-> generation, fence |-> r.fence, doubt |-> r.doubt]
+
+-----------------------------------------------------------------------------
+(* How a call ends *)
+
+\* A fault is counted, so that fault-free behaviours can be told apart.
+Fault == faults < MaxFaults /\ faults' = faults + 1
+
+\* The call ends without a value: reused, in doubt, LeaseLost, or an error.
+\* A worker that is gone is the same: its caller is given nothing.
+EndWithout(w) ==
+    /\ step' = [step EXCEPT ![w] = "ended"]
+    /\ lease' = [lease EXCEPT ![w] = NoLease]
+    /\ expects' = [expects EXCEPT ![w] = 0]
+    /\ UNCHANGED answer
+
+EndWith(w, by) ==
+    /\ step' = [step EXCEPT ![w] = "answered"]
+    /\ lease' = [lease EXCEPT ![w] = NoLease]
+    /\ expects' = [expects EXCEPT ![w] = 0]
+    /\ answer' = [answer EXCEPT ![w] = [by |-> by, generation |-> generation]]
+
+-----------------------------------------------------------------------------
+(* Claiming *)
+
+\* Answer granted: to a new claim, to a take-over, or again to the claim that
+\* was granted already. A store that finds the claim's own lease lapsed may
+\* do either: give the same lease again, or take over with the next fence.
+ClaimGranted(w) ==
+    /\ step[w] = "claiming"
+    /\ \/ Mine(w) /\ record' = [record EXCEPT !.live = TRUE]
+       \/ Claimable(w) /\ record' = Granted(w)
+    /\ lease' = [lease EXCEPT ![w] = LeaseIn(record')]
+    /\ step' = [step EXCEPT ![w] = "granted"]
+    /\ expects' = [expects EXCEPT ![w] = 0]
+    /\ UNCHANGED <<asks, claims, completions, ledger, answer, generation, outcomes, faults>>
+
+\* Answer replay.
+ClaimReplayed(w) ==
+    /\ step[w] = "claiming"
+    /\ record.status = "completed" /\ SameFingerprint(w)
+    /\ EndWith(w, record.outcome.by)
+    /\ UNCHANGED <<asks, record, claims, completions, ledger, generation, outcomes, faults>>
+
+\* Answer reused, or in doubt where the policies do not allow a take-over.
+\* The answer running is no action: the worker asks again, nothing changes.
+ClaimDeclined(w) ==
+    /\ step[w] = "claiming"
+    /\ record.status # "absent"
+    /\ ~Mine(w)
+    /\ \/ ~SameFingerprint(w)
+       \/ InDoubt /\ ~MayTakeOver(w)
+    /\ EndWithout(w)
+    /\ UNCHANGED <<asks, record, claims, completions, ledger, generation, outcomes, faults>>
+
+\* The reply is lost: the worker stops waiting and will send the same claim
+\* again. Without the nonce it goes by the record it saw when it asked.
+ClaimReplyLost(w) ==
+    /\ step[w] = "claiming"
+    /\ w \notin claims
+    /\ Fault
+    /\ claims' = claims \cup {w}
+    /\ expects' = [expects EXCEPT ![w] = IF UseNonce THEN 0 ELSE record.fence + 1]
+    /\ UNCHANGED <<asks, record, step, lease, completions, ledger, answer, generation, outcomes>>
+
+\* The store applies a claim that nobody waits for any more.
+LateClaim(w) ==
+    /\ w \in claims
+    /\ claims' = claims \ {w}
+    /\ record' = IF Claimable(w) THEN Granted(w) ELSE record
+    /\ UNCHANGED <<asks, step, lease, expects, completions, ledger, answer, generation, outcomes, faults>>
+
+\* Or it never arrived.
+DropClaim(w) ==
+    /\ w \in claims
+    /\ claims' = claims \ {w}
+    /\ UNCHANGED <<asks, record, step, lease, expects, completions, ledger, answer, generation, outcomes, faults>>
+
+-----------------------------------------------------------------------------
+(* Running *)
+
+\* The effect. The handler hands its fence on, and the resource refuses a
+\* number below the highest it has seen. (The resource knows nothing of
+\* records: it does not forget when one expires.)
+Effect(w) ==
+    /\ step[w] = "granted"
+    /\ UseFence => \A e \in ledger : e.fence <= lease[w].fence
+    /\ ledger' = ledger \cup {[by |-> w, generation |-> lease[w].generation,
+                               fence |-> lease[w].fence]}
+    /\ step' = [step EXCEPT ![w] = "ran"]
+    /\ UNCHANGED <<asks, record, lease, expects, claims, completions, answer, generation, outcomes, faults>>
+
+\* A lease that lapsed and was not taken over can still be renewed.
+Renew(w) ==
+    /\ step[w] \in {"granted", "ran"}
+    /\ Holds(w, lease[w].fence)
+    /\ ~record.live
+    /\ record' = [record EXCEPT !.live = TRUE]
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, outcomes, faults>>
+
+Completed(by, shown) ==
+    [record EXCEPT !.status = "completed", !.live = FALSE,
+                   !.outcome = [by |-> by, generation |-> shown.generation,
+                                fence |-> shown.fence]]
+
+Complete(w) ==
+    /\ step[w] = "ran"
+    /\ Holds(w, lease[w].fence)
+    /\ record' = Completed(w, lease[w])
+    /\ outcomes' = outcomes \cup {[by |-> w, generation |-> generation]}
+    /\ EndWith(w, w)
+    /\ UNCHANGED <<asks, claims, completions, ledger, generation, faults>>
+
+\* The reply is lost: the worker stops waiting and will complete again. If
+\* the first one was applied, that is refused, and it finds its own outcome.
+CompleteReplyLost(w) ==
+    /\ step[w] = "ran"
+    /\ Fault
+    /\ completions' = completions \cup
+           {[by |-> w, generation |-> lease[w].generation, fence |-> lease[w].fence]}
+    /\ UNCHANGED <<asks, record, step, lease, expects, claims, ledger, answer, generation, outcomes>>
+
+\* The store applies, or refuses, a completion nobody waits for any more.
+LateCompletion ==
+    /\ \E sent \in completions :
+        /\ completions' = completions \ {sent}
+        /\ IF Holds(sent.by, sent.fence)
+           THEN /\ record' = Completed(sent.by, sent)
+                /\ outcomes' = outcomes \cup {[by |-> sent.by, generation |-> generation]}
+           ELSE UNCHANGED <<record, outcomes>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, ledger, answer, generation, faults>>
+
+\* Renew, complete or fail was refused. The worker stops, and gives the
+\* recorded outcome if there is one for its fingerprint, else LeaseLost;
+\* never its own value.
+Refused(w) ==
+    /\ step[w] \in {"granted", "ran"}
+    /\ ~Holds(w, lease[w].fence)
+    /\ IF record.status = "completed" /\ SameFingerprint(w)
+       THEN EndWith(w, record.outcome.by)
+       ELSE EndWithout(w)
+    /\ UNCHANGED <<asks, record, claims, completions, ledger, generation, outcomes, faults>>
+
+\* The handler raises one of retry_errors: nothing happened in this attempt.
+\* If an earlier attempt is in doubt, the record stays in doubt.
+FailRetryable(w) ==
+    /\ step[w] = "granted"
+    /\ Holds(w, lease[w].fence)
+    /\ record' = [record EXCEPT
+                     !.status = IF KeepDoubt /\ record.doubt THEN "in_doubt" ELSE "failed",
+                     !.doubt = KeepDoubt /\ record.doubt,
+                     !.live = FALSE]
+    /\ EndWithout(w)
+    /\ UNCHANGED <<asks, claims, completions, ledger, generation, outcomes, faults>>
+
+\* The handler raises anything else: nobody knows whether it happened.
+FailInDoubt(w) ==
+    /\ step[w] \in {"granted", "ran"}
+    /\ Holds(w, lease[w].fence)
+    /\ Fault
+    /\ record' = [record EXCEPT !.status = "in_doubt", !.doubt = TRUE, !.live = FALSE]
+    /\ EndWithout(w)
+    /\ UNCHANGED <<asks, claims, completions, ledger, generation, outcomes>>
+
+-----------------------------------------------------------------------------
+(* Time and faults *)
+
+Crash(w) ==
+    /\ step[w] \in {"claiming", "granted", "ran"}
+    /\ Fault
+    /\ EndWithout(w)
+    /\ UNCHANGED <<asks, record, claims, completions, ledger, generation, outcomes>>
+
+\* A worker runs under the newest lease, or will learn when it asks again
+\* that this lease is its own.
+Attended ==
+    \E w \in Workers :
+        \/ /\ step[w] \in {"granted", "ran"}
+           /\ lease[w].generation = generation
+           /\ lease[w].fence = record.fence
+        \/ step[w] = "claiming" /\ Mine(w)
+
+\* The lease ends by the store's clock. A worker that attends to it did not
+\* renew in time: it stalled, which is a fault, and it goes on all the same.
+Lapse ==
+    /\ record.status = "running" /\ record.live
+    /\ IF Attended THEN Fault ELSE UNCHANGED faults
+    /\ record' = [record EXCEPT !.live = FALSE]
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, outcomes>>
+
+\* Only settled records expire. A zombie may outlive keep_for, and so may
+\* its completion. A claim on its way may not: keep_for is hours or more,
+\* and the store's own limit on a statement is seconds.
+Expire ==
+    /\ record.status \in {"completed", "failed"}
+    /\ generation < MaxGenerations
+    /\ claims = {}
+    /\ record' = Absent
+    /\ generation' = generation + 1
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, outcomes, faults>>
+
+-----------------------------------------------------------------------------
+
+Over == \A w \in Workers : step[w] \in {"answered", "ended"}
+
+\* All calls have ended. Without this action the end would count as deadlock;
+\* with it a deadlock is a call that can never end.
+Finished == Over /\ UNCHANGED vars
+
+Next ==
+    \/ \E w \in Workers :
+        \/ ClaimGranted(w) \/ ClaimReplayed(w) \/ ClaimDeclined(w)
+        \/ ClaimReplyLost(w) \/ LateClaim(w) \/ DropClaim(w)
+        \/ Effect(w) \/ Renew(w)
+        \/ Complete(w) \/ CompleteReplyLost(w) \/ Refused(w)
+        \/ FailRetryable(w) \/ FailInDoubt(w)
+        \/ Crash(w)
+    \/ LateCompletion
+    \/ Lapse
+    \/ Expire
+    \/ Finished
+
+Spec     == Init /\ [][Next]_vars
+FairSpec == Spec /\ WF_vars(Next)
+
+Symmetry == Permutations(Workers)
+
+-----------------------------------------------------------------------------
+(* Invariants; I1 to I10 are the names the simulator uses too. *)
+
+Answered == {w \in Workers : answer[w] # None}
+
+\* All values given for one record are the same value.
+I2_AnswersEqual ==
+    \A v, w \in Answered :
+        answer[v].generation = answer[w].generation => answer[v] = answer[w]
+
+\* A value that was given is a recorded outcome, and its effect happened.
+I3_AnswersRecorded ==
+    \A w \in Answered :
+        /\ answer[w] \in outcomes
+        /\ \E e \in ledger : e.by = answer[w].by /\ e.generation = answer[w].generation
+
+\* What is recorded was shown under the newest lease of this very record:
+\* the completion of a zombie changes nothing.
+I4_NewestLeaseCompletes ==
+    record.status = "completed" =>
+        /\ record.outcome.generation = generation
+        /\ record.outcome.fence = record.fence
+
+\* Fences rise for as long as the record lives, with every new holder.
+I4_FencesRise ==
+    [][generation' = generation =>
+          /\ record'.fence >= record.fence
+          /\ record'.nonce # record.nonce => record'.fence > record.fence]_vars
+
+\* Another fingerprint never runs under the key and never replays.
+I5_OneFingerprint ==
+    /\ \A d, e \in ledger :
+           d.generation = e.generation =>
+               asks[d.by].fingerprint = asks[e.by].fingerprint
+    /\ record.status = "completed" =>
+           asks[record.outcome.by].fingerprint = record.fingerprint
+    /\ \A w \in Answered :
+           asks[answer[w].by].fingerprint = asks[w].fingerprint
+
+\* At most one outcome is ever recorded for a record.
+I7_OneOutcome ==
+    \A o, p \in outcomes : o.generation = p.generation => o = p
+
+\* Once completed is seen, nothing else is seen until the record expires.
+I7_CompletedStays ==
+    [][record.status = "completed" => record' = record \/ record' = Absent]_vars
+
+\* Once the outcome is recorded, no effect of that record happens any more.
+I7_NoEffectAfterOutcome ==
+    [][\A e \in ledger' \ ledger :
+          ~ \E o \in outcomes : o.generation = e.generation]_vars
+
+\* Every call ends, with at most MaxFaults faults and no more: no key is
+\* stuck. (Checked with FairSpec, in Settles.cfg.)
+I8_CallsEnd == <>Over
+
+\* Without faults the effect happens at most once.
+I9_FaultFreeOnce ==
+    faults = 0 =>
+        \A d, e \in ledger : d.generation = e.generation => d = e
+
+\* An effect that repeats another was told so: attempt.in_doubt.
+I10_RepeatsAreTold ==
+    [][\A e \in ledger' \ ledger :
+          (\E d \in ledger : d.generation = e.generation) => lease[e.by].doubt]_vars
+
+\* Whoever runs under hold is the only one: the effect happens at most once.
+Hold_AtMostOnce ==
+    \A d, e \in ledger :
+        d.generation = e.generation /\ asks[d.by].policy = "hold" => d = e
+
+=============================================================================

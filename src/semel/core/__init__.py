@@ -1,0 +1,1 @@
+"""What semel is about, as values: no I/O, no clock, no colour. Imports the standard library and msgspec only."""

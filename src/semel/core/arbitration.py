@@ -1,0 +1,69 @@
+"""The decision table of a claim, once in Python. SQL stores state the same rules in their statements.
+
+What always holds: another fingerprint never wins and never replays; a live lease is never taken over; an in-doubt
+record is taken over only where its owner's policy and the claimer's both allow it; only settled records expire.
+A store may use `judge` to spare a write where nothing can be won, and to name the answer when its compare-and-set won
+nothing; the compare-and-set itself is what decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from semel.core.operations import Claim, ClaimAnswer, Doubtful, Granted, Replay, Reused, Running
+from semel.core.policy import Doubt
+from semel.core.record import Record, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Winnable:
+    """The claim may be written: as a new record, a new life of an expired one, or a further attempt."""
+
+    how: Literal["absent", "expired", "again", "takeover", "reconcile"]
+
+
+def judge(record: Record | None, claim: Claim, now: int) -> Winnable | ClaimAnswer:
+    """What a claim meets in `record` at the instant `now`."""
+    if record is None:
+        return Winnable("absent")
+    if record.settled and record.expires_us <= now:
+        return Winnable("expired")
+    if record.nonce == claim.nonce and record.status is Status.RUNNING:
+        return granted(record)  # the same claim again, after its reply was lost
+    if record.fingerprint != claim.fingerprint:
+        return Reused(record)
+    if record.final:
+        return Replay(record)
+    if record.settled and not record.doubtful:
+        return Winnable("again")
+    if record.status is Status.RUNNING and record.lease_us > now:
+        return Running(record.lease_us - now)
+    return _doubtful(record, claim, now)
+
+
+def _doubtful(record: Record, claim: Claim, now: int) -> Winnable | Doubtful:
+    match may_take_over(record.in_doubt_policy, claim.terms.in_doubt):
+        case "never":
+            return Doubtful(record, None)
+        case "at once":
+            return Winnable("takeover")
+        case "after asking":
+            quiet = max(record.reconcile_after_us, claim.terms.reconcile_after_us)
+            remaining = record.lease_us + quiet - now
+            return Winnable("reconcile") if remaining <= 0 else Doubtful(record, remaining)
+
+
+def may_take_over(owner: Doubt, claimer: Doubt) -> Literal["never", "at once", "after asking"]:
+    """Whether both policies allow a take-over: the stricter word of the two counts, and asking needs a hook."""
+    if "hold" in (owner, claimer):
+        return "never"
+    if claimer == "reconcile":
+        return "after asking"
+    return "at once" if owner == "rerun" else "never"
+
+
+def granted(record: Record) -> Granted:
+    """The grant that a running record, as just claimed, stands for."""
+    asks = record.doubtful and record.in_doubt_policy == "reconcile"
+    return Granted(record, in_doubt=record.doubtful, reconcile=asks)

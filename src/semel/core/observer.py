@@ -1,0 +1,48 @@
+"""What can be watched: events as values, handed to an observer that must not disturb what it watches.
+
+What always holds: an observer never sees a key's value, only its reference; an error it raises is logged and dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal, Protocol
+
+import msgspec
+
+_log = logging.getLogger("semel")
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened to one operation."""
+
+    kind: Literal["ran", "replayed", "failed", "in_doubt", "lease_lost", "waited", "reused", "store_down"]
+    operation: str
+    reference: str
+    seconds: float = 0.0
+    detail: str = ""
+
+
+class Observer(Protocol):
+    """Receives events; telemetry adapters implement it."""
+
+    def observe(self, event: Event) -> None:
+        """Take note of `event`."""
+
+
+class Logging:
+    """The default observer: through `logging`, quiet unless something needs a look."""
+
+    def observe(self, event: Event) -> None:
+        """Log `event`, at a level that fits it."""
+        level = logging.WARNING if event.kind in ("in_doubt", "lease_lost", "store_down") else logging.DEBUG
+        if _log.isEnabledFor(level):
+            _log.log(level, "%s %s %s %s", event.kind, event.operation, event.reference[:16], event.detail)
+
+
+def notify(observer: Observer, event: Event) -> None:
+    """Tell the observer, and survive what it does."""
+    try:
+        observer.observe(event)
+    except Exception:
+        _log.exception("an observer failed; the operation is not affected")

@@ -1,0 +1,243 @@
+"""Operations: all that an engine may ask of a store, and all that a store may answer. Frozen values, no behaviour.
+
+What always holds: after a claim, every write shows the lease (fence and nonce). Expected answers are values; only a
+store that cannot answer raises. Sending an operation again after a lost reply gives the answer of the first time.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from semel.core.key import Key
+from semel.core.policy import Doubt
+from semel.core.record import About, Failure, Lease, Record, Status, Step
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What of a policy the store has to know, in microseconds."""
+
+    lease_us: int
+    keep_us: int
+    in_doubt: Doubt
+    reconcile_after_us: int
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The atomic attempt to become the one who runs."""
+
+    key: Key
+    fingerprint: bytes
+    nonce: bytes
+    terms: Terms
+    about: About
+
+
+class Renew(msgspec.Struct, frozen=True):
+    """Extend a lease from the store's now."""
+
+    lease: Lease
+    lease_us: int
+
+
+class Complete(msgspec.Struct, frozen=True):
+    """Record the value of the attempt that holds the lease."""
+
+    lease: Lease
+    outcome: bytes
+
+
+class Fail(msgspec.Struct, frozen=True):
+    """Record that the attempt ended without a value.
+
+    `ending` says what is known: the failure is the answer, nothing happened, or nobody knows. `doubtful` is what the
+    next attempt is told of earlier ones. `started` is false where the handler was never called: such an attempt does
+    not count.
+    """
+
+    lease: Lease
+    ending: Literal["final", "retry", "doubt"]
+    error: Failure
+    doubtful: bool
+    started: bool = True
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """Record a finished step under the lease."""
+
+    lease: Lease
+    step: Step
+
+
+class Enter(msgspec.Struct, frozen=True):
+    """Name the caller's open transaction before a step runs in it; only ever sent to a joined connection."""
+
+    lease: Lease
+
+
+class Read(msgspec.Struct, frozen=True):
+    """Ask for a record, finished steps included where wanted."""
+
+    digest: bytes
+    with_steps: bool = False
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records to list; what is None does not restrict."""
+
+    status: Status | None = None
+    operation: str | None = None
+    scope: str | None = None
+    before_us: int | None = None
+    after_us: int | None = None
+    process_instance: str | None = None
+    business_key: str | None = None
+    reference: str | None = None
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """One page of records, oldest first, after the cursor (creation instant and digest)."""
+
+    query: Query
+    cursor: tuple[int, bytes] | None
+    limit: int
+
+
+class Resolve(msgspec.Struct, frozen=True):
+    """End a doubt by decision: completed with an outcome, claimable again, or cancelled. The nonce fences zombies off."""
+
+    digest: bytes
+    nonce: bytes
+    status: Literal[Status.COMPLETED, Status.FAILED, Status.CANCELLED]
+    outcome: bytes | None
+    note: str
+
+
+class Purge(msgspec.Struct, frozen=True):
+    """Delete at most `limit` records that are settled and expired."""
+
+    limit: int
+
+
+class Lapse(msgspec.Struct, frozen=True):
+    """Mark at most `limit` running records whose lease is over as in doubt."""
+
+    limit: int
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """Add replays that were counted in memory; lazily, never on the way of a caller."""
+
+    digest: bytes
+    replays: int
+
+
+Operation = Claim | Renew | Complete | Fail | Checkpoint | Enter | Read | Scan | Resolve | Purge | Lapse | Tally
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """The claim is won. `in_doubt`: an earlier attempt may have had its effect. `reconcile`: ask the hook first."""
+
+    record: Record
+    in_doubt: bool = False
+    reconcile: bool = False
+    transaction: str = ""
+
+    @property
+    def lease(self) -> Lease:
+        """The proof that later writes show."""
+        return replace(self.record.lease, transaction=self.transaction)
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """There is an answer already."""
+
+    record: Record
+
+
+class Running(msgspec.Struct, frozen=True):
+    """Somebody holds a live lease; it ends in `remaining_us` unless renewed."""
+
+    remaining_us: int
+
+
+class Reused(msgspec.Struct, frozen=True):
+    """The key stands for another request."""
+
+    record: Record
+
+
+class Doubtful(msgspec.Struct, frozen=True):
+    """It started, no outcome is known, and this claim may not take over (not before `remaining_us`, where given)."""
+
+    record: Record
+    remaining_us: int | None
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """The write took effect, at this instant of the store."""
+
+    at_us: int
+
+
+class Entered(msgspec.Struct, frozen=True):
+    """The caller's transaction is open, and this is its name."""
+
+    transaction: str
+
+
+class Held(msgspec.Struct, frozen=True):
+    """The lease is extended."""
+
+    until_us: int
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """The lease shown is not the current one; nothing was changed."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The answer to `Read`, with the store's now for judging leases."""
+
+    record: Record | None
+    now_us: int
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a scan; no cursor means that it was the last."""
+
+    records: tuple[Record, ...]
+    cursor: tuple[int, bytes] | None
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """The doubt is ended."""
+
+    record: Record
+
+
+class Unresolvable(msgspec.Struct, frozen=True):
+    """There was nothing in doubt under that digest."""
+
+    record: Record | None
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """How many records were deleted or marked."""
+
+    count: int
+
+
+ClaimAnswer = Granted | Replay | Running | Reused | Doubtful
+Answer = ClaimAnswer | Recorded | Entered | Held | Lost | Found | Page | Resolved | Unresolvable | Swept
+
+
+def give_back(claim: Claim, answer: Answer | Exception) -> Fail | None:
+    """What undoes a claim that was granted to a caller who is gone: the handler was never called."""
+    if not isinstance(answer, Granted):
+        return None
+    gone = Failure("semel.CallerGone", "the caller was cancelled before the handler was called")
+    ending: Literal["retry", "doubt"] = "doubt" if answer.in_doubt or answer.reconcile else "retry"
+    return Fail(answer.lease, ending, gone, doubtful=answer.in_doubt or answer.reconcile, started=False)

@@ -1,0 +1,142 @@
+"""The policy: frozen settings of one operation. Checked once, when it is made; never changed afterwards.
+
+What always holds: how long a claim is leased and how long an outcome is kept are two settings. Durations are positive
+and finite, words are known words, and `reconcile` is never asked for without a hook to ask.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from semel.errors import PolicyInvalid, SemelError
+
+Doubt = Literal["rerun", "reconcile", "hold"]
+WhenRunning = Literal["wait", "reject"]
+StoreDown = Literal["refuse", "run"]
+Errors = tuple[type[BaseException], ...]
+
+_WORDS = {
+    "when_running": ("wait", "reject"),
+    "in_doubt": ("rerun", "reconcile", "hold"),
+    "store_down": ("refuse", "run"),
+}
+_LONGEST = timedelta(days=365 * 100)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def microseconds(duration: timedelta) -> int:
+    """A duration in the unit that stores count in."""
+    return duration // _MICROSECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How one operation is claimed, kept, waited for and recovered.
+
+    Args:
+        keep_for: how long an outcome is replayed, counted from the claim (from the end, where the run itself took
+            more than half of it).
+        lease_for: how long a claim lasts without renewal; a crashed owner blocks its key this long.
+        max_runtime: renewal stops after this, so that a wedged handler does not hold its key for ever.
+        when_running: what a duplicate does while the first runs.
+        wait_for: how long a duplicate waits.
+        final_errors: raised means "settled, this is the answer": stored and replayed.
+        retry_errors: raised means "nothing happened": the key may be claimed again at once.
+        max_attempts: after so many attempts the failure is final.
+        in_doubt: what to do when it started and no outcome is known.
+        reconcile: asked with the attempt, answers `Happened(value)`, `DidNotHappen()` or `Unknown()`.
+        reconcile_after: how long after the lease ended the hook may be asked, at the earliest.
+        store_down: whether to refuse or to run unprotected when the store does not answer.
+        max_result: a larger encoded result is not kept; duplicates get `ResultNotKept`.
+    """
+
+    keep_for: timedelta = timedelta(hours=24)
+    lease_for: timedelta = timedelta(seconds=30)
+    max_runtime: timedelta = timedelta(minutes=15)
+    when_running: WhenRunning = "wait"
+    wait_for: timedelta = timedelta(seconds=10)
+    final_errors: Errors = ()
+    retry_errors: Errors = ()
+    max_attempts: int | None = None
+    in_doubt: Doubt = "rerun"
+    reconcile: Callable[[Any], Any] | None = None
+    reconcile_after: timedelta = timedelta(seconds=30)
+    store_down: StoreDown = "refuse"
+    max_result: int = 1024 * 1024
+
+    def __post_init__(self) -> None:
+        for name in ("keep_for", "lease_for", "max_runtime"):
+            _duration(name, getattr(self, name), may_be_zero=False)
+        for name in ("wait_for", "reconcile_after"):
+            _duration(name, getattr(self, name), may_be_zero=True)
+        for name, words in _WORDS.items():
+            _word(name, getattr(self, name), words)
+        _errors(self, "final_errors")
+        _errors(self, "retry_errors")
+        _count("max_attempts", self.max_attempts, optional=True)
+        _count("max_result", self.max_result, optional=False)
+        _hook(self)
+
+    def replace(self, **changes: Any) -> Policy:
+        """A copy with `changes`, checked again."""
+        unknown = sorted(set(changes) - {field.name for field in dataclasses.fields(self)})
+        if unknown:
+            message = f"A policy has no {' or '.join(unknown)}; nothing ran. It has: {', '.join(self.__slots__)}."
+            raise PolicyInvalid(message)
+        return dataclasses.replace(self, **changes) if changes else self
+
+
+def _duration(name: str, value: object, *, may_be_zero: bool) -> None:
+    if not isinstance(value, timedelta):
+        message = f"{name} must be a timedelta, not {type(value).__name__}; nothing ran."
+        raise PolicyInvalid(message)
+    if value < timedelta(0) or (not value and not may_be_zero) or value > _LONGEST:
+        least = "zero or more" if may_be_zero else "more than zero"
+        message = f"{name} must be {least} and at most 100 years, not {value}; nothing ran."
+        raise PolicyInvalid(message)
+
+
+def _word(name: str, value: object, words: tuple[str, ...]) -> None:
+    if value not in words:
+        message = f"{name} must be one of {', '.join(words)}, not {value!r}; nothing ran."
+        raise PolicyInvalid(message)
+
+
+def _errors(policy: Policy, name: str) -> None:
+    classes = getattr(policy, name)
+    if isinstance(classes, type):
+        classes = (classes,)
+    classes = tuple(classes)
+    for error in classes:
+        if not (isinstance(error, type) and issubclass(error, Exception)):
+            message = f"{name} must hold exception classes, not {error!r}; nothing ran."
+            raise PolicyInvalid(message)
+        if issubclass(error, SemelError):
+            message = f"{name} must not hold semel's own {error.__name__}, which never comes from the effect; nothing ran."
+            raise PolicyInvalid(message)
+    object.__setattr__(policy, name, classes)
+
+
+def _count(name: str, value: object, *, optional: bool) -> None:
+    if value is None and optional:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        message = f"{name} must be a whole number from 1 up, not {value!r}; nothing ran."
+        raise PolicyInvalid(message)
+
+
+def _hook(policy: Policy) -> None:
+    if policy.in_doubt == "reconcile" and policy.reconcile is None:
+        message = 'in_doubt="reconcile" needs reconcile=, the hook that is asked whether it happened; nothing ran.'
+        raise PolicyInvalid(message)
+    hook: object = policy.reconcile
+    if hook is not None and not callable(hook):
+        message = f"reconcile must be callable, not {type(hook).__name__}; nothing ran."
+        raise PolicyInvalid(message)
+    if policy.reconcile is not None and policy.in_doubt != "reconcile":
+        message = f'reconcile= is only asked under in_doubt="reconcile", and this is "{policy.in_doubt}"; nothing ran.'
+        raise PolicyInvalid(message)

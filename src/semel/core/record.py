@@ -1,0 +1,209 @@
+"""The record: what a store keeps for a key, and the lease that proves the right to write it.
+
+What always holds: instants are whole microseconds since 1970 on the store's clock, intervals are half-open (a lease is
+over, and a record expired, at the very instant named). Only settled records expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from semel.core.key import Key
+from semel.core.policy import Doubt
+from semel.errors import UsageError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Status(StrEnum):
+    """Where a record is in its life."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    IN_DOUBT = "in_doubt"
+    CANCELLED = "cancelled"
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What people search by. Nothing here takes part in identity or fingerprint."""
+
+    subject: str | None = None
+    business_key: str | None = None
+    process_instance: str | None = None
+    requester: str | None = None
+    tags: Mapping[str, str] = {}
+
+    @staticmethod
+    def of(about: About | Mapping[str, Any] | None) -> About:
+        """`about` as given by the caller, checked.
+
+        Raises:
+            UsageError: a name is unknown or a value is not a string.
+        """
+        if about is None:
+            return NOTHING
+        if isinstance(about, About):
+            return about
+        try:
+            return msgspec.convert(dict(about), About, strict=True) if _known(about) else NOTHING
+        except msgspec.ValidationError as problem:
+            message = f"about= is not usable: {problem}; nothing ran. Values are strings, tags maps strings to strings."
+            raise UsageError(message) from None
+
+
+def _known(about: Mapping[str, Any]) -> bool:
+    unknown = sorted(set(about) - set(About.__struct_fields__))
+    if unknown:
+        names = ", ".join(About.__struct_fields__)
+        message = f"about= has no {', '.join(map(str, unknown))}; nothing ran. It has {names}; the rest goes into tags."
+        raise UsageError(message)
+    return bool(about)
+
+
+NOTHING = About()
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An error as it is kept: its class name and its message, never its objects."""
+
+    type: str
+    message: str
+
+    @staticmethod
+    def of(error: BaseException) -> Failure:
+        """What is kept of `error`, bounded in size."""
+        return Failure(f"{type(error).__module__}.{type(error).__qualname__}", str(error)[:2000])
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A finished step of an attempt: the recovery point of what it did."""
+
+    index: int
+    name: str
+    outcome: bytes
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A granted claim. Every later write shows it; a store that does not recognise it changes nothing.
+
+    `transaction` names the caller's transaction where the lease was granted or is used inside one; a store demands
+    at the later write that it is still the same.
+    """
+
+    key: Key
+    fence: int
+    nonce: bytes
+    until: int
+    transaction: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a key. Fields ending in `_us` are the store's instants; the properties read better."""
+
+    key: Key
+    status: Status
+    retryable: bool
+    fingerprint: bytes
+    fence: int
+    nonce: bytes
+    lease_us: int
+    in_doubt_policy: Doubt
+    reconcile_after_us: int
+    doubtful: bool
+    attempts: int
+    outcome: bytes | None
+    error: Failure | None
+    about: About
+    created_us: int
+    started_us: int
+    updated_us: int
+    completed_us: int | None
+    expires_us: int
+    keep_us: int
+    resolution: str | None = None
+    replays: int = 0
+    replayed_us: int | None = None
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of whoever claimed last."""
+        return Lease(self.key, self.fence, self.nonce, self.lease_us)
+
+    @property
+    def reference(self) -> str:
+        """How this record is named in errors, logs and on the command line."""
+        return self.key.reference
+
+    @property
+    def settled(self) -> bool:
+        """Whether an end is recorded; only such records expire."""
+        return self.status not in (Status.RUNNING, Status.IN_DOUBT)
+
+    @property
+    def final(self) -> bool:
+        """Whether the end recorded is the answer to every duplicate."""
+        return self.settled and not self.retryable
+
+    @property
+    def lease_until(self) -> datetime:
+        """When the last lease ends or ended."""
+        return instant(self.lease_us)
+
+    @property
+    def created_at(self) -> datetime:
+        """When the key was first claimed."""
+        return instant(self.created_us)
+
+    @property
+    def started_at(self) -> datetime:
+        """When the latest attempt was granted."""
+        return instant(self.started_us)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When the record last changed."""
+        return instant(self.updated_us)
+
+    @property
+    def completed_at(self) -> datetime | None:
+        """When it was settled."""
+        return None if self.completed_us is None else instant(self.completed_us)
+
+    @property
+    def expires_at(self) -> datetime:
+        """When it stops being replayed, once settled."""
+        return instant(self.expires_us)
+
+    @property
+    def replayed_at(self) -> datetime | None:
+        """When it was last replayed, as far as has been written down."""
+        return None if self.replayed_us is None else instant(self.replayed_us)
+
+    @property
+    def duration(self) -> timedelta | None:
+        """How long the settling attempt took."""
+        return None if self.completed_us is None else timedelta(microseconds=self.completed_us - self.started_us)
+
+
+def instant(microseconds: int) -> datetime:
+    """A store's instant as an aware datetime."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def store_instant(moment: datetime) -> int:
+    """An aware datetime as a store's instant.
+
+    Raises:
+        UsageError: the datetime is naive.
+    """
+    if moment.utcoffset() is None:
+        message = "A naive datetime names no moment; nothing ran. Give it a time zone."
+        raise UsageError(message)
+    return (moment - _EPOCH) // timedelta(microseconds=1)

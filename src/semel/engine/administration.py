@@ -1,0 +1,175 @@
+"""Looking at records and ending doubts, as flows: read, list, resolve, sweep.
+
+What always holds: an administrator is fenced like any writer. Resolving is a compare-and-set on a record in doubt,
+with a reason that is kept; reconciling is an ordinary take-over whose holder asks the hook and runs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from semel.core import codec
+from semel.core.flow import Flow
+from semel.core.operations import (
+    Fail,
+    Found,
+    Granted,
+    Lapse,
+    Page,
+    Purge,
+    Query,
+    Read,
+    Resolve,
+    Resolved,
+    Scan,
+    Swept,
+    Unresolvable,
+)
+from semel.core.outcome import Cancelled, DidNotHappen, Happened, Resolution
+from semel.core.record import Failure, Record, Status
+from semel.engine.attempt import AttemptState
+from semel.engine.base import Known
+from semel.engine.clock import Clock
+from semel.engine.flows import Once
+from semel.engine.request import Request, Result, terms_of
+from semel.errors import InDoubt, NotResolvable, SemelError, UsageError
+
+PAGE = 200
+_BATCH = 500
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Who resolved a record, how, and why."""
+
+    resolution: str
+    reason: str
+    by: str
+
+
+def read(digest: bytes) -> Flow[Record | None]:
+    """The record under a digest, expired ones included until they are deleted."""
+    found: Found = yield Read(digest, with_steps=True)
+    return found.record
+
+
+def page(query: Query, cursor: tuple[int, bytes] | None) -> Flow[Page]:
+    """One page of records."""
+    answer: Page = yield Scan(query, cursor, PAGE)
+    return answer
+
+
+def resolve(digest: bytes, resolution: Resolution, reason: str, by: str, nonce: bytes) -> Flow[Record]:
+    """End a doubt by decision.
+
+    Raises:
+        UsageError: no reason was given, or the resolution is none.
+        NotResolvable: nothing is in doubt under that key.
+    """
+    if not isinstance(reason, str) or not reason.strip():
+        message = "resolve() needs a reason, which is kept with the record; nothing was changed."
+        raise UsageError(message)
+    status, outcome = _decided(resolution)
+    note = msgspec.json.encode(Note(type(resolution).__name__, reason[:1000], by)).decode()
+    answer = yield Resolve(digest, nonce, status, outcome, note)
+    match answer:
+        case Resolved(record):
+            return record
+        case Unresolvable(None):
+            message = f"There is no record {digest.hex()[:16]}; nothing was changed."
+            raise NotResolvable(message)
+        case Unresolvable(Record() as record):
+            message = (
+                f"The record {record.reference[:16]} is {record.status}, not in doubt; nothing was changed. "
+                f"Only what is in doubt, or whose lease is over, can be resolved."
+            )
+            raise NotResolvable(message)
+    raise AssertionError(answer)
+
+
+_Settled = Literal[Status.COMPLETED, Status.FAILED, Status.CANCELLED]
+
+
+def _decided(resolution: Resolution) -> tuple[_Settled, bytes | None]:
+    match resolution:
+        case Happened(value):
+            return Status.COMPLETED, codec.encode_stated(value)
+        case DidNotHappen():
+            return Status.FAILED, None
+        case Cancelled():
+            return Status.CANCELLED, None
+        case _:
+            message = (
+                f"{resolution!r} resolves nothing; nothing was changed. "
+                f"Give Happened(value), DidNotHappen() or Cancelled()."
+            )
+            raise UsageError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did and what it leaves: deleted, newly in doubt, reconciled, and still waiting for somebody."""
+
+    deleted: int
+    lapsed: int
+    reconciled: int
+    held: int
+
+
+def sweep(known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes]) -> Flow[SweepReport]:
+    """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held."""
+    deleted = yield from _until_none(Purge(_BATCH))
+    lapsed = yield from _until_none(Lapse(_BATCH))
+    reconciled, held = 0, 0
+    cursor: tuple[int, bytes] | None = None
+    while True:
+        answer = yield from page(Query(status=Status.IN_DOUBT), cursor)
+        for record in answer.records:
+            if (yield from _reconcile(record, known.get(record.key.operation), clock, new_nonce)):
+                reconciled += 1
+            else:
+                held += 1
+        cursor = answer.cursor
+        if cursor is None:
+            return SweepReport(deleted, lapsed, reconciled, held)
+
+
+def _until_none(operation: Purge | Lapse) -> Flow[int]:
+    total = 0
+    while True:
+        swept: Swept = yield operation
+        total += swept.count
+        if swept.count < operation.limit:
+            return total
+
+
+def _reconcile(record: Record, known: Known | None, clock: Clock, new_nonce: Callable[[], bytes]) -> Flow[bool]:
+    """Whether the doubt of this record could be ended by asking."""
+    if known is None or known.policy.reconcile is None:
+        return False
+    request = Request(
+        record.key, record.fingerprint, known.policy, terms_of(known.policy), record.about, known.shape
+    )
+    try:
+        yield from Reconciling(request, clock, new_nonce).flow()
+    except InDoubt:
+        return False
+    except SemelError:
+        return False  # somebody else has it now, or it failed final: either way not ours to hold
+    return True
+
+
+class Reconciling(Once):
+    """A take-over that asks the hook and runs nothing: there are no arguments to run the handler with."""
+
+    def _granted(self, granted: Granted) -> Flow[Result[Any]]:
+        attempt = self.attempt = AttemptState(granted)
+        settled = yield from self._reconcile(attempt)
+        if settled is not None:
+            return settled
+        gone = Failure("semel.DidNotHappen", "the reconcile hook said that it did not happen")
+        yield from self._settle(Fail(attempt.lease, "retry", gone, doubtful=False, started=False))
+        return Result(None, replayed=False)

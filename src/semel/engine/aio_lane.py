@@ -1,0 +1,111 @@
+"""A lane for one event loop: one task leads while there is something to send.
+
+What always holds: a round is never cut short by a cancelled caller, because it runs in a task of its own; what was
+granted to a caller who is gone is given back. With an eager driver, which needs no task to itself, an answer that is
+at hand without waiting is given without a detour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import types
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any
+
+from semel.core.operations import Answer, Operation
+from semel.core.store import AsyncDriver, Store
+from semel.engine.lane import Lane, Ticket
+
+
+class AsyncLane:
+    """The lane of one event loop."""
+
+    def __init__(self, store: Store, driver: AsyncDriver) -> None:
+        self._lane = Lane(store)
+        self._driver = driver
+        self._leader: asyncio.Task[None] | None = None
+        self._eager: bool = getattr(driver, "eager", False)
+
+    async def perform(self, operation: Operation) -> Answer:
+        """Have one operation performed, together with whatever else is asked meanwhile."""
+        ticket = Ticket(operation)
+        if self._lane.submit(ticket):
+            self._start_leading()
+        await self._answered(ticket)
+        return ticket.result()
+
+    async def perform_all(self, operations: Sequence[Operation]) -> list[Answer | Exception]:
+        """Have a list performed; errors come back as values."""
+        tickets = [Ticket(operation) for operation in operations]
+        leads = False
+        for ticket in tickets:
+            leads = self._lane.submit(ticket) or leads
+        if leads:
+            self._start_leading()
+        for ticket in tickets:
+            await self._answered(ticket)
+        return [ticket.answer for ticket in tickets if ticket.answer is not None]
+
+    async def _answered(self, ticket: Ticket) -> None:
+        if ticket.answer is not None:
+            return
+        ticket.seat = asyncio.get_running_loop().create_future()
+        try:
+            await ticket.seat
+        except asyncio.CancelledError:
+            self._lane.abandon(ticket)
+            if self._lane.idle():
+                self._start_leading()
+            raise
+
+    def _start_leading(self) -> None:
+        leading = self._lead()
+        if not self._eager:
+            self._leader = asyncio.get_running_loop().create_task(leading)
+            return
+        try:
+            first = leading.send(None)
+        except StopIteration:
+            return
+        self._leader = asyncio.get_running_loop().create_task(_rest(leading, first))
+
+    async def _lead(self) -> None:
+        while True:
+            round_ = self._lane.take()
+            try:
+                replies = await self._driver.perform(self._lane.plans(round_)) if round_ else []
+            except Exception as error:  # noqa: BLE001 - a failing driver fails its round, not the lane
+                replies = [error] * len(round_)
+            for ticket in self._lane.settle(round_, replies):
+                if ticket.seat is not None and not ticket.seat.done():
+                    ticket.seat.set_result(None)
+            if self._lane.hand_over() is None:
+                return
+
+    async def close(self) -> None:
+        """Let the round on its way come home."""
+        leader = self._leader
+        if leader is not None and not leader.done():
+            await asyncio.wait([leader])
+
+
+@types.coroutine
+def _rest_of(started: Coroutine[Any, Any, None], first: Any) -> Generator[Any, Any, None]:
+    """Go on with a coroutine that has already been started and waits for `first`."""
+    wanted = first
+    while True:
+        try:
+            got = yield wanted
+        except BaseException as error:  # noqa: BLE001 - handed on to where it belongs
+            step: Callable[[], Any] = functools.partial(started.throw, error)
+        else:
+            step = functools.partial(started.send, got)
+        try:
+            wanted = step()
+        except StopIteration:
+            return
+
+
+async def _rest(started: Coroutine[Any, Any, None], first: Any) -> None:
+    await _rest_of(started, first)

@@ -1,0 +1,128 @@
+"""What one event loop needs: the lane, the keeper and its task. Made on first use, gone with `close`.
+
+What always holds: everything here is touched by one loop only, so there is no lock; waiters await a future of their
+own; work that must outlive a cancelled caller is a task held here until it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from semel.core.flow import arun
+from semel.core.store import Store
+from semel.engine.aio_lane import AsyncLane
+from semel.engine.attempt import AttemptState
+from semel.engine.clock import Clock
+from semel.engine.effects import Rest, Together
+from semel.engine.flows import Once
+from semel.engine.keeper import Keeper
+from semel.engine.waiting import Waiter
+
+_log = logging.getLogger("semel")
+
+
+class Runtime:
+    """The moving parts of one event loop."""
+
+    def __init__(self, store: Store, clock: Clock, random: Callable[[], float]) -> None:
+        self.pid = os.getpid()
+        self._clock = clock
+        self._driver = store.async_driver()
+        self.lane = AsyncLane(store, self._driver)
+        self._keeper = Keeper(clock, random, _seat_ready)
+        self._wake = asyncio.Event()
+        self._resting_until: float | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._background: set[asyncio.Task[Any]] = set()
+
+    def hold(self, state: AttemptState, once: Once) -> None:
+        """Keep an attempt's lease alive."""
+        policy = once.request.policy
+        state.beat = self._keeper.heartbeat.hold(
+            state.lease,
+            length=policy.lease_for.total_seconds(),
+            max_runtime=policy.max_runtime.total_seconds(),
+            asked=once.asked,
+        )
+        self._rouse(state.beat.next)
+
+    async def wait(self, digest: bytes, until: float) -> Waiter:
+        """Wait until the waiter has news."""
+        seat = asyncio.get_running_loop().create_future()
+        waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat)
+        self._rouse(min(until, self._keeper.waiting.due() or until))
+        try:
+            await seat
+        except BaseException:
+            self._keeper.waiting.leave(waiter)
+            self.done(None, digest, waiter)
+            raise
+        return waiter
+
+    def done(self, state: AttemptState | None, digest: bytes, waiter: Waiter | None) -> None:
+        """A call is over."""
+        if state is not None and state.beat is not None:
+            self._keeper.heartbeat.release(state.beat)
+        if self._keeper.waiting.done(digest, waiter):
+            self._rouse(None)
+
+    def replayed(self, digest: bytes) -> None:
+        """Count a replay."""
+        self._keeper.replayed(digest)
+
+    def aside(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run `work` in a task that outlives the caller; `close` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    def _rouse(self, at: float | None) -> None:
+        """Make sure the keeper is awake at `at` (None: now). It is not disturbed when it will be anyway."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._watch())
+        elif at is None or self._resting_until is None or at < self._resting_until:
+            self._wake.set()
+
+    async def _watch(self) -> None:
+        try:
+            await arun(self._keeper.watch(), self._attend)
+        except Exception:
+            _log.exception("the keeper ended; leases of this event loop are no longer renewed")
+            raise
+
+    async def _attend(self, wanted: Any) -> Any:
+        match wanted:
+            case Together(operations):
+                return await self.lane.perform_all(operations)
+            case Rest(until):
+                return await self._rest(until)
+        raise AssertionError(wanted)
+
+    async def _rest(self, until: float | None) -> None:
+        self._resting_until = until
+        await self._clock.arest(self._wake, until)
+        self._resting_until = self._clock.monotonic()
+        self._wake.clear()
+
+    async def close(self) -> None:
+        """Let what is under way come to its end, write down what was counted, let go of the connections."""
+        while self._background:
+            await asyncio.wait(set(self._background))
+        tallies = self._keeper.drain()
+        if tallies:
+            await self.lane.perform_all(tallies)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self.lane.close()
+        await self._driver.close()
+
+
+def _seat_ready(waiter: Waiter) -> None:
+    if not waiter.seat.done():
+        waiter.seat.set_result(None)

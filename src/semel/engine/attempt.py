@@ -1,0 +1,144 @@
+"""What an attempt knows of itself, without colour: its lease, its steps, and whether it is still the owner.
+
+What always holds: the steps of an attempt come in the order of the attempt before, as far as that one got; a name is
+used once. Whoever touches an attempt that lost its lease is told so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semel.core.key import Key
+from semel.core.operations import Granted
+from semel.core.record import About, Lease, Step
+from semel.engine.heartbeat import Beat
+from semel.errors import LeaseLost, StepsChanged
+
+
+class StepBook:
+    """The steps of one attempt against those already finished."""
+
+    def __init__(self, finished: tuple[Step, ...]) -> None:
+        self._finished = {step.index: step for step in finished}
+        self._entered: list[str] = []
+
+    def enter(self, name: str) -> tuple[int, Step | None]:
+        """The position of the step called next, and its record if it is finished.
+
+        Raises:
+            StepsChanged: another step stood here in the attempt before, or the name was used already.
+        """
+        index = len(self._entered)
+        if name in self._entered:
+            message = f"The step {name!r} was used twice in one attempt; the second did not run. Name each step once."
+            raise StepsChanged(message)
+        finished = self._finished.get(index)
+        elsewhere = next((step for step in self._finished.values() if step.name == name), None)
+        if (finished is not None and finished.name != name) or (finished is None and elsewhere is not None):
+            was = finished.name if finished is not None else f"number {elsewhere.index + 1}"  # type: ignore[union-attr]
+            message = (
+                f"Step {index + 1} is {name!r} now and was {was!r} in an earlier attempt; it did not run. "
+                f"Finish the key with the code that began it, or give changed code another operation or version."
+            )
+            raise StepsChanged(message)
+        self._entered.append(name)
+        return index, finished
+
+    def check_complete(self) -> None:
+        """Refuse an end that passed over steps which an earlier attempt finished."""
+        missing = [step.name for step in self._finished.values() if step.name not in self._entered]
+        if missing:
+            message = (
+                f"This attempt ended without the step {missing[0]!r}, which an earlier attempt finished; its result is "
+                f"not recorded. Finish the key with the code that began it."
+            )
+            raise StepsChanged(message)
+
+
+class AttemptState:
+    """One attempt, as far as it has no colour."""
+
+    def __init__(self, granted: Granted) -> None:
+        self.granted = granted
+        self.lease: Lease = granted.lease
+        self.book = StepBook(granted.record.steps)
+        self.beat: Beat | None = None
+        self.in_doubt = granted.in_doubt
+        self.active = False
+        self.joined = False
+
+    @property
+    def key(self) -> Key:
+        """The key this attempt runs."""
+        return self.granted.record.key
+
+    @property
+    def number(self) -> int:
+        """How many attempts there were, this one included."""
+        return self.granted.record.attempts
+
+    @property
+    def about(self) -> About:
+        """What the caller said the operation is about."""
+        return self.granted.record.about
+
+    def check(self) -> None:
+        """Stop an attempt that is no longer the owner.
+
+        Raises:
+            LeaseLost: the lease is lost; what follows would not be recorded.
+        """
+        if self.beat is not None and self.beat.lost is not None:
+            message = (
+                f"This attempt lost its lease: {self.beat.lost}. What it did so far stands, but nothing more of it is "
+                f"recorded; stop, and ask for the same key again to get the recorded outcome."
+            )
+            raise LeaseLost(message, reference=self.key.reference)
+
+
+class AttemptBase:
+    """The attempt whose handler is running, from the inside; each colour adds `step`."""
+
+    def __init__(self, engine: Any, state: AttemptState, max_result: int) -> None:
+        self._engine = engine
+        self._state = state
+        self._max_result = max_result
+
+    @property
+    def key(self) -> Key:
+        """The key this attempt runs."""
+        return self._state.key
+
+    @property
+    def number(self) -> int:
+        """Which attempt this is, counted from 1."""
+        return self._state.number
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether an earlier attempt may have had its effect."""
+        return self._state.in_doubt
+
+    @property
+    def fence(self) -> int:
+        """The rising number of this lease, for resources that can check it.
+
+        Raises:
+            LeaseLost: this attempt is no longer the owner.
+        """
+        self._state.check()
+        return self._state.lease.fence
+
+    @property
+    def about(self) -> About:
+        """What the caller said the operation is about."""
+        return self._state.about
+
+    def derive(self, step: str) -> str:
+        """A key for the next service, the same on every attempt of this key.
+
+        Raises:
+            LeaseLost: this attempt is no longer the owner.
+        """
+        self._state.check()
+        return self._state.key.derive(step)

@@ -1,0 +1,198 @@
+"""What both colours share: settings, requests, the registry of operations. No I/O, nothing that waits."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from semel.core import codec
+from semel.core.fingerprint import fingerprint
+from semel.core.key import SHARED, Key
+from semel.core.observer import Event, Logging, Observer, notify
+from semel.core.operations import Query
+from semel.core.policy import Policy
+from semel.core.record import About, Status, store_instant
+from semel.core.store import Store
+from semel.engine import context
+from semel.engine.clock import Clock, SystemClock
+from semel.engine.once import resolved_hints, shape_of_result
+from semel.engine.request import Request, Result, terms_of
+from semel.errors import SemelError, UsageError
+
+_KINDS = {
+    "in_doubt": "in_doubt",
+    "lease_lost": "lease_lost",
+    "key_reused": "reused",
+    "in_progress": "waited",
+    "store_unavailable": "store_down",
+    "failed_before": "replayed",
+    "result_not_kept": "replayed",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """An operation this engine was told about: how to reconcile it and how to read its results."""
+
+    policy: Policy
+    shape: codec.Shape
+
+
+class EngineBase:
+    """Settings of an engine, and requests made from them."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy: Policy | None = None,
+        clock: Clock | None = None,
+        observer: Observer | None = None,
+        new_nonce: Callable[[], bytes] | None = None,
+    ) -> None:
+        self.store = store
+        self.policy = policy or Policy()
+        self.clock: Clock = clock or SystemClock()
+        self.observer: Observer = observer or Logging()
+        self.new_nonce = new_nonce or _new_nonce
+        self.jitter = secrets.SystemRandom().random
+        self.known: dict[str, Known] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.store.name!r})"
+
+    def _policy(self, policy: Policy | None, changes: Mapping[str, Any]) -> Policy:
+        if policy is not None and not isinstance(policy, Policy):
+            message = f"policy= must be a Policy, not {type(policy).__name__}; nothing ran."
+            raise UsageError(message)
+        return (policy or self.policy).replace(**changes)
+
+    def _request(
+        self,
+        key: Any,
+        handler: Callable[..., Any],
+        *,
+        operation: str,
+        scope: Any,
+        asked: Any,
+        policy: Policy | None,
+        about: About | Mapping[str, Any] | None,
+        returns: Any,
+    ) -> Request:
+        if not callable(handler):
+            message = f"The handler must be callable, not {type(handler).__name__}; nothing ran."
+            raise UsageError(message)
+        policy = self._policy(policy, {})
+        shape = codec.shape_of(returns) if returns is not codec.inspect_empty else _shape(handler)
+        identity = key if isinstance(key, Key) else Key.of(key, operation=operation, scope=scope)
+        request = Request(identity, fingerprint(asked), policy, terms_of(policy), About.of(about), shape)
+        self.known.setdefault(identity.operation, Known(policy, shape))
+        return request
+
+    def _enter(self, request: Request) -> None:
+        context.refuse_reentry(request.key, self.store.name)
+
+    def _identity(self, key: Any, operation: str | None, scope: Any) -> bytes:
+        """The digest of a key given as a value with its operation, or as the `Key` of a record."""
+        if isinstance(key, Key):
+            return key.digest
+        if operation is None:
+            message = "operation= is needed to find a record by its key; nothing was read or changed."
+            raise UsageError(message)
+        return Key.of(key, operation=operation, scope=scope).digest
+
+    def _tell(self, request: Request, result: Result[Any]) -> None:
+        kind = "replayed" if result.replayed else "ran"
+        event = Event(
+            kind=kind,  # type: ignore[arg-type]  # one of the two words just chosen
+            operation=request.key.operation,
+            reference=request.key.reference,
+            seconds=result.seconds,
+        )
+        notify(self.observer, event)
+
+    def _tell_error(self, request: Request, error: BaseException) -> None:
+        code = error.code if isinstance(error, SemelError) else ""
+        event = Event(
+            kind=_KINDS.get(code, "failed"),  # type: ignore[arg-type]  # the table holds only known words
+            operation=request.key.operation,
+            reference=request.key.reference,
+            detail=type(error).__name__,
+        )
+        notify(self.observer, event)
+
+
+def _new_nonce() -> bytes:
+    return secrets.token_bytes(16)
+
+
+def _shape(handler: Callable[..., Any]) -> codec.Shape:
+    return shape_of_result(handler, resolved_hints(handler))
+
+
+def query_of(
+    *,
+    status: str | None = None,
+    operation: str | None = None,
+    scope: Any = None,
+    before: datetime | None = None,
+    after: datetime | None = None,
+    process_instance: str | None = None,
+    business_key: str | None = None,
+    reference: str | None = None,
+) -> Query:
+    """Which records to list.
+
+    Raises:
+        UsageError: the status is no known word, or a time is naive.
+    """
+    try:
+        wanted = None if status is None else Status(status)
+    except ValueError:
+        message = f"There is no status {status!r}; nothing was read. There are: {', '.join(Status)}."
+        raise UsageError(message) from None
+    return Query(
+        status=wanted,
+        operation=operation,
+        scope=_scope_text(scope),
+        before_us=None if before is None else store_instant(before),
+        after_us=None if after is None else store_instant(after),
+        process_instance=process_instance,
+        business_key=business_key,
+        reference=reference,
+    )
+
+
+def _scope_text(scope: Any) -> str | None:
+    if scope is None:
+        return None
+    return "" if scope is SHARED else Key.of("any", operation="any", scope=scope).scope
+
+
+def wrong_colour(function: Any, *, wanted: str) -> UsageError:
+    """The error for a function of the other colour."""
+    other = "AsyncSemel" if wanted == "def" else "Semel"
+    return UsageError(
+        f"{getattr(function, '__qualname__', function)} must be written with {wanted!r} to be used here; nothing ran. "
+        f"Use {other} for the other colour."
+    )
+
+
+def is_async(function: Any) -> bool:
+    """Whether calling `function` gives something to await."""
+    target = inspect.unwrap(function)
+    target = getattr(target, "func", target)
+    called = getattr(type(target), "__call__", None)  # noqa: B004 - an object that can be called may be a coroutine function
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(called)
+
+
+def is_plainly_sync(function: Any) -> bool:
+    """Whether `function` is a plain `def` that does not say it gives something to await."""
+    if is_async(function) or not inspect.isfunction(function) or function.__name__ == "<lambda>":
+        return False
+    declared = str(function.__annotations__.get("return", ""))
+    return not any(word in declared for word in ("Awaitable", "Coroutine", "Future", "Task"))

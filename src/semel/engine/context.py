@@ -1,0 +1,87 @@
+"""What the code inside a handler can ask about its surroundings: which attempt it is, which transaction it is in.
+
+What always holds: an attempt is current exactly while its handler runs, in that handler's context and in what it
+started from there. A key that is running further up the same context is not asked for again.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import sys
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from semel.core.key import Key
+from semel.engine import raising
+from semel.engine.attempt import AttemptState
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A handler that is running: whose attempt it is, on which store, and what surrounds it."""
+
+    attempt: Any
+    state: AttemptState
+    store: str
+    outer: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A transaction of the caller that operations on this store join."""
+
+    store: str
+    joined: Any
+    outer: Membership | None
+
+
+current_place: contextvars.ContextVar[Place | None] = contextvars.ContextVar("semel_place", default=None)
+current_membership: contextvars.ContextVar[Membership | None] = contextvars.ContextVar("semel_membership", default=None)
+
+
+def refuse_reentry(key: Key, store: str) -> None:
+    """Stop a handler that asks for a key it is itself running.
+
+    Raises:
+        KeyReentered: waiting for it would never end.
+    """
+    place = current_place.get()
+    while place is not None:
+        if place.state.active and place.store == store and place.state.key.digest == key.digest:
+            raise raising.reentered(key)
+        place = place.outer
+
+
+def joined_here(store: str) -> Any | None:
+    """The caller's transaction on this store, if the code runs inside one."""
+    membership = current_membership.get()
+    while membership is not None:
+        if membership.store == store:
+            return membership.joined
+        membership = membership.outer
+    return None
+
+
+def threads_of(place: Place) -> list[Future[Any]]:
+    """The work that threads, started from a handler by `asyncio.to_thread`, are still doing.
+
+    A thread cannot be cancelled: when its handler is, it goes on. An executor runs such work in a copy of the
+    handler's context, and that copy shows in the stack of its thread.
+    """
+    stacks = sys._current_frames().values()  # noqa: SLF001 - there is no public way to see another thread
+    return [work for stack in stacks if (work := _work_in(stack, place)) is not None]
+
+
+def _work_in(stack: FrameType | None, place: Place) -> Future[Any] | None:
+    while stack is not None:
+        item = stack.f_locals.get("self") if stack.f_code.co_name == "run" else None
+        called = getattr(item, "fn", None)
+        copy = getattr(called.func, "__self__", None) if isinstance(called, functools.partial) else None
+        if isinstance(copy, contextvars.Context) and copy.get(current_place) is place:
+            work = getattr(item, "future", None)
+            return work if isinstance(work, Future) else None
+        stack = stack.f_back
+    return None

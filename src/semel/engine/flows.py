@@ -1,0 +1,290 @@
+"""The life of one call, as flows: claim, run, settle; wait, replay, take over, reconcile; and cleaning up.
+
+What always holds: the handler is called only under a granted claim (or unprotected, where the policy says so); its
+value reaches the caller only once it is recorded; a refused write gives the recorded outcome or `LeaseLost`, never the
+attempt's own value. An operation whose reply was lost is sent again, the same one, so its answer is that of the first.
+Cleaning up after a cancelled caller is a flow of its own (`abandoned`), because a closed flow never yields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from semel.core import codec
+from semel.core.fingerprint import check_version
+from semel.core.flow import Flow
+from semel.core.operations import (
+    Answer,
+    Checkpoint,
+    Claim,
+    ClaimAnswer,
+    Complete,
+    Doubtful,
+    Enter,
+    Entered,
+    Fail,
+    Found,
+    Granted,
+    Lost,
+    Operation,
+    Read,
+    Recorded,
+    Replay,
+    Reused,
+    Running,
+)
+from semel.core.outcome import DidNotHappen, Happened, Unknown
+from semel.core.record import Failure, Record, Step
+from semel.engine import raising
+from semel.engine.attempt import AttemptState
+from semel.engine.clock import Clock
+from semel.engine.effects import Ask, Call, CallStep, Ended, Pause, Promoted, TimedOut, Wait
+from semel.engine.request import Request, Result
+from semel.errors import StoreUnavailable
+
+_RESEND_AFTER = (0.02, 0.1)
+_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+_EXHAUSTED = Failure("semel.AttemptsUsedUp", "every attempt ended without an outcome, the last one without a word")
+
+
+class Once:
+    """One call on its way: where it is, so that it can be cleaned up from any point."""
+
+    def __init__(self, request: Request, clock: Clock, new_nonce: Callable[[], bytes]) -> None:
+        self.request = request
+        self.attempt: AttemptState | None = None
+        self._clock = clock
+        self._new_nonce = new_nonce
+        self._began = clock.monotonic()
+        self._settling: Complete | Fail | None = None
+        self._started = False
+        self.asked = self._began
+
+    def flow(self) -> Flow[Result[Any]]:
+        """Claim, and do what the answer calls for."""
+        deadline = self._began + self.request.policy.wait_for.total_seconds()
+        while True:
+            answer = yield from self._claim()
+            match answer:
+                case Granted():
+                    return (yield from self._granted(answer))
+                case Replay(record):
+                    return self._replayed(record)
+                case Reused(record):
+                    check_version(record.fingerprint)
+                    raise raising.reused(self.request.key)
+                case Doubtful(record, remaining_us):
+                    raise raising.in_doubt(record, remaining_us)
+                case Running(remaining_us):
+                    ended = yield from self._wait(remaining_us, deadline)
+                    if ended is not None:
+                        return self._replayed(ended)
+                case None:
+                    return (yield from self._unprotected())
+
+    def _claim(self) -> Flow[ClaimAnswer | None]:
+        request = self.request
+        claim = Claim(request.key, request.fingerprint, self._new_nonce(), request.terms, request.about)
+        for pause in (*_RESEND_AFTER, None):
+            self.asked = self._clock.monotonic()
+            try:
+                answer: ClaimAnswer = yield claim
+            except StoreUnavailable:
+                if pause is not None:
+                    yield Pause(pause)
+                elif request.policy.store_down == "run":
+                    return None
+                else:
+                    raise
+            else:
+                return answer
+        return None
+
+    def _unprotected(self) -> Flow[Result[Any]]:
+        value = yield Call(None)
+        return Result(value, replayed=False, seconds=self._seconds(), protected=False)
+
+    def _wait(self, remaining_us: int, deadline: float) -> Flow[Record | None]:
+        """The record to replay, or None to claim again. Raises `InProgress` when the time is over."""
+        key = self.request.key
+        if self.request.policy.when_running == "reject":
+            raise raising.in_progress(key, remaining_us)
+        news = yield Wait(key.digest, deadline)
+        match news:
+            case Ended(record) if record.fingerprint == self.request.fingerprint:
+                return record
+            case Ended() | Promoted():
+                return None
+            case TimedOut():
+                return (yield from self._last_look(remaining_us))
+        raise AssertionError(news)
+
+    def _last_look(self, remaining_us: int) -> Flow[Record]:
+        """It may have ended in the very moment the waiter gave up."""
+        found: Found = yield Read(self.request.key.digest)
+        record = found.record
+        if record is not None and record.final and record.expires_us > found.now_us:
+            if record.fingerprint == self.request.fingerprint:
+                return record
+        elif record is not None:
+            remaining_us = record.lease_us - found.now_us
+        raise raising.in_progress(self.request.key, remaining_us)
+
+    def _granted(self, granted: Granted) -> Flow[Result[Any]]:
+        attempt = self.attempt = AttemptState(granted)
+        policy = self.request.policy
+        if policy.max_attempts is not None and attempt.number > policy.max_attempts:
+            yield from self._settle(Fail(attempt.lease, "final", _EXHAUSTED, attempt.in_doubt, started=False))
+            raise raising.failed_before(_EXHAUSTED, granted.record)
+        if granted.reconcile:
+            settled = yield from self._reconcile(attempt)
+            if settled is not None:
+                return settled
+        self._started = True
+        try:
+            value = yield Call(attempt)
+            attempt.book.check_complete()
+        except Exception as error:
+            found = yield from self._failed(attempt, error)
+            if found is not None:
+                return found
+            raise
+        return (yield from self._complete(attempt, value, replayed=False))
+
+    def _complete(self, attempt: AttemptState, value: Any, *, replayed: bool) -> Flow[Result[Any]]:
+        outcome = codec.encode(value, self.request.shape, self.request.policy.max_result)
+        answer = yield from self._settle(Complete(attempt.lease, outcome))
+        if isinstance(answer, Lost):
+            return (yield from self._refused(None))
+        return Result(
+            value,
+            replayed=replayed,
+            seconds=self._seconds(),
+            _granted=attempt.granted,
+            _outcome=outcome,
+            _at_us=answer.at_us,
+        )
+
+    def _reconcile(self, attempt: AttemptState) -> Flow[Result[Any] | None]:
+        """Ask before running. None means: it did not happen, so it may run, and without doubt."""
+        try:
+            verdict = yield Ask(attempt)
+        except Exception as error:
+            yield from self._settle(Fail(attempt.lease, "doubt", Failure.of(error), doubtful=True, started=False))
+            raise
+        match verdict:
+            case Happened(value):
+                return (yield from self._complete(attempt, value, replayed=True))
+            case DidNotHappen():
+                attempt.in_doubt = False
+                return None
+            case Unknown():
+                unknown = Failure("semel.Unknown", "the reconcile hook could not tell whether it happened")
+                yield from self._settle(Fail(attempt.lease, "doubt", unknown, doubtful=True, started=False))
+                raise raising.in_doubt(attempt.granted.record, self.request.terms.reconcile_after_us)
+            case other:
+                problem = raising.bad_verdict(other)
+                yield from self._settle(Fail(attempt.lease, "doubt", Failure.of(problem), doubtful=True, started=False))
+                raise problem
+
+    def _failed(self, attempt: AttemptState, error: Exception) -> Flow[Result[Any] | None]:
+        """Record how it ended. Gives the recorded outcome if somebody else has the key by now."""
+        fail = self.failure(attempt, error)
+        answer = yield from self._settle(fail)
+        if isinstance(answer, Lost):
+            return (yield from self._refused(error))
+        return None
+
+    def failure(self, attempt: AttemptState, error: BaseException) -> Fail:
+        """What an error of the handler means for the record, by policy."""
+        ending = self._ending(attempt, error)
+        doubtful = attempt.in_doubt or ending == "doubt"
+        return Fail(attempt.lease, ending, Failure.of(error), doubtful=doubtful)
+
+    def _ending(self, attempt: AttemptState, error: BaseException) -> Literal["final", "retry", "doubt"]:
+        policy = self.request.policy
+        last = policy.max_attempts is not None and attempt.number >= policy.max_attempts
+        if isinstance(error, policy.final_errors):
+            return "final"
+        if isinstance(error, policy.retry_errors):
+            return "final" if last else "retry"
+        # Only a policy that would rerun by itself is bounded here; the others wait for an answer, not for a retry.
+        return "final" if last and policy.in_doubt == "rerun" and isinstance(error, Exception) else "doubt"
+
+    def _settle(self, write: Complete | Fail) -> Flow[Recorded | Lost]:
+        """Send a settling write until the store answers, for as long as the lease can last without renewal."""
+        self._settling = write
+        give_up = self._clock.monotonic() + self.request.policy.lease_for.total_seconds()
+        pause = _PAUSE
+        while True:
+            try:
+                answer: Recorded | Lost = yield write
+            except StoreUnavailable as error:
+                if self._clock.monotonic() + pause > give_up:
+                    raise raising.not_recorded(self.request.key, error) from error
+                yield Pause(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                self._settling = None
+                self.attempt = None
+                return answer
+
+    def _refused(self, error: Exception | None) -> Flow[Result[Any]]:
+        """Somebody else has the key: their outcome if there is one, never this attempt's own."""
+        found: Found = yield Read(self.request.key.digest)
+        record = found.record
+        if record is not None and record.final and record.fingerprint == self.request.fingerprint:
+            return self._replayed(record)
+        raise raising.lease_lost(self.request.key) from error
+
+    def _replayed(self, record: Record) -> Result[Any]:
+        value = raising.replay(record, self.request.shape)
+        return Result(value, replayed=True, seconds=self._seconds(), _found=record)
+
+    def _seconds(self) -> float:
+        return self._clock.monotonic() - self._began
+
+    def abandoned(self, error: BaseException) -> Flow[None]:
+        """Leave nothing half done after the caller was cancelled or interrupted."""
+        if self._settling is not None:
+            yield from self._settle(self._settling)
+        elif self.attempt is not None:
+            yield from self._settle(self._abandoning(self.attempt, error))
+
+    def _abandoning(self, attempt: AttemptState, error: BaseException) -> Fail:
+        if self._started:
+            return self.failure(attempt, error)
+        doubt = attempt.in_doubt
+        return Fail(attempt.lease, "doubt" if doubt else "retry", Failure.of(error), doubtful=doubt, started=False)
+
+
+def step(attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, *, joined: bool) -> Flow[Any]:
+    """One step: its recorded value if it is finished, else run it and record it under the lease."""
+    attempt.check()
+    index, finished = attempt.book.enter(name)
+    if finished is not None:
+        return codec.decode(finished.outcome, shape)
+    lease = attempt.lease
+    if joined:
+        entered: Entered = yield Enter(lease)
+        lease = raising.with_transaction(lease, entered)
+    value = yield CallStep()
+    attempt.check()
+    outcome = codec.encode(value, shape, max_result)
+    answer: Answer = yield from _resent(Checkpoint(lease, Step(index, name, outcome)))
+    if isinstance(answer, Lost):
+        raise raising.lease_lost(attempt.key)
+    return value
+
+
+def _resent(operation: Operation) -> Flow[Answer]:
+    for pause in _RESEND_AFTER:
+        try:
+            answer: Answer = yield operation
+        except StoreUnavailable:
+            yield Pause(pause)
+        else:
+            return answer
+    answer = yield operation
+    return answer

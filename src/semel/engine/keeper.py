@@ -1,0 +1,85 @@
+"""The keeper: the one timer of a process. It renews every lease, looks for every waiter, and writes down replays.
+
+A flow: it asks for lists of operations and for rest, and a shell gives it a thread or a task. What always holds: an
+error of the store never ends it, and it rests when there is nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from semel.core.flow import Flow
+from semel.core.operations import Operation, Read, Renew, Tally
+from semel.engine.clock import Clock
+from semel.engine.effects import Rest, Together
+from semel.engine.heartbeat import Heartbeat
+from semel.engine.waiting import Waiter, Waiting
+
+TALLY_EVERY = 10.0
+_MOST = 64
+
+
+class Keeper:
+    """What a process keeps an eye on. `wake_up` is told which waiter has news."""
+
+    def __init__(self, clock: Clock, random: Callable[[], float], wake_up: Callable[[Waiter], None]) -> None:
+        self.heartbeat = Heartbeat()
+        self.waiting = Waiting(random)
+        self.replays: Counter[bytes] = Counter()
+        self._clock = clock
+        self._wake_up = wake_up
+        self._tally_at: float | None = None
+
+    def replayed(self, digest: bytes) -> None:
+        """Count a replay; it is written down later, off the way of callers."""
+        self.replays[digest] += 1
+        if self._tally_at is None:
+            self._tally_at = self._clock.monotonic() + TALLY_EVERY
+
+    def due(self) -> float | None:
+        """When the keeper has something to do next."""
+        times = (self.heartbeat.due(), self.waiting.due(), self._tally_at)
+        return min((time for time in times if time is not None), default=None)
+
+    def watch(self) -> Flow[None]:
+        """Do what is due, for ever."""
+        while True:
+            due = self.due()
+            now = self._clock.monotonic()
+            if due is None or due > now:
+                yield Rest(due)
+            else:
+                yield from self.tick(now)
+
+    def tick(self, now: float) -> Flow[None]:
+        """Do what is due now."""
+        renewals = self.heartbeat.beats(now)
+        late, reads = self.waiting.look(now)
+        for waiter in late:
+            self._wake_up(waiter)
+        operations: list[Operation] = [*renewals, *reads, *self._tallies(now)]
+        if not operations:
+            return
+        answers = yield Together(operations)
+        for operation, answer in zip(operations, answers, strict=True):
+            match operation:
+                case Renew():
+                    self.heartbeat.answered(operation, answer, now)
+                case Read():
+                    for waiter in self.waiting.looked(operation, answer):
+                        self._wake_up(waiter)
+                case _:
+                    pass  # a tally that failed is not worth a second try
+
+    def _tallies(self, now: float) -> list[Operation]:
+        if self._tally_at is None or now < self._tally_at:
+            return []
+        self._tally_at = None
+        return self.drain()
+
+    def drain(self) -> list[Operation]:
+        """Every replay counted and not yet written down."""
+        tallies: list[Operation] = [Tally(digest, count) for digest, count in self.replays.items()]
+        self.replays.clear()
+        return tallies

@@ -1,0 +1,117 @@
+"""The lane: what concurrent callers ask for while a round is on its way goes together in the next one.
+
+A pure state machine: tickets come in, rounds go out, replies come back. It has no timer and adds no delay when alone.
+What always holds: at most one round is on its way; a ticket is answered exactly once or dropped because its caller is
+gone; a claim granted to a caller who is gone is given back, so that no claim is without an owner. Whoever leads keeps
+leading until somebody who waits can take over, and a give-back never waits for a later visitor.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from semel.core.operations import Answer, Claim, Operation, Read, Scan, give_back
+from semel.core.store import Answers, Plan, Store
+
+
+class Ticket:
+    """One operation in a lane. `seat` is whatever the shell waits on."""
+
+    __slots__ = ("abandoned", "answer", "leads", "operation", "seat")
+
+    def __init__(self, operation: Operation, seat: Any = None) -> None:
+        self.operation = operation
+        self.seat = seat
+        self.answer: Answer | Exception | None = None
+        self.abandoned = False
+        self.leads = False
+
+    def result(self) -> Answer:
+        """The answer; raises the error that was the answer."""
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        assert self.answer is not None  # noqa: S101 - shells look only after the ticket was answered
+        return self.answer
+
+
+Round = list[list[Ticket]]
+
+
+class Lane:
+    """Gathers tickets into rounds of at most `store.batch`, one list per kind of operation."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: deque[Ticket] = deque()
+        self._leading = False
+
+    def submit(self, ticket: Ticket) -> bool:
+        """Queue a ticket. True means that nobody leads: the submitter has to."""
+        self._waiting.append(ticket)
+        if self._leading:
+            return False
+        self._leading = True
+        return True
+
+    def take(self) -> Round:
+        """The next round; empty when nothing is left to send."""
+        kinds: dict[type, list[Ticket]] = {}
+        room = self._store.batch
+        while self._waiting and room:
+            ticket = self._waiting.popleft()
+            if ticket.abandoned and isinstance(ticket.operation, (Claim, Read, Scan)):
+                continue  # never sent, so nothing to undo
+            kinds.setdefault(type(ticket.operation), []).append(ticket)
+            room -= 1
+        return list(kinds.values())
+
+    def plans(self, round_: Round) -> list[Plan]:
+        """What a driver runs for a round."""
+        return [self._store.plan([ticket.operation for ticket in list_], joined=False) for list_ in round_]
+
+    def settle(self, round_: Round, replies: Sequence[Answers | Exception]) -> list[Ticket]:
+        """Hand the replies of a round to its tickets; returns those that somebody still waits for."""
+        answered = []
+        for list_, reply in zip(round_, replies, strict=True):
+            answers = [reply] * len(list_) if isinstance(reply, Exception) else reply
+            for ticket, answer in zip(list_, answers, strict=True):
+                ticket.answer = answer
+                if not ticket.abandoned:
+                    answered.append(ticket)
+                elif isinstance(ticket.operation, Claim):
+                    self._undo(ticket.operation, answer)
+        return answered
+
+    def abandon(self, ticket: Ticket) -> None:
+        """The caller is gone. What was granted to it, or will be, is given back."""
+        already = ticket.answer
+        ticket.abandoned = True
+        if already is not None and isinstance(ticket.operation, Claim):
+            self._undo(ticket.operation, already)
+
+    def _undo(self, claim: Claim, answer: Answer | Exception) -> None:
+        undo = give_back(claim, answer)
+        if undo is not None:
+            ticket = Ticket(undo)
+            ticket.abandoned = True
+            self._waiting.append(ticket)
+
+    def idle(self) -> bool:
+        """Whether there is something to send and nobody to send it: the asker then leads."""
+        if self._leading or not self._waiting:
+            return False
+        self._leading = True
+        return True
+
+    def hand_over(self) -> Ticket | None:
+        """Who leads next. None: the lane is empty and nobody leads; a ticket without a caller: go on leading."""
+        for ticket in self._waiting:
+            if not ticket.abandoned:
+                ticket.leads = True
+                return ticket
+        if self._waiting:
+            return self._waiting[0]
+        self._leading = False
+        return None

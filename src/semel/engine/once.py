@@ -1,0 +1,238 @@
+"""From a function and its arguments to a key and a fingerprint, without colour.
+
+What always holds: everything is worked out at decoration; what could not be encoded, replayed or told apart later is
+refused there. What is neither key, scope nor ignored is the fingerprint.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from semel.core import codec
+from semel.core.encodable import why_not
+from semel.core.fingerprint import fingerprint
+from semel.core.key import SHARED, Key, Shared
+from semel.core.operations import Terms
+from semel.core.policy import Policy
+from semel.core.record import About
+from semel.engine.request import Request, terms_of
+from semel.errors import KeyMissing, UsageError
+
+KeyRule = str | tuple[str, ...] | Callable[..., Any]
+ScopeRule = str | tuple[str, ...] | Callable[..., Any] | Shared
+AboutRule = Mapping[str, Any] | About | Callable[..., Any] | None
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How to read one function's calls."""
+
+    operation: str
+    signature: inspect.Signature
+    names: tuple[str, ...]
+    key: Callable[[Mapping[str, Any], Any, Any], Any]
+    scope: Callable[[Mapping[str, Any], Any, Any], Any]
+    about: AboutRule
+    asked: tuple[str, ...]
+    policy: Policy
+    terms: Terms
+    shape: codec.Shape
+
+    def request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Request:
+        """What one call asks for.
+
+        Raises:
+            UsageError: the arguments give no key, no scope, or no fingerprint.
+        """
+        values = self._bind(args, kwargs)
+        key = Key.of(self.key(values, args, kwargs), operation=self.operation, scope=self.scope(values, args, kwargs))
+        asked = fingerprint({name: values[name] for name in self.asked})
+        about = self.about(*args, **kwargs) if callable(self.about) else self.about
+        return Request(key, asked, self.policy, self.terms, About.of(about), self.shape)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
+        if not kwargs and len(args) == len(self.names):
+            return dict(zip(self.names, args, strict=True))
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
+
+def rules_of(
+    function: Callable[..., Any],
+    *,
+    key: KeyRule,
+    scope: ScopeRule,
+    operation: str | None,
+    ignore: tuple[str, ...],
+    about: AboutRule,
+    policy: Policy,
+    hints: Mapping[str, Any] | None = None,
+) -> Rules:
+    """Work out how calls of `function` are read.
+
+    Raises:
+        UsageError: a name is unknown, an annotation cannot be encoded or replayed, or the operation has no name.
+    """
+    signature = inspect.signature(function)
+    parameters = signature.parameters
+    hints = resolved_hints(function) if hints is None else hints
+    roots = [*_roots("key", key, parameters), *_roots("scope", scope, parameters), *_ignored(ignore, parameters)]
+    asked = tuple(name for name in parameters if name not in roots)
+    _check_encodable(asked, hints, function)
+    variadic = any(parameter.kind in _VARIADIC for parameter in parameters.values())
+    positional = not variadic and all(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
+    return Rules(
+        operation=operation_name(function, operation),
+        signature=signature,
+        names=tuple(parameters) if positional else ("", ""),
+        key=_reader("key", key),
+        scope=_reader("scope", scope),
+        about=about,
+        asked=asked,
+        policy=policy,
+        terms=terms_of(policy),
+        shape=shape_of_result(function, hints),
+    )
+
+
+def shape_of_result(function: Callable[..., Any], hints: Mapping[str, Any] | None = None) -> codec.Shape:
+    """The shape of what a handler declares to return."""
+    hints = resolved_hints(function) if hints is None else hints
+    return codec.shape_of(hints.get("return", codec.inspect_empty))
+
+
+def operation_name(function: Callable[..., Any], given: str | None) -> str:
+    """The name of the operation: as given, else where the function lives.
+
+    Raises:
+        UsageError: a lambda or a partial has no name that lasts.
+    """
+    if given is not None:
+        return given
+    name = getattr(function, "__qualname__", None)
+    if name is None or "<lambda>" in name or isinstance(function, functools.partial):
+        message = "A lambda or partial has no name that lasts; nothing ran. Give operation=."
+        raise UsageError(message)
+    return f"{function.__module__}.{name}"
+
+
+def resolved_hints(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """The annotations as types. What cannot be resolved is left out, except for the result.
+
+    Raises:
+        UsageError: the result's annotation names something that cannot be found.
+    """
+    target = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
+    if not hasattr(target, "__annotations__"):
+        target = getattr(type(target), "__call__", target)  # noqa: B004 - an object that can be called
+    try:
+        return typing.get_type_hints(target, localns=_nonlocals(target))
+    except Exception:  # noqa: BLE001 - names only known to type checkers; then one by one
+        return _hints_one_by_one(target)
+
+
+def _nonlocals(target: Any) -> dict[str, Any]:
+    """Names that annotations may use besides the module's: the closure, and where the function is being defined."""
+    names: dict[str, Any] = {}
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__") == getattr(target, "__module__", None):
+            names = {**frame.f_locals, **names}
+        frame = frame.f_back
+    return names
+
+
+def _hints_one_by_one(target: Any) -> Mapping[str, Any]:
+    hints: dict[str, Any] = {}
+    namespace = {**getattr(target, "__globals__", {}), **_nonlocals(target)}
+    for name, annotation in getattr(target, "__annotations__", {}).items():
+        try:
+            hints[name] = eval(annotation, namespace) if isinstance(annotation, str) else annotation  # noqa: S307 - the function's own source
+        except Exception as problem:
+            if name == "return":
+                message = (
+                    f"The result annotation {annotation!r} cannot be resolved ({problem}); nothing ran. "
+                    f"Import it at run time, so that replays can be decoded to it."
+                )
+                raise UsageError(message) from None
+    return hints
+
+
+def _roots(what: str, rule: Any, parameters: Mapping[str, Any]) -> list[str]:
+    """The parameters that are wholly key or scope; of a dotted path the rest of the object stays in the fingerprint."""
+    if isinstance(rule, Shared) or callable(rule):
+        return []
+    paths = (rule,) if isinstance(rule, str) else rule
+    if not isinstance(paths, tuple) or not paths or not all(isinstance(path, str) and path for path in paths):
+        message = f"{what}= is a parameter name, a tuple of names, or a callable, not {rule!r}; nothing ran."
+        raise UsageError(message)
+    for path in paths:
+        if path.split(".")[0] not in parameters:
+            message = f"{what}={path!r} names no parameter; nothing ran. There are: {', '.join(parameters) or 'none'}."
+            raise UsageError(message)
+    return [path for path in paths if "." not in path]
+
+
+def _ignored(ignore: tuple[str, ...], parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    names = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+    unknown = [name for name in names if name not in parameters]
+    if unknown:
+        message = f"ignore= names {unknown[0]!r}, which is no parameter; nothing ran."
+        raise UsageError(message)
+    return names
+
+
+def _check_encodable(asked: tuple[str, ...], hints: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    for name in asked:
+        if name in ("self", "cls") and name not in hints:
+            problem: str | None = "it is the object the method belongs to"
+        else:
+            problem = why_not(hints.get(name, Any))
+        if problem is not None:
+            message = (
+                f"The argument {name!r} of {getattr(function, '__qualname__', function)} cannot be part of the "
+                f"fingerprint: {problem}. Nothing ran; leave it out with ignore=({name!r},)."
+            )
+            raise UsageError(message)
+
+
+def _reader(what: str, rule: Any) -> Callable[[Mapping[str, Any], Any, Any], Any]:
+    if isinstance(rule, Shared):
+        return lambda _values, _args, _kwargs: SHARED
+    if callable(rule):
+        return lambda _values, args, kwargs: _as_key(what, rule(*args, **kwargs))
+    if isinstance(rule, str):
+        read = _path(rule)
+        return lambda values, _args, _kwargs: _as_key(what, read(values))
+    readers = [_path(path) for path in rule]
+    return lambda values, _args, _kwargs: tuple(read(values) for read in readers)
+
+
+def _path(path: str) -> Callable[[Mapping[str, Any]], Any]:
+    root, *rest = path.split(".")
+    if not rest:
+        return operator.itemgetter(root)
+
+    def read(values: Mapping[str, Any]) -> Any:
+        found = values[root]
+        for name in rest:
+            found = found[name] if isinstance(found, Mapping) else getattr(found, name)
+        return found
+
+    return read
+
+
+def _as_key(what: str, value: Any) -> Any:
+    """One argument as key: text as it is, other plain values as a tuple of one, so that 1 is not "1"."""
+    if value is None:
+        message = f"The argument that is the {what} is None; nothing ran. Give it a value."
+        raise KeyMissing(message)
+    return value if isinstance(value, (str, tuple, Shared)) and type(value) in (str, tuple, Shared) else (value,)

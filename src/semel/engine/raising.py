@@ -1,0 +1,133 @@
+"""From answers to errors: the sentences callers read. Each says what happened, whether anything ran, what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from semel.core import codec
+from semel.core.key import Key
+from semel.core.operations import Entered
+from semel.core.record import Failure, Lease, Record, Status
+from semel.errors import (
+    FailedBefore,
+    InDoubt,
+    InProgress,
+    KeyReentered,
+    KeyReused,
+    LeaseLost,
+    RecordUnreadable,
+    StoreUnavailable,
+    UsageError,
+)
+
+_SECOND = 1_000_000
+_SHORTEST = 0.05
+
+
+def named(key: Key) -> str:
+    """A key in a message: the operation and the reference, not the value, which may be personal."""
+    return f"{key.operation} ({key.reference[:16]})"
+
+
+def reused(key: Key) -> KeyReused:
+    """The same key came with other arguments."""
+    return KeyReused(
+        f"The key of {named(key)} was used before with other arguments; nothing ran. "
+        f"Use a new key for a new request, or send the same arguments again.",
+        reference=key.reference,
+    )
+
+
+def reentered(key: Key) -> KeyReentered:
+    """A handler asked for its own key."""
+    return KeyReentered(
+        f"{named(key)} is already running in this very call, so waiting for it would never end; nothing ran twice. "
+        f"Give the inner operation a key or an operation name of its own.",
+        reference=key.reference,
+    )
+
+
+def in_progress(key: Key, remaining_us: int) -> InProgress:
+    """Somebody else runs it."""
+    return InProgress(
+        f"{named(key)} is being run by another caller; nothing ran here. Ask again with the same key.",
+        retry_after=max(_SHORTEST, remaining_us / _SECOND),
+        reference=key.reference,
+    )
+
+
+def in_doubt(record: Record, remaining_us: int | None) -> InDoubt:
+    """It may or may not have happened."""
+    then = (
+        "It waits to be resolved: semel show, then semel resolve."
+        if remaining_us is None
+        else f"It can be reconciled in {max(remaining_us, 0) / _SECOND:.1f} s; ask again then."
+    )
+    return InDoubt(
+        f"{named(record.key)} started before and no outcome is known; nothing ran now. {then}",
+        reference=record.reference,
+        retry_after=None if remaining_us is None else max(_SHORTEST, remaining_us / _SECOND),
+    )
+
+
+def lease_lost(key: Key) -> LeaseLost:
+    """The attempt is not the owner any more and there is no outcome to give instead."""
+    return LeaseLost(
+        f"{named(key)} ran here, but the lease was lost before its outcome could be recorded, so it was not. "
+        f"Ask again with the same key to get the outcome of whoever holds it now.",
+        reference=key.reference,
+    )
+
+
+def not_recorded(key: Key, error: Exception) -> StoreUnavailable:
+    """The handler ran and the store stayed silent."""
+    return StoreUnavailable(
+        f"{named(key)} ran, but its outcome could not be recorded: {error} "
+        f"Ask again with the same key once the store is back; its in-doubt policy then applies.",
+        ran=True,
+        reference=key.reference,
+    )
+
+
+def failed_before(failure: Failure, record: Record) -> FailedBefore:
+    """A stored failure, again."""
+    return FailedBefore(
+        f"{named(record.key)} failed before with {failure.type}: {failure.message}. Nothing ran now; "
+        f"the failure is final for this key.",
+        error_type=failure.type,
+        error_message=failure.message,
+        reference=record.reference,
+    )
+
+
+def bad_verdict(verdict: object) -> UsageError:
+    """The reconcile hook answered something else."""
+    return UsageError(
+        f"The reconcile hook answered {verdict!r}; nothing ran, and the record stays in doubt. "
+        f"It has to return Happened(value), DidNotHappen() or Unknown()."
+    )
+
+
+def replay(record: Record, shape: codec.Shape) -> Any:
+    """The value of a final record.
+
+    Raises:
+        FailedBefore: it holds a failure, or was cancelled.
+        ResultNotKept: it is done, and its value was not kept.
+        RecordUnreadable: this version cannot read it.
+    """
+    if record.status is Status.COMPLETED:
+        if record.outcome is None:
+            message = f"{named(record.key)} is completed and has no outcome stored; nothing ran. The record is damaged."
+            raise RecordUnreadable(message)
+        return codec.decode(record.outcome, shape)
+    if record.status is Status.CANCELLED:
+        raise failed_before(Failure("semel.Cancelled", record.resolution or "it was cancelled"), record)
+    raise failed_before(record.error or Failure("semel.Unknown", "no error was kept"), record)
+
+
+def with_transaction(lease: Lease, entered: Entered) -> Lease:
+    """The lease, bound to the caller's transaction."""
+    return replace(lease, transaction=entered.transaction)

@@ -1,0 +1,76 @@
+"""What one call asks for, as a value, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, TypeVar
+
+from msgspec.structs import replace
+
+from semel.core.codec import Shape
+from semel.core.key import Key
+from semel.core.operations import Granted, Terms
+from semel.core.policy import Policy, microseconds
+from semel.core.record import About, Record, Status
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call: which key, what was asked, under which policy, and what the result looks like."""
+
+    key: Key
+    fingerprint: bytes
+    policy: Policy
+    terms: Terms
+    about: About
+    shape: Shape
+
+
+def terms_of(policy: Policy) -> Terms:
+    """What of a policy the store has to know."""
+    return Terms(
+        microseconds(policy.lease_for),
+        microseconds(policy.keep_for),
+        policy.in_doubt,
+        microseconds(policy.reconcile_after),
+    )
+
+
+@dataclass(frozen=True)
+class Result(Generic[T]):
+    """What a call gave.
+
+    Attributes:
+        value: the value, fresh or replayed.
+        replayed: whether it was stored before; then nothing ran now.
+        cache: whether a cache in front of the store answered.
+        seconds: how long the call took, waiting included.
+        protected: false only where the store was down and the policy said to run all the same.
+    """
+
+    value: T
+    replayed: bool
+    seconds: float = 0.0
+    cache: bool = False
+    protected: bool = True
+    _granted: Granted | None = None
+    _outcome: bytes | None = None
+    _at_us: int = 0
+    _found: Record | None = None
+
+    @cached_property
+    def record(self) -> Record | None:
+        """The record behind the value; None where the call was unprotected."""
+        if self._found is not None or self._granted is None:
+            return self._found
+        return replace(
+            self._granted.record,
+            status=Status.COMPLETED,
+            outcome=self._outcome,
+            completed_us=self._at_us,
+            updated_us=self._at_us,
+            error=None,
+        )

@@ -1,0 +1,121 @@
+"""A lane for threads, by combining: the first to arrive runs a round for those who wait, then hands the lead on.
+
+What always holds: a thread is blocked only while somebody leads; whoever is interrupted while leading settles the
+round it had taken (its fate is unknown, so those who waited send again) and hands the lead on before it leaves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from semel.core.operations import Answer, Operation
+from semel.core.store import Answers, Driver, Store
+from semel.engine.lane import Lane, Round, Ticket
+from semel.errors import StoreUnavailable
+
+
+class CombiningLane:
+    """The lane of one process's threads."""
+
+    def __init__(self, store: Store, driver: Driver) -> None:
+        self._lane = Lane(store)
+        self._driver = driver
+        self._lock = threading.Lock()
+
+    def perform(self, operation: Operation) -> Answer:
+        """Have one operation performed, together with whatever else is asked meanwhile."""
+        ticket = Ticket(operation)
+        self._pass(ticket)
+        return ticket.result()
+
+    def perform_all(self, operations: Sequence[Operation]) -> list[Answer | Exception]:
+        """Have a list performed; errors come back as values."""
+        tickets = [Ticket(operation) for operation in operations]
+        leads = False
+        with self._lock:
+            for ticket in tickets:
+                ticket.seat = _closed_seat()
+                leads = self._lane.submit(ticket) or leads
+        if leads:
+            self._lead(tickets[0])
+        for ticket in tickets:
+            self._await(ticket)
+        return [ticket.answer for ticket in tickets if ticket.answer is not None]
+
+    def _pass(self, ticket: Ticket) -> None:
+        with self._lock:
+            leads = self._lane.submit(ticket)
+            if not leads:
+                ticket.seat = _closed_seat()
+        if leads:
+            self._lead(ticket)
+        else:
+            self._await(ticket)
+
+    def _await(self, ticket: Ticket) -> None:
+        try:
+            while ticket.answer is None:
+                ticket.seat.acquire()
+                if ticket.answer is None:
+                    self._lead(ticket)
+        except BaseException:
+            self._leave(ticket)
+            raise
+
+    def _leave(self, ticket: Ticket) -> None:
+        with self._lock:
+            self._lane.abandon(ticket)
+            must_lead = (ticket.leads and ticket.answer is None) or self._lane.idle()
+        if must_lead:
+            self._lead(ticket)
+
+    def _lead(self, own: Ticket) -> None:
+        """Run rounds until this thread's own ticket is answered, then hand the lead on."""
+        while True:
+            with self._lock:
+                round_ = self._lane.take()
+                plans = self._lane.plans(round_)
+            try:
+                replies = self._driver.perform(plans) if plans else []
+            except Exception as error:  # noqa: BLE001 - a failing driver fails its round, not the lane
+                replies = [error] * len(round_)
+            except BaseException:
+                self._interrupted(own, round_)
+                raise
+            heir = self._settled(own, round_, replies)
+            if heir is None:
+                return
+            if not heir.abandoned:
+                heir.seat.release()
+                return
+
+    def _settled(self, own: Ticket, round_: Round, replies: Sequence[Answers | Exception]) -> Ticket | None:
+        """Hand out the replies; who leads next (an abandoned ticket stands for this very thread)."""
+        with self._lock:
+            answered = self._lane.settle(round_, replies)
+            done = own.answer is not None or own.abandoned
+            heir = self._lane.hand_over() if done else _GO_ON
+        for ticket in answered:
+            if ticket is not own and ticket.seat is not None:
+                ticket.seat.release()
+        return heir
+
+    def _interrupted(self, own: Ticket, round_: Round) -> None:
+        own.abandoned = True
+        message = "The round was interrupted before the store answered; whether it took effect is not known."
+        heir = self._settled(own, round_, [StoreUnavailable(message)] * len(round_))
+        if heir is not None and not heir.abandoned:
+            heir.seat.release()
+        elif heir is not None:
+            self._lead(own)
+
+
+def _closed_seat() -> threading.Lock:
+    seat = threading.Lock()
+    seat.acquire()
+    return seat
+
+
+_GO_ON = Ticket(None)  # type: ignore[arg-type]  # never sent: it only says that this thread goes on leading
+_GO_ON.abandoned = True

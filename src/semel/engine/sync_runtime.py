@@ -1,0 +1,152 @@
+"""What one process needs for threads: the lane, the keeper and its thread. Made on first use, gone with `close`.
+
+What always holds: the keeper's state is touched under one lock; waiters block on a seat of their own and hold nothing
+else; the keeper's thread is a daemon and ends with `close` or with the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from semel.core.flow import Flow, run
+from semel.core.store import Store
+from semel.engine.attempt import AttemptState
+from semel.engine.clock import Clock
+from semel.engine.effects import Rest, Together
+from semel.engine.flows import Once
+from semel.engine.keeper import Keeper
+from semel.engine.sync_lane import CombiningLane
+from semel.engine.waiting import Waiter
+
+_log = logging.getLogger("semel")
+
+
+class Closed(BaseException):
+    """Ends the keeper's flow."""
+
+
+class Runtime:
+    """The moving parts of one process."""
+
+    def __init__(self, store: Store, clock: Clock, random: Callable[[], float]) -> None:
+        self.pid = os.getpid()
+        self._clock = clock
+        self._driver = store.driver()
+        self.lane = CombiningLane(store, self._driver)
+        self._keeper = Keeper(clock, random, _seat_ready)
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._resting_until: float | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def hold(self, state: AttemptState, once: Once) -> None:
+        """Keep an attempt's lease alive."""
+        policy = once.request.policy
+        with self._lock:
+            state.beat = self._keeper.heartbeat.hold(
+                state.lease,
+                length=policy.lease_for.total_seconds(),
+                max_runtime=policy.max_runtime.total_seconds(),
+                asked=once.asked,
+            )
+            self._rouse(state.beat.next)
+
+    def wait(self, digest: bytes, until: float) -> Waiter:
+        """Block until the waiter has news."""
+        seat = threading.Lock()
+        seat.acquire()
+        with self._lock:
+            waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat)
+            self._rouse(min(until, self._keeper.waiting.due() or until))
+        try:
+            seat.acquire()
+        except BaseException:
+            with self._lock:
+                self._keeper.waiting.leave(waiter)
+                if self._keeper.waiting.done(digest, waiter):
+                    self._rouse(None)
+            raise
+        return waiter
+
+    def done(self, state: AttemptState | None, digest: bytes, waiter: Waiter | None) -> None:
+        """A call is over."""
+        with self._lock:
+            if state is not None and state.beat is not None:
+                self._keeper.heartbeat.release(state.beat)
+            if self._keeper.waiting.done(digest, waiter):
+                self._rouse(None)
+
+    def replayed(self, digest: bytes) -> None:
+        """Count a replay."""
+        with self._lock:
+            self._keeper.replayed(digest)
+
+    def _rouse(self, at: float | None) -> None:
+        """Make sure the keeper is awake at `at` (None: now). It is not disturbed when it will be anyway."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="semel-keeper", daemon=True)
+            self._thread.start()
+        elif at is None or self._resting_until is None or at < self._resting_until:
+            self._wake.set()
+
+    def _watch(self) -> None:
+        try:
+            run(self._locked(self._keeper.watch()), self._attend)
+        except Closed:
+            return
+        except Exception:
+            _log.exception("the keeper ended; leases of this process are no longer renewed")
+            raise
+
+    def _locked(self, flow: Flow[None]) -> Flow[None]:
+        """The same flow, with its own code under the lock."""
+        with self._lock:
+            wanted = next(flow)
+        while True:
+            answer = yield wanted
+            with self._lock:
+                wanted = flow.send(answer)
+
+    def _attend(self, wanted: Any) -> Any:
+        if self._closed:
+            raise Closed
+        match wanted:
+            case Together(operations):
+                return self.lane.perform_all(operations)
+            case Rest(until):
+                return self._rest(until)
+        raise AssertionError(wanted)
+
+    def _rest(self, until: float | None) -> None:
+        with self._lock:
+            due = self._keeper.due()
+            if due != until:
+                return  # something changed between the flow's look and this one
+            self._resting_until = until
+        self._clock.rest(self._wake, until)
+        with self._lock:
+            self._resting_until = self._clock.monotonic()
+            self._wake.clear()
+        if self._closed:
+            raise Closed
+
+    def close(self) -> None:
+        """Write down what was counted, end the keeper, let go of the connections."""
+        with self._lock:
+            tallies = self._keeper.drain()
+            self._closed = True
+            self._wake.set()
+        if tallies:
+            self.lane.perform_all(tallies)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._driver.close()
+
+
+def _seat_ready(waiter: Waiter) -> None:
+    waiter.seat.release()

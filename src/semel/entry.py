@@ -1,0 +1,85 @@
+"""The two classes people use: an engine of one colour, opened on a store that is given by URL, path or object."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from semel.core.observer import Observer
+from semel.core.policy import Policy
+from semel.core.store import Store
+from semel.engine.aio import AsyncEngine
+from semel.engine.clock import Clock
+from semel.engine.sync import SyncEngine
+from semel.errors import UsageError
+
+Place = str | PathLike[str] | Store
+
+
+def open_store(place: Place, **settings: Any) -> Store:
+    """The store at `place`. Nothing is connected yet.
+
+    Raises:
+        UsageError: the place is neither a URL, a path nor a store, or settings were given for an open store.
+    """
+    if isinstance(place, str):
+        from semel.stores.urls import store_from_url  # noqa: PLC0415 - backends load when they are asked for
+
+        return store_from_url(place, **settings)
+    if isinstance(place, PathLike):
+        from semel.stores.sqlite import SqliteStore  # noqa: PLC0415 - as above
+
+        return SqliteStore(place, **settings)
+    if hasattr(place, "plan") and not settings:
+        return place
+    message = (
+        f"{type(place).__qualname__} is no store; nothing was opened. Give a URL such as sqlite:///semel.db, the path "
+        f"of a file, or a store (whose settings are its own)."
+    )
+    raise UsageError(message)
+
+
+class Semel(SyncEngine):
+    """Makes operations happen once, for code that calls and waits.
+
+    Args:
+        store: a URL (`sqlite:///semel.db`, `memory://`), the path of a SQLite file, or a store.
+        policy: the policy of operations that name none.
+        observer: told what happens; by default it goes to `logging`.
+        clock: what waiting is measured by; tests put a virtual one here.
+        settings: settings of the store, as its reference page names them.
+    """
+
+    def __init__(
+        self,
+        store: Place,
+        *,
+        policy: Policy | None = None,
+        observer: Observer | None = None,
+        clock: Clock | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(open_store(store, **settings), policy=policy, observer=observer, clock=clock)
+
+
+class AsyncSemel(AsyncEngine):
+    """Makes operations happen once, for code that awaits.
+
+    Args:
+        store: a URL (`sqlite:///semel.db`, `memory://`), the path of a SQLite file, or a store.
+        policy: the policy of operations that name none.
+        observer: told what happens; by default it goes to `logging`.
+        clock: what waiting is measured by; tests put a virtual one here.
+        settings: settings of the store, as its reference page names them.
+    """
+
+    def __init__(
+        self,
+        store: Place,
+        *,
+        policy: Policy | None = None,
+        observer: Observer | None = None,
+        clock: Clock | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(open_store(store, **settings), policy=policy, observer=observer, clock=clock)

@@ -1,0 +1,189 @@
+"""Every error semel raises, in one tree. Branches say who must act; each message says whether anything ran.
+
+    SemelError
+    ├── UsageError                  the calling code has to change
+    │   ├── KeyMissing              no key, or no scope, was given
+    │   ├── KeyInvalid              the key is empty, too long, or of a kind that cannot be a key
+    │   ├── KeyReused               the same key was used for something else
+    │   ├── KeyReentered            a handler asked for the very key it is running
+    │   ├── NotInTransaction        `within` without an open transaction of the store's database
+    │   ├── StepsChanged            the steps of this attempt are not those of the attempt before
+    │   ├── PolicyInvalid           a policy that cannot be kept
+    │   └── NotResolvable           `resolve` on a record that is not in doubt
+    ├── TryLater                    the same call may succeed later; `retry_after` is in seconds
+    │   ├── InProgress              another caller runs this key now
+    │   ├── StoreUnavailable        the store did not answer
+    │   └── TransactionAborted      the caller's transaction is gone: run all of it again
+    ├── FailedBefore                a stored failure, replayed
+    ├── InDoubt                     it started and no outcome is known; `reference` names the record
+    ├── LeaseLost                   this attempt is no longer the owner
+    ├── ResultNotKept               it ran, but its value was not kept
+    ├── RecordUnreadable            stored data this version cannot read
+    ├── SchemaOutdated              database and library disagree about the schema
+    └── ConcurrentModification      a row changed since it was read
+
+Each class has a stable `code` for machines. HTTP status and exit code are mapped at the edge, not here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class SemelError(Exception):
+    """Root of the tree. `facts` become attributes, so that nothing has to be parsed out of the message."""
+
+    code: ClassVar[str] = "semel"
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+        for name, fact in facts.items():
+            setattr(self, name, fact)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive the way through a process pool, attributes included."""
+        return _rebuild, (type(self), self.message, self.facts)
+
+
+def _rebuild(kind: type[SemelError], message: str, facts: dict[str, Any]) -> SemelError:
+    return kind(message, **facts)
+
+
+class UsageError(SemelError):
+    """The calling code has to change; nothing ran."""
+
+    code = "usage"
+
+
+class KeyMissing(UsageError):  # noqa: N818 - the names of the tree are words of the glossary
+    """No key, or no scope, was given."""
+
+    code = "key_missing"
+
+
+class KeyInvalid(UsageError):  # noqa: N818
+    """The key is empty, too long, or of a kind that cannot be a key."""
+
+    code = "key_invalid"
+
+
+class KeyReused(UsageError):  # noqa: N818
+    """The same key was used for something else."""
+
+    code = "key_reused"
+
+
+class KeyReentered(UsageError):  # noqa: N818
+    """A handler asked for the very key it is running; waiting would never end."""
+
+    code = "key_reentered"
+
+
+class NotInTransaction(UsageError):  # noqa: N818
+    """`within` needs an open transaction on the database that holds the records."""
+
+    code = "not_in_transaction"
+
+
+class StepsChanged(UsageError):  # noqa: N818
+    """The steps of this attempt are not those of the attempt before."""
+
+    code = "steps_changed"
+
+
+class PolicyInvalid(UsageError):  # noqa: N818
+    """A policy that cannot be kept."""
+
+    code = "policy_invalid"
+
+
+class NotResolvable(UsageError):  # noqa: N818
+    """There is nothing in doubt to resolve."""
+
+    code = "not_resolvable"
+
+
+class TryLater(SemelError):  # noqa: N818
+    """The same call may succeed later."""
+
+    code = "try_later"
+
+    def __init__(self, message: str, *, retry_after: float = 1.0, **facts: Any) -> None:
+        super().__init__(message, retry_after=retry_after, **facts)
+        self.retry_after = retry_after
+
+
+class InProgress(TryLater):
+    """Another caller runs this key now."""
+
+    code = "in_progress"
+
+
+class StoreUnavailable(TryLater):
+    """The store did not answer. `ran` says whether the handler ran in this call."""
+
+    code = "store_unavailable"
+
+    def __init__(self, message: str, *, retry_after: float = 1.0, ran: bool = False, **facts: Any) -> None:
+        super().__init__(message, retry_after=retry_after, ran=ran, **facts)
+        self.ran = ran
+
+
+class TransactionAborted(TryLater):
+    """The caller's transaction is gone; all of it has to be run again."""
+
+    code = "transaction_aborted"
+
+
+class FailedBefore(SemelError):  # noqa: N818
+    """A stored failure, replayed; nothing ran now."""
+
+    code = "failed_before"
+
+    def __init__(self, message: str, *, error_type: str = "", error_message: str = "", **facts: Any) -> None:
+        super().__init__(message, error_type=error_type, error_message=error_message, **facts)
+        self.error_type = error_type
+        self.error_message = error_message
+
+
+class InDoubt(SemelError):  # noqa: N818
+    """It started and no outcome is known."""
+
+    code = "in_doubt"
+
+    def __init__(self, message: str, *, reference: str, retry_after: float | None = None, **facts: Any) -> None:
+        super().__init__(message, reference=reference, retry_after=retry_after, **facts)
+        self.reference = reference
+        self.retry_after = retry_after
+
+
+class LeaseLost(SemelError):  # noqa: N818
+    """This attempt is no longer the owner; what it does is not recorded."""
+
+    code = "lease_lost"
+
+
+class ResultNotKept(SemelError):  # noqa: N818
+    """It ran and is done, but its value was not kept; it will not run again."""
+
+    code = "result_not_kept"
+
+
+class RecordUnreadable(SemelError):  # noqa: N818
+    """Stored data that this version cannot read; nothing ran."""
+
+    code = "record_unreadable"
+
+
+class SchemaOutdated(SemelError):  # noqa: N818
+    """Database and library disagree about the schema; nothing ran."""
+
+    code = "schema_outdated"
+
+
+class ConcurrentModification(SemelError):  # noqa: N818
+    """A row changed since it was read."""
+
+    code = "concurrent_modification"

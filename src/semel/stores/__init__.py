@@ -1,0 +1,1 @@
+"""Where records are kept: one folder or file per backend. Stores know the core and nothing of the engine."""

@@ -1,0 +1,265 @@
+"""The rules of the store, applied to a dictionary: every operation is one pure step at one instant.
+
+What always holds: `apply` is atomic because it never waits; the caller holds the lock. Time comes in as an argument.
+The simulator runs this very table, so what is proved there is what runs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, assert_never
+
+from msgspec.structs import replace
+
+from semel.core.arbitration import Winnable, granted, judge
+from semel.core.operations import (
+    Answer,
+    Checkpoint,
+    Claim,
+    ClaimAnswer,
+    Complete,
+    Enter,
+    Fail,
+    Found,
+    Held,
+    Lapse,
+    Lost,
+    Operation,
+    Page,
+    Purge,
+    Query,
+    Read,
+    Recorded,
+    Renew,
+    Resolve,
+    Resolved,
+    Scan,
+    Swept,
+    Tally,
+    Unresolvable,
+)
+from semel.core.record import Failure, Lease, Record, Status
+
+LEASE_ENDED = Failure("semel.LeaseEnded", "the lease ended without an outcome")
+
+
+class Table:
+    """Records by digest."""
+
+    def __init__(self) -> None:
+        self.records: dict[bytes, Record] = {}
+
+    def apply(self, operation: Operation, now: int) -> Answer:
+        """Carry out `operation` at the instant `now`."""
+        match operation:
+            case Claim():
+                return self.claim(operation, now)
+            case Renew(lease, lease_us):
+                return self.renew(lease, lease_us, now)
+            case Complete():
+                return self.complete(operation, now)
+            case Fail():
+                return self.fail(operation, now)
+            case Checkpoint():
+                return self.checkpoint(operation, now)
+            case Enter():
+                return Lost()  # there is no transaction to enter
+            case Read(digest):
+                return Found(self.records.get(digest), now)
+            case Scan():
+                return self.scan(operation)
+            case Resolve():
+                return self.resolve(operation, now)
+            case Purge(limit):
+                return self.purge(limit, now)
+            case Lapse(limit):
+                return self.lapse(limit, now)
+            case Tally(digest, replays):
+                return self.tally(digest, replays, now)
+            case _:
+                assert_never(operation)
+
+    def claim(self, claim: Claim, now: int) -> ClaimAnswer:
+        """Judge and write in one step."""
+        seen = self.records.get(claim.key.digest)
+        verdict = judge(seen, claim, now)
+        if not isinstance(verdict, Winnable):
+            return verdict
+        record = self._fresh(claim, now, seen) if verdict.how in ("absent", "expired") else self._again(claim, now, seen)
+        self.records[claim.key.digest] = record
+        return granted(record)
+
+    def _fresh(self, claim: Claim, now: int, expired: Record | None) -> Record:
+        terms = claim.terms
+        return Record(
+            key=claim.key,
+            status=Status.RUNNING,
+            retryable=False,
+            fingerprint=claim.fingerprint,
+            fence=1 if expired is None else expired.fence + 1,
+            nonce=claim.nonce,
+            lease_us=now + terms.lease_us,
+            in_doubt_policy=terms.in_doubt,
+            reconcile_after_us=terms.reconcile_after_us,
+            doubtful=False,
+            attempts=1,
+            outcome=None,
+            error=None,
+            about=claim.about,
+            created_us=now,
+            started_us=now,
+            updated_us=now,
+            completed_us=None,
+            expires_us=now + terms.keep_us,
+            keep_us=terms.keep_us,
+        )
+
+    def _again(self, claim: Claim, now: int, seen: Record | None) -> Record:
+        assert seen is not None  # noqa: S101 - `judge` answers "absent" otherwise
+        fresh = self._fresh(claim, now, seen)
+        return replace(
+            fresh,
+            attempts=seen.attempts + 1,
+            doubtful=seen.doubtful or not seen.settled,
+            error=seen.error,
+            created_us=seen.created_us,
+            steps=seen.steps,
+            resolution=seen.resolution,
+        )
+
+    def owned(self, lease: Lease) -> Record | None:
+        """The record, if `lease` is its current one: the fence that keeps late workers out."""
+        record = self.records.get(lease.key.digest)
+        if record is None or record.nonce != lease.nonce or record.fence != lease.fence:
+            return None
+        return record
+
+    def _write(self, record: Record, now: int, **changes: Any) -> None:
+        self.records[record.key.digest] = replace(record, updated_us=now, **changes)
+
+    def renew(self, lease: Lease, lease_us: int, now: int) -> Held | Lost:
+        """Extend a lease that is still the current one."""
+        record = self.owned(lease)
+        if record is None or record.status is not Status.RUNNING:
+            return Lost()
+        self._write(record, now, lease_us=now + lease_us)
+        return Held(now + lease_us)
+
+    def complete(self, operation: Complete, now: int) -> Recorded | Lost:
+        """Record a value; the same completion again answers as the first time."""
+        record = self.owned(operation.lease)
+        if record is None:
+            return Lost()
+        if record.status is Status.COMPLETED:
+            return Recorded(record.completed_us or now)
+        if record.status is not Status.RUNNING:
+            return Lost()
+        self._settle(record, now, status=Status.COMPLETED, outcome=operation.outcome, error=None)
+        return Recorded(now)
+
+    def _settle(self, record: Record, now: int, **changes: Any) -> None:
+        # A run that used up most of keep_for would otherwise be forgotten as soon as it is done.
+        kept = record.expires_us if record.expires_us - now > record.keep_us // 2 else now + record.keep_us
+        self._write(record, now, completed_us=now, expires_us=kept, lease_us=min(record.lease_us, now), **changes)
+
+    def fail(self, operation: Fail, now: int) -> Recorded | Lost:
+        """Record an end without a value; the same one again answers as the first time."""
+        record = self.owned(operation.lease)
+        if record is None or record.status is Status.COMPLETED:
+            return Lost()
+        if record.status is not Status.RUNNING:
+            return Recorded(record.updated_us) if record.error == operation.error else Lost()
+        attempts = record.attempts if operation.started else max(record.attempts - 1, 0)
+        changes = {"error": operation.error, "doubtful": operation.doubtful, "attempts": attempts}
+        match operation.ending:
+            case "final":
+                self._settle(record, now, status=Status.FAILED, retryable=False, **changes)
+            case "retry":
+                self._settle(record, now, status=Status.FAILED, retryable=True, **changes)
+            case "doubt":
+                self._write(record, now, status=Status.IN_DOUBT, lease_us=min(record.lease_us, now), **changes)
+        return Recorded(now)
+
+    def checkpoint(self, operation: Checkpoint, now: int) -> Recorded | Lost:
+        """Record a finished step under the lease; the same step again answers as the first time."""
+        record = self.owned(operation.lease)
+        if record is None or record.status is not Status.RUNNING:
+            return Lost()
+        if operation.step not in record.steps:
+            steps = tuple(sorted((*record.steps, operation.step), key=lambda step: step.index))
+            self._write(record, now, steps=steps)
+        return Recorded(now)
+
+    def scan(self, operation: Scan) -> Page:
+        """One page, oldest first."""
+        ordered = sorted(self.records.values(), key=lambda record: (record.created_us, record.key.digest))
+        found = [record for record in ordered if matches(record, operation.query) and _after(record, operation.cursor)]
+        page = tuple(found[: operation.limit])
+        more = len(found) > operation.limit
+        return Page(page, (page[-1].created_us, page[-1].key.digest) if more else None)
+
+    def resolve(self, operation: Resolve, now: int) -> Resolved | Unresolvable:
+        """End a doubt by decision; the new nonce shuts out whoever may still be running."""
+        record = self.records.get(operation.digest)
+        if record is not None and record.nonce == operation.nonce:
+            return Resolved(record)
+        lapsed = record is not None and record.status is Status.RUNNING and record.lease_us <= now
+        if record is None or not (lapsed or record.status is Status.IN_DOUBT):
+            return Unresolvable(record)
+        self._settle(
+            record,
+            now,
+            status=operation.status,
+            retryable=operation.status is Status.FAILED,
+            outcome=operation.outcome,
+            nonce=operation.nonce,
+            fence=record.fence + 1,
+            doubtful=False,
+            resolution=operation.note,
+        )
+        return Resolved(self.records[operation.digest])
+
+    def purge(self, limit: int, now: int) -> Swept:
+        """Delete what is settled and expired, and nothing else."""
+        gone = _first(limit, (r for r in self.records.values() if r.settled and r.expires_us <= now))
+        for record in gone:
+            del self.records[record.key.digest]
+        return Swept(len(gone))
+
+    def lapse(self, limit: int, now: int) -> Swept:
+        """Mark running records whose lease is over as in doubt."""
+        stale = (r for r in self.records.values() if r.status is Status.RUNNING and r.lease_us <= now)
+        gone = _first(limit, stale)
+        for record in gone:
+            self._write(record, now, status=Status.IN_DOUBT, error=LEASE_ENDED, doubtful=True)
+        return Swept(len(gone))
+
+    def tally(self, digest: bytes, replays: int, now: int) -> Recorded:
+        """Add replays counted in memory."""
+        record = self.records.get(digest)
+        if record is not None:
+            self.records[digest] = replace(record, replays=record.replays + replays, replayed_us=now)
+        return Recorded(now)
+
+
+def _first(limit: int, records: Iterator[Record]) -> list[Record]:
+    return [record for record, _ in zip(records, range(limit), strict=False)]
+
+
+def _after(record: Record, cursor: tuple[int, bytes] | None) -> bool:
+    return cursor is None or (record.created_us, record.key.digest) > cursor
+
+
+def matches(record: Record, query: Query) -> bool:
+    """Whether a record is among those asked for."""
+    tests: tuple[tuple[object, Callable[[], bool]], ...] = (
+        (query.status, lambda: record.status is query.status),
+        (query.operation, lambda: record.key.operation == query.operation),
+        (query.scope, lambda: record.key.scope == query.scope),
+        (query.before_us, lambda: record.created_us < (query.before_us or 0)),
+        (query.after_us, lambda: record.created_us >= (query.after_us or 0)),
+        (query.process_instance, lambda: record.about.process_instance == query.process_instance),
+        (query.business_key, lambda: record.about.business_key == query.business_key),
+        (query.reference, lambda: record.reference.startswith(query.reference or "")),
+    )
+    return all(wanted is None or holds() for wanted, holds in tests)

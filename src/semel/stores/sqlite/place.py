@@ -1,0 +1,92 @@
+"""Whether a path is a place where SQLite can keep its promises: a local, writable file in an existing folder.
+
+What always holds: a refusal names the path and the problem, and nothing was created.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from semel.errors import StoreUnavailable, UsageError
+
+MOUNTS = Path("/proc/self/mountinfo")
+# Locks and shared memory do not hold across machines on these, and then SQLite loses data.
+NETWORK = frozenset(
+    "9p afs beegfs ceph cifs coda davfs fuse.ceph fuse.davfs2 fuse.gcsfuse fuse.glusterfs fuse.juicefs fuse.rclone "
+    "fuse.s3fs fuse.smbnetfs fuse.sshfs glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 smb2 smb3 smbfs".split()
+)
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def local_path(path: str | os.PathLike[str]) -> str:
+    """`path` made absolute, so that neither a later chdir nor SQLite's own `file:` notation changes its meaning.
+
+    Raises:
+        UsageError: it is not the path of a file.
+    """
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text or "\0" in text:
+        message = f"{text!r} is not the path of a database file; nothing ran. Give a path such as semel.db."
+        raise UsageError(message)
+    if text.startswith((":memory:", "file:")):
+        message = f"{text!r} is not a file on disk; nothing ran. For records in memory use memory://, else give a path."
+        raise UsageError(message)
+    return os.path.abspath(text)
+
+
+def check_place(path: str) -> None:
+    """Refuse a path that cannot work, before anything is opened.
+
+    Raises:
+        StoreUnavailable: the folder is missing, something is read-only, or the file lies on a network file system.
+    """
+    problem = _problem(path) or _network_problem(path)
+    if problem is not None:
+        message = f"The database file {path} cannot be used: {problem}. Nothing ran."
+        raise StoreUnavailable(message, path=path)
+
+
+def _problem(path: str) -> str | None:
+    folder = os.path.dirname(path)
+    if not os.path.exists(folder):
+        return f"the folder {folder} does not exist; create it"
+    if not os.path.isdir(folder):
+        return f"{folder} is not a folder; look at the path"
+    if os.path.isdir(path):
+        return "it is a folder; give the path of a file in it"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f"the folder {folder} is read-only for this user, and SQLite keeps its log beside the file; make it writable"
+    if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+        return "the file is not readable and writable for this user; change its permissions"
+    return None
+
+
+def _network_problem(path: str) -> str | None:
+    try:
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return None  # not Linux: nothing to ask
+    kind = filesystem_of(os.path.realpath(path), mounts)
+    if kind not in NETWORK:
+        return None
+    return (
+        f"it lies on a network file system ({kind}), where SQLite's locks do not hold and committed records can be "
+        f"lost; use a local disk, or a database server"
+    )
+
+
+def filesystem_of(path: str, mounts: str) -> str:
+    """The type of the file system that holds `path`, by the text of a mountinfo file; empty where it is not listed."""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        left, _, right = line.partition(" - ")
+        fields = left.split(" ")
+        if len(fields) < 5 or not right:  # noqa: PLR2004 - the mount point is the fifth field
+            continue
+        point = _OCTAL.sub(lambda hit: chr(int(hit.group(1), 8)), fields[4])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):  # of two mounts on one point the later one is on top
+            best, kind = point, right.split(" ")[0]
+    return kind

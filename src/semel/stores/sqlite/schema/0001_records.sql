@@ -1,0 +1,94 @@
+-- 0001: records, finished steps, and what identifies this database.
+--
+-- Instants are whole microseconds since 1970 on the store's clock. STRICT and the CHECKs keep every writer honest:
+-- a row that breaks one of them was written by a mistake, and is refused instead of being believed later.
+
+CREATE TABLE semel_schema (
+    version     INTEGER PRIMARY KEY,
+    applied_at  INTEGER NOT NULL
+) STRICT;
+
+-- Says which database this is. `within` compares install_id, so that a record never lands in another database.
+CREATE TABLE semel_meta (
+    name   TEXT PRIMARY KEY,
+    value  BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO semel_meta (name, value) VALUES ('install_id', randomblob(16));
+
+-- A table with a rowid, on purpose: digests are random, so a clustered table would put each record (outcome included)
+-- on a random page. Measured at 1 M records: a batch of 64 claims and completions takes 7 ms here, 11-16 ms without
+-- rowid; 580 bytes a record here, 639 there.
+CREATE TABLE semel_record (
+    -- Identity: bytes, so that no collation makes two keys equal. The texts beside it are for people.
+    digest              BLOB NOT NULL PRIMARY KEY CHECK (length(digest) = 32),
+    scope               TEXT NOT NULL,
+    operation           TEXT NOT NULL,
+    value               TEXT NOT NULL,
+
+    status              TEXT NOT NULL CHECK (status IN ('running', 'completed', 'failed', 'in_doubt', 'cancelled')),
+    retryable           INTEGER NOT NULL CHECK (retryable IN (0, 1) AND (retryable = 0 OR status = 'failed')),
+    fingerprint         BLOB NOT NULL CHECK (length(fingerprint) > 0),
+
+    -- The lease: every later write shows fence and nonce. No lease is eternal, so lease_us is never NULL.
+    fence               INTEGER NOT NULL CHECK (fence >= 1),
+    nonce               BLOB NOT NULL CHECK (length(nonce) = 16),
+    lease_us            INTEGER NOT NULL,
+
+    in_doubt_policy     TEXT NOT NULL CHECK (in_doubt_policy IN ('rerun', 'reconcile', 'hold')),
+    reconcile_after_us  INTEGER NOT NULL CHECK (reconcile_after_us >= 0),
+    doubtful            INTEGER NOT NULL CHECK (doubtful IN (0, 1)),
+    attempts            INTEGER NOT NULL CHECK (attempts >= 0),
+
+    -- Completed has an outcome (a tombstone is one too), and nothing else has.
+    outcome             BLOB CHECK ((status = 'completed') = (outcome IS NOT NULL)),
+    error_type          TEXT,
+    error_message       TEXT CHECK ((error_type IS NULL) = (error_message IS NULL)),
+
+    subject             TEXT,
+    business_key        TEXT,
+    process_instance    TEXT,
+    requester           TEXT,
+    tags                TEXT,
+
+    created_us          INTEGER NOT NULL,
+    started_us          INTEGER NOT NULL,
+    updated_us          INTEGER NOT NULL,
+    completed_us        INTEGER,
+    expires_us          INTEGER NOT NULL,
+    keep_us             INTEGER NOT NULL CHECK (keep_us > 0),
+    resolution          TEXT,
+    replays             INTEGER NOT NULL DEFAULT 0,
+    replayed_us         INTEGER,
+
+    -- How many finished steps belong to this life of the record: 0 spares every reader the look into semel_step.
+    steps               INTEGER NOT NULL DEFAULT 0 CHECK (steps >= 0)
+) STRICT;
+
+-- For the sweep. On expires_us alone: it is set at the claim and as a rule not touched by the completion, so the
+-- index is written once per record, at its end.
+CREATE INDEX semel_record_expiry ON semel_record (expires_us);
+
+-- For marking lapsed leases and for listing what is in doubt or running. Partial: it holds only what is not settled,
+-- so it stays small and warm however many records are kept.
+CREATE INDEX semel_record_open ON semel_record (lease_us) WHERE status IN ('running', 'in_doubt');
+
+-- For listing by time, page after page. Written once per record, at its end.
+CREATE INDEX semel_record_created ON semel_record (created_us, digest);
+
+-- For finding what belongs to a business object or process. Partial: operations that name neither pay nothing.
+CREATE INDEX semel_record_business_key ON semel_record (business_key, created_us) WHERE business_key IS NOT NULL;
+CREATE INDEX semel_record_process ON semel_record (process_instance, created_us) WHERE process_instance IS NOT NULL;
+
+-- Operation, scope and tags have no index: such a listing walks semel_record_created and filters.
+
+-- Finished steps. `step` keeps the order of arrival; a row belongs to the record of the same digest.
+CREATE TABLE semel_step (
+    step      INTEGER PRIMARY KEY,
+    digest    BLOB NOT NULL CHECK (length(digest) = 32),
+    position  INTEGER NOT NULL CHECK (position >= 0),
+    name      TEXT NOT NULL,
+    outcome   BLOB NOT NULL
+) STRICT;
+
+CREATE INDEX semel_step_record ON semel_step (digest, position);

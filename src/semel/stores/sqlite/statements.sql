@@ -1,0 +1,173 @@
+-- Every statement of the SQLite store. Values are bound by name: `:now` is the store's clock, read by the driver when
+-- the statement runs; `:install` is the install_id the store knows.
+--
+-- {record} stands for the columns of a record, {record_joined} for the same as expressions, which neither a
+-- text_factory nor a converter of the caller's connection touches.
+
+-- part: settled
+status IN ('completed', 'failed', 'cancelled')
+
+-- part: expired
+({settled} AND expires_us <= :now)
+
+-- The fence: a late worker matches no row and changes nothing.
+-- part: lease
+digest = :digest AND nonce = :nonce AND fence = :fence AND status = 'running'
+
+-- A run that used up most of keep_for would otherwise be forgotten as soon as it is done. The lease is over now.
+-- part: settle
+completed_us = :now, updated_us = :now, lease_us = min(lease_us, :now),
+expires_us = CASE WHEN expires_us - :now > keep_us / 2 THEN expires_us ELSE :now + keep_us END
+
+
+-- The arbiter. One statement decides who runs: the unique index on digest lets one INSERT through, and the WHERE
+-- repeats `arbitration.judge` on the row as it is now. Reading first and writing then would let two claimers in;
+-- a take-over judged on an older reading would wipe out an outcome recorded since.
+-- A row comes back if, and only if, the claim was won. The same claim again (same nonce, still running) changes
+-- nothing here; the caller of this statement reads the row and answers granted.
+-- FROM semel_meta: nothing is written into a database that is not the store's own.
+-- name: claim
+INSERT INTO semel_record (
+    digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
+    reconcile_after_us, doubtful, attempts, subject, business_key, process_instance, requester, tags,
+    created_us, started_us, updated_us, expires_us, keep_us
+)
+SELECT
+    :digest, :scope, :operation, :value, 'running', 0, :fingerprint, 1, :nonce, :now + :lease_us, :in_doubt,
+    :reconcile_after_us, 0, 1, :subject, :business_key, :process_instance, :requester, :tags,
+    :now, :now, :now, :now + :keep_us, :keep_us
+FROM semel_meta WHERE semel_meta.name = 'install_id' AND semel_meta.value = :install
+ON CONFLICT (digest) DO UPDATE SET
+    scope = excluded.scope, operation = excluded.operation, value = excluded.value,
+    status = 'running', retryable = 0, fingerprint = excluded.fingerprint,
+    fence = fence + 1, nonce = excluded.nonce, lease_us = excluded.lease_us,
+    in_doubt_policy = excluded.in_doubt_policy, reconcile_after_us = excluded.reconcile_after_us,
+    doubtful = CASE WHEN {expired} THEN 0 WHEN {settled} THEN doubtful ELSE 1 END,
+    attempts = CASE WHEN {expired} THEN 1 ELSE attempts + 1 END,
+    outcome = NULL,
+    error_type = CASE WHEN {expired} THEN NULL ELSE error_type END,
+    error_message = CASE WHEN {expired} THEN NULL ELSE error_message END,
+    subject = excluded.subject, business_key = excluded.business_key,
+    process_instance = excluded.process_instance, requester = excluded.requester, tags = excluded.tags,
+    created_us = CASE WHEN {expired} THEN :now ELSE created_us END,
+    started_us = :now, updated_us = :now, completed_us = NULL,
+    expires_us = excluded.expires_us, keep_us = excluded.keep_us,
+    resolution = CASE WHEN {expired} THEN NULL ELSE resolution END,
+    replays = 0, replayed_us = NULL,
+    steps = CASE WHEN {expired} THEN 0 ELSE steps END
+WHERE
+    -- A new life: only settled records expire.
+    {expired}
+    OR (
+        fingerprint = excluded.fingerprint
+        AND NOT (status = 'running' AND nonce = excluded.nonce)
+        AND (
+            -- Nothing happened before: claimable at once.
+            (status = 'failed' AND retryable AND NOT doubtful)
+            OR (
+                -- In doubt, and both policies allow the take-over.
+                ((status = 'failed' AND retryable) OR status = 'in_doubt' OR (status = 'running' AND lease_us <= :now))
+                AND (
+                    (in_doubt_policy = 'rerun' AND :in_doubt = 'rerun')
+                    OR (
+                        in_doubt_policy <> 'hold' AND :in_doubt = 'reconcile'
+                        AND lease_us + max(reconcile_after_us, :reconcile_after_us) <= :now
+                    )
+                )
+            )
+        )
+    )
+RETURNING +fence;
+
+-- What a claim or a reader meets. Before a claim it decides nothing, it only spares the write lock where nothing can
+-- be won; after a claim that won nothing it runs in the same transaction, so it shows the very row that refused.
+-- name: seen
+SELECT {record} FROM semel_record WHERE digest = :digest;
+
+-- name: seen_joined
+SELECT {record_joined} FROM semel_record WHERE digest = :digest;
+
+-- name: seen_many
+SELECT {record} FROM semel_record WHERE digest IN (:digests);
+
+-- name: steps
+SELECT position, name, outcome FROM semel_step WHERE digest = :digest ORDER BY position, step;
+
+-- name: steps_joined
+SELECT +position, CAST(name AS BLOB), +outcome FROM semel_step WHERE digest = :digest ORDER BY position, step;
+
+-- A new life begins without the finished steps of the one that expired; same transaction as the claim.
+-- name: forget_steps
+DELETE FROM semel_step WHERE digest = :digest;
+
+-- name: renew
+UPDATE semel_record SET lease_us = :now + :lease_us, updated_us = :now WHERE {lease};
+
+-- name: complete
+UPDATE semel_record SET status = 'completed', outcome = :outcome, error_type = NULL, error_message = NULL, {settle}
+WHERE {lease};
+
+-- An attempt whose handler was never called does not count: :unstarted is 1 then.
+-- name: fail
+UPDATE semel_record SET status = 'failed', retryable = :retryable, error_type = :error_type,
+    error_message = :error_message, doubtful = :doubtful, attempts = max(attempts - :unstarted, 0), {settle}
+WHERE {lease};
+
+-- Not settled: a doubt does not expire.
+-- name: doubt
+UPDATE semel_record SET status = 'in_doubt', error_type = :error_type, error_message = :error_message,
+    doubtful = :doubtful, attempts = max(attempts - :unstarted, 0), updated_us = :now, lease_us = min(lease_us, :now)
+WHERE {lease};
+
+-- A finished step enters under the lease, once: sent again after a lost reply it finds itself there.
+-- name: checkpoint
+INSERT INTO semel_step (digest, position, name, outcome)
+SELECT :digest, :position, :name, :outcome FROM semel_record
+WHERE {lease} AND NOT EXISTS (
+    SELECT 1 FROM semel_step AS s
+    WHERE s.digest = :digest AND s.position = :position AND s.name = :name AND s.outcome = :outcome
+);
+
+-- Follows checkpoint in the same transaction; :at is its instant.
+-- name: count_step
+UPDATE semel_record SET steps = steps + 1, updated_us = :at WHERE {lease};
+
+-- The first write of a step in the caller's transaction. It changes nothing: it takes the write lock before the step
+-- has read anything (so that the step cannot end in BUSY_SNAPSHOT), proves the lease, and makes a connection of
+-- sqlite3's default kind begin its transaction by itself.
+-- name: enter
+UPDATE semel_record SET updated_us = updated_us
+WHERE {lease} AND EXISTS (
+    SELECT 1 FROM semel_meta AS m WHERE m.name = 'install_id' AND m.value = :install
+);
+
+-- A decision ends a doubt. The new nonce and fence shut out whoever may still be running.
+-- name: resolve
+UPDATE semel_record SET status = :status, retryable = (:status = 'failed'), outcome = :outcome, nonce = :nonce,
+    fence = fence + 1, doubtful = 0, resolution = :note, {settle}
+WHERE digest = :digest AND nonce <> :nonce AND (status = 'in_doubt' OR (status = 'running' AND lease_us <= :now));
+
+-- Status and expiry stand in the WHERE of the deletion itself: a record claimed again since is not deleted.
+-- name: purge
+DELETE FROM semel_record WHERE rowid IN (
+    SELECT rowid FROM semel_record WHERE expires_us <= :now AND {settled} ORDER BY expires_us LIMIT :limit
+) RETURNING digest, steps;
+
+-- name: lapse
+UPDATE semel_record SET status = 'in_doubt', error_type = :error_type, error_message = :error_message, doubtful = 1,
+    updated_us = :now
+WHERE rowid IN (
+    SELECT rowid FROM semel_record
+    WHERE status IN ('running', 'in_doubt') AND status = 'running' AND lease_us <= :now
+    ORDER BY lease_us LIMIT :limit
+);
+
+-- name: tally
+UPDATE semel_record SET replays = replays + :replays, replayed_us = :now WHERE digest = :digest;
+
+-- One page, oldest first. {restrictions} is put together from the fixed texts in scan.py.
+-- name: scan
+SELECT {record} FROM semel_record WHERE {restrictions} ORDER BY created_us, digest LIMIT :limit;
+
+-- name: install_id
+SELECT value FROM semel_meta WHERE name = 'install_id';

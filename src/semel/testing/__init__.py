@@ -1,0 +1,1 @@
+"""What users run to convince themselves: a virtual clock, the contract every store keeps, and the simulator."""

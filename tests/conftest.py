@@ -1,0 +1,18 @@
+"""What every test shares: the event loop in use and how hard property tests try."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Small runs give the same verdict every time; only the full effort looks for new examples.
+settings.register_profile(
+    "small", max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("full", max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("full" if os.environ.get("SEMEL_EFFORT") == "full" else "small")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"

