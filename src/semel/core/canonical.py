@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -32,7 +32,24 @@ class CannotEncode(Exception):  # noqa: N818 - internal signal; callers turn it 
 
 def encode(value: object) -> bytes:
     """The canonical bytes of `value`. Raises `CannotEncode` for what has none."""
-    encoded = _encode(value, MAX_DEPTH)
+    return _bounded(_encode(value, MAX_DEPTH))
+
+
+class Members:
+    """Dictionaries that all have the same names: what `encode` gives for them, with the names worked out once."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._members = sorted((_encode(name, MAX_DEPTH - 1), name) for name in names)
+
+    def encode(self, values: Mapping[str, object]) -> bytes:
+        """The canonical bytes of these members of `values`. Raises `CannotEncode` where one has none."""
+        body = [encoded + _encode(values[name], MAX_DEPTH - 1) for encoded, name in self._members]
+        return _bounded(_tagged(b"M", b"".join(body)))
+
+
+def _bounded(encoded: bytes) -> bytes:
     if len(encoded) > MAX_BYTES:
         message = f"it takes {len(encoded)} bytes, more than the {MAX_BYTES} allowed"
         raise CannotEncode(message)

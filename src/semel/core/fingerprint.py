@@ -7,6 +7,8 @@ compared; the record is unreadable to this version, and nothing runs.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import Any
 
 from semel.core import canonical
 from semel.errors import RecordUnreadable, UsageError
@@ -15,14 +17,16 @@ VERSION = 1
 _PREFIX = bytes([VERSION])
 
 
-def fingerprint(asked: object) -> bytes:
+def fingerprint(asked: object, encode: Callable[[Any], bytes] = canonical.encode) -> bytes:
     """The fingerprint of `asked`, a value or a mapping of names to values.
+
+    `encode` may be that of `canonical.Members`, where every call names the same members.
 
     Raises:
         UsageError: something in it has no canonical form.
     """
     try:
-        return _PREFIX + hashlib.sha256(canonical.encode(asked)).digest()
+        return _PREFIX + hashlib.sha256(encode(asked)).digest()
     except canonical.CannotEncode as problem:
         message = f"The fingerprint cannot be taken: {problem}. Nothing ran; leave that argument out with ignore=(…)."
         raise UsageError(message) from None

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from semel.core import canonical
 from semel.errors import KeyInvalid, KeyMissing
@@ -37,8 +39,7 @@ KeyValue = str | tuple[object, ...]
 Scope = str | tuple[object, ...] | Shared
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """Identity of one operation. Made by `Key.of`; stores rebuild it from what they kept."""
 
     scope: str
@@ -57,12 +58,10 @@ class Key:
         scope_text = "" if scope is SHARED else _text("scope", scope)
         operation_text = _operation(operation)
         value_text = _text("key", value)
-        tagged = b"semel.key.1" + b"".join(
-            (
-                b"shared;" if scope is SHARED else b"scope;" + _encoded("scope", scope),
-                canonical.encode(operation_text),
-                _encoded("key", value),
-            )
+        tagged = b"semel.key.1%b%b%b" % (
+            b"shared;" if scope is SHARED else b"scope;" + _encoded("scope", scope),
+            _encoded_operation(operation_text),
+            _encoded("key", value),
         )
         return Key(scope_text, operation_text, value_text, hashlib.sha256(tagged).digest())
 
@@ -111,6 +110,11 @@ def _operation(operation: object) -> str:
     raise KeyInvalid(message)
 
 
+@lru_cache(maxsize=1024)
+def _encoded_operation(operation: str) -> bytes:
+    return canonical.encode(operation)
+
+
 def _text(what: str, value: object) -> str:
     """What people see of `value`: the string itself, or the parts of a tuple in brackets."""
     match value:
@@ -144,6 +148,8 @@ def _checked(what: str, text: str) -> str:
     if not text:
         message = f"The {what} is empty; nothing ran. Give a non-empty string."
         raise KeyMissing(message) if what == "scope" else KeyInvalid(message)
+    if text.isascii() and text.isprintable() and len(text) <= MAX_TEXT:
+        return text  # as nearly all are; what follows is the same for the rest
     if _FORBIDDEN.search(text):
         message = f"The {what} holds control characters or broken text; nothing ran. Use printable characters."
         raise KeyInvalid(message)
@@ -159,7 +165,10 @@ def _checked(what: str, text: str) -> str:
 def _encoded(what: str, value: object) -> bytes:
     try:
         # Exact text, not its normal form: a key names one thing byte for byte.
-        return b"s%d:%b" % (len(value.encode()), value.encode()) if isinstance(value, str) else canonical.encode(value)
+        if isinstance(value, str):
+            text = value.encode()
+            return b"s%d:%b" % (len(text), text)
+        return canonical.encode(value)
     except canonical.CannotEncode as problem:
         message = f"A part of the {what} cannot be encoded: {problem}. Nothing ran; parts are {type_of_part}."
         raise KeyInvalid(message) from None

@@ -29,7 +29,7 @@ from semel.core.store import AsyncJoined
 from semel.engine import administration, context
 from semel.engine.administration import SweepReport
 from semel.engine.attempt import AttemptBase, AttemptState
-from semel.engine.base import EngineBase, Known, is_async, is_plainly_sync, query_of, wrong_colour
+from semel.engine.base import EngineBase, Known, is_async, is_plainly_sync, query_of, refuse_generator, wrong_colour
 from semel.engine.effects import Ask, Call, CallStep, Pause, Promoted, TimedOut, Wait
 from semel.engine.flows import Once, step
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of, shape_of_result
@@ -137,6 +137,8 @@ class AsyncEngine(EngineBase):
         loop = asyncio.get_running_loop()
         made = self._made.get(loop)
         if made is None or made.pid != os.getpid():
+            for closed in [other for other in self._made if other.is_closed()]:
+                del self._made[closed]
             made = self._made[loop] = Runtime(self.store, self.clock, self.jitter)
         return made
 
@@ -197,6 +199,7 @@ class AsyncEngine(EngineBase):
         settled = self._policy(policy, changes)
 
         def decorate(function: Callable[P, Awaitable[T]]) -> AsyncOnceFunction[P, T]:
+            refuse_generator(function)
             if not is_async(function):
                 raise wrong_colour(function, wanted="async def")
             rules = rules_of(

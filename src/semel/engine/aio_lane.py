@@ -16,6 +16,7 @@ from typing import Any
 from semel.core.operations import Answer, Operation
 from semel.core.store import AsyncDriver, Store
 from semel.engine.lane import Lane, Ticket
+from semel.errors import StoreUnavailable
 
 
 class AsyncLane:
@@ -77,6 +78,11 @@ class AsyncLane:
                 replies = await self._driver.perform(self._lane.plans(round_)) if round_ else []
             except Exception as error:  # noqa: BLE001 - a failing driver fails its round, not the lane
                 replies = [error] * len(round_)
+            except asyncio.CancelledError:
+                # The loop is being shut down. Callers still have things to write down, so the lane must not die:
+                # whether this round took effect is not known, and what matters is sent again.
+                message = "The round was interrupted before the store answered; whether it took effect is not known."
+                replies = [StoreUnavailable(message)] * len(round_)
             for ticket in self._lane.settle(round_, replies):
                 if ticket.seat is not None and not ticket.seat.done():
                     ticket.seat.set_result(None)

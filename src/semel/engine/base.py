@@ -116,9 +116,11 @@ class EngineBase:
         notify(self.observer, event)
 
     def _tell_error(self, request: Request, error: BaseException) -> None:
+        policy = request.policy
+        expected = isinstance(error, policy.final_errors + policy.retry_errors)
         code = error.code if isinstance(error, SemelError) else ""
         event = Event(
-            kind=_KINDS.get(code, "failed"),  # type: ignore[arg-type]  # the table holds only known words
+            kind=_KINDS.get(code, "failed" if expected or code else "in_doubt"),  # type: ignore[arg-type]  # the table holds only known words
             operation=request.key.operation,
             reference=request.key.reference,
             detail=type(error).__name__,
@@ -196,3 +198,17 @@ def is_plainly_sync(function: Any) -> bool:
         return False
     declared = str(function.__annotations__.get("return", ""))
     return not any(word in declared for word in ("Awaitable", "Coroutine", "Future", "Task"))
+
+
+def refuse_generator(function: Any) -> None:
+    """A generator has no result that could be replayed.
+
+    Raises:
+        UsageError: `function` is a generator function of either colour.
+    """
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        message = (
+            f"{getattr(function, '__qualname__', function)} is a generator, which has no one result to replay; nothing "
+            f"ran. Return a list instead."
+        )
+        raise UsageError(message)

@@ -33,6 +33,7 @@ from semel.core.operations import (
     Replay,
     Reused,
     Running,
+    give_back,
 )
 from semel.core.outcome import DidNotHappen, Happened, Unknown
 from semel.core.record import Failure, Record, Step
@@ -41,7 +42,7 @@ from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.effects import Ask, Call, CallStep, Ended, Pause, Promoted, TimedOut, Wait
 from semel.engine.request import Request, Result
-from semel.errors import StoreUnavailable
+from semel.errors import NotInTransaction, StoreUnavailable, TransactionAborted, TryLater
 
 _RESEND_AFTER = (0.02, 0.1)
 _PAUSE, _LONGEST_PAUSE = 0.02, 1.0
@@ -58,6 +59,7 @@ class Once:
         self._new_nonce = new_nonce
         self._began = clock.monotonic()
         self._settling: Complete | Fail | None = None
+        self._unsure: Claim | None = None
         self._started = False
         self.asked = self._began
 
@@ -91,6 +93,7 @@ class Once:
             try:
                 answer: ClaimAnswer = yield claim
             except StoreUnavailable:
+                self._unsure = claim
                 if pause is not None:
                     yield Pause(pause)
                 elif request.policy.store_down == "run":
@@ -98,6 +101,7 @@ class Once:
                 else:
                     raise
             else:
+                self._unsure = None
                 return answer
         return None
 
@@ -190,8 +194,10 @@ class Once:
 
     def _failed(self, attempt: AttemptState, error: Exception) -> Flow[Result[Any] | None]:
         """Record how it ended. Gives the recorded outcome if somebody else has the key by now."""
-        fail = self.failure(attempt, error)
-        answer = yield from self._settle(fail)
+        try:
+            answer = yield from self._settle(self.failure(attempt, error))
+        except (NotInTransaction, TransactionAborted):
+            return None  # the caller's transaction is past writing to; the handler's own error says more
         if isinstance(answer, Lost):
             return (yield from self._refused(error))
         return None
@@ -246,11 +252,22 @@ class Once:
         return self._clock.monotonic() - self._began
 
     def abandoned(self, error: BaseException) -> Flow[None]:
-        """Leave nothing half done after the caller was cancelled or interrupted."""
+        """Leave nothing half done after the caller was cancelled or interrupted, as far as that can still be done."""
+        try:
+            yield from self._cleaned_up(error)
+        except (NotInTransaction, TryLater):
+            return  # the lease, or the caller's transaction, ends by itself
+
+    def _cleaned_up(self, error: BaseException) -> Flow[None]:
         if self._settling is not None:
             yield from self._settle(self._settling)
         elif self.attempt is not None:
             yield from self._settle(self._abandoning(self.attempt, error))
+        elif self._unsure is not None:
+            # A claim whose reply was lost may have been granted; asked again it says so, and can be given back.
+            undo = give_back(self._unsure, (yield self._unsure))
+            if undo is not None:
+                yield undo
 
     def _abandoning(self, attempt: AttemptState, error: BaseException) -> Fail:
         if self._started:

@@ -17,7 +17,9 @@ from semel.engine.heartbeat import Heartbeat
 from semel.engine.waiting import Waiter, Waiting
 
 TALLY_EVERY = 10.0
-_MOST = 64
+TALLY_AGAIN = 0.1
+_MOST_COUNTED = 1000
+_MOST_WRITTEN = 32
 
 
 class Keeper:
@@ -32,8 +34,9 @@ class Keeper:
         self._tally_at: float | None = None
 
     def replayed(self, digest: bytes) -> None:
-        """Count a replay; it is written down later, off the way of callers."""
-        self.replays[digest] += 1
+        """Count a replay; it is written down later, off the way of callers. Under heavy load some stay uncounted."""
+        if digest in self.replays or len(self.replays) < _MOST_COUNTED:
+            self.replays[digest] += 1
         if self._tally_at is None:
             self._tally_at = self._clock.monotonic() + TALLY_EVERY
 
@@ -75,11 +78,11 @@ class Keeper:
     def _tallies(self, now: float) -> list[Operation]:
         if self._tally_at is None or now < self._tally_at:
             return []
-        self._tally_at = None
-        return self.drain()
-
-    def drain(self) -> list[Operation]:
-        """Every replay counted and not yet written down."""
-        tallies: list[Operation] = [Tally(digest, count) for digest, count in self.replays.items()]
-        self.replays.clear()
+        tallies = self.drain(_MOST_WRITTEN)
+        self._tally_at = now + TALLY_AGAIN if self.replays else None
         return tallies
+
+    def drain(self, most: int = _MOST_COUNTED) -> list[Operation]:
+        """Replays counted and not yet written down, a few at a time, so that no caller waits behind them."""
+        digests = list(self.replays)[:most]
+        return [Tally(digest, self.replays.pop(digest)) for digest in digests]

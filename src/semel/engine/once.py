@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semel.core import codec
+from semel.core.canonical import Members
 from semel.core.encodable import why_not
 from semel.core.fingerprint import fingerprint
 from semel.core.key import SHARED, Key, Shared
@@ -40,7 +41,7 @@ class Rules:
     key: Callable[[Mapping[str, Any], Any, Any], Any]
     scope: Callable[[Mapping[str, Any], Any, Any], Any]
     about: AboutRule
-    asked: tuple[str, ...]
+    asked: Members
     policy: Policy
     terms: Terms
     shape: codec.Shape
@@ -53,7 +54,7 @@ class Rules:
         """
         values = self._bind(args, kwargs)
         key = Key.of(self.key(values, args, kwargs), operation=self.operation, scope=self.scope(values, args, kwargs))
-        asked = fingerprint({name: values[name] for name in self.asked})
+        asked = fingerprint(values, self.asked.encode)
         about = self.about(*args, **kwargs) if callable(self.about) else self.about
         return Request(key, asked, self.policy, self.terms, About.of(about), self.shape)
 
@@ -96,7 +97,7 @@ def rules_of(
         key=_reader("key", key),
         scope=_reader("scope", scope),
         about=about,
-        asked=asked,
+        asked=Members(asked),
         policy=policy,
         terms=terms_of(policy),
         shape=shape_of_result(function, hints),

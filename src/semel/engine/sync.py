@@ -26,7 +26,7 @@ from semel.core.store import Joined
 from semel.engine import administration, context
 from semel.engine.administration import SweepReport
 from semel.engine.attempt import AttemptBase, AttemptState
-from semel.engine.base import EngineBase, Known, is_async, query_of, wrong_colour
+from semel.engine.base import EngineBase, Known, is_async, query_of, refuse_generator, wrong_colour
 from semel.engine.effects import Ask, Call, CallStep, Pause, Promoted, TimedOut, Wait
 from semel.engine.flows import Once, step
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of, shape_of_result
@@ -200,8 +200,9 @@ class SyncEngine(EngineBase):
         settled = self._policy(policy, changes)
 
         def decorate(function: Callable[P, T]) -> OnceFunction[P, T]:
-            if is_async(function) or inspect.isgeneratorfunction(function):
+            if is_async(function):
                 raise wrong_colour(function, wanted="def")
+            refuse_generator(function)
             rules = rules_of(
                 function, key=key, scope=scope, operation=operation, ignore=ignore, about=about, policy=settled
             )

@@ -54,8 +54,21 @@ RECORD_COLUMNS = (
     "steps",
 )
 TEXT_COLUMNS = frozenset(
-    "scope operation value status in_doubt_policy error_type error_message subject business_key process_instance "
-    "requester tags resolution".split()
+    {
+        "scope",
+        "operation",
+        "value",
+        "status",
+        "in_doubt_policy",
+        "error_type",
+        "error_message",
+        "subject",
+        "business_key",
+        "process_instance",
+        "requester",
+        "tags",
+        "resolution",
+    }
 )
 
 _HEADING = re.compile(r"^-- (name|part): (\w+)\n", re.MULTILINE)
@@ -74,7 +87,8 @@ def load_statements(package: str, name: str, parts: Mapping[str, str]) -> dict[s
     `parts` are further pieces.
     """
     texts = _HEADING.split(files(package).joinpath(name).read_text(encoding="utf-8"))[1:]
-    known, statements = dict(parts), {}
+    known = dict(parts)
+    statements: dict[str, str] = {}
     for kind, title, text in zip(texts[0::3], texts[1::3], texts[2::3], strict=True):
         body = _PART.sub(lambda hit: known[hit.group(1)], _COMMENT.sub("", text)).strip().rstrip(";")
         (known if kind == "part" else statements)[title] = body

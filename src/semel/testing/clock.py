@@ -1,6 +1,7 @@
 """A clock that moves only when told to. Give it to an engine, and `store_clock` of it to a store.
 
-What always holds: `advance` wakes exactly those whose instant has come; nobody ever sleeps for real.
+What always holds: `advance` wakes exactly those whose instant has come; nobody ever sleeps for real. Whoever was woken,
+by the clock or by somebody else, does not count as resting any more, even before it had its turn to run.
 """
 
 from __future__ import annotations
@@ -8,9 +9,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rest:
+    """Somebody who rests: until when at most, on what, and how to wake them."""
+
+    until: float | None
+    wake: threading.Event | asyncio.Event
+    rouse: Callable[[], object]
 
 
 class VirtualClock:
@@ -20,7 +31,7 @@ class VirtualClock:
         self._start_us = int(start.timestamp()) * 1_000_000
         self._now_us = 0
         self._lock = threading.Lock()
-        self._resting: list[tuple[float | None, Callable[[], object]]] = []
+        self._rests: list[_Rest] = []
 
     def monotonic(self) -> float:
         """Seconds since the start of the test."""
@@ -35,38 +46,58 @@ class VirtualClock:
         with self._lock:
             self._now_us += round(seconds * 1_000_000)
             now = self.monotonic()
-            due = [wake for until, wake in self._resting if until is not None and until <= now]
-        for wake in due:
-            wake()
+            due = [rest for rest in self._rests if rest.until is not None and rest.until <= now]
+            self._rests = [rest for rest in self._rests if rest not in due]
+        for rest in due:
+            rest.rouse()
+
+    def advance_to(self, instant: float) -> None:
+        """Let time pass until `instant`, or a microsecond later where it lies between two; never back."""
+        microseconds = -int(-instant * 1_000_000 // 1)
+        self.advance(max(0, microseconds - self._now_us) / 1_000_000)
 
     def resting(self) -> int:
         """How many rest on this clock right now, waiting for an instant or a wake-up."""
         with self._lock:
-            return len(self._resting)
+            return sum(not rest.wake.is_set() for rest in self._rests)
+
+    def rests_on(self, wake: threading.Event | asyncio.Event) -> bool:
+        """Whether somebody rests with this very wake-up, and was not woken yet."""
+        with self._lock:
+            return any(rest.wake is wake and not wake.is_set() for rest in self._rests)
+
+    def next_due(self) -> float | None:
+        """The next instant that somebody rests until."""
+        with self._lock:
+            return min((rest.until for rest in self._rests if rest.until is not None), default=None)
 
     def rest(self, wake: threading.Event, until: float | None) -> None:
         """Block until woken or until the clock is moved to `until`."""
-        entry = (until, wake.set)
-        with self._lock:
-            if until is not None and until <= self.monotonic():
-                return
-            self._resting.append(entry)
-        try:
-            wake.wait()
-        finally:
-            with self._lock:
-                self._resting.remove(entry)
+        rest = _Rest(until, wake, wake.set)
+        if self._begin(rest):
+            try:
+                wake.wait()
+            finally:
+                self._end(rest)
 
     async def arest(self, wake: asyncio.Event, until: float | None) -> None:
         """The same for a task; `advance` may be called from any thread."""
         loop = asyncio.get_running_loop()
-        entry: tuple[float | None, Callable[[], object]] = (until, lambda: loop.call_soon_threadsafe(wake.set))
+        rest = _Rest(until, wake, lambda: loop.call_soon_threadsafe(wake.set))
+        if self._begin(rest):
+            try:
+                await wake.wait()
+            finally:
+                self._end(rest)
+
+    def _begin(self, rest: _Rest) -> bool:
         with self._lock:
-            if until is not None and until <= self.monotonic():
-                return
-            self._resting.append(entry)
-        try:
-            await wake.wait()
-        finally:
-            with self._lock:
-                self._resting.remove(entry)
+            if rest.until is not None and rest.until <= self.monotonic():
+                return False
+            self._rests.append(rest)
+            return True
+
+    def _end(self, rest: _Rest) -> None:
+        with self._lock:
+            if rest in self._rests:
+                self._rests.remove(rest)

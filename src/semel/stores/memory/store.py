@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from semel.core.flow import run
@@ -23,6 +25,12 @@ class MemoryStore:
     def __init__(self, *, clock: StoreClock = machine_clock, table: Table | None = None) -> None:
         self.clock = clock
         self.table = table or Table()
+        self._lock = threading.Lock()
+        # A fork while another thread holds the lock would leave it locked for ever in the child.
+        renew = weakref.WeakMethod(self._renew_lock)
+        os.register_at_fork(after_in_child=lambda: _call(renew()))
+
+    def _renew_lock(self) -> None:
         self._lock = threading.Lock()
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
@@ -81,6 +89,11 @@ class AsyncMemoryDriver:
 
     async def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _call(function: Callable[[], None] | None) -> None:
+    if function is not None:
+        function()
 
 
 def _refuse(connection: object) -> NoReturn:

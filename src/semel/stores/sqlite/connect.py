@@ -13,10 +13,10 @@ import time
 from typing import Final
 
 from semel.errors import StoreUnavailable, UsageError
-from semel.stores.sqlite.versions import apply_pending, check_version, version_of
 from semel.stores.sqlite.place import check_place
 from semel.stores.sqlite.settings import Settings
 from semel.stores.sqlite.translate import WriteLocked, is_locked, translated
+from semel.stores.sqlite.versions import apply_pending, check_version, version_of
 
 OLDEST: Final = (3, 37, 0)  # STRICT tables; RETURNING came in 3.35
 _STATEMENTS: Final = 256
@@ -55,9 +55,16 @@ def connect_writer(settings: Settings, patience: float) -> tuple[sqlite3.Connect
 
 
 def connect_reader(settings: Settings) -> sqlite3.Connection:
-    """A connection for reading; the database is known to be ready."""
-    connection = _connect(settings.path, timeout=_READ_WAIT)
-    connection.execute("PRAGMA query_only = ON")
+    """A connection for reading, to a database that is known to be ready.
+
+    Raises:
+        StoreUnavailable: the file cannot be opened any more.
+    """
+    try:
+        connection = _connect(settings.path, timeout=_READ_WAIT)
+        connection.execute("PRAGMA query_only = ON")
+    except sqlite3.Error as error:
+        raise translated(error, settings.name) from error
     return connection
 
 

@@ -16,9 +16,7 @@ from semel.stores.sqlite.versions import check_version, schema_sql, version_of
 _WAIT = timedelta(seconds=10)
 
 
-def migrate(
-    path: str | PathLike[str], *, busy_for: timedelta = _WAIT, clock: StoreClock = machine_clock
-) -> list[int]:
+def migrate(path: str | PathLike[str], *, busy_for: timedelta = _WAIT, clock: StoreClock = machine_clock) -> list[int]:
     """Apply every pending migration, creating the file where there is none; answers the versions applied.
 
     Raises:

@@ -14,8 +14,34 @@ from semel.errors import StoreUnavailable, UsageError
 MOUNTS = Path("/proc/self/mountinfo")
 # Locks and shared memory do not hold across machines on these, and then SQLite loses data.
 NETWORK = frozenset(
-    "9p afs beegfs ceph cifs coda davfs fuse.ceph fuse.davfs2 fuse.gcsfuse fuse.glusterfs fuse.juicefs fuse.rclone "
-    "fuse.s3fs fuse.smbnetfs fuse.sshfs glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 smb2 smb3 smbfs".split()
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "fuse.ceph",
+        "fuse.davfs2",
+        "fuse.gcsfuse",
+        "fuse.glusterfs",
+        "fuse.juicefs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.smbnetfs",
+        "fuse.sshfs",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "smb2",
+        "smb3",
+        "smbfs",
+    }
 )
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -33,7 +59,11 @@ def local_path(path: str | os.PathLike[str]) -> str:
     if text.startswith((":memory:", "file:")):
         message = f"{text!r} is not a file on disk; nothing ran. For records in memory use memory://, else give a path."
         raise UsageError(message)
-    return os.path.abspath(text)
+    try:
+        return str(Path(text).resolve())
+    except (OSError, RuntimeError) as problem:
+        message = f"{text!r} is not the path of a database file ({problem}); nothing ran. Look at its symbolic links."
+        raise UsageError(message) from problem
 
 
 def check_place(path: str) -> None:
@@ -42,33 +72,33 @@ def check_place(path: str) -> None:
     Raises:
         StoreUnavailable: the folder is missing, something is read-only, or the file lies on a network file system.
     """
-    problem = _problem(path) or _network_problem(path)
+    problem = _problem(Path(path)) or _network_problem(Path(path))
     if problem is not None:
         message = f"The database file {path} cannot be used: {problem}. Nothing ran."
         raise StoreUnavailable(message, path=path)
 
 
-def _problem(path: str) -> str | None:
-    folder = os.path.dirname(path)
-    if not os.path.exists(folder):
+def _problem(file: Path) -> str | None:
+    folder = file.parent
+    if not folder.exists():
         return f"the folder {folder} does not exist; create it"
-    if not os.path.isdir(folder):
+    if not folder.is_dir():
         return f"{folder} is not a folder; look at the path"
-    if os.path.isdir(path):
+    if file.is_dir():
         return "it is a folder; give the path of a file in it"
     if not os.access(folder, os.W_OK | os.X_OK):
-        return f"the folder {folder} is read-only for this user, and SQLite keeps its log beside the file; make it writable"
-    if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+        return f"the folder {folder} is read-only for this user, and SQLite keeps its log there; make it writable"
+    if file.exists() and not os.access(file, os.R_OK | os.W_OK):
         return "the file is not readable and writable for this user; change its permissions"
     return None
 
 
-def _network_problem(path: str) -> str | None:
+def _network_problem(file: Path) -> str | None:
     try:
         mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return None  # not Linux: nothing to ask
-    kind = filesystem_of(os.path.realpath(path), mounts)
+    kind = filesystem_of(str(file), mounts)
     if kind not in NETWORK:
         return None
     return (

@@ -1,0 +1,22 @@
+"""The command line: one file per command. Only this part of semel knows the terminal, the environment and exit codes.
+
+What always holds: an expected error is one line on stderr, with its code, and never a traceback; what was stored by
+others is made harmless before it is printed; no outcome, nonce or password is ever printed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `semel` with these arguments (those of the process, where none are given) and answer its exit code."""
+    try:
+        from semel.cli.app import run  # noqa: PLC0415 - typer and rich are an extra
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("typer", "rich"):
+            raise
+        sys.stderr.write(f"semel: usage: The command line needs {missing.name}. Install it with: pip install 'semel[cli]'\n")
+        return 2
+    return run(arguments)

@@ -1,0 +1,8 @@
+"""`python -m semel.cli` is the command `semel`."""
+
+import sys
+
+from semel.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

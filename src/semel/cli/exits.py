@@ -1,0 +1,56 @@
+"""Exit codes, and the one line that an expected error becomes.
+
+    0    done
+    1    anything else: a violated proof, a damaged record, an outdated schema, an answer of "no" to a question
+    2    usage: the command, or what it was given, has to change
+    3    there is no such record or database
+    4    in doubt: somebody has to resolve it
+    75   try later: the store did not answer, or another caller runs the key
+    130  interrupted
+"""
+
+from __future__ import annotations
+
+from semel.errors import InDoubt, SemelError, TryLater, UsageError
+
+DONE = 0
+OTHER = 1
+USAGE = 2
+NOT_FOUND = 3
+IN_DOUBT = 4
+TRY_LATER = 75
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+class Refused(Exception):  # noqa: N818 - says what the command did
+    """The command cannot do what was asked; `code` and `exit_code` are for machines."""
+
+    def __init__(self, code: str, message: str, exit_code: int = USAGE) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.exit_code = exit_code
+
+
+def not_found(message: str) -> Refused:
+    """There is no such record or database."""
+    return Refused("not_found", message, NOT_FOUND)
+
+
+def refused(message: str) -> Refused:
+    """The command, or what it was given, has to change."""
+    return Refused("usage", message)
+
+
+def exit_code(error: SemelError) -> int:
+    """Which exit code stands for an error of the tree."""
+    match error:
+        case UsageError():
+            return USAGE
+        case TryLater():
+            return TRY_LATER
+        case InDoubt():
+            return IN_DOUBT
+        case _:
+            return OTHER

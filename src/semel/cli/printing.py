@@ -1,0 +1,47 @@
+"""What reaches the terminal: consoles, and the washing of texts that others have stored.
+
+What always holds: a stored text can neither move the cursor nor recolour, reorder or hide anything on the screen. It
+is printed as `Text`, so nothing in it is taken for markup.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+
+from rich.console import Console
+from rich.text import Text
+
+# Control and format characters (bidirectional overrides are among the latter), halves of pairs, line separators.
+_HARMFUL = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+_PIPE_WIDTH = 240
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on stdout or stderr. In a pipe it is wide, so that each record stays on its line."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+    return Console(file=stream, width=width, highlight=False, emoji=False, markup=False)
+
+
+def clean(text: str) -> str:
+    """`text` with every character that a terminal could obey written out as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(_escaped(letter) if unicodedata.category(letter) in _HARMFUL else letter for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def shown(text: str, style: str = "") -> Text:
+    """A stored text, harmless and in one style."""
+    return Text(clean(text), style)
+
+
+def complain(code: str, message: str) -> None:
+    """The one line that an error becomes."""
+    line = clean(" ".join(message.split()))
+    sys.stderr.write(f"semel: {code}: {line}\n")

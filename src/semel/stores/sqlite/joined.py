@@ -1,0 +1,144 @@
+"""The caller's own connection as a place for single operations, inside the caller's transaction.
+
+What always holds: nothing here begins, commits, rolls back or retries; no setting of the connection is changed. The
+record is written only into the store's own database, and only where a transaction is open or is begun by sqlite3 itself
+with the first write. A savepoint set with the claim must still be there when its outcome is recorded: a handler that
+ended the transaction is noticed, and the record, whose lease is over from the start, is in doubt and not lost.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from semel.core.flow import run
+from semel.core.store import Answers, Plan
+from semel.errors import NotInTransaction, TransactionAborted, UsageError
+from semel.stores.sqlite.commands import Command, Kind, Reply
+from semel.stores.sqlite.settings import Settings
+from semel.stores.sqlite.translate import OF_ONE_OPERATION, code_of, translated_joined
+
+_LEGACY: Final = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL; Python 3.11 knows nothing else
+Install = Callable[[float | None], bytes]
+"""Gives the store's install_id, waiting so many seconds for the write lock where the file must be set up first."""
+_OWN_LOCK: Final = 0.2  # seconds: who waits longer inside a transaction waits for itself
+
+
+class SqliteJoined:
+    """A `sqlite3.Connection` of the caller."""
+
+    def __init__(self, connection: object, settings: Settings, install: Install) -> None:
+        if not isinstance(connection, sqlite3.Connection):
+            message = (
+                f"An SQLite store joins a sqlite3.Connection, not a {type(connection).__qualname__}; nothing ran. "
+                f"Give within() the connection that runs your own statements."
+            )
+            raise UsageError(message)
+        self._connection = connection
+        self._settings = settings
+        self._install = install
+        self._id: bytes | None = None
+
+    def perform(self, plan: Plan) -> Answers:
+        """Run one plan.
+
+        Raises:
+            NotInTransaction: no transaction of the store's database is open, or the one of the claim has ended.
+            TransactionAborted: the caller's transaction is gone.
+        """
+        answers: Answers = run(plan, self._carry_out)
+        for answer in answers:
+            if isinstance(answer, (NotInTransaction, TransactionAborted)):
+                raise answer
+        return answers
+
+    def _carry_out(self, command: Command) -> Reply:
+        try:
+            if command.kind is Kind.ENTER:
+                self._demand_transaction()
+            was_open = self._connection.in_transaction
+        except sqlite3.Error as error:
+            raise translated_joined(error, self._settings.name, lost=False) from error
+        try:
+            return self._execute(command)
+        except sqlite3.Error as error:
+            raise self._meaning(error, command, was_open=was_open) from error
+
+    def _execute(self, command: Command) -> Reply:
+        now = self._settings.clock()
+        cursor = sqlite3.Cursor(self._connection)  # not connection.cursor(): that brings the caller's row_factory
+        try:
+            if command.kind in (Kind.SAVEPOINT, Kind.RELEASE):
+                cursor.execute(command.text)
+            else:
+                cursor.execute(command.text, {**command.values, "now": now, "install": self._id})
+            return cursor.fetchall(), cursor.rowcount, now
+        finally:
+            cursor.close()
+
+    def _meaning(self, error: sqlite3.Error, command: Command, *, was_open: bool) -> Exception:
+        if command.kind is Kind.RELEASE and code_of(error) == sqlite3.SQLITE_ERROR:
+            message = (
+                "The transaction that the claim was written in is not open any more: the handler committed it or "
+                "rolled it back. What it committed is kept and its record is in doubt; what it rolled back did not "
+                "happen. Leave commit and rollback to the code around within()."
+            )
+            return NotInTransaction(message)
+        lost = was_open and not self._connection.in_transaction
+        if isinstance(error, OF_ONE_OPERATION) and code_of(error) and not lost:
+            return error
+        return translated_joined(error, self._settings.name, lost=lost)
+
+    def _demand_transaction(self) -> None:
+        connection = self._connection
+        if not connection.in_transaction and not _begins_by_itself(connection):
+            message = (
+                "within() needs an open transaction, and this connection is in autocommit mode without one; "
+                "nothing ran. Execute BEGIN first, or open the connection with sqlite3's default settings."
+            )
+            raise NotInTransaction(message)
+        if self._id is None:
+            self._demand_same_file()
+            self._id = self._install(_OWN_LOCK if connection.in_transaction else None)
+
+    def _demand_same_file(self) -> None:
+        """By the file itself, without a look inside, which would fix what the caller's transaction can see."""
+        cursor = sqlite3.Cursor(self._connection)
+        files = {_text(name): _text(file) for _, name, file in cursor.execute("PRAGMA database_list")}
+        cursor.close()
+        if not _same_file(files.get("main") or "", self._settings.path):
+            message = (
+                f"The connection given to within() leads to {files.get('main') or 'a database in memory'}, and the "
+                f"records are in {self._settings.path}; nothing ran. Give a connection to the same file."
+            )
+            raise NotInTransaction(message)
+
+
+class AsyncSqliteJoined:
+    """The same for a coroutine: a `sqlite3.Connection` is used where it is, in the loop's own thread."""
+
+    def __init__(self, joined: SqliteJoined) -> None:
+        self._joined = joined
+
+    async def perform(self, plan: Plan) -> Answers:
+        """Run one plan, at once."""
+        return self._joined.perform(plan)
+
+
+def _begins_by_itself(connection: sqlite3.Connection) -> bool:
+    autocommit = getattr(connection, "autocommit", _LEGACY)
+    return autocommit == _LEGACY and connection.isolation_level is not None
+
+
+def _text(value: str | bytes) -> str:
+    return os.fsdecode(value)  # a text_factory may have been at it
+
+
+def _same_file(one: str, other: str) -> bool:
+    try:
+        return bool(one) and Path(one).samefile(other)
+    except OSError:
+        return False  # a file that is gone, or not there yet, is not the store's

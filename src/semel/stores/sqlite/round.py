@@ -1,0 +1,116 @@
+"""A round: several plans carried through one reading phase and at most one transaction.
+
+What always holds: answers count only after COMMIT, which is one for all plans that write. What befalls the database
+(not a single value) fails every plan of the transaction, and then nothing of it is kept. Whatever interrupts a round,
+the connection is left without an open transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import cast
+
+from semel.core.store import Answers, Plan
+from semel.stores.clock import StoreClock
+from semel.stores.sqlite.commands import Command, Kind, Reply
+from semel.stores.sqlite.connect import begin
+from semel.stores.sqlite.translate import OF_ONE_OPERATION, translated
+
+Waiting = tuple[int, Plan, Command]
+
+
+class Round:
+    """The plans of one round, and how far each has come."""
+
+    def __init__(self, plans: Sequence[Plan], clock: StoreClock, name: str, install: bytes) -> None:
+        self._clock = clock
+        self._name = name
+        self._install = install
+        self._replies: list[Answers | Exception | None] = [None] * len(plans)
+        self._waiting: list[Waiting] = []
+        for place, plan in enumerate(plans):
+            try:
+                self._waiting.append((place, plan, next(plan)))
+            except StopIteration as stop:
+                self._replies[place] = stop.value
+
+    @property
+    def replies(self) -> list[Answers | Exception]:
+        """One reply per plan, once nothing waits any more."""
+        return cast("list[Answers | Exception]", self._replies)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a plan is not done yet."""
+        return bool(self._waiting)
+
+    def reads(self, upto: Kind) -> bool:
+        """Whether a plan can be carried on by reading."""
+        return any(command.kind <= upto for _, _, command in self._waiting)
+
+    def read(self, connection: sqlite3.Connection, upto: Kind) -> None:
+        """Carry every plan on, as far as reading carries it."""
+        cursor = connection.cursor()
+        still = []
+        for place, plan, command in self._waiting:
+            wanted = self._carry(place, plan, command, cursor, upto)
+            if wanted is not None:
+                still.append((place, plan, wanted))
+        self._waiting = still
+
+    def write(self, connection: sqlite3.Connection, deadline: float) -> None:
+        """Carry every plan to its end in one transaction."""
+        waiting, self._waiting = self._waiting, []
+        committing = False
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")  # left over from a round that was interrupted in its last moment
+            begin(connection, self._name, deadline)
+            cursor = connection.cursor()
+            for place, plan, command in waiting:
+                self._carry(place, plan, command, cursor, Kind.WRITE)
+            committing = True
+            cursor.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._fail(waiting, translated(error, self._name, written=committing))
+        except Exception as error:  # noqa: BLE001 - a bug fails this round, and is seen by all of its callers
+            self._fail(waiting, error)
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def fail(self, error: Exception) -> None:
+        """Give up on every plan that is not done: the store cannot be used."""
+        waiting, self._waiting = self._waiting, []
+        self._fail(waiting, error)
+
+    def _fail(self, waiting: list[Waiting], error: Exception) -> None:
+        for place, plan, _ in waiting:
+            plan.close()
+            self._replies[place] = error
+
+    def _carry(self, place: int, plan: Plan, command: Command, cursor: sqlite3.Cursor, upto: Kind) -> Command | None:
+        """Carry one plan on until it is done, or asks for more than `upto`."""
+        writing = upto is Kind.WRITE
+        try:
+            while command.kind <= upto:
+                try:
+                    reply = self._execute(cursor, command)
+                except OF_ONE_OPERATION as error:
+                    command = plan.throw(error)
+                except sqlite3.Error as error:
+                    if writing:
+                        raise
+                    command = plan.throw(translated(error, self._name))
+                else:
+                    command = plan.send(reply)
+        except StopIteration as stop:
+            self._replies[place] = stop.value
+            return None
+        return command
+
+    def _execute(self, cursor: sqlite3.Cursor, command: Command) -> Reply:
+        now = self._clock()
+        cursor.execute(command.text, {**command.values, "now": now, "install": self._install})
+        return cursor.fetchall(), cursor.rowcount, now

@@ -1,0 +1,94 @@
+"""The SQLite store: records in one file on a local disk, shared by the processes of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from os import PathLike
+from typing import Any
+
+from semel.core.operations import Operation
+from semel.core.store import Plan
+from semel.stores.clock import StoreClock, machine_clock
+from semel.stores.sqlite.database import attach, detach
+from semel.stores.sqlite.driver import AsyncSqliteDriver, SqliteDriver
+from semel.stores.sqlite.joined import AsyncSqliteJoined, SqliteJoined
+from semel.stores.sqlite.plan import plan
+from semel.stores.sqlite.settings import Settings
+
+
+class SqliteStore:
+    """Records in the SQLite file at `path`.
+
+    Args:
+        path: the file; created on first use, in a folder that exists.
+        synchronous: FULL keeps every acknowledged commit when the power fails; NORMAL is faster and may lose the
+            last ones; EXTRA also survives the loss of the folder entry.
+        busy_for: how long to wait for the write lock before answering `StoreUnavailable`.
+        clock: the store's clock, in microseconds.
+        migrate: whether an older schema is brought up to date on first use; else it is `SchemaOutdated`.
+
+    Nothing is opened before the first use.
+    """
+
+    batch = 64
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        synchronous: str = "FULL",
+        busy_for: timedelta = timedelta(seconds=10),
+        clock: StoreClock = machine_clock,
+        migrate: bool = True,
+    ) -> None:
+        self._settings = Settings.of(path, synchronous, busy_for, clock, migrate=migrate)
+        self._install_id: bytes | None = None
+
+    @property
+    def name(self) -> str:
+        """What the store is called in messages."""
+        return self._settings.name
+
+    @property
+    def path(self) -> str:
+        """The absolute path of the file."""
+        return self._settings.path
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """The commands for `operations`, all of one kind."""
+        return plan(operations, joined=joined)
+
+    def driver(self) -> SqliteDriver:
+        """A driver for threads."""
+        return SqliteDriver(self._settings)
+
+    def async_driver(self) -> AsyncSqliteDriver:
+        """A driver for event loops."""
+        return AsyncSqliteDriver(self._settings)
+
+    def join(self, connection: Any) -> SqliteJoined:
+        """The caller's `sqlite3.Connection` as a place for plans.
+
+        Raises:
+            UsageError: it is something else.
+        """
+        return SqliteJoined(connection, self._settings, self._install)
+
+    def async_join(self, connection: Any) -> AsyncSqliteJoined:
+        """The same for a coroutine; the connection is used in the loop's own thread.
+
+        Raises:
+            UsageError: it is not a `sqlite3.Connection`.
+        """
+        return AsyncSqliteJoined(self.join(connection))
+
+    def _install(self, patience: float | None) -> bytes:
+        """Which database this is; opens it for a moment where no driver has it open."""
+        if self._install_id is None:
+            database = attach(self._settings)
+            try:
+                self._install_id = database.ready(self._settings, patience)
+            finally:
+                detach(database)
+        return self._install_id

@@ -1,0 +1,106 @@
+"""From a URL to a store. Backends are imported when they are asked for, and nothing is opened.
+
+What always holds: an error names the scheme and never the rest of a URL, which may hold a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from importlib.metadata import entry_points
+from typing import Any, Final, cast
+from urllib.parse import parse_qsl, unquote
+
+from semel.core.store import Store
+from semel.errors import UsageError
+
+GROUP: Final = "semel.stores"
+"""Entry points of third parties: the name is the scheme, the value is a callable that takes the URL."""
+
+_LATER: Final = frozenset({"postgresql", "postgres", "mysql", "mariadb", "redis", "rediss", "dynamodb", "django"})
+_FORMS: Final = "sqlite:///relative.db, sqlite:////absolute.db or memory://"
+
+
+def store_from_url(url: str, **settings: Any) -> Store:
+    """The store that `url` names; `settings` are those of its class, and go before those in the URL.
+
+    Raises:
+        UsageError: the URL is malformed, its scheme is unknown, or a setting is.
+    """
+    scheme, colon, rest = url.partition("://")
+    scheme = scheme.lower()
+    if not colon or not scheme:
+        message = f"A store is named by a URL, and this one has no scheme; nothing was opened. Write {_FORMS}."
+        raise UsageError(message)
+    match scheme:
+        case "sqlite":
+            return _sqlite(rest, settings)
+        case "memory":
+            return _memory(rest, settings)
+    return _third_party(scheme)(url, **settings)
+
+
+def _sqlite(rest: str, settings: dict[str, Any]) -> Store:
+    from semel.stores.sqlite import SqliteStore
+
+    location, _, query = rest.partition("?")
+    host, slash, path = location.partition("/")
+    if host or not slash:
+        message = (
+            "A sqlite URL has three slashes before a relative path and four before an absolute one; nothing was "
+            "opened. Write sqlite:///relative.db or sqlite:////absolute.db."
+        )
+        raise UsageError(message)
+    return _made(SqliteStore, unquote(path), **{**_sqlite_settings(query), **settings})
+
+
+def _sqlite_settings(query: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        match name:
+            case "synchronous":
+                settings[name] = value.upper()
+            case "busy_for":
+                settings[name] = _seconds(name, value)
+            case _:
+                message = f"A sqlite URL has no setting {name!r}; nothing was opened. It has synchronous and busy_for."
+                raise UsageError(message)
+    return settings
+
+
+def _seconds(name: str, value: str) -> timedelta:
+    try:
+        return timedelta(seconds=float(value))
+    except (ValueError, OverflowError) as problem:
+        message = f"{name} must be a number of seconds, not {value!r}; nothing was opened."
+        raise UsageError(message) from problem
+
+
+def _memory(rest: str, settings: dict[str, Any]) -> Store:
+    from semel.stores.memory import MemoryStore
+
+    if rest:
+        message = "memory:// takes nothing after it; nothing was opened. Each such store is a place of its own."
+        raise UsageError(message)
+    return _made(MemoryStore, **settings)
+
+
+def _made(kind: Callable[..., Store], *arguments: Any, **settings: Any) -> Store:
+    try:
+        return kind(*arguments, **settings)
+    except TypeError as problem:  # an unknown keyword: settings come from people who write URLs and keywords
+        message = f"The settings do not fit: {problem}; nothing was opened."
+        raise UsageError(message) from problem
+
+
+def _third_party(scheme: str) -> Callable[..., Store]:
+    for entry in entry_points(group=GROUP, name=scheme):
+        return cast("Callable[..., Store]", entry.load())
+    if scheme in _LATER:
+        message = f"This release has no store for {scheme}://; nothing was opened. Use {_FORMS}."
+        raise UsageError(message)
+    message = (
+        f"No store is known for {scheme}://; nothing was opened. Use {_FORMS}, or install a package that adds it "
+        f"(entry point group {GROUP})."
+    )
+    raise UsageError(message)

@@ -1,0 +1,76 @@
+"""Runs the program of one page: `python -m tests.docs.driver PAGE`, in the folder where it may leave its files."""
+
+import contextlib
+import io
+import linecache
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+from tests.docs.pages import Block, Page, read
+
+SHIMS = {
+    "python": 'exec {python} "$@"\n',
+    "semel": 'exec {python} -m semel.cli "$@"\n',
+}
+
+
+def main() -> None:
+    page = read(Path(sys.argv[1]))
+    _put_commands_on_the_path(Path.cwd() / ".bin")
+    sys.path.insert(0, str(Path.cwd()))
+    program = sys.modules["__main__"] = types.ModuleType("__main__")
+    _show_source(page)
+    printed = ""
+    for block in page.blocks:
+        if block.word == "file":
+            Path(block.rest).write_text(block.text, encoding="utf-8")
+        elif block.kind == "python" and block.word != "not run":
+            printed = _printed(page, block, program)
+        elif block.kind == "console" and block.word == "run":
+            printed = _commanded(page, block)
+        elif block.word == "prints" and block.text != printed:
+            _stop(page, block, f"it says\n{block.text}\nbut what was printed is\n{printed}")
+
+
+def _printed(page: Page, block: Block, program: types.ModuleType) -> str:
+    # Empty lines in front, so that a traceback names the line of the page.
+    code = compile("\n" * (block.line - 1) + block.text, str(page.path), "exec")
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, vars(program))  # noqa: S102 - running it is the point
+    return out.getvalue()
+
+
+def _commanded(page: Page, block: Block) -> str:
+    commands = [line.removeprefix("$ ") for line in block.text.splitlines() if line.startswith("$ ")]
+    expected = [0] * (len(commands) - 1) + [int(block.rest.removeprefix("exit ") or 0)]
+    printed = ""
+    for command, code in zip(commands, expected, strict=True):
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602 - from our own page
+        if done.returncode not in (code, code - 128 if code > 128 else code):  # noqa: PLR2004 - 128 + signal, as shells say
+            _stop(page, block, f"$ {command}\nended with {done.returncode}, not {code}\n{done.stdout}{done.stderr}")
+        printed += done.stdout
+    return printed
+
+
+def _put_commands_on_the_path(folder: Path) -> None:
+    folder.mkdir()
+    for name, text in SHIMS.items():
+        shim = folder / name
+        shim.write_text("#!/bin/sh\n" + text.format(python=sys.executable), encoding="utf-8")
+        shim.chmod(0o755)
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+def _show_source(page: Page) -> None:
+    linecache.cache[str(page.path)] = (1, None, page.text.splitlines(keepends=True), str(page.path))
+
+
+def _stop(page: Page, block: Block, why: str) -> None:
+    sys.exit(f"{page.name}:{block.line}: {why}")
+
+
+if __name__ == "__main__":
+    main()
