@@ -1,4 +1,4 @@
-"""What every test shares: the event loop in use and how hard property tests try."""
+"""What every test shares: the event loop in use, how hard property tests try, and the figures that proofs report."""
 
 import os
 
@@ -16,3 +16,12 @@ settings.load_profile("full" if os.environ.get("SEMEL_EFFORT") == "full" else "s
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests recorded under the property "figures": how much a proof did belongs to its verdict."""
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        for name, text in report.user_properties:
+            if name == "figures":
+                terminalreporter.write_sep("-", report.nodeid)
+                terminalreporter.write_line(str(text))

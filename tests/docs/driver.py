@@ -45,14 +45,14 @@ def _printed(page: Page, block: Block, program: types.ModuleType) -> str:
 
 def _commanded(page: Page, block: Block) -> str:
     commands = [line.removeprefix("$ ") for line in block.text.splitlines() if line.startswith("$ ")]
-    expected = [0] * (len(commands) - 1) + [int(block.rest.removeprefix("exit ") or 0)]
-    printed = ""
-    for command, code in zip(commands, expected, strict=True):
-        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602 - from our own page
-        if done.returncode not in (code, code - 128 if code > 128 else code):  # noqa: PLR2004 - 128 + signal, as shells say
-            _stop(page, block, f"$ {command}\nended with {done.returncode}, not {code}\n{done.stdout}{done.stderr}")
-        printed += done.stdout
-    return printed
+    expected = int(block.rest.removeprefix("exit ") or 0)
+    # One shell for the block; the last command may end otherwise, those before it may not.
+    script = "\n".join(["set -e", *commands[:-1], "set +e", commands[-1]])
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    code = done.returncode if done.returncode >= 0 else 128 - done.returncode  # a signal, as shells say it
+    if code != expected:
+        _stop(page, block, f"it ended with {code}, not {expected}\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def _put_commands_on_the_path(folder: Path) -> None:

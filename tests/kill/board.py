@@ -1,7 +1,7 @@
 """The board: one page of shared memory through which workers show where they are and the killer says where to stop.
 
-What always holds: a slot is written by one thread of one worker, apart from `barrier`, which is the killer's. Words are
-written whole. A slot is read for the log only once its writer is dead and reaped, so what it says is where the kill hit.
+What always holds: a slot is written by one asker of one worker, apart from `barrier`, which is the killer's. Words are
+written whole. A slot is read for the log only once its writer is dead and reaped: it says where the kill hit.
 """
 
 import mmap

@@ -29,7 +29,7 @@ class Line(NamedTuple):
     fence: int
     attempt: int
     in_doubt: int
-    pid: int
+    life: int
     sequence: int
     micros: int
     value: str
@@ -42,7 +42,7 @@ class Line(NamedTuple):
     def decode(line: bytes) -> "Line":
         """The line of these bytes."""
         what, *numbers, value = line.decode("ascii").rstrip().split(",")
-        return Line(what, *map(int, numbers), value)  # type: ignore[arg-type]  # nine numbers between two texts
+        return Line._make((what, *map(int, numbers), value))
 
     @property
     def name(self) -> str:

@@ -88,7 +88,11 @@ MEANING: Final = {
 EXPLAINS_RERUN: Final = frozenset({At.IN_EFFECT, At.DONE, At.RETURNING, At.COMPLETING, At.COMPLETE_WRITTEN})
 EXPLAINS_STEP: Final = frozenset({At.STEP_EFFECT, At.STEP_DONE, At.STEP_SAVING, At.STEP_WRITTEN})
 # The write lock is held, or a commit is on its way: after the barrier is lifted the kill falls into it.
-IN_COMMIT: Final = frozenset({At.CLAIM_WRITTEN, At.COMPLETE_WRITTEN, At.STEP_WRITTEN, At.STEP_COMMITTING, At.COMMITTING})
+IN_COMMIT: Final = frozenset(
+    {At.CLAIM_WRITTEN, At.COMPLETE_WRITTEN, At.STEP_WRITTEN, At.STEP_COMMITTING, At.COMMITTING}
+)
+# Where a worker is stopped for longer than its lease: it holds no lock of the database there, only its claim.
+STALLS: Final = (At.CLAIMED, At.STARTED, At.IN_EFFECT, At.DONE, At.RETURNING, At.STEP_STARTED, At.STEP_DONE)
 
 
 @unique
@@ -101,7 +105,7 @@ class Mode(IntEnum):
     HOLD = 3
 
 
-_TURNS: Final = (Mode.WITHIN, Mode.RERUN, Mode.STEPS, Mode.WITHIN, Mode.HOLD, Mode.RERUN)
+_TURNS: Final = (Mode.WITHIN, Mode.STEPS, Mode.RERUN, Mode.WITHIN, Mode.STEPS, Mode.HOLD, Mode.RERUN)
 
 
 def mode_of(key: int) -> Mode:

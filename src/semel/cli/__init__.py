@@ -13,10 +13,12 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `semel` with these arguments (those of the process, where none are given) and answer its exit code."""
     try:
-        from semel.cli.app import run  # noqa: PLC0415 - typer and rich are an extra
+        from semel.cli.app import run
     except ModuleNotFoundError as missing:
         if missing.name not in ("typer", "rich"):
             raise
-        sys.stderr.write(f"semel: usage: The command line needs {missing.name}. Install it with: pip install 'semel[cli]'\n")
+        sys.stderr.write(
+            f"semel: usage: The command line needs {missing.name}. Install it with: pip install 'semel[cli]'\n"
+        )
         return 2
     return run(arguments)

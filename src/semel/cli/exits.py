@@ -1,12 +1,12 @@
 """Exit codes, and the one line that an expected error becomes.
 
-    0    done
-    1    anything else: a violated proof, a damaged record, an outdated schema, an answer of "no" to a question
-    2    usage: the command, or what it was given, has to change
-    3    there is no such record or database
-    4    in doubt: somebody has to resolve it
-    75   try later: the store did not answer, or another caller runs the key
-    130  interrupted
+0    done
+1    anything else: a violated proof, a damaged record, an outdated schema, an answer of "no" to a question
+2    usage: the command, or what it was given, has to change
+3    there is no such record or database
+4    in doubt: somebody has to resolve it
+75   try later: the store did not answer, or another caller runs the key
+130  interrupted
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
-class Refused(Exception):  # noqa: N818 - says what the command did
+class Refused(Exception):
     """The command cannot do what was asked; `code` and `exit_code` are for machines."""
 
     def __init__(self, code: str, message: str, exit_code: int = USAGE) -> None:

@@ -15,14 +15,13 @@ from rich.text import Text
 
 # Control and format characters (bidirectional overrides are among the latter), halves of pairs, line separators.
 _HARMFUL = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-_PIPE_WIDTH = 240
+_PIPE_WIDTH = 100
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr. In a pipe it is wide, so that each record stays on its line."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, emoji=False, markup=False)
+def console(*, in_a_pipe: int = _PIPE_WIDTH) -> Console:
+    """A console on stdout, so wide where there is no terminal that says how wide it is."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else in_a_pipe
+    return Console(file=sys.stdout, width=width, highlight=False, emoji=False, markup=False)
 
 
 def clean(text: str) -> str:

@@ -8,16 +8,16 @@ nothing; the compare-and-set itself is what decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from semel.core.operations import Claim, ClaimAnswer, Doubtful, Granted, Replay, Reused, Running
 from semel.core.policy import Doubt
 from semel.core.record import Record, Status
 
 
-@dataclass(frozen=True, slots=True)
-class Winnable:
+class Winnable(msgspec.Struct, frozen=True):
     """The claim may be written: as a new record, a new life of an expired one, or a further attempt."""
 
     how: Literal["absent", "expired", "again", "takeover", "reconcile"]

@@ -1,9 +1,11 @@
 """One byte string per value, and one value per byte string: the encoding under keys and fingerprints.
 
 What always holds: two values have equal encodings only if they are equal. Every element carries a type tag and its
-length, so that no joining of neighbours can look like another value. Numbers enter by exact decimal value (`1500`,
-`1500.0` and `Decimal("1500.00")` are one), booleans are not numbers, aware datetimes enter as UTC and naive ones are
-refused. Text enters in Unicode form NFC, so that one word typed on two systems is one word.
+length, so that no joining of neighbours can look like another value. Numbers enter by exact value (`1500`, `1500.0`
+and `Decimal("1500.00")` are one; `0.1` and `Decimal("0.1")` are two, as they are in Python), booleans are not numbers,
+aware datetimes enter by their instant and naive ones are refused. Lists and tuples are one; a mapping enters by its
+members in any order, an object by the name of its class and its members. Text enters in Unicode form NFC, so that one
+word typed on two systems is one word, except in the exact form, which keys use.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from pathlib import PurePath
+from pathlib import PurePath, PureWindowsPath
 from typing import Any
 from uuid import UUID
 
@@ -24,15 +26,37 @@ import msgspec
 MAX_DEPTH = 64
 MAX_DIGITS = 1000
 MAX_BYTES = 16 * 1024 * 1024
+_MAX_BITS = 3322  # what a number of MAX_DIGITS digits takes at most; asking for bits costs nothing, unlike digits
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
-class CannotEncode(Exception):  # noqa: N818 - internal signal; callers turn it into their own typed error
-    """The value has no canonical encoding; the message is a clause that says why."""
+class CannotEncode(Exception):
+    """The value has no canonical encoding; the message is a clause that says why. Callers make it a typed error."""
 
 
-def encode(value: object) -> bytes:
-    """The canonical bytes of `value`. Raises `CannotEncode` for what has none."""
-    return _bounded(_encode(value, MAX_DEPTH))
+class Level:
+    """How deep the encoder is, and in which form text enters there. `inner` is the next level down, if one is left."""
+
+    __slots__ = ("exact", "inner")
+
+    def __init__(self, *, exact: bool, depth: int) -> None:
+        self.exact = exact
+        self.inner = Level(exact=exact, depth=depth - 1) if depth > 1 else None
+
+
+_NORMAL = Level(exact=False, depth=MAX_DEPTH)
+_EXACT = Level(exact=True, depth=MAX_DEPTH)
+
+
+def encode(value: object, *, exact: bool = False) -> bytes:
+    """The canonical bytes of `value`; `exact` keeps text as it is. Raises `CannotEncode` for what has none."""
+    try:
+        return _encode(value, _EXACT if exact else _NORMAL)
+    except CannotEncode:
+        raise
+    except Exception as problem:
+        raise _not_readable(problem) from problem
 
 
 class Members:
@@ -41,160 +65,198 @@ class Members:
     __slots__ = ("_members",)
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._members = sorted((_encode(name, MAX_DEPTH - 1), name) for name in names)
+        self._members = sorted((_encode(name, _NORMAL.inner), name) for name in names)
 
     def encode(self, values: Mapping[str, object]) -> bytes:
         """The canonical bytes of these members of `values`. Raises `CannotEncode` where one has none."""
-        body = [encoded + _encode(values[name], MAX_DEPTH - 1) for encoded, name in self._members]
-        return _bounded(_tagged(b"M", b"".join(body)))
+        inner = _NORMAL.inner
+        try:
+            body = [encoded + _encode(values[name], inner) for encoded, name in self._members]
+            return _tagged(b"M", b"".join(body))
+        except CannotEncode:
+            raise
+        except Exception as problem:
+            raise _not_readable(problem) from problem
 
 
-def _bounded(encoded: bytes) -> bytes:
-    if len(encoded) > MAX_BYTES:
-        message = f"it takes {len(encoded)} bytes, more than the {MAX_BYTES} allowed"
-        raise CannotEncode(message)
-    return encoded
+def _not_readable(problem: Exception) -> CannotEncode:
+    """A property that raised, a broken time zone, no stack left: whatever it was, nothing has run yet."""
+    return CannotEncode(f"reading it failed with {type(problem).__name__}")
 
 
 def _tagged(tag: bytes, body: bytes) -> bytes:
+    if len(body) > MAX_BYTES:  # asked at every level, so that what repeats itself does not grow without end
+        message = f"it takes more than the {MAX_BYTES} bytes allowed"
+        raise CannotEncode(message)
     return b"%b%d:%b" % (tag, len(body), body)
 
 
-def _encode(value: object, depth: int) -> bytes:
-    if depth == 0:
+def _encode(value: object, level: Level | None) -> bytes:
+    if level is None:
         message = f"it is nested more than {MAX_DEPTH} levels deep"
         raise CannotEncode(message)
-    encoder = _EXACT.get(type(value))
+    encoder = _BY_TYPE.get(type(value))
     if encoder is not None:
-        return encoder(value, depth)
-    return _encode_by_kind(value, depth)
+        return encoder(value, level)
+    return _encode_by_kind(value, level)
 
 
-def _none(_value: Any, _depth: int) -> bytes:
+def _none(_value: Any, _level: Level) -> bytes:
     return b"N0:"
 
 
-def _bool(value: Any, _depth: int) -> bytes:
+def _bool(value: Any, _level: Level) -> bytes:
     return b"B1:1" if value else b"B1:0"
 
 
-def _text(value: Any, _depth: int) -> bytes:
-    text = value if value.isascii() else unicodedata.normalize("NFC", value)
+def _text(value: Any, level: Level) -> bytes:
+    text = value if level.exact or value.isascii() else unicodedata.normalize("NFC", value)
+    return _tagged(b"S", _utf8(text))
+
+
+def _utf8(text: str) -> bytes:
     try:
-        return _tagged(b"S", text.encode())
+        return text.encode()
     except UnicodeEncodeError:
         message = "its text holds a lone surrogate, which no encoding can carry"
         raise CannotEncode(message) from None
 
 
-def _int(value: Any, _depth: int) -> bytes:
-    if value.bit_length() > MAX_DIGITS * 3:  # cheaper than asking for the digits, which Python caps itself
-        message = f"a number of more than about {MAX_DIGITS} digits is refused"
-        raise CannotEncode(message)
-    return _tagged(b"D", b"%d" % value)
+def _int(value: Any, _level: Level) -> bytes:
+    digits = b"%d" % value if value.bit_length() <= _MAX_BITS else b""
+    if not digits or len(digits) > MAX_DIGITS + (value < 0):
+        raise _too_long()
+    return b"D%d:%b" % (len(digits), digits)
 
 
-def _float(value: Any, _depth: int) -> bytes:
+def _float(value: Any, level: Level) -> bytes:
     if not math.isfinite(value):
-        message = f"{value} is not a number that can be compared"
-        raise CannotEncode(message)
-    return _decimal(Decimal(repr(value)), 0)
+        raise _not_comparable(value)
+    return _int(int(value), level) if value.is_integer() else _decimal(Decimal(value), level)
 
 
-def _decimal(value: Any, _depth: int) -> bytes:
+def _decimal(value: Any, _level: Level) -> bytes:
     if not value.is_finite():
-        message = f"{value} is not a number that can be compared"
-        raise CannotEncode(message)
+        raise _not_comparable(value)
     sign, digits, exponent = value.as_tuple()
     text = "".join(map(str, digits)).lstrip("0")
     stripped = text.rstrip("0")
     exponent += len(text) - len(stripped)
     if not stripped:
-        return _tagged(b"D", b"0")
-    if len(stripped) + abs(exponent) > MAX_DIGITS:
-        message = f"a number of more than {MAX_DIGITS} digits is refused"
-        raise CannotEncode(message)
-    minus = "-" if sign else ""
-    if exponent >= 0:
-        return _tagged(b"D", f"{minus}{stripped}{'0' * exponent}".encode())
-    padded = stripped.rjust(-exponent + 1, "0")
-    return _tagged(b"D", f"{minus}{padded[:exponent]}.{padded[exponent:]}".encode())
+        return b"D1:0"
+    if len(stripped) > MAX_DIGITS:
+        raise _too_long()
+    # Whole numbers are written out, as integers are; one that no integer may be, and every fraction, has an exponent.
+    whole = 0 <= exponent <= MAX_DIGITS - len(stripped)
+    written = stripped + "0" * exponent if whole else f"{stripped}e{exponent}"
+    return _tagged(b"D", b"%b%b" % (b"-" if sign else b"", written.encode()))
 
 
-def _bytes(value: Any, _depth: int) -> bytes:
+def _not_comparable(value: object) -> CannotEncode:
+    return CannotEncode(f"{value} is not a number that can be compared")
+
+
+def _too_long() -> CannotEncode:
+    return CannotEncode(f"a number of more than {MAX_DIGITS} digits is refused")
+
+
+def _bytes(value: Any, _level: Level) -> bytes:
     return _tagged(b"Y", bytes(value))
 
 
-def _datetime(value: Any, _depth: int) -> bytes:
+def _datetime(value: Any, _level: Level) -> bytes:
     if value.utcoffset() is None:
         message = "a naive datetime names no moment; give it a time zone"
         raise CannotEncode(message)
-    return _tagged(b"T", value.astimezone(UTC).isoformat().encode())
+    return _tagged(b"T", b"%d" % ((value - _EPOCH) // _MICROSECOND))
 
 
-def _date(value: Any, _depth: int) -> bytes:
+def _date(value: Any, _level: Level) -> bytes:
     return _tagged(b"A", value.isoformat().encode())
 
 
-def _time(value: Any, _depth: int) -> bytes:
+def _time(value: Any, _level: Level) -> bytes:
     return _tagged(b"I", value.isoformat().encode())
 
 
-def _timedelta(value: Any, _depth: int) -> bytes:
-    return _tagged(b"P", b"%d" % (value // timedelta(microseconds=1)))
+def _timedelta(value: Any, _level: Level) -> bytes:
+    return _tagged(b"P", b"%d" % (value // _MICROSECOND))
 
 
-def _uuid(value: Any, _depth: int) -> bytes:
+def _uuid(value: Any, _level: Level) -> bytes:
     return _tagged(b"U", value.bytes)
 
 
-def _sequence(value: Any, depth: int) -> bytes:
-    return _tagged(b"L", b"".join([_encode(item, depth - 1) for item in value]))
+def _sequence(value: Any, level: Level) -> bytes:
+    inner = level.inner
+    return _tagged(b"L", b"".join([_encode(item, inner) for item in value]))
 
 
-def _set(value: Any, depth: int) -> bytes:
-    return _tagged(b"C", b"".join(sorted(_encode(item, depth - 1) for item in value)))
+def _set(value: Any, level: Level) -> bytes:
+    inner = level.inner
+    return _tagged(b"C", b"".join(sorted([_encode(item, inner) for item in value])))
 
 
-def _mapping(value: Any, depth: int) -> bytes:
+def _mapping(value: Any, level: Level) -> bytes:
+    inner = level.inner
     # One dictionary may hold both forms of a text as two members; they would then claim to be one.
-    pairs = {_encode(name, depth - 1): _encode(item, depth - 1) for name, item in value.items()}
+    pairs = {_encode(name, inner): _encode(item, inner) for name, item in value.items()}
     if len(pairs) != len(value):
         message = "two of its members have the same name"
         raise CannotEncode(message)
-    return _tagged(b"M", b"".join(name + pairs[name] for name in sorted(pairs)))
+    return _tagged(b"M", b"".join([name + pairs[name] for name in sorted(pairs)]))
 
 
-def _object(kind: type, fields: Mapping[str, object], depth: int) -> bytes:
+def _object(kind: type, fields: Mapping[str, object], level: Level) -> bytes:
     # The class name is part of it: Refund(amount=1) is not Charge(amount=1).
-    return _tagged(b"O", _tagged(b"S", kind.__name__.encode()) + _mapping(fields, depth))
+    return _tagged(b"O", _tagged(b"S", kind.__name__.encode()) + _mapping(fields, level))
 
 
-def _encode_by_kind(value: Any, depth: int) -> bytes:
+def _enum(member: Any, level: Level) -> bytes:
+    # A member that is also a str or an int equals its plain value in Python, so it must be equal here.
+    match member:
+        case str():
+            return _text(str.__str__(member), level)
+        case int():
+            return _int(int(member), level)
+        case _:
+            name = type(member).__name__.encode()
+            return _tagged(b"E", _tagged(b"S", name) + _encode(member.value, level.inner))
+
+
+def _path(value: PurePath) -> bytes:
+    return _tagged(b"W" if isinstance(value, PureWindowsPath) else b"F", _utf8(str(value)))
+
+
+def _model(value: Any, level: Level) -> bytes:
+    """A pydantic model: what it declares, and what it was given beyond that."""
+    declared = {name: getattr(value, name) for name in type(value).model_fields}
+    return _object(type(value), {**(getattr(value, "__pydantic_extra__", None) or {}), **declared}, level)
+
+
+def _encode_by_kind(value: Any, level: Level) -> bytes:
     match value:
         case Enum():
-            # A member that is also a str or an int equals its plain value in Python, so it must be equal here.
-            plain = isinstance(value, (str, int))
-            return _encode(value.value, depth) if plain else _tagged(b"E", _encode(value.value, depth - 1))
+            return _enum(value, level)
         case msgspec.Struct():
-            return _object(type(value), msgspec.structs.asdict(value), depth)
+            return _object(type(value), msgspec.structs.asdict(value), level)
         case PurePath():
-            return _tagged(b"F", str(value).encode())
+            return _path(value)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-            return _object(type(value), fields, depth)
+            return _object(type(value), fields, level)
         case _ if hasattr(type(value), "model_fields"):
-            return _object(type(value), {name: getattr(value, name) for name in type(value).model_fields}, depth)
+            return _model(value, level)
         case Mapping():
-            return _mapping(value, depth)
-    for base, encoder in _EXACT.items():
+            return _mapping(value, level)
+    for base, encoder in _BY_TYPE.items():
         if base is not type(None) and isinstance(value, base):
-            return encoder(value, depth)
+            return encoder(value, level)
     message = f"a {type(value).__qualname__} has no canonical form"
     raise CannotEncode(message)
 
 
-_EXACT: dict[type, Callable[[Any, int], bytes]] = {
+_BY_TYPE: dict[type, Callable[[Any, Level], bytes]] = {
     type(None): _none,
     bool: _bool,
     str: _text,

@@ -7,101 +7,29 @@ back is refused when the shape is made, which for `once` is at decoration.
 
 from __future__ import annotations
 
-import dataclasses
-import math
+import inspect
 import types
 import typing
-from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from typing import Any, Protocol
-from uuid import UUID
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from semel.core import outcome, plain
+from semel.core.same import same
+from semel.core.shape import AsIs, ByMsgspec, ByPydantic, OneOf, Shape, taken_apart
 from semel.errors import ResultNotKept, UsageError
+
+__all__ = ["Shape", "decode", "encode", "encode_stated", "inspect_empty", "shape_of"]
 
 PLAIN = "plain"
 UNDECLARED = "undeclared"
 STATED = "stated"
-_LEAVES = (datetime, date, time, timedelta, Decimal, UUID, bytes, bytearray)
+_DISCREET = (msgspec.ValidationError, TypeError, LookupError, plain.NotPlain)
 
 
-class Shape(Protocol):
-    """How values of one annotation become plain data and come back."""
-
-    def lower(self, value: Any) -> Any:
-        """`value` as plain data. Raises for what does not fit."""
-
-    def lift(self, data: Any) -> Any:
-        """The value that `data` stands for. Raises for what does not fit."""
-
-
-class AsIs:
-    """No annotation: plain data goes through unchanged."""
-
-    def lower(self, value: Any) -> Any:
-        """The value itself."""
-        return value
-
-    def lift(self, data: Any) -> Any:
-        """The data itself."""
-        return data
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ByMsgspec:
-    """Structs, dataclasses, typed dictionaries, named tuples, enums and their containers."""
-
-    annotation: Any
-
-    def lower(self, value: Any) -> Any:
-        """The value taken apart into plain data."""
-        return msgspec.to_builtins(value, builtin_types=_LEAVES, str_keys=False)
-
-    def lift(self, data: Any) -> Any:
-        """The value put together again."""
-        return msgspec.convert(data, self.annotation, builtin_types=_LEAVES, strict=True)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ByPydantic:
-    """Annotations with a pydantic model somewhere in them."""
-
-    adapter: Any
-
-    def lower(self, value: Any) -> Any:
-        """The model dumped, enums by value."""
-        return msgspec.to_builtins(self.adapter.dump_python(value), builtin_types=_LEAVES, str_keys=False)
-
-    def lift(self, data: Any) -> Any:
-        """The model validated again."""
-        return self.adapter.validate_python(data)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class OneOf:
-    """A union whose members cannot be told apart from data: the member's name travels along."""
-
-    members: Mapping[str, Shape]
-
-    def lower(self, value: Any) -> Any:
-        """The first member that brings the value back unchanged."""
-        for name, member in self.members.items():
-            try:
-                data = member.lower(value)
-                if same(value, member.lift(data)):
-                    return [name, data]
-            except Exception:  # noqa: BLE001, S112 - a member that cannot take it is simply not the one
-                continue
-        message = f"{type(value).__qualname__} is none of {', '.join(self.members)}"
-        raise TypeError(message)
-
-    def lift(self, data: Any) -> Any:
-        """The value by the member named."""
-        name, body = data
-        return self.members[name].lift(body)
+class inspect_empty:  # noqa: N801 - stands where an annotation would
+    """Marks a handler without a return annotation."""
 
 
 def shape_of(annotation: Any) -> Shape:
@@ -113,17 +41,17 @@ def shape_of(annotation: Any) -> Shape:
     if annotation is Any or annotation is object or annotation is inspect_empty:
         return AsIs()
     try:
-        info = msgspec.inspect.type_info(annotation)
+        parts = list(_parts(msgspec.inspect.type_info(annotation)))
     except TypeError:
         return _one_of(annotation)
-    custom = _custom(info, set())
-    if custom is None:
-        return ByMsgspec(annotation)
-    return _by_pydantic(annotation, custom)
-
-
-class inspect_empty:  # noqa: N801 - stands where an annotation would
-    """Marks a handler without a return annotation."""
+    except Exception as problem:  # a name inside that only type checkers know
+        raise _refused(annotation, f"it cannot be resolved ({problem})") from problem
+    if any(isinstance(part, (msgspec.inspect.RawType, msgspec.inspect.ExtType)) for part in parts):
+        raise _refused(annotation, "undecoded data cannot be read back unchanged")
+    if any(isinstance(part, msgspec.inspect.DictType) and _has_objects(part.key_type) for part in parts):
+        raise _refused(annotation, "objects cannot be the keys of a dictionary that is stored")
+    custom = [part.cls for part in parts if isinstance(part, msgspec.inspect.CustomType) and part.cls is not object]
+    return _by_pydantic(annotation, custom) if custom else ByMsgspec(annotation)
 
 
 def _one_of(annotation: Any) -> Shape:
@@ -134,30 +62,53 @@ def _one_of(annotation: Any) -> Shape:
     return OneOf(named)
 
 
-def _by_pydantic(annotation: Any, custom: type) -> Shape:
-    if not hasattr(custom, "model_fields"):
-        raise _refused(annotation, f"{custom.__qualname__} cannot be stored and read back unchanged")
-    import pydantic  # noqa: PLC0415 - optional: only reached where a model shows that it is installed
+def _by_pydantic(annotation: Any, custom: list[type]) -> Shape:
+    if not any(hasattr(kind, "model_fields") for kind in custom):
+        raise _refused(annotation, f"{custom[0].__qualname__} cannot be stored and read back unchanged")
+    import pydantic  # optional: only reached where a model shows that it is installed
 
-    return ByPydantic(pydantic.TypeAdapter(annotation))
+    try:
+        adapter = pydantic.TypeAdapter(annotation)
+        for kind in custom:
+            _check_fields(kind, pydantic.TypeAdapter, {kind})
+    except Exception as problem:
+        raise _refused(annotation, f"pydantic cannot read it back ({type(problem).__name__})") from problem
+    return ByPydantic(adapter, "by_name" in inspect.signature(adapter.validate_python).parameters)
 
 
-def _custom(info: Any, seen: set[int]) -> type | None:
-    """The first class inside that msgspec has no form for."""
-    if id(info) in seen:
-        return None
-    seen.add(id(info))
-    if isinstance(info, msgspec.inspect.CustomType):
-        return info.cls
-    if isinstance(info, (list, tuple)):
-        return next((found for item in info if (found := _custom(item, seen))), None)
-    if isinstance(info, (msgspec.inspect.Type, msgspec.inspect.Field)):
-        return _custom([getattr(info, name) for name in info.__struct_fields__ if name not in ("cls", "default")], seen)
-    return None
+def _check_fields(model: Any, adapter: Any, seen: set[Any]) -> None:
+    """Raise for a field that a model only passes through (`arbitrary_types_allowed`): nobody could rebuild it."""
+    for field in getattr(model, "model_fields", {}).values():
+        declared = field.annotation
+        adapter(typing.Annotated[(declared, *field.metadata)] if field.metadata else declared)
+        for kind in (declared, *typing.get_args(declared)):
+            if hasattr(kind, "model_fields") and kind not in seen:
+                seen.add(kind)
+                _check_fields(kind, adapter, seen)
+
+
+def _parts(info: Any) -> Iterator[Any]:
+    """A described type and every type inside it, each once."""
+    seen: dict[int, Any] = {}  # keeps them alive: the id of what is gone may come again
+    waiting = [info]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, (list, tuple)):
+            waiting.extend(part)
+        elif isinstance(part, (msgspec.inspect.Type, msgspec.inspect.Field)) and id(part) not in seen:
+            seen[id(part)] = part
+            yield part
+            waiting += [getattr(part, name) for name in part.__struct_fields__ if name not in ("cls", "default")]
+
+
+def _has_objects(info: Any) -> bool:
+    objects = (msgspec.inspect.StructType, msgspec.inspect.DataclassType, msgspec.inspect.CustomType)
+    return any(isinstance(part, objects) for part in _parts(info))
 
 
 def _refused(annotation: Any, why: str) -> UsageError:
-    shown = getattr(annotation, "__qualname__", None) or str(annotation)
+    plain_class = isinstance(annotation, type) and not typing.get_args(annotation)
+    shown = annotation.__qualname__ if plain_class else str(annotation)
     return UsageError(
         f"A result declared as {shown} cannot be replayed: {why}. Nothing ran. Return a dataclass, a Struct, a "
         f"pydantic model, or plain data; or return what identifies the result instead of the object."
@@ -166,33 +117,33 @@ def _refused(annotation: Any, why: str) -> UsageError:
 
 def encode(value: Any, shape: Shape, max_result: int) -> bytes:
     """The outcome envelope of a result; a tombstone where it cannot be kept. Never raises."""
-    try:
-        body, back = _trial(value, shape)
-    except Exception as problem:  # noqa: BLE001 - whatever a value does when taken apart, the effect has happened
-        return outcome.pack_tombstone(f"the result cannot be encoded: {type(problem).__name__}: {problem}"[:500])
-    codec = PLAIN
-    if not same(value, back):
-        codec, body = UNDECLARED, _undeclared(value)
-        if not body:
-            return outcome.pack_tombstone("the result does not come back equal: it is not of the type declared")
+    codec, (body, why) = PLAIN, _kept(value, shape)
+    if not body and not isinstance(shape, AsIs):
+        # Plain data of another type than declared (an int from a `float` function) is kept as what it is.
+        codec, (body, _) = UNDECLARED, _kept(value, AsIs())
+    if not body:
+        return outcome.pack_tombstone(why)
     packed = outcome.pack(codec, body)
     if len(packed) > max_result:
         return outcome.pack_tombstone(f"the result takes {len(packed)} bytes, more than max_result={max_result}")
     return packed
 
 
-def _trial(value: Any, shape: Shape) -> tuple[bytes, Any]:
-    body = plain.dumps(shape.lower(value))
-    return body, shape.lift(plain.loads(body))
-
-
-def _undeclared(value: Any) -> bytes:
-    """Plain data of another type than declared (an int from a `float` function) is kept as what it is."""
+def _kept(value: Any, shape: Shape) -> tuple[bytes, str]:
+    """The bytes that bring the value back unchanged; nothing, and the reason, where there are none."""
     try:
-        body, back = _trial(value, AsIs())
-    except Exception:  # noqa: BLE001 - then it is no plain data either
-        return b""
-    return body if same(value, back) else b""
+        body = plain.dumps(shape.lower(value))
+        if same(value, shape.lift(plain.loads(body))):
+            return body, ""
+    except Exception as problem:  # noqa: BLE001 - whatever a value does when taken apart, the effect has happened
+        return b"", f"the result cannot be encoded: {_told(problem)}"
+    return b"", "the result does not come back equal: it holds more, or other types, than is declared"
+
+
+def _told(problem: Exception) -> str:
+    """What may be said of an error: of those that quote values, which may be personal, only the kind."""
+    kind = type(problem).__name__
+    return f"{kind}: {problem}"[:500] if isinstance(problem, _DISCREET) else kind
 
 
 def encode_stated(value: Any) -> bytes:
@@ -202,10 +153,18 @@ def encode_stated(value: Any) -> bytes:
         UsageError: the value is not plain data.
     """
     try:
-        return outcome.pack(STATED, plain.dumps(msgspec.to_builtins(value, builtin_types=_LEAVES, str_keys=False)))
-    except (TypeError, plain.NotPlain) as problem:
-        message = f"The value stated cannot be stored: {problem}; nothing was resolved. Give plain data."
-        raise UsageError(message) from None
+        return outcome.pack(STATED, _stated(value))
+    except Exception as problem:
+        message = f"The value stated cannot be stored: {_told(problem)}; nothing was resolved. Give plain data."
+        raise UsageError(message) from problem
+
+
+def _stated(value: Any) -> bytes:
+    try:
+        return plain.dumps(value)
+    except plain.NotPlain:
+        dump = getattr(value, "model_dump", None)
+        return plain.dumps(taken_apart(dump() if dump is not None else value))
 
 
 def decode(stored: bytes, shape: Shape) -> Any:
@@ -221,60 +180,13 @@ def decode(stored: bytes, shape: Shape) -> Any:
         raise ResultNotKept(message, reason=unpacked.reason)
     codec, body = unpacked
     try:
-        data = plain.loads(body)
         match codec:
             case "plain":
-                return shape.lift(data)
+                return shape.lift(plain.loads(body))
             case "undeclared":
-                return data
+                return plain.loads(body)
             case "stated":
-                return _fit(data, shape)
+                return shape.fit(plain.loads(body))
     except Exception as problem:
-        raise outcome.unreadable(f"it does not fit the declared result ({problem})") from problem
+        raise outcome.unreadable(f"it does not fit the declared result ({_told(problem)})") from problem
     raise outcome.unreadable(f"its codec {codec!r} is unknown to this release")
-
-
-def _fit(data: Any, shape: Shape) -> Any:
-    """Stated values come from people: numbers may stand as text, texts as dates."""
-    if isinstance(shape, ByMsgspec):
-        return msgspec.convert(data, shape.annotation, builtin_types=_LEAVES, strict=False)
-    return shape.lift(data)
-
-
-def same(left: Any, right: Any) -> bool:
-    """Whether two values are equal with equal types, all the way down."""
-    kind = type(left)
-    if kind is not type(right):
-        return False
-    if kind in (str, int, bool, bytes, type(None)):
-        return bool(left == right)
-    if kind is float:
-        return left == right or (math.isnan(left) and math.isnan(right))
-    if isinstance(left, (list, tuple)):
-        return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, dict):
-        return list(left) == list(right) and all(same(item, right[name]) for name, item in left.items())
-    fields = _fields(left)
-    if fields is not None:
-        return all(same(getattr(left, name, None), getattr(right, name, None)) for name in fields)
-    return _same_leaf(left, right)
-
-
-def _fields(value: Any) -> typing.Iterable[str] | None:
-    if isinstance(value, msgspec.Struct):
-        return value.__struct_fields__
-    if dataclasses.is_dataclass(value):
-        return [field.name for field in dataclasses.fields(value)]
-    return getattr(type(value), "model_fields", None)
-
-
-def _same_leaf(left: Any, right: Any) -> bool:
-    match left:
-        case datetime() | time():
-            return bool(left == right) and left.utcoffset() == right.utcoffset()
-        case Decimal():
-            return str(left) == str(right)
-        case set() | frozenset():
-            return bool(left == right) and {type(item) for item in left} == {type(item) for item in right}
-        case _:
-            return bool(left == right)

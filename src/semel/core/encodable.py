@@ -68,8 +68,18 @@ def _fields(kind: type, seen: set[Any]) -> str | None:
     if kind in seen:
         return None
     seen.add(kind)
+    models: dict[str, Any] | None = getattr(kind, "model_fields", None)
+    if models is not None:
+        return _first((field.annotation for field in models.values()), seen)
     try:
         hints = typing.get_type_hints(kind)
     except Exception:  # noqa: BLE001 - names only known to type checkers: the value will tell
         return None
-    return _first((hint for hint in hints.values() if typing.get_origin(hint) is not typing.ClassVar), seen)
+    return _first((hints[name] for name in _names(kind) if name in hints), seen)
+
+
+def _names(kind: Any) -> typing.Iterable[str]:
+    """What of a class is data; class variables and what only the constructor takes are not."""
+    if dataclasses.is_dataclass(kind):
+        return [field.name for field in dataclasses.fields(kind)]
+    return typing.cast("tuple[str, ...]", kind.__struct_fields__)

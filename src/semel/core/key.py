@@ -1,7 +1,8 @@
 """The key: who (scope), what (operation), which (value), and the 32-byte digest that names the record.
 
-What always holds: two keys share a digest only if scope, operation and value are all equal. The digest alone is the
-identity; the texts beside it are for people and for searching.
+What always holds: two keys share a digest only if scope, operation and value are all equal, text byte for byte: what
+looks alike and is spelt otherwise may be somebody else's. The digest alone is the identity; the texts beside it are for
+people and for searching.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from semel.errors import KeyInvalid, KeyMissing
 
 MAX_TEXT = 255
 _FORM = re.compile(r"[0-9a-f]{64}")
-_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_BROKEN = re.compile(r"[\ud800-\udfff]")
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Shared:
@@ -52,17 +54,14 @@ class Key(msgspec.Struct, frozen=True):
         """The key for `value` under `operation` and `scope`.
 
         Raises:
-            KeyMissing: a part is None or empty.
-            KeyInvalid: a part is too long, holds control characters, or is not a string or a tuple of plain values.
+            KeyMissing: the key or the scope is None, or the scope is empty.
+            KeyInvalid: one of the three is otherwise empty, too long, holds control characters, or is not a string;
+                key and scope may also be tuples of plain values.
         """
-        scope_text = "" if scope is SHARED else _text("scope", scope)
+        scope_text, scope_bytes = ("", b"shared;") if scope is SHARED else _part("scope", scope)
         operation_text = _operation(operation)
-        value_text = _text("key", value)
-        tagged = b"semel.key.1%b%b%b" % (
-            b"shared;" if scope is SHARED else b"scope;" + _encoded("scope", scope),
-            _encoded_operation(operation_text),
-            _encoded("key", value),
-        )
+        value_text, value_bytes = _part("key", value)
+        tagged = b"semel.key.1%b%b%b" % (scope_bytes, _encoded_operation(operation_text), value_bytes)
         return Key(scope_text, operation_text, value_text, hashlib.sha256(tagged).digest())
 
     @property
@@ -71,8 +70,15 @@ class Key(msgspec.Struct, frozen=True):
         return self.digest.hex()
 
     def derive(self, step: str) -> str:
-        """A key for the next service: of this whole key and `step`, the same on every attempt."""
-        return hashlib.sha256(b"semel.derive.1" + self.digest + canonical.encode(step)).hexdigest()
+        """A key for the next service: of this whole key and `step`, the same on every attempt.
+
+        Raises:
+            KeyInvalid: the step is not a non-empty string.
+        """
+        if not isinstance(step, str) or not _is_text(step):
+            message = f"derive() needs the name of a step, not {step!r:.100}; no key was made. Give a non-empty string."
+            raise KeyInvalid(message)
+        return hashlib.sha256(b"semel.derive.1" + self.digest + canonical.encode(step, exact=True)).hexdigest()
 
 
 def make_key(*parts: object, version: str | int | None = None, secret: bytes | str | None = None) -> str:
@@ -80,22 +86,15 @@ def make_key(*parts: object, version: str | int | None = None, secret: bytes | s
 
     Raises:
         KeyMissing: no part was given.
-        KeyInvalid: a part cannot be encoded, or the secret is empty.
+        KeyInvalid: a part cannot be encoded, or the secret is empty or no text or bytes.
     """
     if not parts:
         message = "make_key() needs at least one part; nothing ran. Give it what makes the operation this one."
         raise KeyMissing(message)
-    if secret is not None and not secret:
-        message = "make_key() was given an empty secret, which protects nothing; nothing ran. Leave it out or set it."
-        raise KeyInvalid(message)
-    try:
-        body = b"semel.make_key.1" + canonical.encode([version, list(parts)])
-    except canonical.CannotEncode as problem:
-        message = f"A part of the key cannot be encoded: {problem}. Nothing ran; use {type_of_part}."
-        raise KeyInvalid(message) from None
+    body = b"semel.make_key.1" + _encoded("key", [version, parts])
     if secret is None:
         return hashlib.sha256(body).hexdigest()
-    return hmac.new(secret.encode() if isinstance(secret, str) else secret, body, hashlib.sha256).hexdigest()
+    return hmac.new(_secret(secret), body, hashlib.sha256).hexdigest()
 
 
 def is_key(text: object) -> bool:
@@ -103,40 +102,66 @@ def is_key(text: object) -> bool:
     return isinstance(text, str) and _FORM.fullmatch(text) is not None
 
 
+def _secret(secret: object) -> bytes:
+    match secret:
+        case bytes() | bytearray() if secret:
+            return bytes(secret)
+        case str() if _is_text(secret):
+            return secret.encode()
+        case _:
+            # The secret itself never enters a message.
+            message = "make_key() needs a secret that is a non-empty str or bytes; nothing ran. Set it or leave it out."
+            raise KeyInvalid(message)
+
+
+def _is_text(text: str) -> bool:
+    return bool(text) and not _BROKEN.search(text)
+
+
 def _operation(operation: object) -> str:
     if isinstance(operation, str):
-        return _checked("operation", operation)
+        return _checked("operation", _plain(operation))
     message = f"The operation must be a string, not {type(operation).__name__}; nothing ran."
     raise KeyInvalid(message)
 
 
 @lru_cache(maxsize=1024)
 def _encoded_operation(operation: str) -> bytes:
-    return canonical.encode(operation)
+    return _encoded("operation", operation)
 
 
-def _text(what: str, value: object) -> str:
-    """What people see of `value`: the string itself, or the parts of a tuple in brackets."""
+def _part(what: str, value: object) -> tuple[str, bytes]:
+    """What people see of a key or scope, and the bytes that enter the digest."""
     match value:
         case str():
-            return _checked(what, value)
+            text = _checked(what, _plain(value))
+            body = text.encode()
+            return text, b"s%d:%b" % (len(body), body)
         case tuple() if value:
-            return _checked(what, f"({', '.join(_shown(what, part) for part in value)})")
+            # Encoded before it is shown: what has no end, in digits or in depth, is refused here.
+            encoded = _encoded(what, value)
+            return _checked(what, f"({', '.join([_shown(what, part) for part in value])})"), encoded
         case None:
             message = f"The {what} is missing; nothing ran. Give a non-empty string."
             raise KeyMissing(message)
         case _:
+            given = "an empty tuple" if value == () else type(value).__name__
             message = (
-                f"A {what} must be a non-empty string or a tuple of parts, not {type(value).__name__}; nothing ran. "
+                f"A {what} must be a non-empty string or a tuple of parts, not {given}; nothing ran. "
                 f"Wrap a single value as (value,), or build the key with make_key()."
             )
             raise KeyInvalid(message)
 
 
+def _plain(text: str) -> str:
+    """The text of a subclass (an enum member, say) as a plain string, which is what stores keep."""
+    return text if type(text) is str else str.__str__(text)
+
+
 def _shown(what: str, part: object) -> str:
     match part:
         case str():
-            return part
+            return _plain(part)
         case list() | dict() | set() | frozenset():
             message = f"A part of the {what} is a {type(part).__name__}; nothing ran. Parts are {type_of_part}."
             raise KeyInvalid(message)
@@ -164,11 +189,7 @@ def _checked(what: str, text: str) -> str:
 
 def _encoded(what: str, value: object) -> bytes:
     try:
-        # Exact text, not its normal form: a key names one thing byte for byte.
-        if isinstance(value, str):
-            text = value.encode()
-            return b"s%d:%b" % (len(text), text)
-        return canonical.encode(value)
+        return canonical.encode(value, exact=True)
     except canonical.CannotEncode as problem:
         message = f"A part of the {what} cannot be encoded: {problem}. Nothing ran; parts are {type_of_part}."
         raise KeyInvalid(message) from None

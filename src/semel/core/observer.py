@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 import msgspec
 
 _log = logging.getLogger("semel")
+_LOUD = frozenset({"in_doubt", "lease_lost", "store_down"})
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +36,14 @@ class Logging:
 
     def observe(self, event: Event) -> None:
         """Log `event`, at a level that fits it."""
-        level = logging.WARNING if event.kind in ("in_doubt", "lease_lost", "store_down") else logging.DEBUG
+        level = logging.WARNING if event.kind in _LOUD else logging.DEBUG
         if _log.isEnabledFor(level):
             _log.log(level, "%s %s %s %s", event.kind, event.operation, event.reference[:16], event.detail)
+
+
+def is_heard(observer: Observer, kind: str) -> bool:
+    """Whether an event of this kind is worth making: what the default observer would drop is not."""
+    return type(observer) is not Logging or kind in _LOUD or _log.isEnabledFor(logging.DEBUG)
 
 
 def notify(observer: Observer, event: Event) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from semel.core.key import Key
 from semel.core.policy import Doubt
@@ -148,7 +147,8 @@ class Granted(msgspec.Struct, frozen=True):
     @property
     def lease(self) -> Lease:
         """The proof that later writes show."""
-        return replace(self.record.lease, transaction=self.transaction)
+        record = self.record
+        return Lease(record.key, record.fence, record.nonce, record.lease_us, self.transaction)
 
 
 class Replay(msgspec.Struct, frozen=True):

@@ -50,7 +50,7 @@ def pack(codec: str, body: bytes) -> bytes:
 
 def pack_tombstone(reason: str) -> bytes:
     """An envelope that says only why the value was not kept."""
-    return _ENCODER.encode(Envelope(VERSION, TOMBSTONE, "", "", reason.encode()))
+    return _ENCODER.encode(Envelope(VERSION, TOMBSTONE, "", "", reason.encode(errors="backslashreplace")))
 
 
 def unpack(stored: bytes) -> tuple[str, bytes] | NotKept:
@@ -61,7 +61,7 @@ def unpack(stored: bytes) -> tuple[str, bytes] | NotKept:
     """
     try:
         envelope = _DECODER.decode(stored)
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except Exception as problem:
         raise unreadable("its envelope is damaged") from problem
     if envelope.version != VERSION:
         raise unreadable(f"it has version {envelope.version}, and this release reads {VERSION}")

@@ -8,7 +8,7 @@ types. No class is ever looked up by a name found in data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -17,13 +17,16 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from msgspec.msgpack import Ext
 
-MAX_DEPTH = 200
+MAX_DEPTH = 100  # a few frames each, so that what one stack could write another can read
 _INT64 = range(-(2**63), 2**64)
+_MICROSECOND = timedelta(microseconds=1)
 _encode = msgspec.msgpack.Encoder().encode
 
+_Zone = None | str | tuple[int, str]
 
-class NotPlain(Exception):  # noqa: N818 - internal signal, turned into a tombstone
-    """The value is not plain data; the message is a clause that says why."""
+
+class NotPlain(Exception):
+    """The value is not plain data; the message is a clause that says why. An internal signal: it means a tombstone."""
 
 
 def dumps(value: object) -> bytes:
@@ -36,8 +39,14 @@ def dumps(value: object) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """The value of `dumps`. Raises `msgspec.DecodeError` or `ValueError` for damaged data."""
-    return _DECODER.decode(data)
+    """The value of `dumps`. Raises `ValueError` for anything that `dumps` did not write."""
+    try:
+        return _read(data)
+    except ValueError:
+        raise
+    except Exception as problem:  # damage shows in many ways: no such day, no such number, no end of nesting
+        message = f"the data is damaged ({problem})"
+        raise ValueError(message) from problem
 
 
 def _lower(value: Any, depth: int) -> Any:
@@ -48,11 +57,11 @@ def _lower(value: Any, depth: int) -> Any:
         message = f"it is nested more than {MAX_DEPTH} levels deep"
         raise NotPlain(message)
     if kind is dict:
-        return {_lower(name, depth - 1): _lower(item, depth - 1) for name, item in value.items()}
+        return _lower_dict(value, depth - 1)
     if kind is list:
         return [_lower(item, depth - 1) for item in value]
     if kind is int:
-        return value if value in _INT64 else Ext(_BIG, str(value).encode() if value.bit_length() < 14000 else _too_big())
+        return value if value in _INT64 else Ext(_BIG, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
     extend = _EXTEND.get(kind)
     if extend is None:
         message = f"a {kind.__qualname__} is not plain data"
@@ -61,72 +70,88 @@ def _lower(value: Any, depth: int) -> Any:
     return Ext(code, body(value, depth - 1))
 
 
-def _too_big() -> bytes:
-    message = "it holds an integer of more than 4000 digits"
-    raise NotPlain(message)
+def _lower_dict(value: dict[Any, Any], depth: int) -> Any:
+    pairs = [(_lower(name, depth), _lower(item, depth)) for name, item in value.items()]
+    if any(type(name) is Ext for name, _ in pairs):
+        return Ext(_PAIRS, _encode(pairs))  # an extension cannot be the name of a member
+    return dict(pairs)
 
 
 def _items(value: Any, depth: int) -> bytes:
     return _encode([_lower(item, depth) for item in value])
 
 
-def _datetime(value: datetime, _depth: int) -> bytes:
-    """ISO text, the named zone where there is one, and the fold."""
-    zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) and value.tzinfo.key else ""
-    if zone:
-        return _encode([value.replace(tzinfo=None).isoformat(), zone, value.fold])
-    return _encode([value.isoformat(), "", value.fold])
+def _zone(zone: tzinfo | None) -> _Zone:
+    """A time zone as data: none, the name of a region, or a fixed offset in microseconds with its name."""
+    if zone is None:
+        return None
+    if type(zone) is ZoneInfo and zone.key:
+        return zone.key
+    if type(zone) is timezone:
+        return zone.utcoffset(None) // _MICROSECOND, zone.tzname(None)
+    message = f"a time zone that is a {type(zone).__qualname__} is not plain data"
+    raise NotPlain(message)
 
 
-def _load_datetime(body: bytes) -> datetime:
-    text, zone, fold = msgspec.msgpack.decode(body, type=tuple[str, str, int])
-    moment = datetime.fromisoformat(text).replace(fold=fold)
-    if not zone:
-        return moment
+def _load_zone(zone: _Zone) -> tzinfo | None:
+    if zone is None:
+        return None
+    if isinstance(zone, tuple):
+        offset, name = timedelta(microseconds=zone[0]), zone[1]
+        unnamed = timezone(offset)
+        return unnamed if unnamed.tzname(None) == name else timezone(offset, name)
     try:
-        return moment.replace(tzinfo=ZoneInfo(zone))
+        return ZoneInfo(zone)
     except ZoneInfoNotFoundError as problem:
         message = f"the time zone {zone} is not known on this machine"
         raise ValueError(message) from problem
 
 
-def _time(value: time, _depth: int) -> bytes:
-    return _encode([value.isoformat(), value.fold])
+def _clock(value: datetime | time, _depth: int) -> bytes:
+    """What the clock shows as ISO text, which of two equal hours it is, and the zone."""
+    return _encode([value.replace(tzinfo=None).isoformat(), value.fold, _zone(value.tzinfo)])
+
+
+def _load_datetime(body: bytes) -> datetime:
+    text, fold, zone = msgspec.msgpack.decode(body, type=tuple[str, int, _Zone])
+    return datetime.fromisoformat(text).replace(fold=fold, tzinfo=_load_zone(zone))
 
 
 def _load_time(body: bytes) -> time:
-    text, fold = msgspec.msgpack.decode(body, type=tuple[str, int])
-    return time.fromisoformat(text).replace(fold=fold)
+    text, fold, zone = msgspec.msgpack.decode(body, type=tuple[str, int, _Zone])
+    return time.fromisoformat(text).replace(fold=fold, tzinfo=_load_zone(zone))
 
 
 _BIG = 1
+_PAIRS = 13
 _NATIVE = frozenset({type(None), bool, float, str, bytes})
 _EXTEND: dict[type, tuple[int, Callable[[Any, int], bytes]]] = {
     tuple: (2, _items),
     set: (3, _items),
     frozenset: (4, _items),
     Decimal: (5, lambda value, _depth: str(value).encode()),
-    datetime: (6, _datetime),
+    datetime: (6, _clock),
     date: (7, lambda value, _depth: value.isoformat().encode()),
-    time: (8, _time),
+    time: (8, _clock),
     timedelta: (9, lambda value, _depth: _encode([value.days, value.seconds, value.microseconds])),
     UUID: (10, lambda value, _depth: value.bytes),
     complex: (11, lambda value, _depth: _encode([value.real, value.imag])),
     bytearray: (12, lambda value, _depth: bytes(value)),
 }
 _LOAD: dict[int, Callable[[bytes], Any]] = {
-    _BIG: lambda body: int(body.decode()),
-    2: lambda body: tuple(loads(body)),
-    3: lambda body: set(loads(body)),
-    4: lambda body: frozenset(loads(body)),
+    _BIG: lambda body: int.from_bytes(body, "big", signed=True),
+    2: lambda body: tuple(_read(body)),
+    3: lambda body: set(_read(body)),
+    4: lambda body: frozenset(_read(body)),
     5: lambda body: Decimal(body.decode()),
     6: _load_datetime,
     7: lambda body: date.fromisoformat(body.decode()),
     8: _load_time,
-    9: lambda body: timedelta(*loads(body)),
+    9: lambda body: timedelta(*_read(body)),
     10: lambda body: UUID(bytes=body),
-    11: lambda body: complex(*loads(body)),
+    11: lambda body: complex(*_read(body)),
     12: bytearray,
+    _PAIRS: lambda body: dict(_read(body)),
 }
 
 
@@ -138,4 +163,4 @@ def _extension(code: int, body: memoryview) -> Any:
     return load(bytes(body))
 
 
-_DECODER = msgspec.msgpack.Decoder(ext_hook=_extension)
+_read: Callable[[bytes], Any] = msgspec.msgpack.Decoder(ext_hook=_extension).decode

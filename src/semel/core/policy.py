@@ -77,6 +77,7 @@ class Policy:
             _word(name, getattr(self, name), words)
         _errors(self, "final_errors")
         _errors(self, "retry_errors")
+        _either_or(self)
         _count("max_attempts", self.max_attempts, optional=True)
         _count("max_result", self.max_result, optional=False)
         _hook(self)
@@ -107,18 +108,26 @@ def _word(name: str, value: object, words: tuple[str, ...]) -> None:
 
 
 def _errors(policy: Policy, name: str) -> None:
-    classes = getattr(policy, name)
-    if isinstance(classes, type):
-        classes = (classes,)
-    classes = tuple(classes)
+    given = getattr(policy, name)
+    classes = tuple(given) if isinstance(given, (tuple, list, set, frozenset)) else (given,)
     for error in classes:
-        if not (isinstance(error, type) and issubclass(error, Exception)):
+        if not (isinstance(error, type) and issubclass(error, BaseException)):
             message = f"{name} must hold exception classes, not {error!r}; nothing ran."
             raise PolicyInvalid(message)
+        if not issubclass(error, Exception):
+            message = f"{name} must not hold {error.__name__}: an interrupt says nothing of the effect; nothing ran."
+            raise PolicyInvalid(message)
         if issubclass(error, SemelError):
-            message = f"{name} must not hold semel's own {error.__name__}, which never comes from the effect; nothing ran."
+            message = f"{name} must not hold semel's own {error.__name__}, which the effect never raises; nothing ran."
             raise PolicyInvalid(message)
     object.__setattr__(policy, name, classes)
+
+
+def _either_or(policy: Policy) -> None:
+    for error in policy.final_errors:
+        if error in policy.retry_errors:
+            message = f"{error.__name__} is both in final_errors and in retry_errors; nothing ran. Choose one."
+            raise PolicyInvalid(message)
 
 
 def _count(name: str, value: object, *, optional: bool) -> None:

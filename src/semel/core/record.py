@@ -6,7 +6,8 @@ over, and a record expired, at the very instant named). Only settled records exp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -18,6 +19,7 @@ from semel.core.policy import Doubt
 from semel.errors import UsageError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")  # what one database or another cannot keep as text
 
 
 class Status(StrEnum):
@@ -46,24 +48,37 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: a name is unknown or a value is not a string.
         """
-        if about is None:
+        if about is None or about is NOTHING:
             return NOTHING
-        if isinstance(about, About):
-            return about
+        given = msgspec.structs.asdict(about) if isinstance(about, About) else _known(about)
         try:
-            return msgspec.convert(dict(about), About, strict=True) if _known(about) else NOTHING
+            checked = msgspec.convert(given, About, strict=True)
         except msgspec.ValidationError as problem:
             message = f"about= is not usable: {problem}; nothing ran. Values are strings, tags maps strings to strings."
             raise UsageError(message) from None
+        for text in checked.texts():
+            if _UNSTORABLE.search(text):
+                message = "about= holds text that cannot be stored (NUL or half a character); nothing ran."
+                raise UsageError(message)
+        return checked
+
+    def texts(self) -> Iterator[str]:
+        """Every text in it."""
+        yield from (text for text in (self.subject, self.business_key, self.process_instance, self.requester) if text)
+        for name, text in self.tags.items():
+            yield from (name, text)
 
 
-def _known(about: Mapping[str, Any]) -> bool:
-    unknown = sorted(set(about) - set(About.__struct_fields__))
+def _known(about: Any) -> dict[str, Any]:
+    if not isinstance(about, Mapping):
+        message = f"about= must be a mapping or an About, not {type(about).__name__}; nothing ran."
+        raise UsageError(message)
+    unknown = sorted(str(name) for name in about if name not in About.__struct_fields__)
     if unknown:
         names = ", ".join(About.__struct_fields__)
-        message = f"about= has no {', '.join(map(str, unknown))}; nothing ran. It has {names}; the rest goes into tags."
+        message = f"about= has no {', '.join(unknown)}; nothing ran. It has {names}; the rest goes into tags."
         raise UsageError(message)
-    return bool(about)
+    return dict(about)
 
 
 NOTHING = About()
@@ -77,8 +92,12 @@ class Failure(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(error: BaseException) -> Failure:
-        """What is kept of `error`, bounded in size."""
-        return Failure(f"{type(error).__module__}.{type(error).__qualname__}", str(error)[:2000])
+        """What is kept of `error`, bounded in size. Never raises, whatever the error is made of."""
+        try:
+            message = str(error)[:2000]
+        except Exception:  # noqa: BLE001 - the handler has ended; how it ended must be recorded all the same
+            message = "the error has no message that can be read"
+        return Failure(f"{type(error).__module__}.{type(error).__qualname__}", _UNSTORABLE.sub("\ufffd", message))
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -151,6 +170,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the end recorded is the answer to every duplicate."""
         return self.settled and not self.retryable
 
+    def kept_until(self, now: int) -> int:
+        """When an outcome recorded at `now` expires. A run that used up most of its time is given all of it again."""
+        return self.expires_us if self.expires_us - now > self.keep_us // 2 else now + self.keep_us
+
     @property
     def lease_until(self) -> datetime:
         """When the last lease ends or ended."""
@@ -201,8 +224,12 @@ def store_instant(moment: datetime) -> int:
     """An aware datetime as a store's instant.
 
     Raises:
-        UsageError: the datetime is naive.
+        UsageError: it is no datetime, or a naive one.
     """
+    given: object = moment
+    if not isinstance(given, datetime):
+        message = f"A moment must be a datetime, not {type(given).__name__}; nothing ran."
+        raise UsageError(message)
     if moment.utcoffset() is None:
         message = "A naive datetime names no moment; nothing ran. Give it a time zone."
         raise UsageError(message)

@@ -30,7 +30,7 @@ from semel.engine import administration, context
 from semel.engine.administration import SweepReport
 from semel.engine.attempt import AttemptBase, AttemptState
 from semel.engine.base import EngineBase, Known, is_async, is_plainly_sync, query_of, refuse_generator, wrong_colour
-from semel.engine.effects import Ask, Call, CallStep, Pause, Promoted, TimedOut, Wait
+from semel.engine.effects import Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
 from semel.engine.flows import Once, step
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of, shape_of_result
 from semel.engine.request import Request, Result
@@ -118,6 +118,7 @@ class AsyncEngine(EngineBase):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._made: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Runtime] = weakref.WeakKeyDictionary()
+        self._latest: Runtime | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -129,17 +130,22 @@ class AsyncEngine(EngineBase):
 
     async def close(self) -> None:
         """Let go of this loop's connections and keeper. Using the engine again opens them again."""
+        self._latest = None
         made = self._made.pop(asyncio.get_running_loop(), None)
         if made is not None and made.pid == os.getpid():
             await made.close()
 
     def _runtime(self) -> Runtime:
         loop = asyncio.get_running_loop()
+        latest = self._latest
+        if latest is not None and latest.loop is loop and latest.pid == os.getpid():
+            return latest
         made = self._made.get(loop)
         if made is None or made.pid != os.getpid():
             for closed in [other for other in self._made if other.is_closed()]:
                 del self._made[closed]
             made = self._made[loop] = Runtime(self.store, self.clock, self.jitter)
+        self._latest = made
         return made
 
     async def run(
@@ -343,50 +349,53 @@ class Shell:
         self._held: AttemptState | None = None
         self._threads: list[Future[Any]] = []
 
-    async def perform(self, wanted: Any) -> Any:
-        """Do what a flow asks for and give the answer."""
+    def perform(self, wanted: Any) -> Awaitable[Any]:
+        """Do what a flow asks for; await the answer."""
+        if not isinstance(wanted, Effect):
+            return self._operate(wanted)
         match wanted:
             case Call(attempt):
-                return await self._call(attempt)
+                return self._call(attempt)
             case CallStep():
-                return await _settled_value(self._handler)
-            case Ask(attempt):
-                return await self._ask(attempt)
+                return _settled_value(self._handler)
+            case Ask(attempt, policy):
+                return self._ask(attempt, policy)
             case Wait(digest, until):
-                return await self._wait(digest, until)
+                return self._wait(digest, until)
             case Pause(seconds):
-                return await self._pause(seconds)
-            case _:
-                return await self._operate(wanted)
+                return self._pause(seconds)
+        raise AssertionError(wanted)
 
-    async def _operate(self, operation: Operation) -> Any:
+    def _operate(self, operation: Operation) -> Awaitable[Any]:
         if self._joined is None:
-            return await self._engine._runtime().lane.perform(operation)
-        answer = (await self._joined.perform(self._engine.store.plan([operation], joined=True)))[0]
+            return self._engine._runtime().lane.perform(operation)
+        return self._operate_joined(self._joined, operation)
+
+    async def _operate_joined(self, joined: AsyncJoined, operation: Operation) -> Any:
+        answer = (await joined.perform(self._engine.store.plan([operation], joined=True)))[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    async def _call(self, attempt: AttemptState | None) -> Any:
+    def _call(self, attempt: AttemptState | None) -> Awaitable[Any]:
         if attempt is None:
-            return await _settled_value(self._handler)
-        return await self._inside(attempt, self._handler)
+            return _settled_value(self._handler)
+        assert self._once is not None  # noqa: S101 - only a call has a handler
+        return self._inside(attempt, self._handler, self._once.request.policy)
 
-    async def _ask(self, attempt: AttemptState) -> Any:
-        assert self._once is not None  # noqa: S101 - only a call asks
-        hook = self._once.request.policy.reconcile
+    async def _ask(self, attempt: AttemptState, policy: Policy) -> Any:
+        hook = policy.reconcile
         assert hook is not None  # noqa: S101 - the policy was checked
-        return await self._inside(attempt, functools.partial(_answered, hook, self._attempt(attempt)))
+        return await self._inside(attempt, functools.partial(_answered, hook, self._attempt(attempt, policy)), policy)
 
-    def _attempt(self, state: AttemptState) -> AsyncAttempt:
-        assert self._once is not None  # noqa: S101 - only a call has attempts
-        return AsyncAttempt(self._engine, state, self._once.request.policy.max_result)
+    def _attempt(self, state: AttemptState, policy: Policy) -> AsyncAttempt:
+        return AsyncAttempt(self._engine, state, policy.max_result)
 
-    async def _inside(self, state: AttemptState, function: Callable[[], Any] | None) -> Any:
+    async def _inside(self, state: AttemptState, function: Callable[[], Any] | None, policy: Policy) -> Any:
         """Call `function` as the current attempt, its lease kept alive until the call is settled."""
         self._hold(state)
         outer = context.current_place.get()
-        place = context.Place(self._attempt(state), state, self._engine.store.name, outer)
+        place = context.Place(self._attempt(state, policy), state, self._engine.store.name, outer)
         token = context.current_place.set(place)
         state.active = True
         try:
@@ -407,7 +416,7 @@ class Shell:
     async def _wait(self, digest: bytes, until: float) -> Any:
         clock = self._engine.clock
         if self._joined is None:
-            self._waiter = await self._engine._runtime().wait(digest, until)
+            self._waiter = await self._engine._runtime().wait(digest, until, self._waiter)
             return self._waiter.news
         if clock.monotonic() >= until:
             return TimedOut()

@@ -33,7 +33,8 @@ class AsyncLane:
         ticket = Ticket(operation)
         if self._lane.submit(ticket):
             self._start_leading()
-        await self._answered(ticket)
+        if ticket.answer is None:
+            await self._answered(ticket)
         return ticket.result()
 
     async def perform_all(self, operations: Sequence[Operation]) -> list[Answer | Exception]:

@@ -19,7 +19,7 @@ from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.effects import Rest, Together
 from semel.engine.flows import Once
-from semel.engine.keeper import Keeper
+from semel.engine.keeper import DOZE, Keeper
 from semel.engine.waiting import Waiter
 
 _log = logging.getLogger("semel")
@@ -30,30 +30,34 @@ class Runtime:
 
     def __init__(self, store: Store, clock: Clock, random: Callable[[], float]) -> None:
         self.pid = os.getpid()
+        self.loop = asyncio.get_running_loop()
         self._clock = clock
         self._driver = store.async_driver()
         self.lane = AsyncLane(store, self._driver)
         self._keeper = Keeper(clock, random, _seat_ready)
         self._wake = asyncio.Event()
         self._resting_until: float | None = None
+        self._stirred = False
         self._task: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
 
     def hold(self, state: AttemptState, once: Once) -> None:
         """Keep an attempt's lease alive."""
         policy = once.request.policy
-        state.beat = self._keeper.heartbeat.hold(
+        beat = self._keeper.heartbeat.hold(
             state.lease,
             length=policy.lease_for.total_seconds(),
             max_runtime=policy.max_runtime.total_seconds(),
             asked=once.asked,
         )
-        self._rouse(state.beat.next)
+        state.keep(beat, self._clock.monotonic)
+        self._stirred = True
+        self._rouse(beat.next)
 
-    async def wait(self, digest: bytes, until: float) -> Waiter:
-        """Wait until the waiter has news."""
+    async def wait(self, digest: bytes, until: float, last: Waiter | None) -> Waiter:
+        """Wait until the waiter has news; `last` is the one this call waited with before."""
         seat = asyncio.get_running_loop().create_future()
-        waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat)
+        waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat, last)
         self._rouse(min(until, self._keeper.waiting.due() or until))
         try:
             await seat
@@ -104,7 +108,10 @@ class Runtime:
         raise AssertionError(wanted)
 
     async def _rest(self, until: float | None) -> None:
+        if until is None and self._stirred:
+            until = self._clock.monotonic() + DOZE
         self._resting_until = until
+        self._stirred = False
         await self._clock.arest(self._wake, until)
         self._resting_until = self._clock.monotonic()
         self._wake.clear()

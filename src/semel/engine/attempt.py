@@ -6,6 +6,7 @@ used once. Whoever touches an attempt that lost its lease is told so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from semel.core.key import Key
@@ -63,6 +64,7 @@ class AttemptState:
         self.lease: Lease = granted.lease
         self.book = StepBook(granted.record.steps)
         self.beat: Beat | None = None
+        self._monotonic: Callable[[], float] | None = None
         self.in_doubt = granted.in_doubt
         self.active = False
         self.joined = False
@@ -82,15 +84,27 @@ class AttemptState:
         """What the caller said the operation is about."""
         return self.granted.record.about
 
+    def keep(self, beat: Beat, monotonic: Callable[[], float]) -> None:
+        """Its lease is kept alive from now on; `monotonic` is the engine's clock."""
+        self.beat = beat
+        self._monotonic = monotonic
+
+    def _lost(self) -> str | None:
+        """Why the lease is lost, by the clock: the keeper may itself be stuck behind a store that does not answer."""
+        if self.beat is None or self._monotonic is None:
+            return None
+        return self.beat.over(self._monotonic())
+
     def check(self) -> None:
         """Stop an attempt that is no longer the owner.
 
         Raises:
             LeaseLost: the lease is lost; what follows would not be recorded.
         """
-        if self.beat is not None and self.beat.lost is not None:
+        lost = self._lost()
+        if lost is not None:
             message = (
-                f"This attempt lost its lease: {self.beat.lost}. What it did so far stands, but nothing more of it is "
+                f"This attempt lost its lease: {lost}. What it did so far stands, but nothing more of it is "
                 f"recorded; stop, and ask for the same key again to get the recorded outcome."
             )
             raise LeaseLost(message, reference=self.key.reference)

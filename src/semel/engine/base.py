@@ -12,7 +12,7 @@ from typing import Any
 from semel.core import codec
 from semel.core.fingerprint import fingerprint
 from semel.core.key import SHARED, Key
-from semel.core.observer import Event, Logging, Observer, notify
+from semel.core.observer import Event, Logging, Observer, is_heard, notify
 from semel.core.operations import Query
 from semel.core.policy import Policy
 from semel.core.record import About, Status, store_instant
@@ -107,6 +107,8 @@ class EngineBase:
 
     def _tell(self, request: Request, result: Result[Any]) -> None:
         kind = "replayed" if result.replayed else "ran"
+        if not is_heard(self.observer, kind):
+            return
         event = Event(
             kind=kind,  # type: ignore[arg-type]  # one of the two words just chosen
             operation=request.key.operation,

@@ -10,17 +10,17 @@ import contextvars
 import functools
 import sys
 from concurrent.futures import Future
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
+
+import msgspec
 
 from semel.core.key import Key
 from semel.engine import raising
 from semel.engine.attempt import AttemptState
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class Place(msgspec.Struct, frozen=True, eq=False):
     """A handler that is running: whose attempt it is, on which store, and what surrounds it."""
 
     attempt: Any
@@ -29,8 +29,7 @@ class Place:
     outer: Place | None
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(msgspec.Struct, frozen=True):
     """A transaction of the caller that operations on this store join."""
 
     store: str

@@ -2,78 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from semel.core.record import Record
 
 if TYPE_CHECKING:
+    from semel.core.policy import Policy
     from semel.core.operations import Operation
     from semel.engine.attempt import AttemptState
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Effect(msgspec.Struct, frozen=True):
+    """What only a shell can do; everything else that a flow yields is an operation for the store."""
+
+
+class Call(Effect, frozen=True):
     """Run the handler now, as this attempt (None: unprotected, because the store is down and the policy says run)."""
 
     attempt: AttemptState | None
 
 
-@dataclass(frozen=True, slots=True)
-class CallStep:
+class CallStep(Effect, frozen=True):
     """Run the function of a step now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Ask the reconcile hook about this attempt."""
+class Ask(Effect, frozen=True):
+    """Ask the reconcile hook of this policy about this attempt."""
 
     attempt: AttemptState
+    policy: Policy
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Effect, frozen=True):
     """Wait for the owner of a key, at most until this instant of the engine's clock."""
 
     digest: bytes
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Effect, frozen=True):
     """Let so many seconds pass before sending an operation again."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Together:
+class Together(Effect, frozen=True):
     """Perform several operations as one list; the reply is a list of answers, errors included as values."""
 
     operations: list[Operation]
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(Effect, frozen=True):
     """Nothing to do until this instant of the engine's clock, or until something changes."""
 
     until: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """A waiter's news: the record has its final answer."""
 
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class Promoted:
+class Promoted(msgspec.Struct, frozen=True):
     """A waiter's news: the owner is gone, and this waiter is the one to claim again."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimedOut:
+class TimedOut(msgspec.Struct, frozen=True):
     """A waiter's news: the time it was willing to wait is over."""
 
 

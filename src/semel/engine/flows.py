@@ -45,6 +45,7 @@ from semel.engine.request import Request, Result
 from semel.errors import NotInTransaction, StoreUnavailable, TransactionAborted, TryLater
 
 _RESEND_AFTER = (0.02, 0.1)
+_CLAIM_AGAIN_AFTER = (*_RESEND_AFTER, None)
 _PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _EXHAUSTED = Failure("semel.AttemptsUsedUp", "every attempt ended without an outcome, the last one without a word")
 
@@ -65,7 +66,6 @@ class Once:
 
     def flow(self) -> Flow[Result[Any]]:
         """Claim, and do what the answer calls for."""
-        deadline = self._began + self.request.policy.wait_for.total_seconds()
         while True:
             answer = yield from self._claim()
             match answer:
@@ -79,6 +79,7 @@ class Once:
                 case Doubtful(record, remaining_us):
                     raise raising.in_doubt(record, remaining_us)
                 case Running(remaining_us):
+                    deadline = self._began + self.request.policy.wait_for.total_seconds()
                     ended = yield from self._wait(remaining_us, deadline)
                     if ended is not None:
                         return self._replayed(ended)
@@ -88,8 +89,8 @@ class Once:
     def _claim(self) -> Flow[ClaimAnswer | None]:
         request = self.request
         claim = Claim(request.key, request.fingerprint, self._new_nonce(), request.terms, request.about)
-        for pause in (*_RESEND_AFTER, None):
-            self.asked = self._clock.monotonic()
+        self.asked = self._clock.monotonic()  # once: a claim granted again holds the lease of the first time
+        for pause in _CLAIM_AGAIN_AFTER:
             try:
                 answer: ClaimAnswer = yield claim
             except StoreUnavailable:
@@ -173,7 +174,7 @@ class Once:
     def _reconcile(self, attempt: AttemptState) -> Flow[Result[Any] | None]:
         """Ask before running. None means: it did not happen, so it may run, and without doubt."""
         try:
-            verdict = yield Ask(attempt)
+            verdict = yield Ask(attempt, self.request.policy)
         except Exception as error:
             yield from self._settle(Fail(attempt.lease, "doubt", Failure.of(error), doubtful=True, started=False))
             raise
@@ -214,20 +215,21 @@ class Once:
         if isinstance(error, policy.final_errors):
             return "final"
         if isinstance(error, policy.retry_errors):
-            return "final" if last else "retry"
+            # Nothing happened now, but an earlier attempt may have had its effect: a doubt is not a settled record.
+            return "final" if last else "doubt" if attempt.in_doubt else "retry"
         # Only a policy that would rerun by itself is bounded here; the others wait for an answer, not for a retry.
         return "final" if last and policy.in_doubt == "rerun" and isinstance(error, Exception) else "doubt"
 
     def _settle(self, write: Complete | Fail) -> Flow[Recorded | Lost]:
         """Send a settling write until the store answers, for as long as the lease can last without renewal."""
         self._settling = write
-        give_up = self._clock.monotonic() + self.request.policy.lease_for.total_seconds()
+        began = self._clock.monotonic()
         pause = _PAUSE
         while True:
             try:
                 answer: Recorded | Lost = yield write
             except StoreUnavailable as error:
-                if self._clock.monotonic() + pause > give_up:
+                if self._clock.monotonic() + pause > began + self.request.policy.lease_for.total_seconds():
                     raise raising.not_recorded(self.request.key, error) from error
                 yield Pause(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)

@@ -27,6 +27,16 @@ class Beat:
         self.stop = stop
         self.lost: str | None = None
 
+    def over(self, now: float) -> str | None:
+        """Why the lease is lost at this instant, if it is."""
+        if self.lost is not None:
+            return self.lost
+        if now >= self.stop:
+            return "it ran longer than max_runtime, so its lease is no longer renewed"
+        if now >= self.deadline:
+            return "its lease could not be renewed in time"
+        return None
+
 
 class Heartbeat:
     """Every lease that a handler of this process holds."""
@@ -53,13 +63,8 @@ class Heartbeat:
         """What to send now. Leases whose time is over are marked lost instead."""
         renewals = []
         for beat in self._beats.values():
-            if beat.lost is not None:
-                continue
-            if now >= beat.stop:
-                beat.lost = "it ran longer than max_runtime, so its lease is no longer renewed"
-            elif now >= beat.deadline:
-                beat.lost = "its lease could not be renewed in time"
-            elif now >= beat.next:
+            beat.lost = beat.over(now)
+            if beat.lost is None and now >= beat.next:
                 beat.next = min(now + beat.length / _PART, beat.deadline)
                 renewals.append(Renew(beat.lease, round(beat.length * 1_000_000)))
         return renewals

@@ -16,6 +16,9 @@ from semel.engine.effects import Rest, Together
 from semel.engine.heartbeat import Heartbeat
 from semel.engine.waiting import Waiter, Waiting
 
+# With nothing to do a keeper stays half awake for so many seconds after the last call, so that in a busy process not
+# every call has to rouse it: a thread that wakes up costs more than the call.
+DOZE = 1.0
 TALLY_EVERY = 10.0
 TALLY_AGAIN = 0.1
 _MOST_COUNTED = 1000

@@ -28,7 +28,6 @@ from semel.errors import KeyMissing, UsageError
 KeyRule = str | tuple[str, ...] | Callable[..., Any]
 ScopeRule = str | tuple[str, ...] | Callable[..., Any] | Shared
 AboutRule = Mapping[str, Any] | About | Callable[..., Any] | None
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Rules:
 
     operation: str
     signature: inspect.Signature
-    names: tuple[str, ...]
+    names: Names | None
     key: Callable[[Mapping[str, Any], Any, Any], Any]
     scope: Callable[[Mapping[str, Any], Any, Any], Any]
     about: AboutRule
@@ -59,11 +58,42 @@ class Rules:
         return Request(key, asked, self.policy, self.terms, About.of(about), self.shape)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
-        if not kwargs and len(args) == len(self.names):
-            return dict(zip(self.names, args, strict=True))
+        values = None if self.names is None else self.names.bind(args, kwargs)
+        if values is not None:
+            return values
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return bound.arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The parameters of an ordinary function: binds ordinary calls, in a tenth of the time `Signature.bind` takes."""
+
+    every: tuple[str, ...]
+    positional: int
+    defaults: dict[str, Any]
+
+    @staticmethod
+    def of(parameters: Mapping[str, inspect.Parameter]) -> Names | None:
+        """The names, or None where a call has to be bound with care: `*args`, `**kwargs`, positional-only."""
+        kinds = [parameter.kind for parameter in parameters.values()]
+        if not set(kinds) <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}:
+            return None
+        defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
+        return Names(tuple(parameters), kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD), defaults)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """The arguments by name; None for a call that is not in order."""
+        if len(args) > self.positional:
+            return None
+        values = dict(zip(self.every, args, strict=False))
+        if len(args) == len(self.every) and not kwargs:
+            return values
+        if values.keys() & kwargs.keys():
+            return None
+        values = {**self.defaults, **values, **kwargs}
+        return values if values.keys() == set(self.every) else None
 
 
 def rules_of(
@@ -88,12 +118,10 @@ def rules_of(
     roots = [*_roots("key", key, parameters), *_roots("scope", scope, parameters), *_ignored(ignore, parameters)]
     asked = tuple(name for name in parameters if name not in roots)
     _check_encodable(asked, hints, function)
-    variadic = any(parameter.kind in _VARIADIC for parameter in parameters.values())
-    positional = not variadic and all(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in parameters.values())
     return Rules(
         operation=operation_name(function, operation),
         signature=signature,
-        names=tuple(parameters) if positional else ("", ""),
+        names=Names.of(parameters),
         key=_reader("key", key),
         scope=_reader("scope", scope),
         about=about,
@@ -114,15 +142,15 @@ def operation_name(function: Callable[..., Any], given: str | None) -> str:
     """The name of the operation: as given, else where the function lives.
 
     Raises:
-        UsageError: a lambda or a partial has no name that lasts.
+        UsageError: a lambda or a partial has no name that lasts, or the name given cannot be one.
     """
     if given is not None:
-        return given
+        return Key.of("any", operation=given).operation
     name = getattr(function, "__qualname__", None)
     if name is None or "<lambda>" in name or isinstance(function, functools.partial):
         message = "A lambda or partial has no name that lasts; nothing ran. Give operation=."
         raise UsageError(message)
-    return f"{function.__module__}.{name}"
+    return Key.of("any", operation=f"{function.__module__}.{name}").operation
 
 
 def resolved_hints(function: Callable[..., Any]) -> Mapping[str, Any]:
@@ -169,10 +197,10 @@ def _hints_one_by_one(target: Any) -> Mapping[str, Any]:
 
 def _roots(what: str, rule: Any, parameters: Mapping[str, Any]) -> list[str]:
     """The parameters that are wholly key or scope; of a dotted path the rest of the object stays in the fingerprint."""
-    if isinstance(rule, Shared) or callable(rule):
+    if (isinstance(rule, Shared) and what == "scope") or callable(rule):
         return []
     paths = (rule,) if isinstance(rule, str) else rule
-    if not isinstance(paths, tuple) or not paths or not all(isinstance(path, str) and path for path in paths):
+    if not isinstance(paths, tuple) or not paths or not all(isinstance(p, str) and all(p.split(".")) for p in paths):
         message = f"{what}= is a parameter name, a tuple of names, or a callable, not {rule!r}; nothing ran."
         raise UsageError(message)
     for path in paths:
@@ -225,7 +253,11 @@ def _path(path: str) -> Callable[[Mapping[str, Any]], Any]:
     def read(values: Mapping[str, Any]) -> Any:
         found = values[root]
         for name in rest:
-            found = found[name] if isinstance(found, Mapping) else getattr(found, name)
+            try:
+                found = found[name] if isinstance(found, Mapping) else getattr(found, name)
+            except (LookupError, AttributeError):
+                message = f"{path!r} leads nowhere: there is no {name!r} in a {type(found).__name__}; nothing ran."
+                raise KeyMissing(message) from None
         return found
 
     return read
@@ -236,4 +268,5 @@ def _as_key(what: str, value: Any) -> Any:
     if value is None:
         message = f"The argument that is the {what} is None; nothing ran. Give it a value."
         raise KeyMissing(message)
-    return value if isinstance(value, (str, tuple, Shared)) and type(value) in (str, tuple, Shared) else (value,)
+    # A string enum is equal to its text, so it is the same key.
+    return value if isinstance(value, (str, Shared)) or type(value) is tuple else (value,)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from semel.core.codec import Shape
@@ -17,8 +17,7 @@ from semel.core.record import About, Record, Status
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One call: which key, what was asked, under which policy, and what the result looks like."""
 
     key: Key
@@ -39,8 +38,7 @@ def terms_of(policy: Policy) -> Terms:
     )
 
 
-@dataclass(frozen=True)
-class Result(Generic[T]):
+class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
     """What a call gave.
 
     Attributes:
@@ -72,5 +70,6 @@ class Result(Generic[T]):
             outcome=self._outcome,
             completed_us=self._at_us,
             updated_us=self._at_us,
+            expires_us=self._granted.record.kept_until(self._at_us),
             error=None,
         )

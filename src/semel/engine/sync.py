@@ -27,7 +27,7 @@ from semel.engine import administration, context
 from semel.engine.administration import SweepReport
 from semel.engine.attempt import AttemptBase, AttemptState
 from semel.engine.base import EngineBase, Known, is_async, query_of, refuse_generator, wrong_colour
-from semel.engine.effects import Ask, Call, CallStep, Pause, Promoted, TimedOut, Wait
+from semel.engine.effects import Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
 from semel.engine.flows import Once, step
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of, shape_of_result
 from semel.engine.request import Request, Result
@@ -342,19 +342,20 @@ class Shell:
 
     def perform(self, wanted: Any) -> Any:
         """Do what a flow asks for and give the answer."""
+        if not isinstance(wanted, Effect):
+            return self._operate(wanted)
         match wanted:
             case Call(attempt):
                 return self._call(attempt)
             case CallStep():
                 return _settled_value(self._handler)
-            case Ask(attempt):
-                return self._ask(attempt)
+            case Ask(attempt, policy):
+                return self._ask(attempt, policy)
             case Wait(digest, until):
                 return self._wait(digest, until)
             case Pause(seconds):
                 return self._pause(seconds)
-            case _:
-                return self._operate(wanted)
+        raise AssertionError(wanted)
 
     def _operate(self, operation: Operation) -> Any:
         if self._joined is None:
@@ -367,23 +368,22 @@ class Shell:
     def _call(self, attempt: AttemptState | None) -> Any:
         if attempt is None:
             return _settled_value(self._handler)
-        return self._inside(attempt, self._handler)
+        assert self._once is not None  # noqa: S101 - only a call has a handler
+        return self._inside(attempt, self._handler, self._once.request.policy)
 
-    def _ask(self, attempt: AttemptState) -> Any:
-        assert self._once is not None  # noqa: S101 - only a call asks
-        hook = self._once.request.policy.reconcile
+    def _ask(self, attempt: AttemptState, policy: Policy) -> Any:
+        hook = policy.reconcile
         assert hook is not None  # noqa: S101 - the policy was checked
-        return self._inside(attempt, functools.partial(hook, self._attempt(attempt)))
+        return self._inside(attempt, functools.partial(hook, self._attempt(attempt, policy)), policy)
 
-    def _attempt(self, state: AttemptState) -> Attempt:
-        assert self._once is not None  # noqa: S101 - only a call has attempts
-        return Attempt(self._engine, state, self._once.request.policy.max_result)
+    def _attempt(self, state: AttemptState, policy: Policy) -> Attempt:
+        return Attempt(self._engine, state, policy.max_result)
 
-    def _inside(self, state: AttemptState, function: Callable[[], Any] | None) -> Any:
+    def _inside(self, state: AttemptState, function: Callable[[], Any] | None, policy: Policy) -> Any:
         """Call `function` as the current attempt, its lease kept alive until the call is settled."""
         self._hold(state)
         outer = context.current_place.get()
-        place = context.Place(self._attempt(state), state, self._engine.store.name, outer)
+        place = context.Place(self._attempt(state, policy), state, self._engine.store.name, outer)
         token = context.current_place.set(place)
         state.active = True
         try:
@@ -401,7 +401,7 @@ class Shell:
     def _wait(self, digest: bytes, until: float) -> Any:
         clock = self._engine.clock
         if self._joined is None:
-            self._waiter = self._engine._runtime().wait(digest, until)
+            self._waiter = self._engine._runtime().wait(digest, until, self._waiter)
             return self._waiter.news
         if clock.monotonic() >= until:
             return TimedOut()

@@ -18,7 +18,7 @@ from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.effects import Rest, Together
 from semel.engine.flows import Once
-from semel.engine.keeper import Keeper
+from semel.engine.keeper import DOZE, Keeper
 from semel.engine.sync_lane import CombiningLane
 from semel.engine.waiting import Waiter
 
@@ -41,6 +41,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._resting_until: float | None = None
+        self._stirred = False
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -48,20 +49,22 @@ class Runtime:
         """Keep an attempt's lease alive."""
         policy = once.request.policy
         with self._lock:
-            state.beat = self._keeper.heartbeat.hold(
+            beat = self._keeper.heartbeat.hold(
                 state.lease,
                 length=policy.lease_for.total_seconds(),
                 max_runtime=policy.max_runtime.total_seconds(),
                 asked=once.asked,
             )
-            self._rouse(state.beat.next)
+            state.keep(beat, self._clock.monotonic)
+            self._stirred = True
+            self._rouse(beat.next)
 
-    def wait(self, digest: bytes, until: float) -> Waiter:
-        """Block until the waiter has news."""
+    def wait(self, digest: bytes, until: float, last: Waiter | None) -> Waiter:
+        """Block until the waiter has news; `last` is the one this call waited with before."""
         seat = threading.Lock()
         seat.acquire()
         with self._lock:
-            waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat)
+            waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat, last)
             self._rouse(min(until, self._keeper.waiting.due() or until))
         try:
             seat.acquire()
@@ -127,7 +130,10 @@ class Runtime:
             due = self._keeper.due()
             if due != until:
                 return  # something changed between the flow's look and this one
+            if until is None and self._stirred:
+                until = self._clock.monotonic() + DOZE
             self._resting_until = until
+            self._stirred = False
         self._clock.rest(self._wake, until)
         with self._lock:
             self._resting_until = self._clock.monotonic()

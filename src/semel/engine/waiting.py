@@ -42,8 +42,10 @@ class Waiting:
         self._look_at: float | None = None
         self._last_look = float("-inf")
 
-    def join(self, digest: bytes, until: float, now: float, seat: Any = None) -> Waiter:
-        """Begin to wait."""
+    def join(self, digest: bytes, until: float, now: float, seat: Any = None, last: Waiter | None = None) -> Waiter:
+        """Begin to wait. Whoever waits again, after `last` was promoted, did not get the key: its turn is over."""
+        if last is not None and self._heirs.get(digest) is last:
+            del self._heirs[digest]
         waiter = Waiter(digest, until, seat)
         self._keys.setdefault(digest, []).append(waiter)
         if self._look_at is None:

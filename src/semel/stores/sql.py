@@ -193,8 +193,8 @@ def new_record(claim: Claim, now: int, *, lease_us: int) -> Record:
 
 
 def claim_values(claim: Claim, *, lease_us: int) -> dict[str, Any]:
-    """A claim as named parameters."""
-    key, terms, about = claim.key, claim.terms, claim.about
+    """A claim as named parameters, without what it is about."""
+    key, terms = claim.key, claim.terms
     return {
         "digest": key.digest,
         "scope": key.scope,
@@ -206,11 +206,18 @@ def claim_values(claim: Claim, *, lease_us: int) -> dict[str, Any]:
         "keep_us": terms.keep_us,
         "in_doubt": terms.in_doubt,
         "reconcile_after_us": terms.reconcile_after_us,
+    }
+
+
+def about_values(about: About) -> dict[str, str | None]:
+    """What a claim is about, as named parameters."""
+    tags = {storable(name): storable(value) for name, value in about.tags.items()}
+    return {
         "subject": storable(about.subject),
         "business_key": storable(about.business_key),
         "process_instance": storable(about.process_instance),
         "requester": storable(about.requester),
-        "tags": _ENCODE({storable(k): storable(v) for k, v in about.tags.items()}).decode() if about.tags else None,
+        "tags": _ENCODE(tags).decode() if tags else None,
     }
 
 

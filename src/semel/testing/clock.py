@@ -52,8 +52,10 @@ class VirtualClock:
             rest.rouse()
 
     def advance_to(self, instant: float) -> None:
-        """Let time pass until `instant`, or a microsecond later where it lies between two; never back."""
-        microseconds = -int(-instant * 1_000_000 // 1)
+        """Let time pass until `instant`, or the first whole microsecond after it; never back."""
+        microseconds = round(instant * 1_000_000)
+        if microseconds / 1_000_000 < instant:
+            microseconds += 1
         self.advance(max(0, microseconds - self._now_us) / 1_000_000)
 
     def resting(self) -> int:

@@ -158,8 +158,7 @@ class Table:
         return Recorded(now)
 
     def _settle(self, record: Record, now: int, **changes: Any) -> None:
-        # A run that used up most of keep_for would otherwise be forgotten as soon as it is done.
-        kept = record.expires_us if record.expires_us - now > record.keep_us // 2 else now + record.keep_us
+        kept = record.kept_until(now)
         self._write(record, now, completed_us=now, expires_us=kept, lease_us=min(record.lease_us, now), **changes)
 
     def fail(self, operation: Fail, now: int) -> Recorded | Lost:

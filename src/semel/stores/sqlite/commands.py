@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from semel.stores.sql import RECORD_COLUMNS, TEXT_COLUMNS, load_statements
+from semel.core.operations import Claim
+from semel.core.record import NOTHING
+from semel.stores.sql import RECORD_COLUMNS, TEXT_COLUMNS, about_values, claim_values, load_statements
 
 Row = tuple[Any, ...]
 Reply = tuple[list[Row], int, int]
@@ -58,7 +60,21 @@ SQL: Final = load_statements(
         "restrictions": "{restrictions}",
     },
 )
+_ABOUT: Final = ", ".join(f":{name}" for name in ("subject", "business_key", "process_instance", "requester", "tags"))
+# Most claims are about nothing in particular, and to bind five times None costs more than all other values together.
+_WITHOUT_ABOUT: Final = {
+    name: text.replace(_ABOUT, "NULL, NULL, NULL, NULL, NULL") for name, text in SQL.items() if _ABOUT in text
+}
 _TEXTS: Final = [index for index, column in enumerate(RECORD_COLUMNS) if column in TEXT_COLUMNS]
+
+
+def claiming(statement: str, claim: Claim, *, lease_us: int) -> Command:
+    """One of the three statements that claim."""
+    kind = Kind.ENTER if statement == "claim_joined" else Kind.WRITE
+    values = claim_values(claim, lease_us=lease_us)
+    if claim.about == NOTHING:
+        return Command(kind, _WITHOUT_ABOUT[statement], values)
+    return Command(kind, SQL[statement], {**values, **about_values(claim.about)})
 
 
 def seen_many(digests: Sequence[bytes]) -> Command:

@@ -38,7 +38,8 @@ class Database:
         self.users = 0
         self.worker = Worker(f"semel writer {settings.path}")
         self._lock = threading.Lock()
-        self._gate = threading.Condition(threading.Lock())  # guards what follows; taken after _lock where both are
+        self._guard = threading.Lock()  # guards what follows; taken after _lock where both are
+        self._change = threading.Condition(self._guard)
         self._install: bytes | None = None
         self._writer: sqlite3.Connection | None = None
         self._idle: list[sqlite3.Connection] = []
@@ -47,8 +48,13 @@ class Database:
 
     @property
     def is_open(self) -> bool:
-        """Whether the next use will find a connection; a guess, for who may not wait."""
+        """Whether the next use need not wait for an opening; a guess, for event loops."""
         return self._writer is not None
+
+    @property
+    def install(self) -> bytes:
+        """The install_id of the file, once it has been opened."""
+        return cast("bytes", self._install)
 
     def ready(self, settings: Settings, patience: float | None = None) -> bytes:
         """Open and set up the file where that has not been done; answers its install_id.
@@ -58,11 +64,11 @@ class Database:
             SchemaOutdated: the schema is newer than this release, or older and may not be migrated now.
             RecordUnreadable: the file is not a database.
         """
-        with self._gate:
+        with self._guard:
             return self._opened(settings, settings.busy_for if patience is None else patience)
 
     def _opened(self, settings: Settings, patience: float) -> bytes:
-        self._gate.wait_for(lambda: not self._shut)
+        self._change.wait_for(lambda: not self._shut)
         if self._writer is None or self._install is None:
             self._writer, _ = connect_writer(settings, patience)
             self._install = self._writer.execute(SQL["install_id"]).fetchone()[0]
@@ -84,51 +90,53 @@ class Database:
         finally:
             self._lock.release()
 
-    @contextmanager
-    def reader(self, settings: Settings) -> Iterator[sqlite3.Connection]:
-        """A connection for reading, lent to one thread at a time. It waits for no writer.
+    def lend(self, settings: Settings) -> sqlite3.Connection:
+        """A connection for reading, for one thread at a time; to be given back. It waits for no writer.
 
         Raises:
             StoreUnavailable: the file cannot be opened.
         """
-        with self._gate:
-            self._opened(settings, settings.busy_for)
+        with self._guard:
+            if self._writer is None or self._shut:
+                self._opened(settings, settings.busy_for)
             connection = self._idle.pop() if self._idle else connect_reader(settings)
             self._lent += 1
-        try:
-            yield connection
-        finally:
-            with self._gate:
-                self._lent -= 1
+        return connection
+
+    def give_back(self, connection: sqlite3.Connection) -> None:
+        """Take a lent connection back."""
+        with self._guard:
+            self._lent -= 1
+            if self._writer is None or self._shut or len(self._idle) >= _IDLE_READERS:
+                connection.close()
+                self._change.notify_all()
+            else:
                 self._idle.append(connection)
-                if self._writer is None or len(self._idle) > _IDLE_READERS:
-                    self._idle.pop().close()
-                self._gate.notify_all()
 
     def close(self) -> None:
         """Close every connection, after the rounds that are under way."""
         self.worker.stop()
-        with self._lock, self._gate:
+        with self._lock, self._guard:
             self._close_all()
 
     def shut(self, deadline: float) -> None:
         """Before a fork: wait for what is under way, close everything, and hold it closed."""
         if not self._lock.acquire(timeout=_left(deadline)):
             return
-        if not self._gate.acquire(timeout=_left(deadline)):
+        if not self._guard.acquire(timeout=_left(deadline)):
             self._lock.release()
             return
         self._shut = True
-        self._gate.wait_for(lambda: not self._lent, timeout=_left(deadline))
+        self._change.wait_for(lambda: not self._lent, timeout=_left(deadline))
         self._close_all()
-        self._gate.release()
+        self._guard.release()
 
     def reopen(self) -> None:
         """After a fork, in the parent: go on; connections open again on their next use."""
         if self._shut:
-            with self._gate:
+            with self._guard:
                 self._shut = False
-                self._gate.notify_all()
+                self._change.notify_all()
             self._lock.release()
 
     def _close_all(self) -> None:

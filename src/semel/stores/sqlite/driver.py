@@ -44,13 +44,15 @@ class _User:
         if held is not None and self._finalizer is not None and self._finalizer.detach() is not None:
             detach(held)
 
-    def _round(self, database: Database, plans: Sequence[Plan]) -> Round:
-        settings = self._settings
-        return Round(plans, settings.clock, settings.name, database.ready(settings))
+    def _round(self, plans: Sequence[Plan]) -> Round:
+        return Round(plans, self._settings.clock, self._settings.name)
 
     def _read(self, database: Database, work: Round, upto: Kind) -> None:
-        with database.reader(self._settings) as connection:
+        connection = database.lend(self._settings)
+        try:
             work.read(connection, upto)
+        finally:
+            database.give_back(connection)
 
     def _write(self, database: Database, work: Round, deadline: float) -> None:
         try:
@@ -68,13 +70,12 @@ class SqliteDriver(_User):
 
     def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round."""
-        database = self._database()
+        database, work = self._database(), self._round(plans)
         try:
-            work = self._round(database, plans)
             if work.reads(Kind.SCAN):
                 self._read(database, work, Kind.SCAN)
         except Exception as error:  # noqa: BLE001 - every plan of the round is told
-            return _refused(plans, error)
+            work.fail(error)
         if work.waits:
             self._write(database, work, self._deadline())
         return work.replies
@@ -89,17 +90,16 @@ class AsyncSqliteDriver(_User):
 
     async def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round. Where the caller is cancelled, what was sent to the writer goes on."""
-        database = self._database()
+        database, work = self._database(), self._round(plans)
         try:
             if not database.is_open:
                 await database.worker.submit(partial(database.ready, self._settings))
-            work = self._round(database, plans)
             if work.reads(Kind.READ):
                 self._read(database, work, Kind.READ)
             if work.reads(Kind.SCAN):
                 await asyncio.to_thread(self._read, database, work, Kind.SCAN)
         except Exception as error:  # noqa: BLE001 - every plan of the round is told
-            return _refused(plans, error)
+            work.fail(error)
         if work.waits:
             await database.worker.submit(partial(self._write, database, work, self._deadline()))
         return work.replies
@@ -107,9 +107,3 @@ class AsyncSqliteDriver(_User):
     async def close(self) -> None:
         """Let go of the file; the last driver on it closes the connections."""
         await asyncio.to_thread(self._let_go)
-
-
-def _refused(plans: Sequence[Plan], error: Exception) -> Replies:
-    for plan in plans:
-        plan.close()
-    return [error for _ in plans]

@@ -16,14 +16,15 @@ from typing import Final
 
 from semel.core.flow import run
 from semel.core.store import Answers, Plan
-from semel.errors import NotInTransaction, TransactionAborted, UsageError
+from semel.errors import NotInTransaction, SchemaOutdated, TransactionAborted, UsageError
 from semel.stores.sqlite.commands import Command, Kind, Reply
 from semel.stores.sqlite.settings import Settings
-from semel.stores.sqlite.translate import OF_ONE_OPERATION, code_of, translated_joined
+from semel.stores.sqlite.translate import OF_ONE_OPERATION, WriteLocked, code_of, translated_joined
 
-_LEGACY: Final = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL; Python 3.11 knows nothing else
 Install = Callable[[float | None], bytes]
 """Gives the store's install_id, waiting so many seconds for the write lock where the file must be set up first."""
+
+_LEGACY: Final = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL; Python 3.11 knows nothing else
 _OWN_LOCK: Final = 0.2  # seconds: who waits longer inside a transaction waits for itself
 
 
@@ -102,16 +103,33 @@ class SqliteJoined:
             raise NotInTransaction(message)
         if self._id is None:
             self._demand_same_file()
-            self._id = self._install(_OWN_LOCK if connection.in_transaction else None)
+            self._id = self._installed()
+
+    def _installed(self) -> bytes:
+        try:
+            return self._install(_OWN_LOCK if self._connection.in_transaction else None)
+        except WriteLocked as error:
+            message = (
+                f"{self._settings.name} has not been set up for this release yet, and cannot be while a transaction "
+                f"holds its write lock, which may be the one given to within(); nothing ran. Run `semel migrate` first."
+            )
+            raise SchemaOutdated(message) from error
 
     def _demand_same_file(self) -> None:
-        """By the file itself, without a look inside, which would fix what the caller's transaction can see."""
+        """By the file itself: a copy of the database has the same install_id.
+
+        A plain PRAGMA, because a SELECT would fix what the caller's transaction can see, and its first write would
+        then fail if somebody has written since. A text_factory of the caller's own making may have changed the name
+        beyond recognition; then only the install_id is compared.
+        """
+        if self._connection.text_factory not in (str, bytes):
+            return
         cursor = sqlite3.Cursor(self._connection)
-        files = {_text(name): _text(file) for _, name, file in cursor.execute("PRAGMA database_list")}
+        files = {os.fsdecode(name): os.fsdecode(file) for _, name, file in cursor.execute("PRAGMA database_list")}
         cursor.close()
-        if not _same_file(files.get("main") or "", self._settings.path):
+        if not _same_file(files["main"], self._settings.path):
             message = (
-                f"The connection given to within() leads to {files.get('main') or 'a database in memory'}, and the "
+                f"The connection given to within() leads to {files['main'] or 'a database in memory'}, and the "
                 f"records are in {self._settings.path}; nothing ran. Give a connection to the same file."
             )
             raise NotInTransaction(message)
@@ -131,10 +149,6 @@ class AsyncSqliteJoined:
 def _begins_by_itself(connection: sqlite3.Connection) -> bool:
     autocommit = getattr(connection, "autocommit", _LEGACY)
     return autocommit == _LEGACY and connection.isolation_level is not None
-
-
-def _text(value: str | bytes) -> str:
-    return os.fsdecode(value)  # a text_factory may have been at it
 
 
 def _same_file(one: str, other: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
 from semel.core.store import Answers, Plan
@@ -23,10 +24,9 @@ Waiting = tuple[int, Plan, Command]
 class Round:
     """The plans of one round, and how far each has come."""
 
-    def __init__(self, plans: Sequence[Plan], clock: StoreClock, name: str, install: bytes) -> None:
+    def __init__(self, plans: Sequence[Plan], clock: StoreClock, name: str) -> None:
         self._clock = clock
         self._name = name
-        self._install = install
         self._replies: list[Answers | Exception | None] = [None] * len(plans)
         self._waiting: list[Waiting] = []
         for place, plan in enumerate(plans):
@@ -34,6 +34,8 @@ class Round:
                 self._waiting.append((place, plan, next(plan)))
             except StopIteration as stop:
                 self._replies[place] = stop.value
+            except Exception as error:  # noqa: BLE001 - a bug of this plan is its own reply
+                self._replies[place] = error
 
     @property
     def replies(self) -> list[Answers | Exception]:
@@ -54,9 +56,13 @@ class Round:
         cursor = connection.cursor()
         still = []
         for place, plan, command in self._waiting:
-            wanted = self._carry(place, plan, command, cursor, upto)
-            if wanted is not None:
-                still.append((place, plan, wanted))
+            try:
+                wanted = self._carry(place, plan, command, cursor, upto)
+            except Exception as error:  # noqa: BLE001 - a bug of this plan is its own reply
+                self._replies[place] = error
+            else:
+                if wanted is not None:
+                    still.append((place, plan, wanted))
         self._waiting = still
 
     def write(self, connection: sqlite3.Connection, deadline: float) -> None:
@@ -64,8 +70,7 @@ class Round:
         waiting, self._waiting = self._waiting, []
         committing = False
         try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")  # left over from a round that was interrupted in its last moment
+            _leave(connection)  # where the last round was interrupted in its last moment
             begin(connection, self._name, deadline)
             cursor = connection.cursor()
             for place, plan, command in waiting:
@@ -77,8 +82,7 @@ class Round:
         except Exception as error:  # noqa: BLE001 - a bug fails this round, and is seen by all of its callers
             self._fail(waiting, error)
         finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            _leave(connection)
 
     def fail(self, error: Exception) -> None:
         """Give up on every plan that is not done: the store cannot be used."""
@@ -112,5 +116,11 @@ class Round:
 
     def _execute(self, cursor: sqlite3.Cursor, command: Command) -> Reply:
         now = self._clock()
-        cursor.execute(command.text, {**command.values, "now": now, "install": self._install})
+        cursor.execute(command.text, command.values if command.kind is Kind.READ else {**command.values, "now": now})
         return cursor.fetchall(), cursor.rowcount, now
+
+
+def _leave(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        with suppress(sqlite3.Error):  # SQLite rolls back by itself on the errors that make this fail
+            connection.execute("ROLLBACK")

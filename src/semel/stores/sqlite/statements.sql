@@ -1,11 +1,11 @@
 -- Every statement of the SQLite store. Values are bound by name: `:now` is the store's clock, read by the driver when
--- the statement runs; `:install` is the install_id the store knows.
+-- the statement runs; `:install`, in joined statements, is the install_id of the store's own file.
 --
 -- {record} stands for the columns of a record, {record_joined} for the same as expressions, which neither a
 -- text_factory nor a converter of the caller's connection touches.
 
 -- part: settled
-status IN ('completed', 'failed', 'cancelled')
+status NOT IN ('running', 'in_doubt')
 
 -- part: expired
 ({settled} AND expires_us <= :now)
@@ -20,23 +20,20 @@ completed_us = :now, updated_us = :now, lease_us = min(lease_us, :now),
 expires_us = CASE WHEN expires_us - :now > keep_us / 2 THEN expires_us ELSE :now + keep_us END
 
 
--- The arbiter. One statement decides who runs: the unique index on digest lets one INSERT through, and the WHERE
--- repeats `arbitration.judge` on the row as it is now. Reading first and writing then would let two claimers in;
--- a take-over judged on an older reading would wipe out an outcome recorded since.
--- A row comes back if, and only if, the claim was won. The same claim again (same nonce, still running) changes
--- nothing here; the caller of this statement reads the row and answers granted.
--- FROM semel_meta: nothing is written into a database that is not the store's own.
--- name: claim
-INSERT INTO semel_record (
-    digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
-    reconcile_after_us, doubtful, attempts, subject, business_key, process_instance, requester, tags,
-    created_us, started_us, updated_us, expires_us, keep_us
-)
-SELECT
-    :digest, :scope, :operation, :value, 'running', 0, :fingerprint, 1, :nonce, :now + :lease_us, :in_doubt,
-    :reconcile_after_us, 0, 1, :subject, :business_key, :process_instance, :requester, :tags,
-    :now, :now, :now, :now + :keep_us, :keep_us
-FROM semel_meta WHERE semel_meta.name = 'install_id' AND semel_meta.value = :install
+-- part: claim_columns
+digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
+reconcile_after_us, doubtful, attempts, subject, business_key, process_instance, requester, tags,
+created_us, started_us, updated_us, expires_us, keep_us
+
+-- part: claim_row
+:digest, :scope, :operation, :value, 'running', 0, :fingerprint, 1, :nonce, :now + :lease_us, :in_doubt,
+:reconcile_after_us, 0, 1, :subject, :business_key, :process_instance, :requester, :tags,
+:now, :now, :now, :now + :keep_us, :keep_us
+
+-- What a claim does to the record it meets, and when: the WHERE repeats `arbitration.judge` on the row as it is now.
+-- The same claim again (same nonce, still running) changes nothing here; whoever sent it reads the row and answers
+-- granted.
+-- part: claim_met
 ON CONFLICT (digest) DO UPDATE SET
     scope = excluded.scope, operation = excluded.operation, value = excluded.value,
     status = 'running', retryable = 0, fingerprint = excluded.fingerprint,
@@ -77,6 +74,26 @@ WHERE
             )
         )
     )
+
+
+-- The arbiter where a reading found nothing: the unique index on digest lets one INSERT through. Nothing changed means
+-- that somebody was faster, and then `claim` decides. It exists because it needs no RETURNING: 12 us instead of 17.
+-- name: claim_first
+INSERT INTO semel_record ({claim_columns}) VALUES ({claim_row}) ON CONFLICT (digest) DO NOTHING;
+
+-- The arbiter. One statement decides who runs. Reading first and writing then would let two claimers in; a take-over
+-- judged on an older reading would wipe out an outcome recorded since.
+-- A row comes back if, and only if, the claim was won.
+-- name: claim
+INSERT INTO semel_record ({claim_columns}) VALUES ({claim_row})
+{claim_met}
+RETURNING fence;
+
+-- The arbiter in the caller's transaction: the same, and nothing is written into a database that is not the store's.
+-- name: claim_joined
+INSERT INTO semel_record ({claim_columns})
+SELECT {claim_row} FROM semel_meta AS m WHERE m.name = 'install_id' AND m.value = :install
+{claim_met}
 RETURNING +fence;
 
 -- What a claim or a reader meets. Before a claim it decides nothing, it only spares the write lock where nothing can

@@ -1,0 +1,63 @@
+"""What the figures depend on: the machine, the versions, and how the command was called."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("semel", "msgspec", "idemkit")
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """All of it; `folder` is where the databases are."""
+    return {
+        "measured": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["python -m bench", *sys.argv[1:]]),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "file_system": _file_system(folder),
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "packages": {name: found for name in PACKAGES if (found := version_of(name))},
+    }
+
+
+def version_of(package: str) -> str | None:
+    """The version of an installed package; semel itself may be used from the checkout without being installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "checkout" if package == "semel" else None
+
+
+def _processor() -> str:
+    for line in _lines("/proc/cpuinfo"):
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _file_system(folder: Path) -> str:
+    best = ("", "unknown")
+    for line in _lines("/proc/self/mounts"):
+        _, point, kind, *_ = line.split(" ")
+        if folder.resolve().is_relative_to(point) and len(point) >= len(best[0]):
+            best = (point, kind)
+    return best[1]
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []

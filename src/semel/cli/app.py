@@ -1,0 +1,103 @@
+"""The commands together, and the edge at which errors become lines and exit codes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+import typer.main
+
+from semel.cli import exits
+from semel.cli.demo.command import demo
+from semel.cli.list import list_records
+from semel.cli.migrate import migrate
+from semel.cli.printing import complain
+from semel.cli.resolve import resolve
+from semel.cli.show import show
+from semel.cli.sweep import sweep
+from semel.cli.verify import verify
+from semel.errors import SemelError
+
+_EPILOG = (
+    "[bold]Exit codes[/]: 0 done · 1 failed, or answered no · 2 usage · 3 not found · 4 in doubt · 75 try later · "
+    "130 interrupted.\n\n"
+    "[bold]Where[/]: every command that looks at records takes a URL, or reads it from [cyan]SEMEL_URL[/]."
+)
+# ClickException, wherever this release of typer keeps it.
+_BAD_COMMAND: type[Exception] = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="semel",
+    help="Look after operations that happen once: list, show and resolve their records, sweep, migrate, prove.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_RECORDS, _DATABASE, _PROOF = "Records", "Database", "Proof"
+app.command("list", rich_help_panel=_RECORDS)(list_records)
+app.command("show", rich_help_panel=_RECORDS)(show)
+app.command("resolve", rich_help_panel=_RECORDS)(resolve)
+app.command("migrate", rich_help_panel=_DATABASE)(migrate)
+app.command("sweep", rich_help_panel=_DATABASE)(sweep)
+app.command("demo", rich_help_panel=_PROOF)(demo)
+app.command("verify", rich_help_panel=_PROOF)(verify)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            version = importlib.metadata.version("semel")
+        except importlib.metadata.PackageNotFoundError:
+            version = "(not installed: run from its source)"
+        sys.stdout.write(f"semel {version}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Options of `semel` itself."""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and answer its exit code."""
+    command = typer.main.get_command(app)
+    try:
+        answer = command.main(args=arguments, prog_name="semel", standalone_mode=False)
+        sys.stdout.flush()
+    except exits.Refused as error:
+        complain(error.code, error.message)
+        return error.exit_code
+    except SemelError as error:
+        complain(error.code, error.message)
+        return exits.exit_code(error)
+    except (typer.Abort, KeyboardInterrupt):
+        complain("interrupted", "Interrupted.")
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        return _reader_gone()
+    except _BAD_COMMAND as error:
+        _explain(str(getattr(error, "format_message", error.__str__)()))
+        return exits.USAGE
+    return answer if isinstance(answer, int) else exits.DONE
+
+
+def _explain(message: str) -> None:
+    if message:  # else it was `semel` alone, and the help is on the screen
+        complain("usage", f"{message.rstrip('.')}. Try: semel --help")
+
+
+def _reader_gone() -> int:
+    """Whoever read our output has ended; say nothing more, not even while Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exits.BROKEN_PIPE

@@ -1,0 +1,78 @@
+"""Where the records are: the URL given, or the one in the environment.
+
+What always holds: a command that looks at records never creates or migrates a database; a mistyped path is an error,
+not a new empty file.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semel.cli.exits import not_found, refused
+from semel.core.store import Store
+from semel.entry import Semel, open_store
+
+VARIABLE = "SEMEL_URL"
+Url = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="URL",
+        help=f"Where the records are: sqlite:///semel.db, or the path of the file. Default: ${VARIABLE}.",
+        show_default=False,
+    ),
+]
+
+
+def named(url: str | None) -> str:
+    """The URL or path to use.
+
+    Raises:
+        Refused: there is none.
+    """
+    chosen = url or os.environ.get(VARIABLE, "")
+    if not chosen:
+        message = (
+            f"No database was named; nothing was done. Give a URL such as sqlite:///semel.db after the command, "
+            f"or set the environment variable {VARIABLE}."
+        )
+        raise refused(message)
+    return chosen
+
+
+def store_at(url: str | None) -> Store:
+    """The store at a URL or path, which has to exist and is used as it is.
+
+    Raises:
+        Refused: no such database exists, or it lives inside one process only.
+        UsageError: the URL is not understood.
+    """
+    place = named(url)
+    if place.lower().startswith("memory:"):
+        message = f"{place} lives inside one process and cannot be seen from here; nothing was done. Name a database."
+        raise refused(message)
+    store = open_store(as_place(place), **_only_looking(place))
+    path = getattr(store, "path", None)
+    if isinstance(path, str) and not Path(path).exists():
+        message = f"There is no database file {path}; nothing was done. Look at the path, or make it: semel migrate."
+        raise not_found(message)
+    return store
+
+
+def as_place(place: str) -> str | Path:
+    """The URL itself, or a path where it is none."""
+    return place if "://" in place else Path(place)
+
+
+def _only_looking(place: str) -> dict[str, Any]:
+    """Settings of an embedded database for looking only: an older schema is reported, not changed."""
+    embedded = "://" not in place or place.lower().startswith("sqlite://")
+    return {"migrate": False} if embedded else {}
+
+
+def opened(url: str | None) -> Semel:
+    """An engine on the store at a URL or path."""
+    return Semel(store_at(url))

@@ -1,0 +1,225 @@
+"""A record for the eye and for machines. Outcomes, fingerprints and nonces are never part of either."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from semel.cli.printing import shown
+from semel.cli.times import local, relative, span
+from semel.core.record import Record, Status
+
+SHORT = 12
+_LABELS = 11
+STYLES = {
+    Status.RUNNING: "cyan",
+    Status.COMPLETED: "green",
+    Status.FAILED: "red",
+    Status.IN_DOUBT: "bold yellow",
+    Status.CANCELLED: "dim",
+}
+_MARKS = {
+    Status.RUNNING: "▶",
+    Status.COMPLETED: "✔",
+    Status.FAILED: "✘",
+    Status.IN_DOUBT: "?",
+    Status.CANCELLED: "–",
+}
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A resolution as it is kept: how it was decided, why, and by whom."""
+
+    resolution: str
+    reason: str
+    by: str = ""
+
+
+def note_of(record: Record) -> Note | None:
+    """How the doubt of this record was ended, if it was."""
+    if record.resolution is None:
+        return None
+    try:
+        return msgspec.json.decode(record.resolution, type=Note)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return Note("", record.resolution)
+
+
+def as_object(record: Record) -> dict[str, Any]:
+    """A record for machines: instants in UTC, ISO 8601; a shared scope is null."""
+    note = note_of(record)
+    about = record.about
+    return {
+        "reference": record.reference,
+        "operation": record.key.operation,
+        "scope": record.key.scope or None,
+        "key": record.key.value,
+        "status": record.status.value,
+        "retryable": record.retryable,
+        "attempts": record.attempts,
+        "fence": record.fence,
+        "in_doubt_policy": record.in_doubt_policy,
+        "created_at": _iso(record.created_at),
+        "started_at": _iso(record.started_at),
+        "updated_at": _iso(record.updated_at),
+        "lease_until": _iso(record.lease_until),
+        "completed_at": _iso(record.completed_at),
+        "expires_at": _iso(record.expires_at) if record.settled else None,
+        "replays": record.replays,
+        "replayed_at": _iso(record.replayed_at),
+        "outcome_bytes": None if record.outcome is None else len(record.outcome),
+        "error": None if record.error is None else {"type": record.error.type, "message": record.error.message},
+        "resolution": None if note is None else msgspec.to_builtins(note),
+        "about": {
+            "subject": about.subject,
+            "business_key": about.business_key,
+            "process_instance": about.process_instance,
+            "requester": about.requester,
+            "tags": dict(about.tags),
+        },
+    }
+
+
+def as_line(fields: dict[str, Any]) -> str:
+    """One JSON object on one line, in ASCII: nothing in it can reach a terminal as anything but text."""
+    return json.dumps(fields, ensure_ascii=True, separators=(", ", ": "))
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def status_text(record: Record, between: str = " ") -> Text:
+    """The status in its colour, and what it means where the word alone does not say it."""
+    text = Text(f"{_MARKS[record.status]} {record.status.value}", STYLES[record.status])
+    if record.status is Status.FAILED and record.retryable:
+        text.append(f"{between}retryable", "dim")
+    return text
+
+
+def scope_text(record: Record) -> Text:
+    """The scope, or that it is shared."""
+    return shown(record.key.scope) if record.key.scope else Text("shared", "dim italic")
+
+
+def until_text(record: Record, today: datetime) -> Text:
+    """What time will do to this record next: its lease ends, it waits, it expires."""
+    if record.status is Status.RUNNING:
+        over = record.lease_until <= today
+        return Text(f"lease {'over' if over else span(record.lease_until - today)}", "yellow" if over else "")
+    if record.status is Status.IN_DOUBT:
+        return Text("stays", "dim")
+    if record.expires_at <= today:
+        return Text("expired", "dim")
+    return Text(f"expires {span(record.expires_at - today)}", "dim")
+
+
+def panel(record: Record, today: datetime) -> Panel:
+    """One record, all that is known of it."""
+    parts: list[RenderableType] = [_identity(record), Text(), _life(record, today)]
+    for title, body in (("steps", _steps(record)), ("error", _error(record)), ("about", _about(record))):
+        if body is not None:
+            parts += [Text(), _headed(title, body)]
+    note = note_of(record)
+    if note is not None:
+        parts += [Text(), _headed("resolution", _note(note))]
+    heading = Text.assemble(" ", shown(record.key.operation, "bold"), " ", status_text(record), " ")
+    return Panel(Group(*parts), title=heading, title_align="left", border_style=STYLES[record.status], padding=(1, 2), expand=False)
+
+
+def _grid() -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", min_width=_LABELS, no_wrap=True)
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def _headed(title: str, body: RenderableType) -> Table:
+    grid = _grid()
+    grid.add_row(title, body)
+    return grid
+
+
+def _identity(record: Record) -> Table:
+    grid = _grid()
+    grid.add_row("reference", record.reference)
+    grid.add_row("operation", shown(record.key.operation))
+    grid.add_row("scope", scope_text(record))
+    grid.add_row("key", shown(record.key.value))
+    grid.add_row("in doubt", f"policy {record.in_doubt_policy}")
+    return grid
+
+
+def _life(record: Record, today: datetime) -> Table:
+    """The life line: what happened when, oldest first, and what is to come."""
+    line = _grid()
+    line.add_column(style="dim", no_wrap=True)
+    for what, at, after in _events(record, today):
+        line.add_row(what, after if at is None else local(at), "" if at is None else relative(at, today))
+    return line
+
+
+def _events(record: Record, today: datetime) -> list[tuple[str, datetime | None, str]]:
+    events: list[tuple[str, datetime | None, str]] = [("claimed", record.created_at, "")]
+    if record.attempts != 1 or record.started_at != record.created_at:
+        events.append((f"attempt {record.attempts}", record.started_at, ""))
+    else:
+        events.append(("attempts", None, "1"))
+    if not record.settled:
+        over = record.lease_until <= today
+        events.append(("lease over" if over else "lease until", record.lease_until, ""))
+        events.append(("expires", None, "not before it is settled"))
+        return events
+    ended = record.completed_at or record.updated_at
+    events.append((record.status.value, ended, ""))
+    if record.replays:
+        events.append((f"replays {record.replays}", record.replayed_at, ""))
+    events.append(("expired" if record.expires_at <= today else "expires", record.expires_at, ""))
+    if record.duration is not None and record.resolution is None:
+        events.append(("took", None, span(record.duration)))
+    return events
+
+
+def _steps(record: Record) -> Text | None:
+    if not record.steps:
+        return None
+    names = [Text.assemble(("✔ ", "green"), shown(step.name)) for step in record.steps]
+    return Text("\n").join(names)
+
+
+def _error(record: Record) -> Text | None:
+    error = record.error
+    return None if error is None else Text.assemble(shown(error.type, "red"), "\n", _lines(error.message))
+
+
+def _lines(text: str) -> Text:
+    return Text("\n").join(shown(line) for line in text.split("\n"))
+
+
+def _note(note: Note) -> Text:
+    decided = shown(note.resolution or "unknown form", "bold")
+    by = Text.assemble("  by ", shown(note.by)) if note.by else Text()
+    return Text.assemble(decided, by, "\n", _lines(note.reason))
+
+
+def _about(record: Record) -> Table | None:
+    about = record.about
+    facts = [
+        ("subject", about.subject),
+        ("business key", about.business_key),
+        ("process", about.process_instance),
+        ("requester", about.requester),
+        *sorted(about.tags.items()),
+    ]
+    grid = Table.grid(padding=(0, 2))
+    for name, fact in facts:
+        if fact is not None:
+            grid.add_row(shown(name, "dim"), shown(fact))
+    return grid if grid.row_count else None

@@ -1,0 +1,118 @@
+"""Calls on their way, and the places where a test stops them: what a scenario holds in its hands.
+
+What always holds: a call counts as under way until the loop of the test has been told of its end, so that no scenario
+takes a thread that is still moving for one that stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE = 20.0
+_SPINS = 50
+_NAP = 0.0005
+
+current_call: contextvars.ContextVar[Call | None] = contextvars.ContextVar("semel_contract_call", default=None)
+
+
+class Call:
+    """One call of an engine, started and not waited for."""
+
+    def __init__(self, parent: Call | None) -> None:
+        self._parent = parent
+        self._children: list[Call] = []
+        self._task: asyncio.Task[Any] | None = None
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        if parent is not None:
+            parent._children.append(self)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether its handler waits for a call of its own."""
+        return any(not child.done for child in self._children)
+
+    @property
+    def value(self) -> Any:
+        """The value it gave; raises its error."""
+        return self.outcome().value
+
+    def outcome(self) -> Any:
+        """What it returned; raises its error. Only once it is done."""
+        assert self.done, "the call is still under way"
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def end(self, result: Any, error: BaseException | None) -> None:
+        """Take in how it ended."""
+        self.result, self.error, self.done = result, error, True
+
+    def follow(self, task: asyncio.Task[Any]) -> None:
+        """Be the face of a task of this loop."""
+        self._task = task
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            self.end(None, asyncio.CancelledError())
+        else:
+            error = task.exception()
+            self.end(None if error is not None else task.result(), error)
+
+    async def cancel(self) -> None:
+        """Cancel the caller's task; only tasks can be cancelled."""
+        assert self._task is not None, "a thread cannot be cancelled"
+        self._task.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+class Gate:
+    """Where a handler stops until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self._open = asyncio.Event()
+        self._inside = 0
+        self.arrived = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many stand before it."""
+        return 0 if self._open.is_set() else self._inside
+
+    async def passing(self) -> None:
+        """Stop here until it is opened."""
+        self.arrived += 1
+        self._inside += 1
+        try:
+            await self._open.wait()
+        finally:
+            self._inside -= 1
+
+    async def reached(self, count: int = 1) -> None:
+        """Wait until so many have come to it."""
+        await until(lambda: self.arrived >= count, f"the gate to be reached by {count}")
+
+    def open(self) -> None:
+        """Let everybody go on, now and later."""
+        self._open.set()
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until something is so. How long that takes in real time does not matter to any scenario."""
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + PATIENCE
+    spins = 0
+    while True:
+        await asyncio.sleep(0 if spins < _SPINS else _NAP)
+        if condition():
+            return
+        spins += 1
+        if loop.time() > give_up:
+            message = f"waited {PATIENCE:.0f} s in vain for {what}"
+            raise AssertionError(message)

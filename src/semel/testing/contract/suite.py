@@ -1,0 +1,80 @@
+"""The base of the suite: its fixtures, and what turns a scenario into a test."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from semel.testing.clock import VirtualClock
+from semel.testing.contract.colours import ColourName
+from semel.testing.contract.world import MakeStore, World
+
+_LONGEST = 60.0
+
+only_async = pytest.mark.parametrize("colour", ["async"])
+only_sync = pytest.mark.parametrize("colour", ["sync"])
+
+
+class Contract:
+    """Scenarios written once, as coroutines that take a `world`; each becomes a test in both colours."""
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        _refuse_shadowing(cls)
+        for name, scenario in list(vars(cls).items()):
+            if name.startswith("test_") and inspect.iscoroutinefunction(scenario):
+                setattr(cls, name, _as_test(scenario))
+
+    @pytest.fixture(params=["sync", "async"])
+    def colour(self, request: pytest.FixtureRequest) -> ColourName:
+        """Which engine is driven: `Semel` or `AsyncSemel`."""
+        name: ColourName = request.param
+        return name
+
+    @pytest.fixture
+    def clock(self) -> VirtualClock:
+        """The one clock of a scenario; give its `store_clock` to the store."""
+        return VirtualClock()
+
+    @pytest.fixture
+    def make_store(self) -> MakeStore:
+        """The one fixture to write: gives a store on the same, at first empty, records each time it is called."""
+        message = "Override make_store: a fixture that returns a function, which returns a store on fresh records."
+        raise NotImplementedError(message)
+
+    @pytest.fixture
+    def world(self, colour: ColourName, clock: VirtualClock, make_store: MakeStore) -> World:
+        """What a scenario plays in."""
+        return World(colour, clock, make_store)
+
+
+def _refuse_shadowing(cls: type) -> None:
+    """Two topics with a test of the same name would silently lose one of the two; users may override at will."""
+    topics = [base for base in cls.__mro__ if base.__module__.startswith(f"{__package__}.")]
+    names = Counter(name for topic in topics for name in vars(topic) if name.startswith("test_"))
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        message = f"{cls.__name__} would hide a test of the same name: {', '.join(twice)}"
+        raise TypeError(message)
+
+
+def _as_test(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(scenario)
+    def test(self: Contract, world: World, **arguments: Any) -> None:
+        asyncio.run(_played(scenario(self, world, **arguments), world))
+
+    return test
+
+
+async def _played(scenario: Coroutine[Any, Any, None], world: World) -> None:
+    try:
+        async with asyncio.timeout(_LONGEST):
+            await scenario
+    finally:
+        await world.close()

@@ -1,0 +1,1 @@
+"""What the suite proves, one module per topic."""

@@ -1,0 +1,239 @@
+"""Looking at records, and sweeping: found by what people search by, deleted only when settled and expired."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from semel.core.key import SHARED
+from semel.core.outcome import Cancelled
+from semel.core.policy import Policy
+from semel.core.record import Status, instant
+from semel.engine.administration import PAGE, SweepReport
+from semel.errors import UsageError
+from semel.testing.contract.door import Door
+from semel.testing.contract.suite import Contract
+from semel.testing.contract.world import World
+
+HOUR = 3600.0
+KEPT = Policy(keep_for=timedelta(hours=1), final_errors=(ValueError,), retry_errors=(ConnectionError,))
+HOLD = Policy(in_doubt="hold")
+
+
+class RecordsContract(Contract):
+    """Reading and listing."""
+
+    async def test_an_unknown_key_has_no_record(self, world: World) -> None:
+        assert await world.door().find("nobody") is None
+
+    async def test_a_record_is_read_by_its_own_key(self, world: World) -> None:
+        door = world.door()
+        record = (await door.run("o-1", scope="acme")).record
+        assert record is not None
+        assert (await door.find(record.key, operation=None)) == await door.read("o-1", scope="acme")
+
+    async def test_a_running_record_can_be_read(self, world: World) -> None:
+        await world.crash()
+        assert (await world.door().read()).status is Status.RUNNING
+
+    async def test_an_expired_record_can_be_read_until_it_is_swept(self, world: World) -> None:
+        door = world.door()
+        await door.run(policy=KEPT)
+        world.clock.advance(2 * HOUR)
+        assert (await door.read()).status is Status.COMPLETED
+        await door.sweep()
+        assert await door.find() is None
+
+    async def test_what_it_is_about_is_kept(self, world: World) -> None:
+        about = {
+            "subject": "order",
+            "business_key": "o-1",
+            "process_instance": "p-7",
+            "requester": "ada",
+            "tags": {"till": "7", "ünïcode": "✓"},
+        }
+        door = world.door()
+        await door.run(about=about)
+        record = await door.read()
+        assert {name: getattr(record.about, name) for name in about} == about
+
+    @pytest.mark.parametrize("status", list(Status))
+    async def test_records_are_found_by_status(self, world: World, status: Status) -> None:
+        door = await _one_of_each(world)
+        assert [record.status for record in await door.records(status=str(status))] == [status]
+
+    async def test_without_a_restriction_every_record_is_listed_oldest_first(self, world: World) -> None:
+        door = world.door()
+        for key in ("c", "a", "b"):
+            await door.run(key)
+            world.clock.advance(1)
+        assert await door.keys() == ["c", "a", "b"]
+
+    async def test_records_are_found_by_operation(self, world: World) -> None:
+        door = world.door()
+        await door.run("a", operation="pay")
+        await door.run("b", operation="refund")
+        assert await door.keys(operation="refund") == ["b"]
+
+    @pytest.mark.parametrize(
+        ("scope", "found"), [("acme", ["a"]), (("acme", 1), ["b"]), (SHARED, ["c"]), ("nobody", []), (None, ["a", "b", "c"])]
+    )
+    async def test_records_are_found_by_scope(self, world: World, scope: Any, found: list[str]) -> None:
+        door = world.door()
+        await door.run("a", scope="acme")
+        world.clock.advance(1)
+        await door.run("b", scope=("acme", 1))
+        world.clock.advance(1)
+        await door.run("c")
+        assert await door.keys(scope=scope) == found
+
+    async def test_records_are_found_by_process_instance(self, world: World) -> None:
+        door = world.door()
+        await door.run("a", about={"process_instance": "p-1"})
+        await door.run("b", about={"process_instance": "p-2"})
+        await door.run("c")
+        assert await door.keys(process_instance="p-2") == ["b"]
+
+    async def test_records_are_found_by_business_key(self, world: World) -> None:
+        door = world.door()
+        await door.run("a", about={"business_key": "o-1"})
+        await door.run("b", about={"business_key": "o-2"})
+        assert await door.keys(business_key="o-1") == ["a"]
+
+    async def test_records_are_found_by_the_beginning_of_their_reference(self, world: World) -> None:
+        door = world.door()
+        await door.run("a")
+        await door.run("b")
+        reference = (await door.read("b")).reference
+        assert await door.keys(reference=reference[:12]) == ["b"]
+
+    async def test_before_and_after_are_half_open(self, world: World) -> None:
+        door = world.door()
+        moments: list[datetime] = []
+        for key in ("a", "b", "c"):
+            moments.append(instant(world.clock.store_clock()))
+            await door.run(key)
+            world.clock.advance(1)
+        assert await door.keys(before=moments[1]) == ["a"]
+        assert await door.keys(after=moments[1]) == ["b", "c"]
+        assert await door.keys(after=moments[1], before=moments[2]) == ["b"]
+
+    async def test_restrictions_add_up(self, world: World) -> None:
+        door = world.door()
+        await door.run("a", scope="acme", operation="pay", about={"process_instance": "p-1"})
+        await door.run("b", scope="acme", operation="refund", about={"process_instance": "p-1"})
+        await door.run("c", scope="zenith", operation="pay", about={"process_instance": "p-1"})
+        assert await door.keys(scope="acme", operation="pay", process_instance="p-1", status="completed") == ["a"]
+
+    async def test_more_than_a_page_is_listed_completely_and_in_order(self, world: World) -> None:
+        # Two hundred and more at one instant: the cursor has to tell them apart by more than time.
+        count = 2 * PAGE + 7
+        for start in range(0, count, 50):
+            await world.perform(*[world.claim(f"k{number:04}") for number in range(start, min(start + 50, count))])
+        keys = await world.door().keys()
+        assert sorted(keys) == [f"k{number:04}" for number in range(count)]
+
+    async def test_a_full_last_page_ends_the_list(self, world: World) -> None:
+        for start in range(0, PAGE, 50):
+            await world.perform(*[world.claim(f"k{number}") for number in range(start, start + 50)])
+        assert len(await world.door().keys()) == PAGE
+
+    async def test_a_status_that_does_not_exist_is_refused(self, world: World) -> None:
+        with pytest.raises(UsageError):
+            await world.door().records(status="done")
+
+    async def test_a_naive_time_is_refused(self, world: World) -> None:
+        with pytest.raises(UsageError):
+            await world.door().records(before=datetime(2030, 1, 1))  # noqa: DTZ001 - the mistake this is about
+
+
+class SweepContract(Contract):
+    """One sweep: delete, mark, ask, report."""
+
+    async def test_settled_and_expired_records_are_deleted(self, world: World) -> None:
+        door = world.door()
+        await door.run("completed", policy=KEPT)
+        await door.error("failed", world.raising(ValueError()), policy=KEPT)
+        await door.error("retryable", world.raising(ConnectionError()), policy=KEPT)
+        world.clock.advance(HOUR)
+        assert (await door.sweep()).deleted == 3  # noqa: PLR2004 - the three above
+        assert await door.keys() == []
+
+    async def test_a_record_is_not_deleted_before_it_expires(self, world: World) -> None:
+        door = world.door()
+        await door.run(policy=KEPT)
+        world.clock.advance(HOUR - 1e-6)
+        assert (await door.sweep()).deleted == 0
+        assert (await door.run(policy=KEPT)).replayed
+
+    async def test_a_doubt_is_never_deleted(self, world: World) -> None:
+        door = world.door()
+        await door.error("raised", world.raising(OSError()), policy=KEPT)
+        await world.crash("crashed", policy=KEPT)
+        world.clock.advance(1000 * HOUR)
+        assert (await door.sweep()).deleted == 0
+        assert len(await door.keys(status="in_doubt")) == 2  # noqa: PLR2004 - the two above
+
+    async def test_a_running_record_is_never_deleted(self, world: World) -> None:
+        gate, door = world.gate(), world.door()
+        door.start(handler=world.stopping(gate), policy=KEPT)
+        await gate.reached()
+        await world.pass_time(600)
+        assert await door.sweep() == SweepReport(0, 0, 0, 0)
+
+    async def test_a_lapsed_lease_is_marked_in_doubt(self, world: World) -> None:
+        await world.crash()
+        world.clock.advance(30)
+        assert (await world.door().sweep()).lapsed == 1
+        record = await world.stored()
+        assert record is not None
+        assert (record.status, record.error is not None, record.attempts) == (Status.IN_DOUBT, True, 1)
+
+    async def test_a_live_lease_is_not_marked(self, world: World) -> None:
+        await world.crash()
+        world.clock.advance(30 - 1e-6)
+        assert (await world.door().sweep()).lapsed == 0
+
+    async def test_what_was_marked_is_rerun_like_any_doubt(self, world: World) -> None:
+        await world.crash()
+        world.clock.advance(30)
+        door = world.door()
+        await door.sweep()
+        seen: list[tuple[int, bool]] = []
+        await door.run(handler=lambda: seen.append((door.current().number, door.current().in_doubt)))
+        assert seen == [(2, True)]
+
+    async def test_what_is_held_is_counted(self, world: World) -> None:
+        door = world.door()
+        await door.error("raised", world.raising(OSError()), policy=HOLD)
+        await world.crash("crashed", policy=HOLD)
+        world.clock.advance(60)
+        assert await door.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=0, held=2)
+
+    async def test_a_second_sweep_finds_nothing_new(self, world: World) -> None:
+        await world.crash(policy=HOLD)
+        world.clock.advance(60)
+        door = world.door()
+        await door.sweep()
+        assert await door.sweep() == SweepReport(deleted=0, lapsed=0, reconciled=0, held=1)
+
+    async def test_more_than_a_batch_is_swept(self, world: World) -> None:
+        count = 520
+        for start in range(0, count, 52):
+            await world.perform(*[world.claim(f"k{number}") for number in range(start, start + 52)])
+        world.clock.advance(60)
+        assert (await world.door().sweep()).lapsed == count
+
+
+async def _one_of_each(world: World) -> Door:
+    """A world with one record of each status."""
+    door = world.door()
+    await door.run("completed")
+    await door.error("failed", world.raising(ValueError()), policy=KEPT)
+    await door.error("doubtful", world.raising(OSError()), policy=HOLD)
+    await door.error("gone", world.raising(OSError()), policy=HOLD)
+    await door.resolve(Cancelled(), "gone")
+    await world.crash("running")
+    return door

@@ -1,0 +1,278 @@
+"""Claims: who runs, who does not, what makes two keys one, and how long an outcome is kept."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from semel.core.policy import Policy
+from semel.core.record import Status
+from semel.errors import FailedBefore, KeyReused
+from semel.testing.contract.suite import Contract
+from semel.testing.contract.world import World
+
+HOUR = 3600.0
+MICROSECOND = 1e-6
+KEPT_ONE_HOUR = Policy(keep_for=timedelta(hours=1))
+FINAL = Policy(final_errors=(ValueError,), keep_for=timedelta(hours=1))
+RETRY = Policy(retry_errors=(ValueError,))
+
+
+class ClaimContract(Contract):
+    """One runs, the others replay."""
+
+    async def test_the_first_caller_runs(self, world: World) -> None:
+        assert (await world.door().run()).value == "value"
+        assert world.ran == ["value"]
+
+    async def test_a_duplicate_gets_the_value_and_does_not_run(self, world: World) -> None:
+        door = world.door()
+        await door.run(handler=world.returning("first"))
+        assert (await door.run(handler=world.returning("second"))).value == "first"
+        assert world.ran == ["first"]
+
+    async def test_a_duplicate_in_another_process_does_not_run(self, world: World) -> None:
+        await world.door().run(handler=world.returning("first"))
+        assert (await world.door().run(handler=world.returning("second"))).value == "first"
+        assert world.ran == ["first"]
+
+    async def test_an_outcome_survives_the_engine_that_recorded_it(self, world: World) -> None:
+        door = world.door()
+        await door.run(handler=world.returning("first"))
+        await door.close()
+        assert (await world.door().run(handler=world.returning("second"))).value == "first"
+
+    async def test_an_engine_can_be_used_again_after_it_was_closed(self, world: World) -> None:
+        door = world.door()
+        await door.run("a")
+        await door.close()
+        assert not (await door.run("b")).replayed
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ({"key": "a"}, {"key": "b"}),
+            ({"key": "a"}, {"key": "A"}),
+            ({"key": "a"}, {"key": "a "}),
+            ({"key": "key"}, {"key": "kéy"}),
+            ({"key": "k\u00e9y"}, {"key": "ke\u0301y"}),
+            ({"key": "(a, b)"}, {"key": ("a", "b")}),
+            ({"key": ("a", "b:c")}, {"key": ("a:b", "c")}),
+            ({"key": (1,)}, {"key": ("1",)}),
+            ({"key": (1,)}, {"key": (True,)}),
+            ({"key": ("a", None)}, {"key": ("a", "None")}),
+        ],
+    )
+    async def test_values_separate_keys(self, world: World, one: dict[str, object], other: dict[str, object]) -> None:
+        door = world.door()
+        await door.run(**one)
+        assert not (await door.run(**other)).replayed
+
+    async def test_scopes_separate_keys(self, world: World) -> None:
+        door = world.door()
+        results = [await door.run(scope=scope) for scope in ("acme", "zenith", ("acme", 1), ("acme", 2))]
+        results.append(await door.run())
+        assert [result.replayed for result in results] == [False] * 5
+
+    async def test_operations_separate_keys(self, world: World) -> None:
+        door = world.door()
+        await door.run(operation="pay")
+        assert not (await door.run(operation="refund")).replayed
+
+    async def test_numbers_of_equal_value_are_one_key(self, world: World) -> None:
+        door = world.door()
+        await door.run((1500,))
+        assert (await door.run((1500.0,))).replayed
+
+    async def test_a_fresh_result_says_what_there_is_to_know(self, world: World) -> None:
+        async def handler() -> str:
+            world.clock.advance(2.5)
+            return "value"
+
+        result = await world.door().run(handler=handler)
+        assert (result.replayed, result.protected, result.cache) == (False, True, False)
+        assert result.seconds == pytest.approx(2.5)
+
+    async def test_a_replayed_result_says_so(self, world: World) -> None:
+        door = world.door()
+        await door.run()
+        result = await door.run()
+        assert (result.replayed, result.protected, result.seconds) == (True, True, 0.0)
+
+    async def test_the_record_of_a_fresh_result_is_the_one_stored(self, world: World) -> None:
+        door = world.door()
+        result = await door.run("o-1", scope="acme", about={"subject": "order", "tags": {"till": "7"}})
+        stored = await door.read("o-1", scope="acme")
+        # The lease is over with the outcome; when it would have ended is of no interest any more.
+        assert result.record == msgspec.structs.replace(stored, lease_us=result.record.lease_us)
+
+    async def test_a_fresh_result_knows_how_long_it_is_kept(self, world: World) -> None:
+        async def handler() -> None:
+            world.clock.advance(0.8 * HOUR)
+
+        door = world.door()
+        result = await door.run(handler=handler, policy=KEPT_ONE_HOUR)
+        assert result.record.expires_us == (await door.read()).expires_us
+
+    async def test_a_record_tells_who_what_and_which(self, world: World) -> None:
+        result = await world.door().run("o-1", scope="acme", operation="charge")
+        record = result.record
+        assert record is not None
+        assert (record.key.scope, record.key.operation, record.key.value) == ("acme", "charge", "o-1")
+        assert (record.status, record.attempts, record.fence) == (Status.COMPLETED, 1, 1)
+
+    async def test_a_record_tells_when(self, world: World) -> None:
+        async def handler() -> None:
+            world.clock.advance(3.0)
+
+        began = world.clock.store_clock()
+        record = (await world.door().run(handler=handler, policy=KEPT_ONE_HOUR)).record
+        assert record is not None
+        assert (record.created_us, record.completed_us) == (began, began + 3_000_000)
+        assert record.expires_us == began + 3600 * 1_000_000
+        assert record.duration == timedelta(seconds=3)
+
+
+class FingerprintContract(Contract):
+    """One key stands for one request, whatever became of it."""
+
+    async def test_a_completed_key_is_not_replayed_for_another_request(self, world: World) -> None:
+        door = world.door()
+        await door.run(fingerprint={"amount": 10})
+        assert isinstance(await door.error(fingerprint={"amount": 11}), KeyReused)
+        assert len(world.ran) == 1
+
+    async def test_equal_numbers_are_the_same_request(self, world: World) -> None:
+        door = world.door()
+        await door.run(fingerprint={"amount": 10})
+        assert (await door.run(fingerprint={"amount": 10.0})).replayed
+
+    async def test_a_running_key_is_refused_at_once_for_another_request(self, world: World) -> None:
+        gate = world.gate()
+        owner = world.door().start(handler=world.stopping(gate), fingerprint=1)
+        await gate.reached()
+        assert isinstance(await world.door().error(fingerprint=2), KeyReused)
+        assert world.clock.monotonic() == 0
+        gate.open()
+        assert (await world.finish(owner)).value == "value"
+
+    async def test_a_lapsed_lease_is_not_taken_over_for_another_request(self, world: World) -> None:
+        await world.crash(asked=1)
+        world.clock.advance(HOUR)
+        assert isinstance(await world.door().error(fingerprint=2), KeyReused)
+        assert world.ran == []
+
+    async def test_a_retryable_failure_is_not_claimed_for_another_request(self, world: World) -> None:
+        door = world.door()
+        await door.error(handler=world.raising(ValueError()), policy=RETRY, fingerprint=1)
+        assert isinstance(await door.error(policy=RETRY, fingerprint=2), KeyReused)
+        assert world.ran == ["ValueError"]
+
+    async def test_a_final_failure_is_not_replayed_for_another_request(self, world: World) -> None:
+        door = world.door()
+        await door.error(handler=world.raising(ValueError()), policy=FINAL, fingerprint=1)
+        assert isinstance(await door.error(policy=FINAL, fingerprint=2), KeyReused)
+
+    async def test_a_doubt_is_not_rerun_for_another_request(self, world: World) -> None:
+        door = world.door()
+        await door.error(handler=world.raising(OSError()), fingerprint=1)
+        assert isinstance(await door.error(fingerprint=2), KeyReused)
+        assert world.ran == ["OSError"]
+
+    async def test_a_refused_request_changes_nothing(self, world: World) -> None:
+        await world.crash(asked=1)
+        before = await world.stored()
+        world.clock.advance(HOUR)
+        await world.door().error(fingerprint=2)
+        assert await world.stored() == before
+
+    async def test_an_expired_key_is_free_for_another_request(self, world: World) -> None:
+        door = world.door()
+        await door.run(fingerprint=1, policy=KEPT_ONE_HOUR)
+        world.clock.advance(HOUR)
+        assert not (await door.run(fingerprint=2, policy=KEPT_ONE_HOUR)).replayed
+
+
+class KeepingContract(Contract):
+    """How long an outcome is replayed; nothing to do with how long a claim is leased."""
+
+    async def test_an_outcome_is_replayed_until_just_before_its_expiry(self, world: World) -> None:
+        door = world.door()
+        await door.run(policy=KEPT_ONE_HOUR)
+        world.clock.advance(HOUR - MICROSECOND)
+        assert (await door.run(policy=KEPT_ONE_HOUR)).replayed
+
+    async def test_an_outcome_is_over_at_the_instant_of_its_expiry(self, world: World) -> None:
+        door = world.door()
+        await door.run(policy=KEPT_ONE_HOUR)
+        world.clock.advance(HOUR)
+        assert not (await door.run(policy=KEPT_ONE_HOUR)).replayed
+
+    async def test_an_outcome_outlives_many_leases(self, world: World) -> None:
+        door = world.door()
+        policy = Policy(lease_for=timedelta(seconds=1), keep_for=timedelta(days=400))
+        await door.run(policy=policy)
+        world.clock.advance(399 * 24 * HOUR)
+        assert (await door.run(policy=policy)).replayed
+
+    async def test_a_run_longer_than_keep_for_is_still_kept(self, world: World) -> None:
+        door = world.door()
+        gate = world.gate()
+        policy = Policy(keep_for=timedelta(seconds=20))
+        owner = door.start(handler=world.stopping(gate), policy=policy)
+        await gate.reached()
+        await world.pass_time(60)
+        gate.open()
+        await world.finish(owner)
+        world.clock.advance(20 - MICROSECOND)
+        assert (await door.run(policy=policy)).replayed
+
+    async def test_a_running_key_does_not_expire(self, world: World) -> None:
+        gate = world.gate()
+        door = world.door()
+        policy = Policy(keep_for=timedelta(seconds=20), when_running="reject")
+        owner = door.start(handler=world.stopping(gate), policy=policy)
+        await gate.reached()
+        await world.pass_time(60)
+        await door.error(policy=policy)
+        gate.open()
+        await world.finish(owner)
+        assert world.ran == ["value"]
+
+    async def test_a_final_failure_expires_too(self, world: World) -> None:
+        door = world.door()
+        await door.error(handler=world.raising(ValueError("no")), policy=FINAL)
+        world.clock.advance(HOUR - MICROSECOND)
+        assert isinstance(await door.error(policy=FINAL), FailedBefore)
+        world.clock.advance(MICROSECOND)
+        assert not (await door.run(policy=FINAL)).replayed
+
+    async def test_a_doubt_does_not_expire(self, world: World) -> None:
+        await world.crash(policy=KEPT_ONE_HOUR)
+        world.clock.advance(1000 * HOUR)
+        door = world.door()
+        seen: list[tuple[int, bool]] = []
+        await door.run(handler=lambda: seen.append((door.current().number, door.current().in_doubt)))
+        assert seen == [(2, True)]
+
+    async def test_a_new_life_begins_with_a_higher_fence_and_no_history(self, world: World) -> None:
+        door = world.door()
+        await door.error(handler=world.raising(ValueError("no")), policy=FINAL)
+        world.clock.advance(HOUR)
+        record = (await door.run(policy=FINAL)).record
+        assert record is not None
+        assert (record.fence, record.attempts, record.error) == (2, 1, None)
+        assert record.created_us == world.clock.store_clock()
+
+    async def test_two_policies_on_one_store_each_keep_their_own_time(self, world: World) -> None:
+        door = world.door()
+        long = Policy(keep_for=timedelta(hours=3))
+        await door.run("short", policy=KEPT_ONE_HOUR)
+        await door.run("long", policy=long)
+        world.clock.advance(2 * HOUR)
+        replayed = [
+            (await door.run(key, policy=policy)).replayed for key, policy in [("short", KEPT_ONE_HOUR), ("long", long)]
+        ]
+        assert replayed == [False, True]

@@ -1,0 +1,217 @@
+"""Waiting: what a duplicate does while the first runs, and what becomes of those who wait."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from semel.core.operations import Claim, Read
+from semel.core.policy import Policy
+from semel.errors import InDoubt, InProgress
+from semel.testing.contract.calls import Call, Gate
+from semel.testing.contract.door import Door
+from semel.testing.contract.suite import Contract
+from semel.testing.contract.world import World
+
+PATIENT = Policy(wait_for=timedelta(minutes=10), retry_errors=(ConnectionError,))
+REJECT = Policy(when_running="reject", lease_for=timedelta(seconds=30))
+# Shorter than the time to the first look: such a waiter sees nothing before its last look.
+BLINK = Policy(wait_for=timedelta(milliseconds=40))
+THOUSAND = 1000
+
+
+class WaitingContract(Contract):
+    """Those who wait get what the owner gets."""
+
+    async def test_a_waiter_gets_the_value_of_the_owner(self, world: World) -> None:
+        door = world.door()
+        owner, gate = await _owner(world, door)
+        waiter = door.start(handler=world.returning("mine"))
+        await world.waiting((door, 1))
+        gate.open()
+        await world.ended(owner, waiter)
+        assert (waiter.value, waiter.result.replayed) == ("owner", True)
+        assert world.ran == ["owner"]
+
+    async def test_a_waiter_in_another_process_gets_the_value_of_the_owner(self, world: World) -> None:
+        owner, gate = await _owner(world, world.door())
+        door = world.door()
+        waiter = door.start(handler=world.returning("mine"))
+        await world.waiting((door, 1))
+        gate.open()
+        await world.ended(owner, waiter)
+        assert (waiter.value, waiter.result.replayed) == ("owner", True)
+        assert world.ran == ["owner"]
+
+    async def test_a_waiter_in_the_same_process_is_told_at_once(self, world: World) -> None:
+        door = world.door()
+        owner, gate = await _owner(world, door)
+        waiter = door.start()
+        await world.waiting((door, 1))
+        gate.open()
+        await world.ended(owner, waiter)
+        assert world.clock.monotonic() == 0
+
+    async def test_a_result_says_how_long_it_waited(self, world: World) -> None:
+        owner, gate = await _owner(world, world.door())
+        door = world.door()
+        waiter = door.start()
+        await world.waiting((door, 1))
+        await world.pass_time(4)
+        gate.open()
+        await world.ended(owner, waiter)
+        assert waiter.result.seconds == pytest.approx(4.3, abs=0.3)
+
+    async def test_a_waiter_whose_time_is_over_is_told_to_come_back(self, world: World) -> None:
+        await _owner(world, world.door())
+        error = await world.door().error(policy=Policy(wait_for=timedelta(seconds=10)))
+        assert isinstance(error, InProgress)
+        assert error.retry_after > 0
+        assert world.clock.monotonic() == pytest.approx(10)
+        assert world.ran == ["owner"]
+
+    async def test_a_waiter_that_gives_up_looks_a_last_time(self, world: World) -> None:
+        owner, gate = await _owner(world, world.door())
+        door = world.door()
+        waiter = door.start(policy=BLINK)
+        await world.waiting((door, 1))
+        gate.open()
+        await world.ended(owner)
+        await world.pass_time(0.04)
+        await world.ended(waiter)
+        assert waiter.value == "owner"
+
+    async def test_a_waiter_that_gives_up_does_not_touch_the_record(self, world: World) -> None:
+        await _owner(world, world.door())
+        before = await world.stored()
+        await world.door().error(policy=BLINK)
+        assert await world.stored() == before
+
+    async def test_a_waiter_without_time_is_told_at_once(self, world: World) -> None:
+        await _owner(world, world.door())
+        error = await world.door().error(policy=Policy(wait_for=timedelta(0)))
+        assert isinstance(error, InProgress)
+        assert world.clock.monotonic() == 0
+
+    async def test_reject_answers_at_once(self, world: World) -> None:
+        watched = world.watched()
+        await _owner(world, world.door())
+        assert isinstance(await world.door(watched).error(policy=REJECT), InProgress)
+        assert (world.clock.monotonic(), watched.count(Claim), watched.count(Read)) == (0, 1, 0)
+
+    async def test_a_waiter_takes_over_when_the_lease_of_a_crashed_owner_ends(self, world: World) -> None:
+        await world.crash()
+        assert (await world.door().run(policy=PATIENT)).value == "value"
+        assert world.clock.monotonic() == pytest.approx(30, abs=1)
+
+    async def test_a_waiter_is_told_that_the_owner_is_held_in_doubt(self, world: World) -> None:
+        door, gate = world.door(), world.gate()
+        held = Policy(in_doubt="hold")
+        owner = door.start(handler=world.stopping(gate, error=OSError()), policy=held)
+        await gate.reached()
+        waiters = [door.start(policy=held) for _ in range(3)]
+        await world.waiting((door, 3))
+        gate.open()
+        await world.ended(owner, *waiters)
+        assert [type(waiter.error) for waiter in waiters] == [InDoubt] * 3
+        assert world.ran == ["OSError"]
+
+    async def test_waiting_survives_a_store_that_does_not_answer_reads(self, world: World) -> None:
+        owner, gate = await _owner(world, world.door())
+        watched = world.watched()
+        watched.refuse(Read, times=5)
+        door = world.door(watched)
+        waiter = door.start(policy=PATIENT)
+        await world.waiting((door, 1))
+        await world.pass_time(0.5)
+        gate.open()
+        await world.ended(owner, waiter)
+        assert waiter.value == "owner"
+
+
+class PromotionContract(Contract):
+    """When the owner is gone, exactly one of those who wait comes next."""
+
+    async def test_one_waiter_runs_after_a_retryable_failure_and_the_others_get_its_value(self, world: World) -> None:
+        door, gate = world.door(), world.gate()
+        owner = door.start(handler=world.stopping(gate, error=ConnectionError()), policy=PATIENT)
+        await gate.reached()
+        heirs_gate = world.gate()
+        waiters = [door.start(handler=world.stopping(heirs_gate, "heir"), policy=PATIENT) for _ in range(5)]
+        await world.waiting((door, 5))
+        gate.open()
+        await heirs_gate.reached()
+        await world.pass_time(5)
+        assert world.ran == ["ConnectionError", "heir"]
+        assert door.waiters() == 4
+        heirs_gate.open()
+        await world.ended(owner, *waiters)
+        assert [waiter.value for waiter in waiters] == ["heir"] * 5
+        assert world.ran == ["ConnectionError", "heir"]
+
+    async def test_one_waiter_of_two_processes_runs(self, world: World) -> None:
+        doors, gate = [world.door(), world.door()], world.gate()
+        owner = doors[0].start(handler=world.stopping(gate, error=ConnectionError()), policy=PATIENT)
+        await gate.reached()
+        waiters = [door.start(handler=world.returning("heir"), policy=PATIENT) for door in doors for _ in range(3)]
+        await world.waiting((doors[0], 3), (doors[1], 3))
+        gate.open()
+        await world.ended(owner, *waiters)
+        assert [waiter.value for waiter in waiters] == ["heir"] * 6
+        assert world.ran == ["ConnectionError", "heir"]
+
+    async def test_waiters_come_one_after_the_other_while_each_fails(self, world: World) -> None:
+        door, gate = world.door(), world.gate()
+        owner = door.start(handler=world.stopping(gate, error=ConnectionError()), policy=PATIENT)
+        await gate.reached()
+        waiters = [door.start(handler=world.raising(ConnectionError()), policy=PATIENT) for _ in range(4)]
+        await world.waiting((door, 4))
+        gate.open()
+        await world.ended(owner, *waiters)
+        assert [type(waiter.error) for waiter in waiters] == [ConnectionError] * 4
+        assert (await door.read()).attempts == 5
+
+    async def test_one_waiter_reruns_what_is_in_doubt(self, world: World) -> None:
+        door, gate = world.door(), world.gate()
+        owner = door.start(handler=world.stopping(gate, error=OSError()), policy=PATIENT)
+        await gate.reached()
+        waiters = [door.start(handler=world.returning("heir"), policy=PATIENT) for _ in range(3)]
+        await world.waiting((door, 3))
+        gate.open()
+        await world.ended(owner, *waiters)
+        assert world.ran == ["OSError", "heir"]
+
+    async def test_a_thousand_waiters_cost_five_reads_a_second(self, world: World) -> None:
+        await _owner(world, world.door())
+        watched = world.watched()
+        door = world.door(watched)
+        for _ in range(THOUSAND):
+            door.start(policy=PATIENT)
+        await world.waiting((door, THOUSAND))
+        before = watched.count(Read)
+        await world.pass_time(20)
+        assert 0 < watched.count(Read) - before <= 5 * 20
+
+    async def test_waiters_of_many_keys_are_served_by_one_list(self, world: World) -> None:
+        gate, owners = world.gate(), world.door()
+        for number in range(20):
+            owners.start(f"k{number}", world.stopping(gate, number))
+        await gate.reached(20)
+        watched = world.watched()
+        door = world.door(watched)
+        waiters = [door.start(f"k{number}", policy=PATIENT) for number in range(20)]
+        await world.waiting((door, 20))
+        await world.pass_time(5)
+        assert {len(reads) for reads in watched.lists(Read)} == {20}
+        gate.open()
+        await world.ended(*waiters)
+        assert [waiter.value for waiter in waiters] == list(range(20))
+
+
+async def _owner(world: World, door: Door) -> tuple[Call, Gate]:
+    """Somebody who runs, and stops inside the handler."""
+    gate = world.gate()
+    call = door.start(handler=world.stopping(gate, "owner"))
+    await gate.reached()
+    return call, gate

@@ -1,0 +1,282 @@
+"""One caller of the simulation: a real `Once` driven step by step, its handler, and what is left when it is cancelled.
+
+What always holds: what the shells do around a flow is done here in the same order. A caller stops at every point where
+a thread or task could lose its turn; the points others can see (a start, an effect, a look at the ledger) are moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from semel.core.flow import Flow
+from semel.core.outcome import DidNotHappen, Happened, Unknown
+from semel.engine import administration
+from semel.engine.attempt import AttemptState
+from semel.engine.effects import Ask, Call, CallStep, Pause, Wait
+from semel.engine.flows import Once, step
+from semel.engine.lane import Ticket
+from semel.engine.request import Request
+from semel.engine.waiting import Waiter
+from semel.testing.simulate.world import SECOND, SHAPE, Asker, Broken, Declined, NothingHappened
+
+if TYPE_CHECKING:
+    from semel.testing.simulate.process import Worker
+    from semel.testing.simulate.simulation import Simulation
+
+Inline = Mapping[type, Callable[[Any], Generator[Any, Any, Any]]]
+
+
+class Gone(BaseException):
+    """What the caller of a cancelled call sees."""
+
+
+class Point:
+    """A point of a handler that others can see."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+START, EFFECT, LOOK = Point("start"), Point("effect"), Point("look at the ledger")
+GONE = Gone("cancelled")
+
+
+def driven(flow: Flow[Any], inline: Inline) -> Flow[Any]:
+    """The same flow, some of its wishes fulfilled by flows of the caller; as `core.flow.run` does it."""
+    try:
+        wanted = next(flow)
+        while True:
+            try:
+                act = inline.get(type(wanted))
+                answer = (yield wanted) if act is None else (yield from act(wanted))
+            except Exception as error:  # noqa: BLE001 - the flow decides what an error means
+                wanted = flow.throw(error)
+            else:
+                wanted = flow.send(answer)
+    except StopIteration as stop:
+        return stop.value
+    finally:
+        flow.close()
+
+
+class Caller:
+    """A thread or task that wants something to happen once."""
+
+    __slots__ = (
+        "actor", "answer", "asker", "body", "cancelled", "effects", "ended", "ending", "error", "held", "heir",
+        "history", "inputs", "missed", "nonces", "once", "point", "request", "sim", "ticket", "until_us", "value", "waiter",
+        "waits", "worker",
+    )  # fmt: skip
+
+    def __init__(self, sim: Simulation, worker: Worker, asker: Asker, request: Request | None, actor: int) -> None:
+        self.sim = sim
+        self.worker = worker
+        self.asker = asker
+        self.request = request
+        self.actor = actor
+        self.point: Point | None = START
+        self.once: Once | None = None
+        self.body: Flow[Any] | None = None
+        self.ticket: Ticket | None = None
+        self.waits: Waiter | None = None  # not yet answered
+        self.waiter: Waiter | None = None  # the last one that was
+        self.held: AttemptState | None = None
+        self.until_us: int | None = None
+        self.value: Any = None
+        self.error: Exception | None = None
+        self.answer: Any = None
+        self.ended = False
+        self.cancelled = False
+        self.heir = False
+        self.missed = False
+        self.nonces = 0
+        self.effects = 0
+        self.ending: str | None = None
+        self.inputs: list[Any] = []
+        self.history = 0
+
+    # ------------------------------------------------------------------ turns
+
+    def go(self) -> None:
+        """Its move: past the point where it stands."""
+        if self.point is START:
+            self.point = None
+            self.body = self._asking()
+            self._resume()
+        elif not self.sim.faults.at_point(self):
+            self.point = None
+            self._resume()
+
+    def step(self) -> None:
+        """Go on with what was waited for."""
+        if not self.ended and not self.sim.faults.before_turn(self):
+            self._resume()
+
+    def _resume(self) -> None:
+        if self.waits is not None:
+            self.waiter, self.waits = self.waits, None
+        self.ticket = None
+        value, error = self.value, self.error
+        self.value = self.error = None
+        self.inputs.append((self.sim.now_us, value, error))
+        assert self.body is not None
+        try:
+            wanted = self.body.send(value) if error is None else self.body.throw(error)
+        except StopIteration as stop:
+            self._end(stop.value, None)
+        except Exception as problem:  # noqa: BLE001 - judged by the checker
+            self._end(None, problem)
+        else:
+            self._want(wanted)
+
+    def _want(self, wanted: Any) -> None:
+        kind = type(wanted)
+        if kind is Pause:
+            self.until_us = self.sim.now_us + round(wanted.seconds * SECOND)
+        elif kind is float:
+            self.until_us = self.sim.now_us + round(wanted * SECOND)
+        elif kind is Wait:
+            self._wait(wanted.digest, wanted.until)
+        elif kind is Point:
+            self.point = wanted
+        else:
+            self.ticket = Ticket(wanted, self)
+            self.worker.lane.submit(self.ticket)
+
+    def _wait(self, digest: bytes, until: float) -> None:
+        keeper = self.worker.keeper
+        self.heir = False
+        waiting = keeper.keeper.waiting
+        self.waits = waiting.join(digest, until, self.worker.clock.monotonic(), self, self.waiter)
+        keeper.rouse(min(until, waiting.due() or until))
+
+    def answered(self, ticket: Ticket) -> None:
+        """The lane has an answer."""
+        self.ticket = ticket
+        if isinstance(ticket.answer, Exception):
+            self.error = ticket.answer
+        else:
+            self.value = ticket.answer
+        self.sim.ready.append(self)
+
+    def news(self, waiter: Waiter) -> None:
+        """The keeper has news for the waiter."""
+        self.value = waiter.news
+        self.sim.told(self, waiter)
+        self.sim.ready.append(self)
+
+    def on_time(self) -> None:
+        """Time has passed."""
+        if self.until_us is not None and self.until_us <= self.sim.now_us:
+            self.until_us = None
+            self.sim.ready.append(self)
+
+    # ------------------------------------------------------------------ the call
+
+    def new_nonce(self) -> bytes:
+        """Never the same twice, and the same in every schedule."""
+        self.nonces += 1
+        nonce = b"%d.%d" % (self.actor, self.nonces)
+        self.sim.owners[nonce] = self
+        return nonce
+
+    def _asking(self) -> Flow[Any]:
+        clock = self.worker.clock
+        if self.request is None:
+            return driven(administration.sweep(self.sim.setting.known, clock, self.new_nonce), {Ask: self._ask})
+        self.once = Once(self.request, clock, self.new_nonce)
+        return driven(self.once.flow(), {Call: self._call, Ask: self._ask})
+
+    def _hold(self, state: AttemptState) -> None:
+        if self.held is None and self.once is not None:
+            self.worker.hold(state, self.once)
+            self.held = state
+
+    def _call(self, call: Call) -> Generator[Any, Any, Any]:
+        state = call.attempt
+        assert state is not None
+        self._hold(state)
+        state.active = True
+        try:
+            return (yield from self._handler(state))
+        finally:
+            state.active = False
+
+    def _handler(self, state: AttemptState) -> Generator[Any, Any, Any]:
+        sim, world = self.sim, self.sim.world
+        before, after = world.work
+        ending = sim.faults.ending(self)
+        for index in range(world.steps):
+            name = f"step {index}"
+            flow = step(state, name, SHAPE, 1_000_000, joined=False)
+            yield from driven(flow, {CallStep: lambda _: self._step(state, index)})  # noqa: B023 - used at once
+        if before:
+            yield before
+        if ending == "retry":
+            raise NothingHappened
+        yield EFFECT
+        if world.touches:
+            state.check()
+        value = sim.effect(self, state)
+        if after:
+            yield after
+        if ending == "doubt":
+            raise Broken
+        if ending == "final":
+            raise Declined
+        return value
+
+    def _step(self, state: AttemptState, index: int) -> Generator[Any, Any, Any]:
+        yield EFFECT
+        return self.sim.step_effect(state, index)
+
+    def _ask(self, ask: Ask) -> Generator[Any, Any, Any]:
+        self._hold(ask.attempt)
+        yield LOOK
+        if self.sim.faults.unsure(self):
+            return Unknown()
+        found = self.sim.look(ask.attempt)
+        return DidNotHappen() if found is None else Happened(found)
+
+    # ------------------------------------------------------------------ the end
+
+    def cancel(self) -> None:
+        """The caller is cancelled, or interrupted: as the shells do it, up to the flow that cleans up."""
+        sim = self.sim
+        self.cancelled = True
+        ticket, waits = self.ticket, self.waits
+        self.ticket = self.waits = self.point = self.until_us = None
+        if ticket is not None:
+            sim.cancelled_with(ticket)
+            self.worker.lane.abandon(ticket)
+        if waits is not None:
+            self.worker.keeper.keeper.waiting.leave(waits)
+            self.worker.done(None, waits.digest, waits)
+        assert self.body is not None
+        self.body.close()
+        self.value = self.error = None
+        self.heir = False
+        assert self.once is not None
+        self.body = self.once.abandoned(GONE)
+        sim.ready.append(self)
+
+    def _end(self, result: Any, error: Exception | None) -> None:
+        self.ended = True
+        self.sim.open -= 1
+        self.ticket = None
+        self.heir = False
+        once = self.once
+        if once is not None and (self.held or self.waiter):
+            self.worker.done(self.held, once.request.key.digest, self.waiter)
+        self.answer = error if result is None else result
+        if self.cancelled:
+            self.sim.cleaned_up(self, error)
+        elif once is not None:
+            self.sim.answers.ended(self, result, error)
+            if result is not None and result.replayed:
+                self.worker.keeper.keeper.replayed(once.request.key.digest)
+        else:
+            self.sim.answers.swept(result, error)

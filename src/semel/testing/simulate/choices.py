@@ -1,0 +1,87 @@
+"""Who decides: a script that is replayed, or dice. A schedule is the list of choices taken, and nothing else.
+
+What always holds: the first option is the ordinary one, so what a script does not say is ordinary; a choice is asked
+for only where there is more than one option, and every choice taken is written down.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+
+class Script:
+    """Choices given beforehand; from there on the first option. Remembers how many options there were."""
+
+    __slots__ = ("counts", "given", "seen", "taken")
+
+    def __init__(self, given: Sequence[int] = (), seen: set[int] | None = None) -> None:
+        self.given = given
+        self.taken: list[int] = []
+        self.counts: list[int] = []
+        self.seen = seen
+
+    def fault(self, count: int) -> int:
+        """Which of `count` options, the first being that nothing goes wrong."""
+        position = len(self.taken)
+        choice = self.given[position] if position < len(self.given) else 0
+        if choice >= count:
+            choice = 0  # a script made for other code, or one being shrunk
+        self.taken.append(choice)
+        self.counts.append(count)
+        return choice
+
+    def move(self, moves: Sequence[Any]) -> int:
+        """Which of the moves there are."""
+        return self.fault(len(moves))
+
+    def new(self) -> bool:
+        """Whether the script has been used up, so that states from here on count."""
+        return self.seen is not None and len(self.taken) >= len(self.given)
+
+
+class Dice:
+    """Choices by chance, all from one seed.
+
+    Either each move is as likely as any other, or callers and processes have priorities that change now and then,
+    which finds what needs few changes of turn in a long schedule.
+    """
+
+    __slots__ = ("_faulty", "_priorities", "_random", "_restless", "seen", "taken")
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed)
+        self._faulty = self._random.choice((0.02, 0.08, 0.25))
+        self._priorities: dict[int, float] | None = {} if self._random.random() < 0.5 else None
+        self._restless = self._random.choice((0.02, 0.1))
+        self.taken: list[int] = []
+        self.seen = None
+
+    def fault(self, count: int) -> int:
+        """Mostly nothing goes wrong."""
+        choice = self._random.randrange(1, count) if self._random.random() < self._faulty else 0
+        self.taken.append(choice)
+        return choice
+
+    def move(self, moves: Sequence[Any]) -> int:
+        """Which of the moves there are."""
+        priorities = self._priorities
+        if priorities is None:
+            choice = int(self._random.random() * len(moves))
+        else:
+            if self._random.random() < self._restless:
+                priorities.clear()
+            choice, best = 0, -1.0
+            for index, move in enumerate(moves):
+                priority = priorities.get(move.actor)
+                if priority is None:
+                    priority = priorities[move.actor] = self._random.random()
+                if priority > best:
+                    choice, best = index, priority
+        self.taken.append(choice)
+        return choice
+
+    def new(self) -> bool:
+        """Chance explores no tree."""
+        return False

@@ -1,0 +1,36 @@
+"""How a schedule ends early: an invariant does not hold, or everything from here on has been seen."""
+
+from __future__ import annotations
+
+
+class Violation(BaseException):
+    """An invariant does not hold. Not an `Exception`, so that no flow takes it for an error of its handler."""
+
+    def __init__(self, invariant: str, message: str) -> None:
+        super().__init__(f"{invariant}: {message}")
+        self.invariant = invariant
+        self.message = message
+
+
+class SeenBefore(BaseException):
+    """This very state, with the same choices left, was explored before."""
+
+
+INVARIANTS = {
+    "I1": "at most one effect per generation under hold, and under reconcile with a definitive hook",
+    "I2": "all success answers of a generation are equal",
+    "I3": "a success answer implies a completed record and an effect",
+    "I4": "only the highest owner writes, a live lease is not taken over, fences rise",
+    "I5": "another fingerprint never executes and never replays",
+    "I6": "nothing crosses from one scope to another",
+    "I7": "once completed is seen, nothing else is seen inside retention; only settled, expired records are deleted",
+    "I8": "after the faults every key settles within lease + 2 s, or is reported in doubt and can be resolved",
+    "I9": "without faults nothing is done twice",
+    "I10": "each repeated effect is explained by a fault of that key, and the handler is told",
+    "told": "an attempt is told that its lease is lost before anybody else can be granted its key",
+    "waiters": "exactly one waiter is promoted, and none is sent away while the answer is there",
+    "ownerless": "a cancelled caller leaves no claim behind",
+    "leftover": "when all callers have left, no process holds a lease, a waiter or a ticket any more",
+    "runtime": "no lease is renewed beyond max_runtime",
+    "broke": "no call ends with an error that is not one of its handler or of semel",
+}

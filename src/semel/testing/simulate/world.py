@@ -1,0 +1,173 @@
+"""A world: who calls what, under which policy, and what may go wrong. All options, so that a schedule can be replayed.
+
+What always holds: a world is a value whose `repr` makes it again; everything heavy that follows from it is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import Final, Literal
+
+from semel.core.codec import AsIs
+from semel.core.fingerprint import fingerprint
+from semel.core.key import Key
+from semel.core.policy import Doubt, Policy, WhenRunning
+from semel.core.record import NOTHING
+from semel.engine.administration import Known
+from semel.engine.request import Request, terms_of
+
+Fault = Literal[
+    "refuse",  # the store does not answer, and nothing was applied
+    "lose",  # it is applied, and the reply is lost
+    "late",  # the reply is lost, and it is applied some time later
+    "half",  # the first list of the round is applied, the others are not
+    "crash",  # the process dies, before or after it is applied
+    "stall",  # the process stands still past the lease, before or after it is applied
+    "hang",  # the reply comes only after the lease, the process goes on
+    "cancel",  # the caller is cancelled
+    "jump",  # the store's clock jumps, forward past the lease or back
+    "doubt",  # the handler raises after its effect, or an error nobody knows
+    "retry",  # the handler raises one of retry_errors, before its effect
+    "final",  # the handler raises one of final_errors
+    "unsure",  # the reconcile hook cannot tell
+]
+FAULTS: Final[tuple[Fault, ...]] = Fault.__args__  # type: ignore[attr-defined]
+Colour = Literal["tasks", "threads"]
+
+SECOND: Final = 1_000_000
+OPERATION: Final = "charge"
+SHAPE: Final = AsIs()
+KEYS: Final = (
+    Key.of("v", operation=OPERATION, scope="a"),
+    Key.of("v", operation=OPERATION, scope="b"),  # the same value for somebody else
+    Key.of("w", operation=OPERATION, scope="a"),
+)
+FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))
+
+
+class NothingHappened(Exception):  # noqa: N818 - named after what it says
+    """What a handler raises for sure before its effect."""
+
+
+class Declined(Exception):  # noqa: N818 - named after what it says
+    """What a handler raises as its answer."""
+
+
+class Broken(Exception):  # noqa: N818 - named after what it says
+    """What a handler raises when nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """One caller: in which process, for which key and fingerprint; or the sweep, which asks for none."""
+
+    worker: int = 0
+    key: int = 0
+    fingerprint: int = 0
+    in_doubt: Doubt | None = None
+    sweeps: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What is simulated. Durations are seconds.
+
+    Args:
+        askers: the callers there are; one that dies with its process is replaced in a new one.
+        faults: what may go wrong; `budget` is how often.
+        slow: how often time may pass although somebody could go on.
+        work: how long the handler takes before and after its effect.
+        delivery: how long an effect is on its way before the hook can see it.
+        touches: whether the handler touches its attempt right before the effect.
+        skews: how far the clock of each process is off.
+        stall: how long a process stands still.
+    """
+
+    name: str
+    askers: tuple[Asker, ...]
+    faults: tuple[Fault, ...] = ()
+    budget: int = 0
+    slow: int = 0
+    colour: Colour = "tasks"
+    in_doubt: Doubt = "rerun"
+    when_running: WhenRunning = "wait"
+    wait_for: float = 1.5
+    lease_for: float = 1.0
+    keep_for: float = 3600.0
+    max_runtime: float = 3.0
+    reconcile_after: float = 0.5
+    max_attempts: int | None = None
+    work: tuple[float, float] = (0.0, 0.0)
+    delivery: float = 0.0
+    touches: bool = True
+    steps: int = 0
+    batch: int = 64
+    skews: tuple[float, ...] = (0.0,)
+    stall: float = 1.3
+
+
+class Setting:
+    """What follows from a world, made once."""
+
+    __slots__ = ("known", "limit_us", "menus", "policies", "requests", "world")
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.policies = {word: policy_of(world, word) for word in {world.in_doubt, *_words(world)}}
+        self.requests = [request_of(self.policies[asker.in_doubt or world.in_doubt], asker) for asker in world.askers]
+        self.known = {OPERATION: Known(self.policies[world.in_doubt], SHAPE)}
+        self.menus = menus_of(world.faults)
+        quiet = world.reconcile_after if "reconcile" in self.policies else 0.0
+        busy = min(sum(world.work), world.max_runtime + world.lease_for)
+        self.limit_us = round((world.lease_for + 2.0 + quiet + busy * (1 + len(world.askers))) * SECOND)
+
+
+def menus_of(faults: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """What may happen to a round, to one that only reads, at a point of a handler, and at its end."""
+    chosen = set(faults)
+    both = [f"{kind} {when}" for kind in ("crash", "stall") if kind in chosen for when in ("before", "after")]
+    menu = (*(kind for kind in ("refuse", "lose", "late", "half", "hang") if kind in chosen), *both)
+    reading = tuple(kind for kind in menu if kind in ("refuse", "crash before", "stall before"))
+    point = tuple(kind for kind in ("crash", "stall") if kind in chosen)
+    endings = tuple(kind for kind in ("doubt", "retry", "final") if kind in chosen)
+    return menu, reading, point, endings
+
+
+def _words(world: World) -> set[Doubt]:
+    return {asker.in_doubt for asker in world.askers if asker.in_doubt is not None}
+
+
+def policy_of(world: World, in_doubt: Doubt) -> Policy:
+    """The policy of the callers of a world that chose this word."""
+    return Policy(
+        keep_for=timedelta(seconds=world.keep_for),
+        lease_for=timedelta(seconds=world.lease_for),
+        max_runtime=timedelta(seconds=world.max_runtime),
+        when_running=world.when_running,
+        wait_for=timedelta(seconds=world.wait_for),
+        final_errors=(Declined,),
+        retry_errors=(NothingHappened,),
+        max_attempts=world.max_attempts,
+        in_doubt=in_doubt,
+        reconcile=_asked_elsewhere if in_doubt == "reconcile" else None,
+        reconcile_after=timedelta(seconds=world.reconcile_after),
+    )
+
+
+def _asked_elsewhere(_attempt: object) -> object:
+    message = "the simulation answers for the hook"
+    raise AssertionError(message)
+
+
+def request_of(policy: Policy, asker: Asker) -> Request:
+    """What a caller asks for."""
+    return Request(KEYS[asker.key], FINGERPRINTS[asker.fingerprint], policy, terms_of(policy), NOTHING, SHAPE)
+
+
+@cache
+def setting_of(world: World) -> Setting:
+    """The one setting of a world."""
+    return Setting(world)

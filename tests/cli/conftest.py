@@ -1,0 +1,131 @@
+"""A database file with one record of each kind, and the real command in a process of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from semel import About, Key, Policy, Record, Semel
+from semel.core.fingerprint import fingerprint
+from semel.core.operations import Claim, Granted, Terms
+from semel.stores.clock import machine_clock
+from semel.stores.sqlite import SqliteStore
+
+HOUR = 3_600_000_000
+NASTY = "\x1b[31mred\x1b[0m \x9b2J \u202eabc [bold]x[/bold]\nsecond line"
+
+
+class Broken(Exception):
+    """What a handler raises here."""
+
+
+def breaks() -> None:
+    raise Broken(NASTY)
+
+
+@dataclass
+class Database:
+    """A file with records in it."""
+
+    path: Path
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.path}"
+
+    def read(self, key: str, operation: str = "charge") -> Record:
+        with Semel(self.path) as semel:
+            record = semel.read(key, operation=operation, scope="acme")
+        assert record is not None
+        return record
+
+    def completed(self, key: str, value: object = "the secret value", **settings: object) -> Record:
+        with Semel(SqliteStore(self.path)) as semel:
+            semel.run(key, lambda: value, operation="charge", scope="acme", about=About(business_key="inv-1"))
+        return self.read(key)
+
+    def failed(self, key: str, policy: Policy) -> Record:
+        with Semel(self.path) as semel, pytest.raises(Broken):
+            semel.run(key, breaks, operation="charge", scope="acme", policy=policy)
+        return self.read(key)
+
+    def in_doubt(self, key: str) -> Record:
+        return self.failed(key, Policy(in_doubt="hold"))
+
+    def with_steps(self, key: str) -> Record:
+        with Semel(self.path) as semel, pytest.raises(Broken):
+
+            def handler() -> None:
+                semel.current().step("reserve", lambda: "a step's value")
+                breaks()
+
+            semel.run(key, handler, operation="charge", scope="acme", policy=Policy(in_doubt="hold"))
+        return self.read(key)
+
+    def running(self, key: str, lease: timedelta = timedelta(minutes=5)) -> Record:
+        """A claim that nobody ever completes."""
+        terms = Terms(lease // timedelta(microseconds=1), HOUR, "rerun", 0)
+        identity = Key.of(key, operation="charge", scope="acme")
+        store = SqliteStore(self.path)
+        driver = store.driver()
+        try:
+            claim = Claim(identity, fingerprint(None), os.urandom(16), terms, About(process_instance="p-1"))
+            [answers] = driver.perform([store.plan([claim], joined=False)])
+        finally:
+            driver.close()
+        assert isinstance(answers, list)
+        assert isinstance(answers[0], Granted)
+        return answers[0].record
+
+    def expired(self, key: str) -> None:
+        """A record whose time was over long ago."""
+        past = SqliteStore(self.path, clock=lambda: machine_clock() - 48 * HOUR)
+        with Semel(past, policy=Policy(keep_for=timedelta(hours=1))) as semel:
+            semel.run(key, lambda: None, operation="charge", scope="acme")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return Database(tmp_path / "semel.db")
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "semel", *arguments]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("SEMEL_URL", "COLUMNS", "FORCE_COLOR")}
+    return kept | changes
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """The real command, without a terminal."""
+
+    def run(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            command(arguments),
+            env=environment(**variables),
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SEMEL_URL", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)

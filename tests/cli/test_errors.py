@@ -1,0 +1,116 @@
+"""Errors at the edge: one line with a code, the right exit code, no traceback, no secret."""
+
+from pathlib import Path
+
+import pytest
+
+from semel import errors
+from semel.cli import exits, main
+from tests.cli.conftest import Database, Run
+
+
+def test_without_a_url_the_error_names_the_variable(run: Run) -> None:
+    for name in ("list", "sweep", "migrate"):
+        done = run(name)
+        assert done.returncode == 2
+        assert "SEMEL_URL" in done.stderr
+
+
+def test_a_mistyped_path_is_not_made_into_a_database(run: Run, tmp_path: Path) -> None:
+    done = run("list", "sqlite:///typo.db")
+    assert done.returncode == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_database_is_one_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database, but long enough to be read as one " * 50)
+    done = run("list", "notes.txt")
+    assert done.returncode == 1
+    assert done.stderr.startswith("semel: record_unreadable: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_locked_database_says_try_later(database: Database, run: Run) -> None:
+    import sqlite3
+
+    record = database.in_doubt("o-1")
+    other = sqlite3.connect(database.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        url = f"{database.url}?busy_for=0.2"
+        done = run("resolve", record.reference, url, "--cancelled", "--reason", "x", "--yes")
+    finally:
+        other.close()
+    assert done.returncode == 75
+    assert done.stderr.startswith("semel: store_unavailable: ")
+
+
+def test_a_password_in_a_url_is_not_printed(run: Run) -> None:
+    done = run("list", "postgresql://user:hunter2@host/db")
+    assert done.returncode == 2
+    assert "hunter2" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["list", "--bogus"], ["show"], ["list", "x", "--limit", "many"]])
+def test_a_wrong_command_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.startswith("semel: usage: ")
+    assert complaint.count("\n") == 1
+
+
+def test_a_line_of_error_cannot_command_the_terminal(run: Run, database: Database) -> None:
+    database.completed("o-1")
+    done = run("show", "\x1b[31mx", database.url)
+    assert done.returncode == 2
+    assert "\x1b" not in done.stderr
+
+
+def test_semel_alone_shows_the_help(run: Run) -> None:
+    done = run()
+    assert done.returncode == 2
+    assert done.stderr == ""
+    for name in ("list", "show", "resolve", "migrate", "sweep", "demo", "verify", "Exit codes", "75 try later"):
+        assert name in done.stdout
+
+
+def test_both_modules_are_the_command(run: Run) -> None:
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-m", "semel.cli", "--version"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == run("--version").stdout
+    assert done.stdout.startswith("semel ")
+
+
+def test_a_missing_extra_is_named(run: Run, tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    program = "import sys; sys.modules['typer'] = None; from semel.cli import main; sys.exit(main(['list']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "semel[cli]" in done.stderr
+
+
+def all_errors(kind: type[errors.SemelError]) -> list[type[errors.SemelError]]:
+    return [kind, *(found for below in kind.__subclasses__() for found in all_errors(below))]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in all_errors(errors.SemelError) if kind.__module__ == "semel.errors"])
+def test_every_error_of_the_tree_has_an_exit_code(kind: type[errors.SemelError]) -> None:
+    error = kind("it failed", reference="x") if kind is errors.InDoubt else kind("it failed")
+    expected = (
+        2 if isinstance(error, errors.UsageError) else 75 if isinstance(error, errors.TryLater) else
+        4 if isinstance(error, errors.InDoubt) else 1
+    )
+    assert exits.exit_code(error) == expected
+
+
+def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch, database: Database) -> None:
+    database.completed("o-1")
+    monkeypatch.setattr("semel.cli.list.now", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["list", database.url])

@@ -1,0 +1,166 @@
+"""`semel resolve` on a real file, with and without a terminal."""
+
+import os
+import pty
+import subprocess
+import time
+
+import pytest
+
+from semel import Policy, Semel
+from semel.cli import main
+from semel.cli.record_view import note_of
+from semel.errors import FailedBefore
+from tests.cli.conftest import Database, Run, command, environment
+
+HOLD = Policy(in_doubt="hold")
+
+
+def answer(database: Database, key: str, value: object = "ran again") -> object:
+    with Semel(database.path, policy=HOLD) as semel:
+        return semel.run(key, lambda: value, operation="charge", scope="acme").value
+
+
+def test_what_happened_is_given_to_duplicates(database: Database, run: Run) -> None:
+    record = database.in_doubt("o-1")
+    done = run("resolve", record.reference[:8], database.url, "--happened", '{"id": 7}', "--reason", "seen", "--yes")
+    assert done.returncode == 0
+    assert "completed" in done.stdout
+    assert answer(database, "o-1") == {"id": 7}
+
+
+def test_what_did_not_happen_runs_again(database: Database, run: Run) -> None:
+    database.in_doubt("o-1")
+    named = ("--operation", "charge", "--scope", "acme")
+    done = run("resolve", "o-1", database.url, *named, "--did-not-happen", "--reason", "not there", "--yes")
+    assert done.returncode == 0
+    assert answer(database, "o-1") == "ran again"
+
+
+def test_what_is_cancelled_never_runs(database: Database, run: Run) -> None:
+    record = database.in_doubt("o-1")
+    assert run("resolve", record.reference, database.url, "--cancelled", "--reason", "no", "--yes").returncode == 0
+    with pytest.raises(FailedBefore):
+        answer(database, "o-1")
+
+
+def test_reason_and_name_are_kept_and_shown(database: Database, run: Run) -> None:
+    record = database.in_doubt("o-1")
+    options = ("--did-not-happen", "--reason", "asked \x1b[7m the bank", "--by", "jane", "--yes")
+    assert run("resolve", record.reference, database.url, *options).returncode == 0
+    note = note_of(database.read("o-1"))
+    assert note is not None
+    assert (note.resolution, note.reason, note.by) == ("DidNotHappen", "asked \x1b[7m the bank", "jane")
+    shown = run("show", record.reference, database.url).stdout
+    assert "DidNotHappen  by jane" in shown
+    assert "asked \\x1b[7m the bank" in shown
+
+
+def test_the_login_name_is_the_default(database: Database, run: Run) -> None:
+    record = database.in_doubt("o-1")
+    run("resolve", record.reference, database.url, "--cancelled", "--reason", "no", "--yes", LOGNAME="operator-7")
+    note = note_of(database.read("o-1"))
+    assert note is not None
+    assert note.by == "operator-7"
+
+
+def test_without_a_terminal_and_yes_nothing_is_changed(database: Database, run: Run) -> None:
+    record = database.in_doubt("o-1")
+    done = run("resolve", record.reference, database.url, "--cancelled", "--reason", "no")
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert database.read("o-1") == record
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--cancelled", "--did-not-happen"],
+        ["--cancelled", "--happened", "1"],
+        ["--happened", "not json"],
+        ["--happened", "NaN"],
+        ["--happened", "[" * 100_000],
+        ["--happened", r'"\ud800"'],
+    ],
+)
+def test_an_unclear_decision_is_refused(database: Database, options: list[str]) -> None:
+    record = database.in_doubt("o-1")
+    assert main(["resolve", record.reference, database.url, "--reason", "x", "--yes", *options]) == 2
+    assert database.read("o-1") == record
+
+
+@pytest.mark.parametrize("reason", [[], ["--reason", ""], ["--reason", "  "]])
+def test_a_decision_needs_a_reason(database: Database, reason: list[str]) -> None:
+    record = database.in_doubt("o-1")
+    assert main(["resolve", record.reference, database.url, "--cancelled", "--yes", *reason]) == 2
+    assert database.read("o-1") == record
+
+
+@pytest.mark.parametrize("kind", ["completed", "running"])
+def test_only_what_is_in_doubt_is_resolved(
+    database: Database, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = getattr(database, kind)("o-1")
+    assert main(["resolve", record.reference, database.url, "--cancelled", "--reason", "x", "--yes"]) == 2
+    assert capsys.readouterr().err.startswith("semel: not_resolvable: ")
+    assert database.read("o-1").status == kind
+
+
+def asked(database: Database, reference: str, reply: str, before_reply: object = None) -> tuple[int, str]:
+    """The command on a terminal that answers `reply`."""
+    controller, terminal = pty.openpty()
+    options = ["--cancelled", "--reason", "no"]
+    with subprocess.Popen(
+        command(["resolve", reference, database.url, *options]),
+        env=environment(TERM="xterm", COLUMNS="100"),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    ) as process:
+        os.close(terminal)
+        output, replied = "", False
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                output += os.read(controller, 4096).decode(errors="replace")
+            except OSError:  # the other end is closed
+                break
+            if "Resolve it so?" in output and not replied:
+                if callable(before_reply):
+                    before_reply()
+                os.write(controller, reply.encode())
+                replied = True
+        os.close(controller)
+    return process.returncode, output
+
+
+def test_on_a_terminal_it_asks_first(database: Database) -> None:
+    record = database.in_doubt("o-1")
+    code, output = asked(database, record.reference, "n\n")
+    assert code == 1
+    assert "Nothing was changed." in output
+    assert database.read("o-1") == record
+    code, output = asked(database, record.reference, "y\n")
+    assert code == 0
+    assert database.read("o-1").status == "cancelled"
+
+
+def test_a_record_that_changed_during_the_question_is_left_alone(database: Database) -> None:
+    record = database.in_doubt("o-1")
+
+    def meanwhile() -> None:
+        arguments = ["resolve", record.reference, database.url, "--did-not-happen", "--reason", "first", "--yes"]
+        subprocess.run(command(arguments), env=environment(), check=True, capture_output=True)
+
+    code, output = asked(database, record.reference, "y\n", meanwhile)
+    assert code == 1
+    assert "concurrent_modification" in output
+    assert database.read("o-1").status == "failed"
+
+
+def test_ctrl_c_at_the_question_changes_nothing(database: Database) -> None:
+    record = database.in_doubt("o-1")
+    code, _ = asked(database, record.reference, "\x03")
+    assert code == 130
+    assert database.read("o-1") == record

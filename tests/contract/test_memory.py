@@ -1,0 +1,14 @@
+"""The memory store keeps the contract."""
+
+import pytest
+
+from semel.stores.memory import MemoryStore
+from semel.testing.clock import VirtualClock
+from semel.testing.contract import MakeStore, StoreContract
+
+
+class TestMemory(StoreContract):
+    @pytest.fixture
+    def make_store(self, clock: VirtualClock) -> MakeStore:
+        store = MemoryStore(clock=clock.store_clock)
+        return lambda: store

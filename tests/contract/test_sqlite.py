@@ -1,0 +1,15 @@
+"""The SQLite store keeps the contract: two stores on one file are two processes."""
+
+from pathlib import Path
+
+import pytest
+
+from semel.stores.sqlite import SqliteStore
+from semel.testing.clock import VirtualClock
+from semel.testing.contract import MakeStore, StoreContract
+
+
+class TestSqlite(StoreContract):
+    @pytest.fixture
+    def make_store(self, clock: VirtualClock, tmp_path: Path) -> MakeStore:
+        return lambda: SqliteStore(tmp_path / "semel.db", clock=clock.store_clock)

@@ -1,0 +1,167 @@
+"""The rules of a store as a dictionary of dictionaries, written down from DESIGN sections 3 and 4 and from nothing else.
+
+It shares no code with the stores, not even the arbitration of claims: what both sides got wrong together would not
+show. Answers are tuples, records are dictionaries; `views.py` brings real answers into the same form.
+"""
+
+from typing import Any
+
+Row = dict[str, Any]
+Seen = tuple[Any, ...]
+LOST: Seen = ("lost",)
+SETTLED = ("completed", "failed", "cancelled")
+
+
+class Dictionary:
+    """Records by digest."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, Row] = {}
+
+    # ---------------------------------------------------------------- who runs
+
+    def claim(self, claim: Row, now: int) -> Seen:
+        """Become the one who runs, or learn why not."""
+        row = self.rows.get(claim["digest"])
+        if row is None or self._expired(row, now):
+            fence = 1 if row is None else row["fence"] + 1
+            row = {**self._running(claim, now), "fence": fence, "attempts": 1, "doubtful": False, "created": now}
+            row |= {"error": None, "resolution": None, "steps": []}
+            return self._granted(claim, row)
+        if row["nonce"] == claim["nonce"] and row["status"] == "running":
+            return self._granted(claim, row)  # its reply was lost, so it was sent again
+        if row["fingerprint"] != claim["fingerprint"]:
+            return ("reused", row)
+        if row["status"] in ("completed", "cancelled") or (row["status"] == "failed" and not row["retryable"]):
+            return ("replay", row)
+        if row["status"] == "running" and row["lease"] > now:
+            return ("running", row["lease"] - now)
+        if row["status"] == "failed" and not row["doubtful"]:
+            return self._next_attempt(claim, row, now)
+        return self._take_over(claim, row, now)
+
+    def _take_over(self, claim: Row, row: Row, now: int) -> Seen:
+        """Whoever began may have had its effect: both policies must allow another attempt."""
+        words = {row["in_doubt"], claim["in_doubt"]}
+        if "hold" in words or (claim["in_doubt"] == "rerun" and row["in_doubt"] == "reconcile"):
+            return ("doubtful", row, None)
+        if claim["in_doubt"] == "reconcile":
+            remaining: int = row["lease"] + max(row["reconcile_after"], claim["reconcile_after"]) - now
+            if remaining > 0:
+                return ("doubtful", row, remaining)
+        return self._next_attempt(claim, row, now)
+
+    def _next_attempt(self, claim: Row, row: Row, now: int) -> Seen:
+        doubtful = row["doubtful"] or row["status"] in ("running", "in_doubt")
+        kept = {name: row[name] for name in ("created", "error", "resolution", "steps")}
+        counts = {"fence": row["fence"] + 1, "attempts": row["attempts"] + 1, "doubtful": doubtful}
+        return self._granted(claim, {**self._running(claim, now), **kept, **counts})
+
+    def _running(self, claim: Row, now: int) -> Row:
+        taken = ("digest", "operation", "fingerprint", "nonce", "in_doubt", "reconcile_after", "business_key", "keep")
+        row = {name: claim[name] for name in taken}
+        row |= {"status": "running", "retryable": False, "lease": now + claim["lease"], "expires": now + claim["keep"]}
+        return row | {"outcome": None, "started": now, "updated": now, "completed": None, "replays": 0, "replayed": None}
+
+    def _granted(self, claim: Row, row: Row) -> Seen:
+        self.rows[claim["digest"]] = row
+        return ("granted", row, row["doubtful"], row["doubtful"] and row["in_doubt"] == "reconcile")
+
+    def _expired(self, row: Row, now: int) -> bool:
+        return row["status"] in SETTLED and bool(row["expires"] <= now)
+
+    # ---------------------------------------------------------------- writes that show the lease
+
+    def _owned(self, lease: Row) -> Row | None:
+        row = self.rows.get(lease["digest"])
+        shown = (lease["nonce"], lease["fence"])
+        return row if row is not None and (row["nonce"], row["fence"]) == shown else None
+
+    def renew(self, lease: Row, length: int, now: int) -> Seen:
+        """Hold on to a lease that nobody took over."""
+        row = self._owned(lease)
+        if row is None or row["status"] != "running":
+            return LOST
+        self._put(row, now, lease=now + length)
+        return ("held", now + length)
+
+    def complete(self, lease: Row, outcome: bytes, now: int) -> Seen:
+        """Record a value; sent again, the answer is that of the first time."""
+        row = self._owned(lease)
+        if row is None or row["status"] not in ("running", "completed"):
+            return LOST
+        if row["status"] == "running":
+            self._settle(row, now, status="completed", outcome=outcome, error=None)
+        return ("recorded", self.rows[lease["digest"]]["completed"])
+
+    def fail(self, lease: Row, ending: str, error: tuple[str, str], *, doubtful: bool, started: bool, now: int) -> Seen:
+        """Record an end without a value; sent again, the answer is that of the first time."""
+        row = self._owned(lease)
+        if row is None or row["status"] == "completed":
+            return LOST
+        if row["status"] != "running":
+            return ("recorded", row["updated"]) if row["error"] == error else LOST
+        changes = {"error": error, "doubtful": doubtful, "attempts": row["attempts"] - (not started)}
+        if ending == "doubt":
+            self._put(row, now, status="in_doubt", lease=min(row["lease"], now), **changes)
+        else:
+            self._settle(row, now, status="failed", retryable=ending == "retry", **changes)
+        return ("recorded", now)
+
+    def checkpoint(self, lease: Row, step: tuple[int, str, bytes], now: int) -> Seen:
+        """Record a finished step, once."""
+        row = self._owned(lease)
+        if row is None or row["status"] != "running":
+            return LOST
+        if step not in row["steps"]:
+            self._put(row, now, steps=sorted([*row["steps"], step]))
+        return ("recorded", now)
+
+    def _put(self, row: Row, now: int, **changes: Any) -> None:
+        self.rows[row["digest"]] = {**row, "updated": now, **changes}
+
+    def _settle(self, row: Row, now: int, **changes: Any) -> None:
+        """The end of a life: kept from the claim on, but from now on where the run used up half of that time."""
+        expires = row["expires"] if row["expires"] - now > row["keep"] // 2 else now + row["keep"]
+        self._put(row, now, completed=now, expires=expires, lease=min(row["lease"], now), **changes)
+
+    # ---------------------------------------------------------------- decisions and the sweep
+
+    def resolve(self, digest: bytes, nonce: bytes, status: str, outcome: bytes | None, note: str, now: int) -> Seen:
+        """End a doubt. The new nonce and fence shut everybody else out."""
+        row = self.rows.get(digest)
+        if row is not None and row["nonce"] == nonce:
+            return ("resolved", row)
+        if row is None or not (row["status"] == "in_doubt" or self._lapsed(row, now)):
+            return ("unresolvable", row)
+        changes = {"retryable": status == "failed", "doubtful": False, "nonce": nonce, "fence": row["fence"] + 1}
+        self._settle(row, now, status=status, outcome=outcome, resolution=note, **changes)
+        return ("resolved", self.rows[digest])
+
+    def _lapsed(self, row: Row, now: int) -> bool:
+        return row["status"] == "running" and bool(row["lease"] <= now)
+
+    def expired(self, now: int) -> set[bytes]:
+        """What may be deleted."""
+        return {digest for digest, row in self.rows.items() if self._expired(row, now)}
+
+    def lapsed(self, now: int) -> set[bytes]:
+        """What may be marked in doubt."""
+        return {digest for digest, row in self.rows.items() if self._lapsed(row, now)}
+
+    def lapse(self, digest: bytes, now: int) -> None:
+        """Mark one record."""
+        ended = ("semel.LeaseEnded", "the lease ended without an outcome")
+        self._put(self.rows[digest], now, status="in_doubt", doubtful=True, error=ended)
+
+    def tally(self, digest: bytes, replays: int, now: int) -> Seen:
+        """Count replays; that is no change of the record."""
+        row = self.rows.get(digest)
+        if row is not None:
+            self.rows[digest] = {**row, "replays": row["replays"] + replays, "replayed": now}
+        return ("recorded", now)
+
+    def listed(self, **wanted: Any) -> list[Row]:
+        """Records with these values, oldest first."""
+        found = [row for row in self.rows.values() if all(row[name] == value for name, value in wanted.items())]
+        return sorted(found, key=lambda row: (row["created"], row["digest"]))

@@ -1,0 +1,179 @@
+"""What asks for keys, without colour: which key next, what an effect is, what an answer means.
+
+What always holds: an effect is in the ledger, or in the caller's transaction, before the position after it is shown;
+every answer is written down before the next key is asked for. A key is asked for again until the answer is definite.
+"""
+
+import itertools
+import random
+import sqlite3
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from semel import AsyncAttempt, Attempt, Policy
+from semel.engine.request import Result
+from semel.errors import InDoubt, LeaseLost, SemelError, StoreUnavailable
+from tests.kill.board import Board, Field, askers_of
+from tests.kill.ledger import Ledger, Line
+from tests.kill.positions import At, Mode, mode_of
+
+LEASE: Final = timedelta(seconds=0.7)
+REJECT: Final = Policy(lease_for=LEASE, when_running="reject")
+WAIT: Final = Policy(lease_for=LEASE, when_running="wait", wait_for=timedelta(seconds=0.3))
+DATABASE, EFFECTS, ANSWERS = "semel.db", "effects.ledger", "answers.ledger"
+TABLE: Final = (
+    "CREATE TABLE effect (mode INTEGER, key INTEGER, step INTEGER, fence INTEGER, life INTEGER, sequence INTEGER)"
+)
+_BEGINNINGS: Final = ("", "BEGIN", "BEGIN IMMEDIATE")
+_ASK_AGAIN: Final = (0.02, 0.2)
+
+
+class Asker:
+    """Asks as number `number` of the board; `life` is the incarnation of its process."""
+
+    def __init__(self, folder: Path, board: Board, number: int, life: int) -> None:
+        self.board = board
+        self.slot = board.slot(number)
+        self.connection = sqlite3.connect(folder / DATABASE, timeout=10, check_same_thread=False)
+        self.random = random.Random(f"{life} {number}")
+        self._number = number
+        self._life = life
+        self._effects = Ledger(folder / EFFECTS, durable=True)
+        self._answers = Ledger(folder / ANSWERS, durable=False)
+        self._sequence = itertools.count(number * 1_000_000)
+        self._seen = 0
+        self._open: list[int] = []
+        self._not_before: dict[int, float] = {}
+        self._began = 0.0
+
+    # ---------------------------------------------------------------- one question after the other
+
+    def next_key(self) -> int | None:
+        """One of the keys in the window that this asker still wants an answer for, and may ask for now."""
+        low, high = self.board.window
+        for key in range(max(self._seen, low), high):
+            if self._number in askers_of(key, self.board.askers) and not self.board.answered(self._number, key):
+                self._open.append(key)
+        self._seen = high
+        now = time.monotonic()
+        ready = [key for key in self._open if self._not_before.get(key, 0.0) <= now]
+        return self.random.choice(ready) if ready else None
+
+    def begin(self, key: int) -> Policy:
+        """A question begins; under which policy."""
+        self._began = time.monotonic()
+        self.slot.begin(key, mode_of(key))
+        policy = WAIT if self.random.random() < 0.2 else REJECT
+        return policy.replace(in_doubt="hold") if mode_of(key) is Mode.HOLD else policy
+
+    def end(self, key: int, result: Result[str]) -> None:
+        """The question has an answer. Granted, and yet somebody else's answer: the lease was lost."""
+        if self.slot.word(Field.FENCE) and result.replayed:
+            self._note("lost", key)
+        self._note("replayed" if result.replayed else "ran", key, result.value)
+        self._settled(key)
+
+    def end_badly(self, key: int, error: SemelError) -> None:
+        """No value came: in doubt is an answer, anything else is asked again."""
+        if self.connection.in_transaction:
+            self.connection.rollback()
+        if isinstance(error, InDoubt):
+            self._note("in_doubt", key)
+            self._settled(key)
+            return
+        if isinstance(error, LeaseLost) or (isinstance(error, StoreUnavailable) and error.ran):
+            self._note("lost", key)
+        self._note("later", key, type(error).__name__)
+        self._not_before[key] = time.monotonic() + self.random.uniform(*_ASK_AGAIN)
+
+    def _settled(self, key: int) -> None:
+        self.board.answer(self._number, key)
+        self._open.remove(key)
+
+    def _note(self, what: str, key: int, value: str = "") -> None:
+        micros = int((time.monotonic() - self._began) * 1_000_000)
+        fence = self.slot.word(Field.FENCE)
+        self._answers.append(Line(what, mode_of(key), key, 0, fence, 0, 0, self._life, 0, micros, value))
+
+    # ---------------------------------------------------------------- effects
+
+    def _line(self, what: str, step: int, attempt: Attempt | AsyncAttempt) -> Line:
+        sequence = next(self._sequence)
+        return Line(
+            what,
+            self.slot.word(Field.MODE),
+            self.slot.word(Field.KEY),
+            step,
+            attempt.fence,
+            attempt.number,
+            int(attempt.in_doubt),
+            self._life,
+            sequence,
+            0,
+            f"{attempt.fence}.{self._life}.{sequence}",
+        )
+
+    def effect(self, attempt: Attempt | AsyncAttempt) -> str:
+        """An effect outside the database, as a handler has it."""
+        self.slot.mark(At.STARTED)
+        line = self._line("effect", 0, attempt)
+        self.slot.mark(At.IN_EFFECT)
+        self._effects.append(line)
+        self.slot.mark(At.DONE)
+        return line.value
+
+    def row(self, attempt: Attempt | AsyncAttempt) -> str:
+        """An effect in the caller's transaction; the ledger learns only that it was tried."""
+        self.slot.mark(At.JOINED_STARTED)
+        line = self._insert(0, attempt)
+        self.slot.mark(At.JOINED_EFFECT)
+        return line.value
+
+    def step(self, step: int, attempt: Attempt | AsyncAttempt) -> int:
+        """The effect of a plain step."""
+        self.slot.put(Field.STEP, step)
+        self.slot.mark(At.STEP_STARTED)
+        line = self._line("effect", step, attempt)
+        self.slot.mark(At.STEP_EFFECT)
+        self._effects.append(line)
+        self.slot.mark(At.STEP_DONE)
+        return line.sequence
+
+    def step_row(self, step: int, attempt: Attempt | AsyncAttempt) -> int:
+        """The effect of a step in a transaction."""
+        self.slot.put(Field.STEP, step)
+        line = self._insert(step, attempt)
+        self.slot.mark(At.STEP_JOINED_EFFECT)
+        return line.sequence
+
+    def last_step_done(self, attempt: Attempt | AsyncAttempt) -> str:
+        """The value of a handler made of steps."""
+        line = self._line("try", 0, attempt)
+        self._effects.append(line)
+        self.slot.put(Field.STEP, 0)
+        return line.value
+
+    def _insert(self, step: int, attempt: Attempt | AsyncAttempt) -> Line:
+        line = self._line("try", step, attempt)
+        self._effects.append(line)
+        row = (line.mode, line.key, line.step, line.fence, line.life, line.sequence)
+        self.connection.execute("INSERT INTO effect VALUES (?, ?, ?, ?, ?, ?)", row)
+        return line
+
+    # ---------------------------------------------------------------- the asker's own transaction
+
+    def begin_transaction(self) -> None:
+        """Begin in one of the ways that callers have; the first leaves it to sqlite3."""
+        beginning = self.random.choice(_BEGINNINGS)
+        if beginning:
+            self.connection.execute(beginning)
+        self.slot.mark(At.BEGUN)
+
+    def commit(self, during: At, after: At) -> None:
+        """Commit, if there is something to commit."""
+        if self.connection.in_transaction:
+            self.slot.mark(during)
+            self.connection.commit()
+            self.slot.mark(after)

@@ -1,0 +1,95 @@
+"""What a run left behind, gathered for the checker; and the last question for every key, once the killing is over."""
+
+import sqlite3
+from pathlib import Path
+from typing import NamedTuple
+
+from semel import DidNotHappen, Happened, Policy, Semel
+from semel.errors import SemelError
+from tests.kill.asker import ANSWERS, DATABASE, EFFECTS
+from tests.kill.killer import Hit
+from tests.kill.ledger import Ledger, Line, read_ledger
+from tests.kill.positions import Mode, mode_of
+
+_HOLD = Policy(in_doubt="hold", when_running="reject")
+_RERUN = Policy(when_running="reject")
+
+
+class Settled(NamedTuple):
+    """What a key came to: its record, and the value that a last asker gets."""
+
+    status: str
+    value: str
+    fence: int
+    steps: int
+    in_doubt_before: bool = False
+
+
+class Row(NamedTuple):
+    """An effect in the database."""
+
+    mode: int
+    key: int
+    step: int
+    fence: int
+    life: int
+    sequence: int
+
+
+class History(NamedTuple):
+    """Everything the verdict rests on."""
+
+    effects: list[Line]
+    rows: list[Row]
+    answers: list[Line]
+    kills: list[tuple[Hit, ...]]
+    settled: dict[int, Settled]
+    lease_us: int
+
+
+def settle(folder: Path, keys: int) -> dict[int, Settled]:
+    """Resolve what is held, by what the ledger knows, then ask for every key a last time: all must have an answer."""
+    effects = {line.key: line for line in read_ledger(folder / EFFECTS) if line.what == "effect" and not line.step}
+    settled = {}
+    with Semel(folder / DATABASE) as semel:
+        semel.sweep()
+        held = {int(record.key.value) for record in semel.records(status="in_doubt", operation=Mode.HOLD.name)}
+        for key in held:
+            resolution = Happened(effects[key].value) if key in effects else DidNotHappen()
+            semel.resolve(str(key), resolution, operation=Mode.HOLD.name, reason="looked up in the ledger")
+        ledger = Ledger(folder / EFFECTS, durable=True)
+        for key in range(keys):
+            settled[key] = _last_question(semel, ledger, key, may_run=key in held and key not in effects)
+    return {key: end._replace(in_doubt_before=key in held) for key, end in settled.items()}
+
+
+def _last_question(semel: Semel, ledger: Ledger, key: int, *, may_run: bool) -> Settled:
+    mode = mode_of(key)
+
+    def handler() -> str:
+        if not may_run:
+            message = "nobody is left to run this key"
+            raise AssertionError(message)
+        fence = semel.current().fence
+        line = Line("effect", mode, key, 0, fence, semel.current().number, 0, 0, key, 0, f"{fence}.0.{key}")
+        ledger.append(line)
+        return line.value
+
+    policy = _HOLD if mode is Mode.HOLD else _RERUN
+    try:
+        value = semel.run(str(key), handler, operation=mode.name, policy=policy).value
+    except (SemelError, AssertionError) as error:
+        value = f"{type(error).__name__}: {error}"
+    record = semel.read(str(key), operation=mode.name)
+    if record is None:
+        return Settled("absent", value, 0, 0)
+    return Settled(record.status, value, record.fence, len(record.steps))
+
+
+def gather(folder: Path, kills: list[tuple[Hit, ...]], settled: dict[int, Settled], lease_us: int) -> History:
+    """Read the ledgers and the table."""
+    connection = sqlite3.connect(folder / DATABASE)
+    rows = [Row(*row) for row in connection.execute("SELECT mode, key, step, fence, life, sequence FROM effect")]
+    connection.close()
+    effects, answers = list(read_ledger(folder / EFFECTS)), list(read_ledger(folder / ANSWERS))
+    return History(effects, rows, answers, kills, settled, lease_us)

@@ -1,0 +1,278 @@
+"""The killer: keeps workers running, kills them at random moments and at chosen positions, and logs what each kill hit.
+
+What always holds: a kill is SIGKILL to a process that was not reaped yet; its positions are read once it is dead. Time
+decides only how long a run takes: every verdict comes from the logs.
+"""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from semel.stores.sqlite import migrate
+from tests.kill.asker import DATABASE, LEASE, TABLE
+from tests.kill.board import Board, Field, Slot
+from tests.kill.positions import IN_COMMIT, STALLS, At
+from tests.kill.zygote import ASKERS, BOARD, ERRORS
+
+_WINDOW = 96
+_ARRIVAL = 1.0
+_LOOK = 0.0005
+_AT_ONCE = 2
+LOG = "kills.log"
+_AUDIT_EVERY = 10
+# One statement, so one snapshot of the database.
+_AUDIT = """
+SELECT (SELECT count(*) FROM effect WHERE mode = 1), (SELECT count(DISTINCT key) FROM effect WHERE mode = 1),
+    (SELECT count(*) FROM semel_record WHERE operation = 'WITHIN' AND status = 'completed'),
+    (SELECT count(*) FROM semel_record WHERE operation = 'WITHIN')
+"""
+_ROOT = Path(__file__).parents[2]
+
+
+class Hit(NamedTuple):
+    """Where one thread of a killed worker was."""
+
+    at: At
+    key: int
+    fence: int
+    step: int
+    life: int
+
+
+class Plan(NamedTuple):
+    """How much to do. A position is covered after `least` kills there. A stall is SIGSTOP for longer than a lease."""
+
+    kills: int
+    least: int
+    seed: int
+    stalls: int = 0
+    processes: int = 4
+    settle_within: float = 120.0
+
+    @property
+    def keys(self) -> int:
+        """More keys than can be used up."""
+        return (self.kills + self.stalls) * 40 + 2000
+
+
+class Run(NamedTuple):
+    """What a run did, apart from the ledgers it left."""
+
+    kills: list[tuple[Hit, ...]]
+    keys: int
+    asked: int
+    seconds: float
+    wedged: list[int]
+    audits: int
+
+    def hits(self) -> Counter[At]:
+        """How often each position was hit."""
+        return Counter(hit.at for kill in self.kills for hit in kill)
+
+
+class Killer:
+    """One run in `folder`. `tell` is given the number of kills and of covered positions as it goes."""
+
+    def __init__(
+        self, folder: Path, plan: Plan, tell: Callable[[int, int], None] = lambda kills, covered: None
+    ) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._tell = tell
+        self._random = random.Random(plan.seed)
+        self._board = Board(folder / BOARD, askers=plan.processes * ASKERS, keys=plan.keys)
+        self._pids: list[int] = [0] * plan.processes
+        self._lives: list[int] = [0] * plan.processes
+        self._life = 0
+        self._kills: list[tuple[Hit, ...]] = []
+        self._hits: Counter[At] = Counter()
+        self._audits = 0
+
+    def run(self) -> Run:
+        """Kill until the plan is fulfilled, then let everything settle."""
+        prepare(self._folder)
+        command = [sys.executable, "-m", "tests.kill.zygote", self._folder, self._plan.processes, self._plan.keys]
+        began = time.monotonic()
+        with subprocess.Popen(
+            [*map(str, command)], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as self._zygote:
+            try:
+                for process in range(self._plan.processes):
+                    self._spawn(process)
+                self._move()
+                self._stall_workers()
+                self._rampage()
+                wedged = self._settle()
+                self._stop()
+            finally:
+                assert self._zygote.stdin is not None
+                self._zygote.stdin.close()
+        slots = [slot for process in range(self._plan.processes) for slot in self._slots(process)]
+        asked = sum(slot.word(Field.ASKED) for slot in slots)
+        return Run(self._kills, self._board.window[1], asked, time.monotonic() - began, wedged, self._audits)
+
+    # ---------------------------------------------------------------- processes
+
+    def _order(self, *words: object) -> int:
+        assert self._zygote.stdin is not None
+        assert self._zygote.stdout is not None
+        print(*words, file=self._zygote.stdin, flush=True)
+        answer = self._zygote.stdout.readline()
+        if not answer:
+            raise AssertionError(self._complaint("the zygote is gone"))
+        return int(answer)
+
+    def _spawn(self, process: int) -> None:
+        self._life += 1
+        self._lives[process] = self._life
+        self._pids[process] = self._order("spawn", process, self._life)
+
+    def _kill(self, process: int) -> None:
+        os.kill(self._pids[process], signal.SIGKILL)
+        status = self._order("reap", self._pids[process])
+        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL or (self._folder / ERRORS).exists():
+            raise AssertionError(self._complaint(f"worker {self._lives[process]} ended by itself"))
+        slots = self._slots(process)
+        hits = tuple(_hit(slot, self._lives[process]) for slot in slots)
+        self._kills.append(hits)
+        self._hits.update(hit.at for hit in hits)
+        with (self._folder / LOG).open("a") as log:
+            print(len(self._kills), *(f"{hit.at.name} {hit[1:]}" for hit in hits), sep="; ", file=log)
+        for slot in slots:
+            slot.wipe()
+        self._spawn(process)
+
+    def _stop(self) -> None:
+        self._board.stop()
+        statuses = [os.waitstatus_to_exitcode(self._order("reap", pid)) for pid in self._pids]
+        if any(statuses) or (self._folder / ERRORS).exists():
+            raise AssertionError(self._complaint(f"workers ended with {statuses}"))
+
+    def _complaint(self, what: str) -> str:
+        errors = self._folder / ERRORS
+        return f"{what}\n{errors.read_text() if errors.exists() else ''}"
+
+    def _slots(self, process: int) -> list[Slot]:
+        return [self._board.slot(process * ASKERS + turn) for turn in range(ASKERS)]
+
+    # ---------------------------------------------------------------- killing
+
+    def _rampage(self) -> None:
+        while len(self._kills) < self._plan.kills or self._uncovered():
+            if self._random.random() < (0.5 if self._uncovered() else 0.7):
+                time.sleep(self._random.uniform(0, 0.02))
+                self._kill(self._random.randrange(self._plan.processes))
+            else:
+                self._ambush(self._target())
+            self._move()
+            if len(self._kills) % _AUDIT_EVERY == 0:
+                self._audit()
+            self._tell(len(self._kills), len(At) - len(self._uncovered()))
+            if len(self._kills) > 4 * self._plan.kills:
+                return  # the report will name what was never hit
+
+    def _uncovered(self) -> list[At]:
+        return [at for at in At if self._hits[at] < self._plan.least]
+
+    def _target(self) -> At:
+        """A position that was hit least so far, or any."""
+        uncovered = self._uncovered()
+        return self._random.choice(uncovered or list(At))
+
+    def _ambush(self, at: At) -> None:
+        """Stop everybody who gets to a position, and kill the first: there, or in what it does next."""
+        slot, process = self._lie_in_wait(at, range(self._plan.processes))
+        if slot is not None and self._random.random() < (0.6 if at in IN_COMMIT else 0.2):
+            slot.lift_barrier()
+            time.sleep(self._random.uniform(0, 0.0015))
+        if slot is not None:
+            self._kill(process)
+        self._lift_barriers()
+
+    def _lie_in_wait(self, at: At, processes: Iterable[int]) -> tuple[Slot | None, int]:
+        """The first asker of these processes that gets to a position; it stands there, and barriers are up."""
+        slots = [(slot, process) for process in processes for slot in self._slots(process)]
+        for slot, _ in slots:
+            slot.raise_barrier(at)
+        deadline = time.monotonic() + _ARRIVAL
+        while time.monotonic() < deadline:
+            time.sleep(_LOOK)
+            for slot, process in slots:
+                if slot.arrived:
+                    return slot, process
+        return None, 0
+
+    def _lift_barriers(self) -> None:
+        for process in range(self._plan.processes):
+            for slot in self._slots(process):
+                slot.lift_barrier()
+
+    def _stall_workers(self) -> None:
+        """Stop workers in the middle of an attempt until their lease is over, then let them go on as zombies."""
+        stopped: dict[int, float] = {}
+        done = 0
+        while done < self._plan.stalls:
+            free = [process for process in range(self._plan.processes) if process not in stopped]
+            slot, process = self._lie_in_wait(self._random.choice(STALLS), free if len(stopped) < _AT_ONCE else [])
+            if slot is not None:
+                os.kill(self._pids[process], signal.SIGSTOP)
+                stopped[process] = time.monotonic() + LEASE.total_seconds() * 1.5
+            self._lift_barriers()
+            self._move()
+            for process in [process for process, due in stopped.items() if due <= time.monotonic()]:
+                os.kill(self._pids[process], signal.SIGCONT)
+                del stopped[process]
+                done += 1
+            self._tell(done, 0)
+        for process in stopped:
+            os.kill(self._pids[process], signal.SIGCONT)
+
+    def _audit(self) -> None:
+        """At any instant each row of a caller has its completed record, and the other way round."""
+        connection = sqlite3.connect(self._folder / DATABASE, timeout=30)
+        rows, distinct, completed, records = connection.execute(_AUDIT).fetchone()
+        connection.close()
+        self._audits += 1
+        if not rows == distinct == completed == records:
+            message = f"within: {rows} rows of {distinct} keys, {records} records of which {completed} are completed"
+            raise AssertionError(message)
+
+    def _move(self) -> None:
+        low, high = self._board.window
+        while low < high and self._board.settled(low):
+            low += 1
+        self._board.move(low, min(low + _WINDOW, self._plan.keys))
+
+    # ---------------------------------------------------------------- the end
+
+    def _settle(self) -> list[int]:
+        """Let everybody ask until all have their answer; who has none in time asked for a wedged key."""
+        low, high = self._board.window
+        deadline = time.monotonic() + self._plan.settle_within
+        wedged = list(range(low, high))
+        while wedged and time.monotonic() < deadline:
+            time.sleep(0.02)
+            wedged = [key for key in wedged if not self._board.settled(key)]
+            if (self._folder / ERRORS).exists():
+                raise AssertionError(self._complaint("a worker failed"))
+        return wedged
+
+
+def _hit(slot: Slot, life: int) -> Hit:
+    return Hit(slot.at, slot.word(Field.KEY), slot.word(Field.FENCE), slot.word(Field.STEP), life)
+
+
+def prepare(folder: Path) -> None:
+    """Make the database, with the table of effects beside semel's own."""
+    migrate(folder / DATABASE)
+    with sqlite3.connect(folder / DATABASE) as connection:
+        connection.execute(TABLE)
+    connection.close()

@@ -1,0 +1,85 @@
+"""Asking from tasks of an event loop: the modes with `AsyncSemel`. `threads.py` is the twin with `Semel`."""
+
+import asyncio
+from collections.abc import Callable
+
+from semel import AsyncSemel, Policy
+from semel.engine.request import Result
+from semel.errors import InDoubt, LeaseLost, TryLater
+from tests.kill.asker import Asker
+from tests.kill.positions import At, Mode, mode_of
+from tests.kill.watched import current_slot
+
+_NOTHING_TO_DO = 0.004
+
+
+async def ask_in_task(asker: Asker, semel: AsyncSemel, gone: Callable[[], bool]) -> None:
+    """Ask until the board says stop."""
+    current_slot.set(asker.slot)
+    asking = _Asking(asker, semel)
+    while not (asker.board.stopping or gone()):
+        key = asker.next_key()
+        if key is None:
+            await asyncio.sleep(_NOTHING_TO_DO)
+        else:
+            await asking.ask(key)
+        asker.slot.mark(At.IDLE)
+    asker.connection.close()
+
+
+class _Asking:
+    def __init__(self, asker: Asker, semel: AsyncSemel) -> None:
+        self._asker = asker
+        self._semel = semel
+
+    async def ask(self, key: int) -> None:
+        policy = self._asker.begin(key)
+        try:
+            result = await self._ask(key, policy)
+        except (InDoubt, LeaseLost, TryLater) as error:
+            self._asker.end_badly(key, error)
+        else:
+            self._asker.end(key, result)
+
+    async def _ask(self, key: int, policy: Policy) -> Result[str]:
+        mode = mode_of(key)
+        if mode is Mode.WITHIN:
+            return await self._within(key, policy)
+        handler = self._by_steps if mode is Mode.STEPS else self._effect
+        return await self._semel.run(str(key), handler, operation=mode.name, policy=policy)
+
+    async def _effect(self) -> str:
+        value = self._asker.effect(self._semel.current())
+        if self._asker.random.random() < 0.1:
+            await asyncio.sleep(0.001)
+        self._asker.slot.mark(At.RETURNING)
+        return value
+
+    async def _within(self, key: int, policy: Policy) -> Result[str]:
+        # Nothing here really waits between begin and commit: another task of this loop, blocked on the write lock in
+        # its own sqlite3 call, would keep this one from ever committing.
+        self._asker.begin_transaction()
+        async with self._semel.within(self._asker.connection):
+            result = await self._semel.run(str(key), self._row, operation=Mode.WITHIN.name, policy=policy)
+        self._asker.commit(At.COMMITTING, At.COMMITTED)
+        return result
+
+    async def _row(self) -> str:
+        return self._asker.row(self._semel.current())
+
+    async def _by_steps(self) -> str:
+        asker, attempt = self._asker, self._semel.current()
+        asker.slot.mark(At.STARTED)
+        await attempt.step("reserve", self._step, 1)
+        await attempt.step("book", self._step_row, 2, within=asker.connection)
+        asker.commit(At.STEP_COMMITTING, At.STEP_COMMITTED)
+        await attempt.step("tell", self._step, 3)
+        value = asker.last_step_done(attempt)
+        asker.slot.mark(At.RETURNING)
+        return value
+
+    async def _step(self, step: int) -> int:
+        return self._asker.step(step, self._semel.current())
+
+    async def _step_row(self, step: int) -> int:
+        return self._asker.step_row(step, self._semel.current())

@@ -1,0 +1,138 @@
+"""The checker itself: it passes what is right and finds each thing that can be wrong."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.kill.checker import check
+from tests.kill.history import History, Row, Settled
+from tests.kill.killer import Hit
+from tests.kill.ledger import LENGTH, Line
+from tests.kill.positions import MEANING, At, Mode, mode_of
+
+WITHIN, STEPS, RERUN, HOLD = (
+    next(key for key in range(20) if mode_of(key) is mode) for mode in (Mode.WITHIN, Mode.STEPS, Mode.RERUN, Mode.HOLD)
+)
+LEASE_US = 700_000
+
+
+def line(
+    what: str, key: int, *, step: int = 0, fence: int = 1, life: int = 1, micros: int = 0, value: str = ""
+) -> Line:
+    doubt = int(fence > 1)
+    return Line(what, mode_of(key), key, step, fence, fence, doubt, life, 0, micros, value or f"{fence}.{life}")
+
+
+def good() -> History:
+    """A run with one key of each mode; the rerun key was killed after its first effect."""
+    return History(
+        effects=[
+            line("try", WITHIN),
+            line("effect", STEPS, step=1),
+            line("try", STEPS, step=2),
+            line("effect", STEPS, step=3),
+            line("try", STEPS),
+            line("effect", RERUN),
+            line("effect", RERUN, fence=2, life=2),
+            line("effect", HOLD),
+        ],
+        rows=[Row(Mode.WITHIN, WITHIN, 0, 1, 1, 0), Row(Mode.STEPS, STEPS, 2, 1, 1, 0)],
+        answers=[line("ran", key) for key in (WITHIN, STEPS)] + [line("replayed", RERUN, fence=2, life=2)],
+        kills=[(Hit(At.DONE, RERUN, 1, 0, 1), Hit(At.IDLE, WITHIN, 1, 0, 1))],
+        settled={
+            WITHIN: Settled("completed", "1.1", 1, 0),
+            STEPS: Settled("completed", "1.1", 1, 3),
+            RERUN: Settled("completed", "2.2", 2, 0),
+            HOLD: Settled("completed", "1.1", 1, 0),
+        },
+        lease_us=LEASE_US,
+    )
+
+
+def test_a_good_run_is_passed_and_counted() -> None:
+    verdict = check(good())
+    assert verdict.problems == []
+    assert (verdict.operations, verdict.take_overs, verdict.repeated_after_kill) == (4, 1, 1)
+
+
+def kill_at(at: At) -> Callable[[History], History]:
+    return lambda run: run._replace(kills=[(Hit(at, RERUN, 1, 0, 1),)])
+
+
+def without_effect(key: int) -> Callable[[History], History]:
+    return lambda run: run._replace(
+        effects=[effect for effect in run.effects if effect.key != key or effect.what == "try"],
+        rows=[row for row in run.rows if row.key != key],
+    )
+
+
+def more(*effects: Line) -> Callable[[History], History]:
+    return lambda run: run._replace(effects=[*run.effects, *effects])
+
+
+def another_row(key: int, step: int) -> Callable[[History], History]:
+    return lambda run: run._replace(rows=[*run.rows, Row(mode_of(key), key, step, 1, 9, 9)])
+
+
+def answered(*answers: Line) -> Callable[[History], History]:
+    return lambda run: run._replace(answers=[*run.answers, *answers])
+
+
+def ended(key: int, end: Settled) -> Callable[[History], History]:
+    return lambda run: run._replace(settled={**run.settled, key: end})
+
+
+@pytest.mark.parametrize("at", [At.IN_EFFECT, At.DONE, At.RETURNING, At.COMPLETING, At.COMPLETE_WRITTEN])
+def test_a_kill_at_or_after_the_effect_explains_a_second_one(at: At) -> None:
+    assert check(kill_at(at)(good())).problems == []
+
+
+def test_a_stall_longer_than_the_lease_explains_a_second_effect() -> None:
+    run = good()._replace(kills=[])
+    assert check(answered(line("lost", RERUN, micros=LEASE_US))(run)).repeated_after_stall == 1
+
+
+WRONG = {
+    "kill before the effect": kill_at(At.STARTED),
+    "kill after the completion was committed": kill_at(At.COMPLETED),
+    "kill of somebody else": lambda run: run._replace(kills=[(Hit(At.DONE, RERUN, 1, 0, 7),)]),
+    "kill of another attempt": lambda run: run._replace(kills=[(Hit(At.DONE, RERUN, 2, 0, 1),)]),
+    "no kill": lambda run: run._replace(kills=[]),
+    "stall shorter than the lease": lambda run: answered(line("lost", RERUN, micros=LEASE_US - 1))(
+        run._replace(kills=[])
+    ),
+    "row of within lost": without_effect(WITHIN),
+    "row of within doubled": another_row(WITHIN, 0),
+    "row of a step doubled": another_row(STEPS, 2),
+    "effect lost": without_effect(RERUN),
+    "finished step repeated": more(line("effect", STEPS, step=1, fence=2, life=2)),
+    "held effect repeated": more(line("effect", HOLD, fence=2, life=2)),
+    "held effect lost": without_effect(HOLD),
+    "effect after the end": more(line("effect", RERUN, fence=3, life=3)),
+    "late attempt without a stall": more(line("effect", RERUN, fence=1, life=5)),
+    "doubt not told": more(line("effect", RERUN, fence=2, life=2)._replace(in_doubt=0)),
+    "attempts miscounted": more(line("effect", RERUN, fence=2, life=2)._replace(attempt=1)),
+    "rolled back transaction left a trace": more(line("try", WITHIN, fence=2)),
+    "two answers": answered(line("replayed", RERUN, value="1.1")),
+    "answer of nobody": ended(HOLD, Settled("completed", "8.8", 1, 0)),
+    "doubt outside of hold": answered(line("in_doubt", RERUN)),
+    "key wedged": ended(RERUN, Settled("running", "InProgress", 1, 0)),
+    "record lost": ended(WITHIN, Settled("absent", "", 0, 0)),
+    "step not recorded": ended(STEPS, Settled("completed", "1.1", 1, 2)),
+    "effect of an unknown key": more(line("effect", 999)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_each_wrong_is_found(name: str) -> None:
+    assert check(WRONG[name](good())).problems != []
+
+
+def test_every_position_has_a_meaning() -> None:
+    assert set(MEANING) == set(At)
+
+
+def test_lines_have_one_length_and_come_back_equal() -> None:
+    long = Line("in_doubt", 3, 99_999, 3, 999, 999, 1, 99_999, 8_999_999, 9_999_999_999, "x" * 40)
+    assert len(long.encode()) == LENGTH
+    assert Line.decode(long.encode()) == long

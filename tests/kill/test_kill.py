@@ -1,0 +1,39 @@
+"""Worker processes on one SQLite file, killed at random and at every position: nothing is lost, doubled or wedged."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kill.program import kill_and_check, stall_and_check
+
+FULL = os.environ.get("SEMEL_EFFORT") == "full"
+KILLS = 5000 if FULL else 500
+STALLS = 200 if FULL else 12
+PATIENCE = 7200 if FULL else 600  # a bound for the hopeless, not a measure
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE)]
+
+
+def test_killed_workers_lose_nothing_and_repeat_only_what_a_kill_explains(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    outcome = kill_and_check(tmp_path, KILLS, seed=1)
+    record_property("figures", outcome.text)
+    assert outcome.never_hit == [], "a run in which a position was never hit is not a pass"
+    assert outcome.run.wedged == []
+    assert outcome.verdict.problems == []
+    assert len(outcome.run.kills) >= KILLS
+    assert outcome.verdict.take_overs > 0
+    assert outcome.verdict.repeated_after_kill > 0
+
+
+def test_workers_that_stood_still_past_their_lease_change_nothing(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    outcome = stall_and_check(tmp_path, STALLS, seed=2)
+    record_property("figures", outcome.summary)
+    assert outcome.run.wedged == []
+    assert outcome.verdict.problems == []
+    assert outcome.verdict.zombies > 0

@@ -1,0 +1,83 @@
+"""Asking from threads: the modes with `Semel`. `tasks.py` is the twin with `AsyncSemel`."""
+
+import time
+from collections.abc import Callable
+
+from semel import Policy, Semel
+from semel.engine.request import Result
+from semel.errors import InDoubt, LeaseLost, TryLater
+from tests.kill.asker import Asker
+from tests.kill.positions import At, Mode, mode_of
+from tests.kill.watched import current_slot
+
+_NOTHING_TO_DO = 0.004
+
+
+def ask_in_thread(asker: Asker, semel: Semel, gone: Callable[[], bool]) -> None:
+    """Ask until the board says stop."""
+    current_slot.set(asker.slot)
+    asking = _Asking(asker, semel)
+    while not (asker.board.stopping or gone()):
+        key = asker.next_key()
+        if key is None:
+            time.sleep(_NOTHING_TO_DO)
+        else:
+            asking.ask(key)
+        asker.slot.mark(At.IDLE)
+    asker.connection.close()
+
+
+class _Asking:
+    def __init__(self, asker: Asker, semel: Semel) -> None:
+        self._asker = asker
+        self._semel = semel
+
+    def ask(self, key: int) -> None:
+        policy = self._asker.begin(key)
+        try:
+            result = self._ask(key, policy)
+        except (InDoubt, LeaseLost, TryLater) as error:
+            self._asker.end_badly(key, error)
+        else:
+            self._asker.end(key, result)
+
+    def _ask(self, key: int, policy: Policy) -> Result[str]:
+        mode = mode_of(key)
+        if mode is Mode.WITHIN:
+            return self._within(key, policy)
+        handler = self._by_steps if mode is Mode.STEPS else self._effect
+        return self._semel.run(str(key), handler, operation=mode.name, policy=policy)
+
+    def _effect(self) -> str:
+        value = self._asker.effect(self._semel.current())
+        if self._asker.random.random() < 0.1:
+            time.sleep(0.001)
+        self._asker.slot.mark(At.RETURNING)
+        return value
+
+    def _within(self, key: int, policy: Policy) -> Result[str]:
+        self._asker.begin_transaction()
+        with self._semel.within(self._asker.connection):
+            result = self._semel.run(str(key), self._row, operation=Mode.WITHIN.name, policy=policy)
+        self._asker.commit(At.COMMITTING, At.COMMITTED)
+        return result
+
+    def _row(self) -> str:
+        return self._asker.row(self._semel.current())
+
+    def _by_steps(self) -> str:
+        asker, attempt = self._asker, self._semel.current()
+        asker.slot.mark(At.STARTED)
+        attempt.step("reserve", self._step, 1)
+        attempt.step("book", self._step_row, 2, within=asker.connection)
+        asker.commit(At.STEP_COMMITTING, At.STEP_COMMITTED)
+        attempt.step("tell", self._step, 3)
+        value = asker.last_step_done(attempt)
+        asker.slot.mark(At.RETURNING)
+        return value
+
+    def _step(self, step: int) -> int:
+        return self._asker.step(step, self._semel.current())
+
+    def _step_row(self, step: int) -> int:
+        return self._asker.step_row(step, self._semel.current())

@@ -1,0 +1,152 @@
+"""A store that shows on the board how far each operation has come: sent, written, committed. It changes nothing else.
+
+Whose operation it is tells the nonce, because in a lane one thread carries out what others asked for.
+"""
+
+import secrets
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
+
+from semel.core.operations import (
+    Answer,
+    Checkpoint,
+    Claim,
+    Complete,
+    Doubtful,
+    Enter,
+    Entered,
+    Granted,
+    Operation,
+    Recorded,
+    Running,
+)
+from semel.core.store import Answers, AsyncDriver, AsyncJoined, Driver, Joined, Plan, Store
+from tests.kill.board import Field, Slot
+from tests.kill.positions import At
+
+current_slot: ContextVar[Slot] = ContextVar("slot")
+
+
+class Way(NamedTuple):
+    """The positions of one kind of operation; inside the caller's transaction there is no commit of ours."""
+
+    sent: At | None
+    written: At
+    committed: At | None = None
+
+
+_WAYS: Final = {
+    (Claim, False): Way(At.CLAIMING, At.CLAIM_WRITTEN, At.CLAIMED),
+    (Complete, False): Way(At.COMPLETING, At.COMPLETE_WRITTEN, At.COMPLETED),
+    (Checkpoint, False): Way(At.STEP_SAVING, At.STEP_WRITTEN, At.STEP_SAVED),
+    (Claim, True): Way(At.JOINING, At.JOINED),
+    (Complete, True): Way(At.JOINED_COMPLETING, At.JOINED_COMPLETED),
+    (Enter, True): Way(None, At.STEP_JOINED),
+    (Checkpoint, True): Way(None, At.STEP_JOINED_SAVED),
+}
+
+
+class WatchedStore:
+    """`store`, watched."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._slots: dict[bytes, Slot] = {}
+        self._uncommitted: list[tuple[Slot, At]] = []
+        self.name = store.name
+        self.batch = store.batch
+
+    def new_nonce(self) -> bytes:
+        """For the engine: a nonce that leads back to the slot of whoever asks."""
+        nonce = secrets.token_bytes(16)
+        self._slots[nonce] = current_slot.get()
+        return nonce
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """The plan of the store, with marks."""
+        plan = self._store.plan(operations, joined=joined)
+        way = _WAYS.get((type(operations[0]), joined))
+        return plan if way is None else self._marked(plan, way, [self._slot(operation) for operation in operations])
+
+    def _slot(self, operation: Operation) -> Slot:
+        nonce = operation.nonce if isinstance(operation, Claim) else operation.lease.nonce  # type: ignore[union-attr]
+        return self._slots[nonce]
+
+    def _marked(self, plan: Plan, way: Way, slots: list[Slot]) -> Plan:
+        if way.sent is not None:
+            for slot in slots:
+                slot.mark(way.sent)
+        answers = yield from plan
+        for slot, answer in zip(slots, answers, strict=True):
+            self._answered(slot, way, answer)
+        return answers
+
+    def _answered(self, slot: Slot, way: Way, answer: Answer | Exception) -> None:
+        if isinstance(answer, Granted):
+            slot.put(Field.FENCE, answer.record.fence)
+        if isinstance(answer, (Granted, Recorded, Entered)):
+            slot.mark(way.written)
+            if way.committed is not None:
+                self._uncommitted.append((slot, way.committed))
+        elif isinstance(answer, (Running, Doubtful)):
+            slot.mark(At.WAITING)
+
+    def committed(self, replies: Sequence[Answers | Exception]) -> None:
+        """A round is over: what was written is committed, unless the round failed."""
+        marks, self._uncommitted = self._uncommitted, []
+        if not any(isinstance(reply, Exception) for reply in replies):
+            for slot, at in marks:
+                slot.mark(at)
+
+    def driver(self) -> Driver:
+        """The store's driver, watched."""
+        return WatchedDriver(self, self._store.driver())
+
+    def async_driver(self) -> AsyncDriver:
+        """The same for event loops."""
+        return AsyncWatchedDriver(self, self._store.async_driver())
+
+    def join(self, connection: Any) -> Joined:
+        """As the store joins it."""
+        return self._store.join(connection)
+
+    def async_join(self, connection: Any) -> AsyncJoined:
+        """As the store joins it."""
+        return self._store.async_join(connection)
+
+
+class WatchedDriver:
+    """Tells the watched store when a round is committed."""
+
+    def __init__(self, watched: WatchedStore, driver: Driver) -> None:
+        self._watched = watched
+        self._driver = driver
+
+    def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        """Run one round."""
+        replies = self._driver.perform(plans)
+        self._watched.committed(replies)
+        return replies
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._driver.close()
+
+
+class AsyncWatchedDriver:
+    """The same, awaited."""
+
+    def __init__(self, watched: WatchedStore, driver: AsyncDriver) -> None:
+        self._watched = watched
+        self._driver = driver
+
+    async def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        """Run one round."""
+        replies = await self._driver.perform(plans)
+        self._watched.committed(replies)
+        return replies
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._driver.close()

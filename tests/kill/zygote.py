@@ -1,0 +1,103 @@
+"""The zygote: a process that has everything imported and nothing opened, and forks workers on demand.
+
+A worker costs a fork (some 2 ms) instead of an interpreter (some 300 ms). It reads orders from its standard input:
+`spawn SLOT LIFE` answers with a process id, `reap PID` waits for that process and answers with its exit status. What
+always holds: nobody is reaped unasked, so an id that the killer knows still names the process it meant; when the killer
+is gone, everybody ends. Every second worker asks from threads, the others from tasks of an event loop.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from semel import AsyncSemel, Semel
+from semel.stores.sqlite import SqliteStore
+from tests.kill.asker import DATABASE, Asker
+from tests.kill.board import Board
+from tests.kill.tasks import ask_in_task
+from tests.kill.threads import ask_in_thread
+from tests.kill.watched import WatchedStore
+
+BOARD, ERRORS = "board", "errors.txt"
+ASKERS = 2
+"""How many threads or tasks of a worker ask, so that a lane has something to gather."""
+
+
+def main(folder: Path, processes: int, keys: int) -> None:
+    """Serve until the input ends."""
+    board = Board(folder / BOARD, askers=processes * ASKERS, keys=keys)
+    logging.basicConfig(level=logging.ERROR, handlers=[logging.FileHandler(folder / ERRORS, delay=True)])
+    children: set[int] = set()
+    try:
+        for order in sys.stdin:
+            word, *numbers = order.split()
+            first, *rest = map(int, numbers)
+            if word == "spawn":
+                child = os.fork()
+                if child == 0:
+                    _worker(folder, board, first, rest[0])
+                children.add(child)
+                print(child, flush=True)
+            else:
+                _, status = os.waitpid(first, 0)
+                children.discard(first)
+                print(status, flush=True)
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+
+
+def _worker(folder: Path, board: Board, process: int, life: int) -> None:
+    """The life of a worker, up to its end."""
+    status = 1
+    try:
+        parent = os.getppid()
+        askers = [Asker(folder, board, process * ASKERS + turn, life) for turn in range(ASKERS)]
+        store = WatchedStore(SqliteStore(folder / DATABASE))
+        if process % 2:
+            asyncio.run(_ask_in_tasks(askers, store, lambda: os.getppid() != parent))
+        else:
+            _ask_in_threads(askers, store, lambda: os.getppid() != parent)
+        status = 0
+    except BaseException:  # noqa: BLE001 - whatever it is, the killer has to see it
+        with (folder / ERRORS).open("a") as file:
+            file.write(f"worker {life}:\n{traceback.format_exc()}\n")
+    finally:
+        os._exit(status)
+
+
+async def _ask_in_tasks(askers: list[Asker], store: WatchedStore, orphaned: Callable[[], bool]) -> None:
+    async with AsyncSemel(store) as semel, asyncio.TaskGroup() as tasks:
+        semel.new_nonce = store.new_nonce
+        for asker in askers:
+            tasks.create_task(ask_in_task(asker, semel, orphaned))
+
+
+def _ask_in_threads(askers: list[Asker], store: WatchedStore, orphaned: Callable[[], bool]) -> None:
+    problems: list[BaseException] = []
+
+    def ask(asker: Asker) -> None:
+        try:
+            ask_in_thread(asker, semel, lambda: bool(problems) or orphaned())
+        except BaseException as problem:  # noqa: BLE001 - raised again where it can be seen
+            problems.append(problem)
+
+    with Semel(store) as semel:
+        semel.new_nonce = store.new_nonce
+        threads = [threading.Thread(target=ask, args=[asker]) for asker in askers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for problem in problems:
+        raise problem
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
