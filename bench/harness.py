@@ -32,21 +32,30 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Target:
-    """A bound on a ratio: "faster" counts how many times the baseline's speed, "slower" how many times its time."""
+class Comparison:
+    """How a variant is compared: "faster" counts how many times the baseline's speed, "slower" how many times its time.
+
+    `bound` is the target, where there is one.
+    """
 
     kind: Literal["faster", "slower"]
-    bound: float
+    bound: float | None = None
 
     def ratio(self, seconds: float, baseline: float) -> float:
-        """The ratio that the bound is about."""
+        """The ratio to the baseline."""
         return baseline / seconds if self.kind == "faster" else seconds / baseline
 
-    def met(self, ratio: float) -> bool:
-        """Whether a ratio is within the bound."""
+    def met(self, ratio: float) -> bool | None:
+        """Whether a ratio is within the bound; None where there is none."""
+        if self.bound is None:
+            return None
         return ratio >= self.bound if self.kind == "faster" else ratio <= self.bound
 
-    def __str__(self) -> str:
+    @property
+    def target(self) -> str:
+        """The bound in words."""
+        if self.bound is None:
+            return ""
         return f"≥ {self.bound:g}× the speed" if self.kind == "faster" else f"≤ {self.bound:g}× the time"
 
 
@@ -58,7 +67,7 @@ class Variant:
     prepare: Callable[[Path, Effort], AbstractContextManager[Measure]]
     calls: int
     against: str | None = None
-    target: Target | None = None
+    by: Comparison = Comparison("slower")
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,7 @@ class Case:
     title: str
     variants: tuple[Variant, ...]
     notes: tuple[str, ...] = ()
+    needs: str | None = None
 
 
 @dataclass
@@ -92,7 +102,7 @@ class Figures:
     @property
     def verdict(self) -> bool | None:
         """Whether the target is met; None where there is none."""
-        return None if self.variant.target is None or self.ratio is None else self.variant.target.met(self.ratio)
+        return None if self.ratio is None else self.variant.by.met(self.ratio)
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
@@ -121,10 +131,10 @@ def run_case(case: Case, effort: Effort, folder: Path, advance: Callable[[str], 
                 if turn >= 0:
                     figures[variant.name].seconds.append(seconds)
     for measured in figures.values():
-        if measured.variant.against is not None:
-            target = measured.variant.target or Target("slower", float("inf"))
-            pairs = zip(measured.seconds, figures[measured.variant.against].seconds, strict=True)
-            measured.ratios = [target.ratio(seconds, baseline) for seconds, baseline in pairs]
+        variant = measured.variant
+        if variant.against is not None:
+            pairs = zip(measured.seconds, figures[variant.against].seconds, strict=True)
+            measured.ratios = [variant.by.ratio(seconds, baseline) for seconds, baseline in pairs]
     return list(figures.values())
 
 

@@ -1,25 +1,21 @@
-"""The memory store: what the engine itself costs per call, and a peer beside it."""
+"""The memory store: what the engine itself costs per call."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 from bench.callers import Numbers, alone, alone_async, event_loop
 from bench.harness import Case, Effort, Measure, Variant
-from bench.machine import version_of
 from bench.workload import AMOUNT, TENANT, charge, charge_async, once, once_async, order
 from semel import AsyncSemel, Semel
 
 FEW = 200
-MANY = 5_000
 Prepare = Callable[[Path, Effort], AbstractContextManager[Measure]]
 
 
-def _keys(calls: int, keys: int) -> list[int]:
+def keys_of(calls: int, keys: int) -> list[int]:
     return [number % keys for number in range(calls)]
 
 
@@ -37,7 +33,7 @@ def _bare_async(folder: Path, effort: Effort) -> Iterator[Measure]:
 
 
 @contextmanager
-def _first(folder: Path, effort: Effort) -> Iterator[Measure]:
+def first(folder: Path, effort: Effort) -> Iterator[Measure]:
     def measure(calls: int) -> float:
         with Semel("memory://") as semel:
             call = once(semel)
@@ -48,7 +44,7 @@ def _first(folder: Path, effort: Effort) -> Iterator[Measure]:
 
 
 @contextmanager
-def _first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
+def first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
     async def measure(calls: int) -> float:
         async with AsyncSemel("memory://") as semel:
             call = once_async(semel)
@@ -59,25 +55,25 @@ def _first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
         yield lambda calls: loop.run(measure(calls))
 
 
-def _replay(keys: int) -> Prepare:
+def replay(keys: int) -> Prepare:
     @contextmanager
     def prepare(folder: Path, effort: Effort) -> Iterator[Measure]:
         with Semel("memory://") as semel:
             call = once(semel)
             alone(list(range(keys)), call)
-            yield lambda calls: alone(_keys(calls, keys), call)
+            yield lambda calls: alone(keys_of(calls, keys), call)
 
     return prepare
 
 
-def _replay_async(keys: int) -> Prepare:
+def replay_async(keys: int) -> Prepare:
     @contextmanager
     def prepare(folder: Path, effort: Effort) -> Iterator[Measure]:
         semel = AsyncSemel("memory://")
         call = once_async(semel)
         with event_loop() as loop:
             loop.run(alone_async(list(range(keys)), call))
-            yield lambda calls: loop.run(alone_async(_keys(calls, keys), call))
+            yield lambda calls: loop.run(alone_async(keys_of(calls, keys), call))
             loop.run(semel.close())
 
     return prepare
@@ -88,67 +84,12 @@ ENGINE = Case(
     "The engine alone: one caller, memory store, per call",
     (
         Variant("bare function", _bare, 2000),
-        Variant("semel, first run", _first, 2000, against="bare function"),
-        Variant("semel, replay", _replay(FEW), 2000, against="bare function"),
+        Variant("semel, first run", first, 2000, against="bare function"),
+        Variant("semel, replay", replay(FEW), 2000, against="bare function"),
         Variant("bare coroutine", _bare_async, 2000),
-        Variant("semel, async, first run", _first_async, 2000, against="bare coroutine"),
-        Variant("semel, async, replay", _replay_async(FEW), 2000, against="bare coroutine"),
+        Variant("semel, async, first run", first_async, 2000, against="bare coroutine"),
+        Variant("semel, async, replay", replay_async(FEW), 2000, against="bare coroutine"),
     ),
     notes=("The handler returns a small dictionary; key, scope and fingerprint are taken from three arguments.",),
 )
 
-
-def _decorated(*, blocking: bool) -> Callable[..., Any]:
-    """`charge` under idemkit's decorator, asked for the same: scope, key, and a refusal of other arguments."""
-    import idemkit
-
-    config = idemkit.MethodConfig(
-        key_fields=["order_id"],
-        scope=lambda arguments: arguments["tenant"],
-        validation_fingerprint=lambda arguments: str(arguments["amount"]).encode(),
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        backend = idemkit.InMemoryBackend()
-        decorator = (idemkit.idempotent_sync if blocking else idemkit.idempotent)(backend=backend, config=config)
-        decorated: Callable[..., Any] = decorator(charge if blocking else charge_async)
-    return lambda number: decorated(TENANT, order(number), AMOUNT)
-
-
-@contextmanager
-def _peer_first(folder: Path, effort: Effort) -> Iterator[Measure]:
-    def measure(calls: int) -> float:
-        call = _decorated(blocking=True)
-        call(-1)
-        return alone(list(range(calls)), call)
-
-    yield measure
-
-
-@contextmanager
-def _peer_first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
-    async def measure(calls: int) -> float:
-        call = _decorated(blocking=False)
-        await call(-1)
-        return await alone_async(list(range(calls)), call)
-
-    with event_loop() as loop:
-        yield lambda calls: loop.run(measure(calls))
-
-
-@contextmanager
-def _peer_replay(folder: Path, effort: Effort) -> Iterator[Measure]:
-    call = _decorated(blocking=True)
-    alone(list(range(FEW)), call)
-    yield lambda calls: alone(_keys(calls, FEW), call)
-
-
-def _peer_replay_async(keys: int) -> Prepare:
-    @contextmanager
-    def prepare(folder: Path, effort: Effort) -> Iterator[Measure]:
-        call = _decorated(blocking=False)
-        with event_loop() as loop:
-            loop.run(alone_async(list(range(keys)), call))
-            yield lambda calls: loop.run(alone_async(_keys(calls, keys), call))
-
-    return prepare

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from bench.by_hand import Writer, digest_of
 from bench.callers import Numbers, event_loop, in_tasks, in_threads
-from bench.harness import Case, Effort, Measure, Target, Variant
+from bench.harness import Case, Comparison, Effort, Measure, Variant
 from bench.sqlite_files import filled
 from bench.workload import once, once_async
 from semel import AsyncSemel, Semel
 
 CALLERS = 64
-_TARGET = Target("faster", 8.0)
+_TARGET = Comparison("faster", 8.0)
 
 
 @contextmanager
@@ -66,9 +66,9 @@ SQLITE_64 = Case(
     "SQLite, 64 callers, first run: a durable claim and a durable completion",
     (
         Variant("by hand, threads", _by_hand, 320),
-        Variant("semel, threads", _semel, 1920, against="by hand, threads", target=_TARGET),
+        Variant("semel, threads", _semel, 1920, against="by hand, threads", by=_TARGET),
         Variant("by hand, tasks", _by_hand_async, 320),
-        Variant("semel, tasks", _semel_async, 1920, against="by hand, tasks", target=_TARGET),
+        Variant("semel, tasks", _semel_async, 1920, against="by hand, tasks", by=_TARGET),
     ),
     notes=(
         "By hand, threads: 64 threads share one connection under a lock, each statement is BEGIN IMMEDIATE, the "

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from bench.by_hand import Reader, Writer, digest_of
 from bench.callers import Numbers, alone, alone_async, event_loop
-from bench.harness import Case, Effort, Measure, Target, Variant
+from bench.harness import Case, Comparison, Effort, Measure, Variant
 from bench.sqlite_files import filled
 from bench.workload import once, once_async
 from semel import AsyncSemel, Semel
 
 KEYS = 500
-_FIRST = Target("slower", 1.3)
-_REPLAY = Target("slower", 1.7)
+_FIRST = Comparison("slower", 1.3)
+_REPLAY = Comparison("slower", 1.7)
 
 
 @contextmanager
@@ -67,9 +67,9 @@ SQLITE_ONE = Case(
     "SQLite, one caller, first run: two statements, two commits",
     (
         Variant("by hand", _by_hand, 100),
-        Variant("semel", _semel, 100, against="by hand", target=_FIRST),
+        Variant("semel", _semel, 100, against="by hand", by=_FIRST),
         Variant("by hand, async through a thread", _by_hand_async, 100, against="by hand"),
-        Variant("semel, async", _semel_async, 100, against="by hand", target=_FIRST),
+        Variant("semel, async", _semel_async, 100, against="by hand", by=_FIRST),
     ),
 )
 
@@ -110,8 +110,8 @@ SQLITE_REPLAY = Case(
     "SQLite, one caller, replay: one look-up by primary key",
     (
         Variant("bare read", _read, 3000),
-        Variant("semel", _replay, 3000, against="bare read", target=_REPLAY),
-        Variant("semel, async", _replay_async, 3000, against="bare read", target=_REPLAY),
+        Variant("semel", _replay, 3000, against="bare read", by=_REPLAY),
+        Variant("semel, async", _replay_async, 3000, against="bare read", by=_REPLAY),
     ),
     notes=("The bare read fetches the same row with the same statement and does nothing with it.",),
 )

@@ -1,7 +1,7 @@
 """An order placed once: goods reserved, card charged, order booked, through a crash in the middle.
 
-    python payment.py o-1                 places the order
-    python payment.py o-1 --crash         the same, but the process is killed right after the card was charged
+python payment.py o-1                 places the order
+python payment.py o-1 --crash         the same, but the process is killed right after the card was charged
 """
 
 import json

@@ -139,14 +139,27 @@ def _until_comment_ends(lines: Iterator[tuple[int, str]]) -> Iterator[str]:
 
 
 def table(page: Page, first: str) -> list[list[str]]:
-    """The rows of the table whose first column is headed `first`: cells as text, without backquotes."""
-    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for _, line in page.prose if line.startswith("|")]
-    heads = [place for place, row in enumerate(rows) if row[0].strip("*` ") == first]
-    assert heads, f"{page.name} has no table headed {first!r}"
+    """The rows of every table whose first column is headed `first`: cells as text, without backquotes."""
     found = []
-    for head in heads:
-        for row in rows[head + 2 :]:
-            if len(row) != len(rows[head]) or set(row[0]) <= set("-: "):
-                break
-            found.append([cell.replace("`", "") for cell in row])
+    heads = 0
+    for rows in _tables(page):
+        if rows[0][0] == first:
+            heads += 1
+            found += rows[2:]
+    assert heads, f"{page.name} has no table headed {first!r}"
     return found
+
+
+def _tables(page: Page) -> Iterator[list[list[str]]]:
+    rows: list[list[str]] = []
+    last = 0
+    for number, line in page.prose:
+        if not line.startswith("|"):
+            continue
+        if rows and number != last + 1:
+            yield rows
+            rows = []
+        rows.append([cell.strip().replace("`", "") for cell in line.strip().strip("|").split("|")])
+        last = number
+    if rows:
+        yield rows

@@ -25,7 +25,7 @@ __all__ = ["Shape", "decode", "encode", "encode_stated", "inspect_empty", "shape
 PLAIN = "plain"
 UNDECLARED = "undeclared"
 STATED = "stated"
-_DISCREET = (msgspec.ValidationError, TypeError, LookupError, plain.NotPlain)
+_DISCREET = (msgspec.ValidationError, TypeError, LookupError, plain.NotPlain, plain.Damaged)
 
 
 class inspect_empty:  # noqa: N801 - stands where an annotation would

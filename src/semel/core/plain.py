@@ -29,6 +29,10 @@ class NotPlain(Exception):
     """The value is not plain data; the message is a clause that says why. An internal signal: it means a tombstone."""
 
 
+class Damaged(ValueError):
+    """Bytes that `dumps` did not write."""
+
+
 def dumps(value: object) -> bytes:
     """The bytes of a plain value. Raises `NotPlain` for anything else."""
     try:
@@ -39,14 +43,14 @@ def dumps(value: object) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """The value of `dumps`. Raises `ValueError` for anything that `dumps` did not write."""
+    """The value of `dumps`. Raises `Damaged` for anything that `dumps` did not write."""
     try:
         return _read(data)
-    except ValueError:
+    except Damaged:
         raise
-    except Exception as problem:  # damage shows in many ways: no such day, no such number, no end of nesting
-        message = f"the data is damaged ({problem})"
-        raise ValueError(message) from problem
+    except Exception as problem:  # it shows in many ways: no such day, no such number, no end of nesting
+        message = f"the data is damaged ({type(problem).__name__})"
+        raise Damaged(message) from problem
 
 
 def _lower(value: Any, depth: int) -> Any:
@@ -103,8 +107,8 @@ def _load_zone(zone: _Zone) -> tzinfo | None:
     try:
         return ZoneInfo(zone)
     except ZoneInfoNotFoundError as problem:
-        message = f"the time zone {zone} is not known on this machine"
-        raise ValueError(message) from problem
+        message = f"the time zone {zone!r:.100} is not known on this machine"
+        raise Damaged(message) from problem
 
 
 def _clock(value: datetime | time, _depth: int) -> bytes:
@@ -159,7 +163,7 @@ def _extension(code: int, body: memoryview) -> Any:
     load = _LOAD.get(code)
     if load is None:
         message = f"extension type {code} is unknown to this release"
-        raise ValueError(message)
+        raise Damaged(message)
     return load(bytes(body))
 
 

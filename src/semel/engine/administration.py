@@ -34,9 +34,10 @@ from semel.core.record import Failure, Record, Status
 from semel.engine.attempt import AttemptState
 from semel.engine.base import Known
 from semel.engine.clock import Clock
+from semel.engine.effects import Apart
 from semel.engine.flows import Once
 from semel.engine.request import Request, Result, terms_of
-from semel.errors import InDoubt, NotResolvable, SemelError, UsageError
+from semel.errors import NotResolvable, UsageError
 
 PAGE = 200
 _BATCH = 500
@@ -154,11 +155,9 @@ def _reconcile(record: Record, known: Known | None, clock: Clock, new_nonce: Cal
         record.key, record.fingerprint, known.policy, terms_of(known.policy), record.about, known.shape
     )
     try:
-        yield from Reconciling(request, clock, new_nonce).flow()
-    except InDoubt:
+        yield Apart(Reconciling(request, clock, new_nonce))
+    except Exception:  # noqa: BLE001 - still in doubt, or the hook failed: kept in the record, and no reason to stop
         return False
-    except SemelError:
-        return False  # somebody else has it now, or it failed final: either way not ours to hold
     return True
 
 

@@ -30,7 +30,7 @@ from semel.engine import administration, context
 from semel.engine.administration import SweepReport
 from semel.engine.attempt import AttemptBase, AttemptState
 from semel.engine.base import EngineBase, Known, is_async, is_plainly_sync, query_of, refuse_generator, wrong_colour
-from semel.engine.effects import Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
+from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
 from semel.engine.flows import Once, step
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of, shape_of_result
 from semel.engine.request import Request, Result
@@ -301,16 +301,10 @@ class AsyncEngine(EngineBase):
         once = Once(request, self.clock, self.new_nonce)
         shell = Shell(self, context.joined_here(self.store.name), handler, once)
         try:
-            result = await arun(once.flow(), shell.perform)
-        except Exception as error:
-            self._tell_error(request, error)
-            shell.done()
-            raise
+            result: Result[T] = await shell.carry(once)
         except BaseException as error:
-            await shell.abandon(error)
             self._tell_error(request, error)
             raise
-        shell.done()
         if result.replayed:
             shell.replayed()
         self._tell(request, result)
@@ -349,6 +343,19 @@ class Shell:
         self._held: AttemptState | None = None
         self._threads: list[Future[Any]] = []
 
+    async def carry(self, once: Once) -> Result[Any]:
+        """Carry this shell's call through to its end; where it is cut off, leave nothing half done."""
+        try:
+            result = await arun(once.flow(), self.perform)
+        except Exception:
+            self.done()
+            raise
+        except BaseException as error:
+            await self.abandon(error)
+            raise
+        self.done()
+        return result
+
     def perform(self, wanted: Any) -> Awaitable[Any]:
         """Do what a flow asks for; await the answer."""
         if not isinstance(wanted, Effect):
@@ -360,6 +367,8 @@ class Shell:
                 return _settled_value(self._handler)
             case Ask(attempt, policy):
                 return self._ask(attempt, policy)
+            case Apart(once):
+                return Shell(self._engine, self._joined, None, once).carry(once)
             case Wait(digest, until):
                 return self._wait(digest, until)
             case Pause(seconds):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from semel.core.policy import Policy
     from semel.core.operations import Operation
     from semel.engine.attempt import AttemptState
+    from semel.engine.flows import Once
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -33,6 +34,12 @@ class Ask(Effect, frozen=True):
 
     attempt: AttemptState
     policy: Policy
+
+
+class Apart(Effect, frozen=True):
+    """Carry another call through to its end: under its own lease, and cleaned up by itself if it is cut off."""
+
+    once: Once
 
 
 class Wait(Effect, frozen=True):

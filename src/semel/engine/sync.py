@@ -27,7 +27,7 @@ from semel.engine import administration, context
 from semel.engine.administration import SweepReport
 from semel.engine.attempt import AttemptBase, AttemptState
 from semel.engine.base import EngineBase, Known, is_async, query_of, refuse_generator, wrong_colour
-from semel.engine.effects import Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
+from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
 from semel.engine.flows import Once, step
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of, shape_of_result
 from semel.engine.request import Request, Result
@@ -295,16 +295,10 @@ class SyncEngine(EngineBase):
         once = Once(request, self.clock, self.new_nonce)
         shell = Shell(self, context.joined_here(self.store.name), handler, once)
         try:
-            result = run(once.flow(), shell.perform)
-        except Exception as error:
-            self._tell_error(request, error)
-            raise
+            result: Result[T] = shell.carry(once)
         except BaseException as error:
-            run(once.abandoned(error), shell.perform)
             self._tell_error(request, error)
             raise
-        finally:
-            shell.done()
         if result.replayed:
             shell.replayed()
         self._tell(request, result)
@@ -340,6 +334,18 @@ class Shell:
         self._waiter: Any = None
         self._held: AttemptState | None = None
 
+    def carry(self, once: Once) -> Result[Any]:
+        """Carry this shell's call through to its end; where it is cut off, leave nothing half done."""
+        try:
+            return run(once.flow(), self.perform)
+        except Exception:
+            raise
+        except BaseException as error:
+            run(once.abandoned(error), self.perform)
+            raise
+        finally:
+            self.done()
+
     def perform(self, wanted: Any) -> Any:
         """Do what a flow asks for and give the answer."""
         if not isinstance(wanted, Effect):
@@ -351,6 +357,8 @@ class Shell:
                 return _settled_value(self._handler)
             case Ask(attempt, policy):
                 return self._ask(attempt, policy)
+            case Apart(once):
+                return Shell(self._engine, self._joined, None, once).carry(once)
             case Wait(digest, until):
                 return self._wait(digest, until)
             case Pause(seconds):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from semel.core.operations import Answer, Complete, Found, Granted, Operation, Query, Read, Recorded, Replay, Scan
-from semel.core.store import Plan
+from semel.core.operations import Complete, Found, Granted, Operation, Page, Query, Read, Recorded, Replay, Scan
+from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable
 from semel.stores.sqlite import SqliteStore, database
 from semel.stores.sqlite.driver import AsyncSqliteDriver
@@ -16,9 +16,7 @@ from tests.unit.stores.kit import Asker, connected
 from tests.unit.stores.operations import KEYS, Clock, claim
 
 
-async def ask(
-    store: SqliteStore, driver: AsyncSqliteDriver, operations: Sequence[Operation]
-) -> list[Answer | Exception]:
+async def ask(store: SqliteStore, driver: AsyncSqliteDriver, operations: Sequence[Operation]) -> Answers:
     (reply,) = await driver.perform([store.plan(operations, joined=False)])
     if isinstance(reply, Exception):
         raise reply
@@ -35,7 +33,7 @@ def test_a_life_of_a_record(path: Path) -> None:
         (replay,) = await ask(store, driver, [claim(number=2)])
         assert isinstance(replay, Replay)
         (page,) = await ask(store, driver, [Scan(Query(), None, 10)])
-        assert page == type(page)((replay.record,), None)  # type: ignore[call-arg, arg-type]
+        assert page == Page((replay.record,), None)
         await driver.close()
 
     asyncio.run(main())

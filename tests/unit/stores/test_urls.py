@@ -79,7 +79,7 @@ def test_memory_is_a_place_of_its_own_each_time() -> None:
     ],
 )
 def test_a_mistake_in_a_url_is_named(url: str) -> None:
-    with pytest.raises(UsageError, match="nothing (was opened|ran)"):
+    with pytest.raises(UsageError, match=r"nothing (was opened|ran)"):
         store_from_url(url)
 
 

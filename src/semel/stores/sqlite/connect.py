@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 import sqlite3
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.sqlite.place import check_place
@@ -18,6 +19,7 @@ from semel.stores.sqlite.settings import Settings
 from semel.stores.sqlite.translate import WriteLocked, is_locked, translated
 from semel.stores.sqlite.versions import apply_pending, check_version, version_of
 
+T = TypeVar("T")
 OLDEST: Final = (3, 37, 0)  # STRICT tables; RETURNING came in 3.35
 _STATEMENTS: Final = 256
 _READ_WAIT: Final = 1.0  # seconds; readers of a WAL wait only while another process recovers it
@@ -44,8 +46,10 @@ def connect_writer(settings: Settings, patience: float) -> tuple[sqlite3.Connect
     check_place(settings.path)
     try:
         connection = _connect(settings.path, timeout=0.0)
+        deadline = time.monotonic() + patience
         try:
-            applied = _set_up(connection, settings, time.monotonic() + patience)
+            # Even a reading can find the file locked here: another process may be turning it to WAL, or closing it.
+            applied = _patiently(lambda: _set_up(connection, settings, deadline), settings.name, deadline)
         except BaseException:
             connection.close()
             raise
@@ -74,14 +78,14 @@ def begin(connection: sqlite3.Connection, name: str, deadline: float) -> None:
     Raises:
         StoreUnavailable: another process held the lock all that time; nothing was written.
     """
-    _patiently(connection, "BEGIN IMMEDIATE", name, deadline)
+    _patiently(lambda: connection.execute("BEGIN IMMEDIATE"), name, deadline)
 
 
-def _patiently(connection: sqlite3.Connection, statement: str, name: str, deadline: float) -> sqlite3.Cursor:
+def _patiently(act: Callable[[], T], name: str, deadline: float) -> T:
     longest = _SHORTEST
     while True:
         try:
-            return connection.execute(statement)
+            return act()
         except sqlite3.OperationalError as error:
             if not is_locked(error):
                 raise
@@ -105,7 +109,7 @@ def _connect(path: str, *, timeout: float) -> sqlite3.Connection:
 def _set_up(connection: sqlite3.Connection, settings: Settings, deadline: float) -> list[int]:
     mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
     if mode != "wal":
-        mode = _patiently(connection, "PRAGMA journal_mode = WAL", settings.name, deadline).fetchone()[0]
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         message = (
             f"{settings.name} cannot use a write-ahead log (journal_mode stays {mode!r}); nothing ran. "

@@ -134,14 +134,17 @@ class World:
 
     def _stalled(self) -> bool:
         """Whether everybody under way waits: at a gate, for a call of its own, for somebody's key, or for an instant."""
+        if not self._keepers_rest():
+            return False
         under_way = [call for call in list(self._calls) if not call.done]
         standing = sum(call.blocked for call in under_way) + sum(gate.waiting for gate in self._gates)
         standing += sum(door.waiters() for door in self._doors)
-        # The keepers come last: whoever begins to wait rouses its keeper in the same breath.
-        keepers = [wake for door in self._doors for wake in door.keepers()]
-        resting = self.clock.resting()
-        quiet = all(self.clock.rests_on(wake) for wake in keepers)
-        return quiet and len(under_way) <= standing + resting - len(keepers)
+        # Who rests is counted last: whoever begins to wait rouses its keeper in the same breath.
+        pausing = self.clock.resting() - sum(len(door.keepers()) for door in self._doors)
+        return len(under_way) <= standing + pausing and self._keepers_rest()
+
+    def _keepers_rest(self) -> bool:
+        return all(self.clock.rests_on(wake) for door in self._doors for wake in door.keepers())
 
     # ------------------------------------------------------------ the store, without an engine
 

@@ -67,7 +67,7 @@ class Caller:
 
     __slots__ = (
         "actor", "answer", "asker", "body", "cancelled", "effects", "ended", "ending", "error", "held", "heir",
-        "history", "inputs", "missed", "nonces", "once", "point", "request", "sim", "ticket", "until_us", "value", "waiter",
+        "history", "inputs", "missed", "nonces", "once", "point", "request", "sim", "ticket", "twin", "until_us", "value", "waiter",
         "waits", "worker",
     )  # fmt: skip
 
@@ -97,6 +97,7 @@ class Caller:
         self.ending: str | None = None
         self.inputs: list[Any] = []
         self.history = 0
+        self.twin: int | None = None
 
     # ------------------------------------------------------------------ turns
 

@@ -82,7 +82,8 @@ class Simulation:
         self.callers: list[Caller] = []
         self.open = 0
         for asker, request in zip(self.world.askers, setting.requests, strict=True):
-            self.add(self.workers[asker.worker], asker, None if asker.sweeps else request)
+            caller = self.add(self.workers[asker.worker], asker, None if asker.sweeps else request)
+            caller.twin = setting.twins.get(caller.actor)
 
     def add(self, worker: Worker, asker: Any, request: Request | None) -> Caller:
         """One more caller."""
@@ -147,8 +148,11 @@ class Simulation:
     def _moves(self) -> list[Any]:
         moves: list[Any] = [worker for worker in self.workers if worker.lane.state == READY and worker.up]
         sending = bool(moves)
-        for caller in self.callers:
+        callers = self.callers
+        for caller in callers:
             if caller.point is not None and caller.worker.up:
+                if caller.point is START and caller.twin is not None and callers[caller.twin].point is START:
+                    continue
                 moves.append(caller)
         if self.late:
             moves += self.late

@@ -32,12 +32,13 @@ class CancellationContract(Contract):
     ) -> None:
         watched = world.watched()
         hold = watched.hold(Claim, after=after)
-        call = world.door(watched).start()
+        door = world.door(watched)
+        call = door.start()
         await hold.reached()
         await call.cancel()
         hold.release()
         await world.ended(call)
-        await _released(world)
+        await _released(world, door)
         assert isinstance(call.error, asyncio.CancelledError)
         assert (await world.door().run(handler=world.returning("next"), policy=REJECT)).value == "next"
         assert world.ran == ["next"]
@@ -47,12 +48,13 @@ class CancellationContract(Contract):
     async def test_a_claim_that_was_given_back_is_no_attempt(self, world: World, *, after: bool) -> None:
         watched = world.watched()
         hold = watched.hold(Claim, after=after)
-        call = world.door(watched).start()
+        door = world.door(watched)
+        call = door.start()
         await hold.reached()
         await call.cancel()
         hold.release()
         await world.ended(call)
-        await _released(world)
+        await _released(world, door)
         door = world.door()
         seen: list[tuple[int, bool]] = []
         await door.run(handler=lambda: seen.append((door.current().number, door.current().in_doubt)))
@@ -64,13 +66,13 @@ class CancellationContract(Contract):
         world.clock.advance(60)
         watched = world.watched()
         hold = watched.hold(Claim, after=True)
-        call = world.door(watched).start()
+        door = world.door(watched)
+        call = door.start()
         await hold.reached()
         await call.cancel()
         hold.release()
         await world.ended(call)
-        assert (await _released(world)).status is Status.IN_DOUBT
-        door = world.door()
+        assert (await _released(world, door)).status is Status.IN_DOUBT
         seen: list[bool] = []
         await door.run(handler=lambda: seen.append(door.current().in_doubt))
         assert seen == [True]
@@ -194,13 +196,14 @@ class CancellationContract(Contract):
     async def test_cancelled_again_while_cleaning_up_is_recorded_all_the_same(self, world: World) -> None:
         watched = world.watched()
         hold = watched.hold(Complete)
-        call = world.door(watched).start(handler=world.returning("done"))
+        door = world.door(watched)
+        call = door.start(handler=world.returning("done"))
         await hold.reached()
         for _ in range(3):
             await call.cancel()
         hold.release()
         await world.ended(call)
-        await _released(world)
+        await _released(world, door)
         assert (await world.door().run()).value == "done"
 
     @only_async
@@ -210,12 +213,13 @@ class CancellationContract(Contract):
     ) -> None:
         watched = world.watched()
         hold = watched.hold(Fail, after=after)
-        call = world.door(watched).start(handler=world.raising(ConnectionError("down")))
+        door = world.door(watched)
+        call = door.start(handler=world.raising(ConnectionError("down")))
         await hold.reached()
         await call.cancel()
         hold.release()
         await world.ended(call)
-        record = await _released(world)
+        record = await _released(world, door)
         assert (record.status, record.error and record.error.message) == (Status.IN_DOUBT, "down")
 
     @only_async
@@ -233,7 +237,7 @@ class CancellationContract(Contract):
         await call.cancel()
         hold.release()
         await world.ended(call)
-        await _released(world)
+        await _released(world, door)
         assert (await door.run(handler=handler)).value == "a"
         assert world.ran == ["a"]
 
@@ -241,11 +245,12 @@ class CancellationContract(Contract):
     async def test_cancelled_between_two_tries_of_a_claim_leaves_no_ownerless_claim(self, world: World) -> None:
         watched = world.watched()
         watched.lose(Claim)
-        call = world.door(watched).start()
+        door = world.door(watched)
+        call = door.start()
         await world.settled()
         await call.cancel()
         await world.ended(call)
-        await _released(world)
+        await _released(world, door)
         assert (await world.door().run(policy=REJECT)).value == "value"
 
     @only_async
@@ -258,17 +263,18 @@ class CancellationContract(Contract):
             await world.pass_time(30)
             assert isinstance(await other.error(policy=REJECT), InProgress)
         release.set()
-        assert (await _released(world)).status is Status.IN_DOUBT
+        assert (await _released(world, door)).status is Status.IN_DOUBT
         assert world.ran == ["thread"]
 
     @only_async
     async def test_the_caller_of_a_handler_in_a_thread_does_not_wait_for_the_thread(self, world: World) -> None:
-        call, release = await _in_a_thread(world, world.door())
+        door = world.door()
+        call, release = await _in_a_thread(world, door)
         await call.cancel()
         await world.ended(call)
         assert isinstance(call.error, asyncio.CancelledError)
         release.set()
-        await _released(world)
+        await _released(world, door)
 
 
 async def _in_a_thread(world: World, door: Door) -> tuple[Any, threading.Event]:
@@ -288,13 +294,10 @@ async def _in_a_thread(world: World, door: Door) -> tuple[Any, threading.Event]:
     return call, release
 
 
-async def _released(world: World) -> Record:
-    """Wait until nobody runs any more; the record then."""
-    for _ in range(2000):
-        record = await world.stored()
-        if record is None or record.status is not Status.RUNNING:
-            break
-        await asyncio.sleep(0.001)
+async def _released(world: World, door: Door) -> Record:
+    """The record, once all that a cancelled caller left behind has come to its end."""
+    await door.close()
+    record = await world.stored()
     assert record is not None, "there is no record"
     assert record.status is not Status.RUNNING, "the claim was left without an owner"
     return record

@@ -1,0 +1,30 @@
+"""Every case by its name."""
+
+from __future__ import annotations
+
+from bench.cases.memory import ENGINE
+from bench.cases.peers import IDEMKIT
+from bench.cases.sqlite_many import SQLITE_64
+from bench.cases.sqlite_one import SQLITE_ONE, SQLITE_REPLAY
+from bench.harness import Case
+from bench.machine import version_of
+
+CASES = {case.name: case for case in (SQLITE_64, SQLITE_ONE, SQLITE_REPLAY, ENGINE, IDEMKIT)}
+
+
+def chosen(names: list[str]) -> list[Case]:
+    """The cases asked for, all of them where none is named.
+
+    Raises:
+        LookupError: there is no case of that name.
+    """
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        message = f"There is no case {unknown[0]!r}. There are: {', '.join(CASES)}."
+        raise LookupError(message)
+    return [case for case in CASES.values() if not names or case.name in names]
+
+
+def missing(case: Case) -> str | None:
+    """The package that a case needs and that is not installed here."""
+    return case.needs if case.needs and version_of(case.needs) is None else None
