@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.catalogue import CASES, chosen, missing
-from bench.harness import Effort, run_case, steps
+from bench.harness import Case, Effort, run_case, steps
 from bench.machine import facts
 from bench.report import Measured, as_data, show, write
 from bench.sqlite_files import durability, filled
@@ -23,12 +23,13 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def main(
-    names: Annotated[list[str] | None, typer.Argument(help=f"which cases: {', '.join(CASES)}; all, if none is named")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help=f"which cases ({', '.join(CASES)}); all, if none")] = None,
+    *,
     rounds: Annotated[int, typer.Option(help="how many rounds count")] = Effort.rounds,
-    scale: Annotated[float, typer.Option(help="how many calls in a round, as a multiple of the usual number")] = Effort.scale,
+    scale: Annotated[float, typer.Option(help="calls in a round, as a multiple of the usual number")] = Effort.scale,
     rows: Annotated[int, typer.Option(help="how many records the SQLite files hold before")] = Effort.rows,
     output: Annotated[Path, typer.Option(help="where the figures go")] = LATEST,
-    folder: Annotated[Path | None, typer.Option(help="where the databases are put; must be on the disk to measure")] = None,
+    folder: Annotated[Path, typer.Option(help="where the databases are put: the disk to measure")] = LATEST.parent,
 ) -> None:
     """Compare semel with the bare store and with peers. Only ratios inside one run mean something."""
     console = Console()
@@ -37,8 +38,10 @@ def main(
         cases = chosen(names or [])
     except LookupError as problem:
         raise typer.BadParameter(str(problem.args[0])) from None
-    with tempfile.TemporaryDirectory(prefix="semel-bench-", dir=folder) as place:
-        measured = measure(console, [case for case in cases if not _left_out(console, missing(case))], effort, Path(place))
+    cases = [case for case in cases if not _left_out(console, missing(case))]
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="databases-", dir=folder) as place:
+        measured = measure(console, cases, effort, Path(place))
         known, durable = facts(Path(place)), durability(filled(Path(place), Effort(rows=1), "settings"))
     show(console, measured, known, durable)
     write(output, as_data(measured, effort, known, durable))
@@ -48,17 +51,18 @@ def main(
         console.print(f"[yellow]{len(missed)} target(s) not met.[/]")
 
 
-def measure(console: Console, cases: list, effort: Effort, place: Path) -> Measured:
+def measure(console: Console, cases: list[Case], effort: Effort, place: Path) -> Measured:
     """Run the cases one after the other, with a bar that shows how far they are."""
     measured: Measured = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, refresh_per_second=2) as progress:
+    # Drawn between measurements only: a thread that draws would take part in them.
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
         task = progress.add_task("", total=sum(steps(case, effort) for case in cases))
+
+        def advance(what: str) -> None:
+            progress.update(task, advance=1, description=what, refresh=True)
+
         for case in cases:
-
-            def advance(what: str) -> None:
-                progress.update(task, advance=1, description=what)
-
             measured.append((case, run_case(case, effort, place, advance)))
     return measured
 

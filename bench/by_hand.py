@@ -1,7 +1,7 @@
 """What a careful program would do without semel: the same two statements on a connection set in the same way.
 
 What always holds: each statement is a transaction of its own, durable when it returns. The values are made as cheaply
-as they can be (a digest, a nonce, the clock); no fingerprint is taken, nothing is looked up before, no result is encoded.
+as they can be (a digest, a nonce, the clock): no fingerprint, no look-up before, no result encoded.
 """
 
 from __future__ import annotations

@@ -21,6 +21,11 @@ class Numbers:
         return [next(self._next) for _ in range(size)]
 
 
+def keys_of(calls: int, keys: int) -> list[int]:
+    """Numbers of keys that exist, over and over."""
+    return [number % keys for number in range(calls)]
+
+
 def alone(numbers: list[int], call: Callable[[int], object]) -> float:
     """Seconds that one caller needs."""
     began = time.perf_counter()

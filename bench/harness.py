@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ class Effort:
     def calls(self, usual: int) -> int:
         """How many calls a variant makes in one round."""
         return max(1, round(usual * self.scale))
+
+    def keys(self, usual: int) -> int:
+        """How many keys there are to replay: as usual, and fewer where little is measured."""
+        return min(usual, self.calls(usual))
 
 
 @dataclass(frozen=True)
@@ -83,10 +88,11 @@ class Case:
 
 @dataclass
 class Figures:
-    """What was measured of one variant: seconds per call, and ratios to its baseline, one of each per round."""
+    """What was measured of one variant, once per round: seconds per call, processor seconds, ratio to its baseline."""
 
     variant: Variant
     seconds: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
     ratios: list[float] = field(default_factory=list)
 
     @property
@@ -127,9 +133,12 @@ def run_case(case: Case, effort: Effort, folder: Path, advance: Callable[[str], 
                 advance(f"{case.name}: {variant.name}")
                 calls = effort.calls(variant.calls)
                 gc.collect()
-                seconds = measure(calls) / calls
+                used = time.process_time()
+                seconds = measure(calls)
+                used = time.process_time() - used
                 if turn >= 0:
-                    figures[variant.name].seconds.append(seconds)
+                    figures[variant.name].seconds.append(seconds / calls)
+                    figures[variant.name].processor.append(used / calls)
     for measured in figures.values():
         variant = measured.variant
         if variant.against is not None:

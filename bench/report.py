@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,13 @@ Measured = list[tuple[Case, list[Figures]]]
 def as_table(case: Case, figures: list[Figures]) -> Table:
     """One case: each variant with its median, the middle half of its rounds, and its ratio to the baseline."""
     table = Table(title=case.title, title_justify="left", caption="\n".join(case.notes), caption_justify="left")
-    for name, justify in (("variant", "left"), ("per call", "right"), ("calls/s", "right"), ("ratio", "right")):
+    for name, justify in (
+        ("variant", "left"),
+        ("per call", "right"),
+        ("CPU", "right"),
+        ("calls/s", "right"),
+        ("ratio", "right"),
+    ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]  # one of the two words just above
     table.add_column("target")
     table.add_column("")
@@ -25,6 +32,7 @@ def as_table(case: Case, figures: list[Figures]) -> Table:
         table.add_row(
             measured.variant.name,
             f"{_microseconds(measured.median)} ({_range([1e6 * value for value in measured.seconds])})",
+            _microseconds(statistics.median(measured.processor)),
             f"{1 / measured.median:,.0f}",
             _ratio(measured),
             measured.variant.by.target,
@@ -76,6 +84,7 @@ def _variant(measured: Figures, effort: Effort) -> dict[str, Any]:
     return {
         "calls_per_round": effort.calls(variant.calls),
         "microseconds": _summary([1e6 * value for value in measured.seconds]),
+        "processor_microseconds": _summary([1e6 * value for value in measured.processor]),
         "against": variant.against,
         "compared": variant.by.kind if variant.against else None,
         "ratio": _summary(measured.ratios) if measured.ratios else None,
@@ -88,7 +97,7 @@ def _summary(values: list[float]) -> dict[str, Any]:
     lower, upper = spread(values)
     ordered = sorted(values)
     return {
-        "median": round(ordered[len(ordered) // 2], 3),
+        "median": round(statistics.median(values), 3),
         "quarter_below": round(lower, 3),
         "quarter_above": round(upper, 3),
         "least": round(ordered[0], 3),

@@ -15,7 +15,12 @@ from semel.stores.sqlite.connect import connect_reader, connect_writer
 from semel.stores.sqlite.settings import Settings
 
 _COPIES = 1_000
-_DIFFERENT = {"digest": "randomblob(32)", "nonce": "randomblob(16)", "value": "'filled-' || n", "created_us": "created_us - n"}
+_DIFFERENT = {
+    "digest": "randomblob(32)",
+    "nonce": "randomblob(16)",
+    "value": "'filled-' || n",
+    "created_us": "created_us - n",
+}
 
 
 def filled(folder: Path, effort: Effort, name: str) -> Path:

@@ -6,17 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from bench.callers import Numbers, alone, alone_async, event_loop
+from bench.callers import alone, alone_async, event_loop, keys_of
 from bench.harness import Case, Effort, Measure, Variant
 from bench.workload import AMOUNT, TENANT, charge, charge_async, once, once_async, order
 from semel import AsyncSemel, Semel
 
 FEW = 200
 Prepare = Callable[[Path, Effort], AbstractContextManager[Measure]]
-
-
-def keys_of(calls: int, keys: int) -> list[int]:
-    return [number % keys for number in range(calls)]
 
 
 @contextmanager
@@ -34,6 +30,8 @@ def _bare_async(folder: Path, effort: Effort) -> Iterator[Measure]:
 
 @contextmanager
 def first(folder: Path, effort: Effort) -> Iterator[Measure]:
+    """Every call with a new key, on a new store."""
+
     def measure(calls: int) -> float:
         with Semel("memory://") as semel:
             call = once(semel)
@@ -45,6 +43,8 @@ def first(folder: Path, effort: Effort) -> Iterator[Measure]:
 
 @contextmanager
 def first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
+    """The same, awaited."""
+
     async def measure(calls: int) -> float:
         async with AsyncSemel("memory://") as semel:
             call = once_async(semel)
@@ -55,9 +55,12 @@ def first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
         yield lambda calls: loop.run(measure(calls))
 
 
-def replay(keys: int) -> Prepare:
+def replay(usual: int) -> Prepare:
+    """Every call with a key that is completed, of so many."""
+
     @contextmanager
     def prepare(folder: Path, effort: Effort) -> Iterator[Measure]:
+        keys = effort.keys(usual)
         with Semel("memory://") as semel:
             call = once(semel)
             alone(list(range(keys)), call)
@@ -66,10 +69,12 @@ def replay(keys: int) -> Prepare:
     return prepare
 
 
-def replay_async(keys: int) -> Prepare:
+def replay_async(usual: int) -> Prepare:
+    """The same, awaited."""
+
     @contextmanager
     def prepare(folder: Path, effort: Effort) -> Iterator[Measure]:
-        semel = AsyncSemel("memory://")
+        keys, semel = effort.keys(usual), AsyncSemel("memory://")
         call = once_async(semel)
         with event_loop() as loop:
             loop.run(alone_async(list(range(keys)), call))
@@ -92,4 +97,3 @@ ENGINE = Case(
     ),
     notes=("The handler returns a small dictionary; key, scope and fingerprint are taken from three arguments.",),
 )
-

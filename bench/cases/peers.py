@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.callers import alone, alone_async, event_loop
-from bench.cases.memory import FEW, Prepare, first, first_async, keys_of, replay, replay_async
+from bench.callers import alone, alone_async, event_loop, keys_of
+from bench.cases.memory import FEW, Prepare, first, first_async, replay, replay_async
 from bench.harness import Case, Comparison, Effort, Measure, Variant
 from bench.machine import version_of
 from bench.workload import AMOUNT, TENANT, charge, charge_async, order
@@ -63,10 +63,10 @@ def _peer_replay(folder: Path, effort: Effort) -> Iterator[Measure]:
     yield lambda calls: alone(keys_of(calls, FEW), call)
 
 
-def _peer_replay_async(keys: int) -> Prepare:
+def _peer_replay_async(usual: int) -> Prepare:
     @contextmanager
     def prepare(folder: Path, effort: Effort) -> Iterator[Measure]:
-        call = _decorated(blocking=False)
+        keys, call = effort.keys(usual), _decorated(blocking=False)
         with event_loop() as loop:
             loop.run(alone_async(list(range(keys)), call))
             yield lambda calls: loop.run(alone_async(keys_of(calls, keys), call))
@@ -96,8 +96,7 @@ IDEMKIT = Case(
         ),
     ),
     notes=(
-        f"At most {FEW} records in each store unless said otherwise: idemkit's memory backend walks all records at every "
-        "claim, so its time grows with them.",
+        f"At most {FEW} records in each store, unless said: idemkit's memory backend walks all records at every claim.",
         "idemkit's sync decorator runs its async core on a loop in another thread.",
     ),
     needs="idemkit",

@@ -71,8 +71,7 @@ SQLITE_64 = Case(
         Variant("semel, tasks", _semel_async, 1920, against="by hand, tasks", by=_TARGET),
     ),
     notes=(
-        "By hand, threads: 64 threads share one connection under a lock, each statement is BEGIN IMMEDIATE, the "
-        "statement, COMMIT. 64 connections that wait for each other by busy timeout were slower.",
+        "By hand, threads: 64 threads share one connection under a lock; each statement is a transaction of its own.",
         "By hand, tasks: 64 tasks hand the same to one writer thread, as aiosqlite does.",
     ),
 )

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.by_hand import Reader, Writer, digest_of
-from bench.callers import Numbers, alone, alone_async, event_loop
+from bench.callers import Numbers, alone, alone_async, event_loop, keys_of
 from bench.harness import Case, Comparison, Effort, Measure, Variant
 from bench.sqlite_files import filled
 from bench.workload import once, once_async
@@ -76,32 +76,33 @@ SQLITE_ONE = Case(
 
 @contextmanager
 def _read(folder: Path, effort: Effort) -> Iterator[Measure]:
-    path = filled(folder, effort, "replay-by-hand")
+    keys, path = effort.keys(KEYS), filled(folder, effort, "replay-by-hand")
     writer = Writer(path)
-    for number in range(KEYS):
+    for number in range(keys):
         writer.first_run(number)
     writer.close()
     reader = Reader(path)
-    digests = [digest_of(number) for number in range(KEYS)]
-    yield lambda calls: alone([number % KEYS for number in range(calls)], lambda number: reader.read(digests[number]))
+    digests = [digest_of(number) for number in range(keys)]
+    yield lambda calls: alone(keys_of(calls, keys), lambda number: reader.read(digests[number]))
     reader.close()
 
 
 @contextmanager
 def _replay(folder: Path, effort: Effort) -> Iterator[Measure]:
+    keys = effort.keys(KEYS)
     with Semel(filled(folder, effort, "replay-semel")) as semel:
         call = once(semel)
-        alone(list(range(KEYS)), call)
-        yield lambda calls: alone([number % KEYS for number in range(calls)], call)
+        alone(list(range(keys)), call)
+        yield lambda calls: alone(keys_of(calls, keys), call)
 
 
 @contextmanager
 def _replay_async(folder: Path, effort: Effort) -> Iterator[Measure]:
-    semel = AsyncSemel(filled(folder, effort, "replay-semel-async"))
+    keys, semel = effort.keys(KEYS), AsyncSemel(filled(folder, effort, "replay-semel-async"))
     call = once_async(semel)
     with event_loop() as loop:
-        loop.run(alone_async(list(range(KEYS)), call))
-        yield lambda calls: loop.run(alone_async([number % KEYS for number in range(calls)], call))
+        loop.run(alone_async(list(range(keys)), call))
+        yield lambda calls: loop.run(alone_async(keys_of(calls, keys), call))
         loop.run(semel.close())
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from semel import About, Key, Policy, Record, Semel
+from semel.cli import main
 from semel.core.fingerprint import fingerprint
 from semel.core.operations import Claim, Granted, Terms
 from semel.stores.clock import machine_clock
@@ -108,7 +109,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """The real command, without a terminal."""
+    """The real command in a process of its own, without a terminal."""
 
     def run(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -123,6 +124,24 @@ def run(tmp_path: Path) -> Run:
         )
 
     return run
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The same in this process, which is faster."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def call(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        capsys.readouterr()
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            code = main(arguments)
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+
+    return call
 
 
 @pytest.fixture(autouse=True)

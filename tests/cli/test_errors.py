@@ -9,15 +9,15 @@ from semel.cli import exits, main
 from tests.cli.conftest import Database, Run
 
 
-def test_without_a_url_the_error_names_the_variable(run: Run) -> None:
+def test_without_a_url_the_error_names_the_variable(call: Run) -> None:
     for name in ("list", "sweep", "migrate"):
-        done = run(name)
+        done = call(name)
         assert done.returncode == 2
         assert "SEMEL_URL" in done.stderr
 
 
-def test_a_mistyped_path_is_not_made_into_a_database(run: Run, tmp_path: Path) -> None:
-    done = run("list", "sqlite:///typo.db")
+def test_a_mistyped_path_is_not_made_into_a_database(call: Run, tmp_path: Path) -> None:
+    done = call("list", "sqlite:///typo.db")
     assert done.returncode == 3
     assert list(tmp_path.iterdir()) == []
 
@@ -30,7 +30,7 @@ def test_a_file_that_is_no_database_is_one_line(run: Run, tmp_path: Path) -> Non
     assert done.stderr.count("\n") == 1
 
 
-def test_a_locked_database_says_try_later(database: Database, run: Run) -> None:
+def test_a_locked_database_says_try_later(database: Database, call: Run) -> None:
     import sqlite3
 
     record = database.in_doubt("o-1")
@@ -38,7 +38,7 @@ def test_a_locked_database_says_try_later(database: Database, run: Run) -> None:
     other.execute("BEGIN IMMEDIATE")
     try:
         url = f"{database.url}?busy_for=0.2"
-        done = run("resolve", record.reference, url, "--cancelled", "--reason", "x", "--yes")
+        done = call("resolve", record.reference, url, "--cancelled", "--reason", "x", "--yes")
     finally:
         other.close()
     assert done.returncode == 75
@@ -59,9 +59,9 @@ def test_a_wrong_command_is_one_line(arguments: list[str], capsys: pytest.Captur
     assert complaint.count("\n") == 1
 
 
-def test_a_line_of_error_cannot_command_the_terminal(run: Run, database: Database) -> None:
+def test_a_line_of_error_cannot_command_the_terminal(call: Run, database: Database) -> None:
     database.completed("o-1")
-    done = run("show", "\x1b[31mx", database.url)
+    done = call("show", "\x1b[31mx", database.url)
     assert done.returncode == 2
     assert "\x1b" not in done.stderr
 
@@ -85,7 +85,7 @@ def test_both_modules_are_the_command(run: Run) -> None:
     assert done.stdout.startswith("semel ")
 
 
-def test_a_missing_extra_is_named(run: Run, tmp_path: Path) -> None:
+def test_a_missing_extra_is_named(call: Run, tmp_path: Path) -> None:
     import subprocess
     import sys
 
@@ -103,8 +103,13 @@ def all_errors(kind: type[errors.SemelError]) -> list[type[errors.SemelError]]:
 def test_every_error_of_the_tree_has_an_exit_code(kind: type[errors.SemelError]) -> None:
     error = kind("it failed", reference="x") if kind is errors.InDoubt else kind("it failed")
     expected = (
-        2 if isinstance(error, errors.UsageError) else 75 if isinstance(error, errors.TryLater) else
-        4 if isinstance(error, errors.InDoubt) else 1
+        2
+        if isinstance(error, errors.UsageError)
+        else 75
+        if isinstance(error, errors.TryLater)
+        else 4
+        if isinstance(error, errors.InDoubt)
+        else 1
     )
     assert exits.exit_code(error) == expected
 

@@ -48,8 +48,8 @@ def test_every_record_is_on_a_line_of_its_own_in_a_pipe(filled: Database, run: R
         assert filled.read(key).reference[:12] in row
 
 
-def test_json_is_one_object_per_line_and_never_holds_an_outcome(filled: Database, run: Run) -> None:
-    done = run("list", filled.url, "--json")
+def test_json_is_one_object_per_line_and_never_holds_an_outcome(filled: Database, call: Run) -> None:
+    done = call("list", filled.url, "--json")
     found = objects(done.stdout)
     assert [item["key"] for item in found] == ["o-1", "o-2", "o-3", "o-4", "o-5"]
     assert found[0]["scope"] == "acme"
@@ -63,8 +63,8 @@ def test_json_is_one_object_per_line_and_never_holds_an_outcome(filled: Database
         assert hidden.hex() not in done.stdout
 
 
-def test_json_is_safe_to_show_on_a_terminal(filled: Database, run: Run) -> None:
-    assert run("list", filled.url, "--json").stdout.isascii()
+def test_json_is_safe_to_show_on_a_terminal(filled: Database, call: Run) -> None:
+    assert call("list", filled.url, "--json").stdout.isascii()
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_a_listing_can_be_narrowed(filled: Database, options: list[str], expecte
     assert keys(done.stdout) == expected
 
 
-def test_the_url_comes_from_the_environment(filled: Database, run: Run) -> None:
-    assert keys(run("list", "--json", SEMEL_URL=filled.url).stdout) == ["o-1", "o-2", "o-3", "o-4", "o-5"]
+def test_the_url_comes_from_the_environment(filled: Database, call: Run) -> None:
+    assert keys(call("list", "--json", SEMEL_URL=filled.url).stdout) == ["o-1", "o-2", "o-3", "o-4", "o-5"]
 
 
-def test_a_path_will_do(filled: Database, run: Run) -> None:
-    assert len(keys(run("list", filled.path.name, "--json").stdout)) == 5
+def test_a_path_will_do(filled: Database, call: Run) -> None:
+    assert len(keys(call("list", filled.path.name, "--json").stdout)) == 5
 
 
 def test_a_cut_listing_says_so(filled: Database, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,21 +113,21 @@ def test_an_empty_listing_says_so(database: Database, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("columns", ["60", "80", "119", "200"])
-def test_a_table_never_breaks_out_of_the_terminal(filled: Database, run: Run, columns: str) -> None:
+def test_a_table_never_breaks_out_of_the_terminal(filled: Database, call: Run, columns: str) -> None:
     filled.completed("a-very-long-key " * 15)
-    done = run("list", filled.url, COLUMNS=columns)
+    done = call("list", filled.url, COLUMNS=columns)
     assert max(map(len, done.stdout.splitlines())) <= int(columns)
     for word in ("completed", "in_doubt", "hold", "expires", "attempts"):
         assert word in done.stdout
 
 
-def test_records_of_many_pages_are_all_listed(database: Database, run: Run) -> None:
+def test_records_of_many_pages_are_all_listed(database: Database, call: Run) -> None:
     from semel import Semel
 
     with Semel(database.path) as semel:
         for number in range(450):
             semel.run(f"k-{number}", lambda: None, operation="o")
-    assert len(keys(run("list", database.url, "--json").stdout)) == 450
+    assert len(keys(call("list", database.url, "--json").stdout)) == 450
 
 
 def test_a_reader_that_ends_early_is_no_error(filled: Database) -> None:

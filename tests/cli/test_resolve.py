@@ -2,8 +2,10 @@
 
 import os
 import pty
+import select
+import signal
 import subprocess
-import time
+from collections.abc import Callable
 
 import pytest
 
@@ -29,29 +31,29 @@ def test_what_happened_is_given_to_duplicates(database: Database, run: Run) -> N
     assert answer(database, "o-1") == {"id": 7}
 
 
-def test_what_did_not_happen_runs_again(database: Database, run: Run) -> None:
+def test_what_did_not_happen_runs_again(database: Database, call: Run) -> None:
     database.in_doubt("o-1")
     named = ("--operation", "charge", "--scope", "acme")
-    done = run("resolve", "o-1", database.url, *named, "--did-not-happen", "--reason", "not there", "--yes")
+    done = call("resolve", "o-1", database.url, *named, "--did-not-happen", "--reason", "not there", "--yes")
     assert done.returncode == 0
     assert answer(database, "o-1") == "ran again"
 
 
-def test_what_is_cancelled_never_runs(database: Database, run: Run) -> None:
+def test_what_is_cancelled_never_runs(database: Database, call: Run) -> None:
     record = database.in_doubt("o-1")
-    assert run("resolve", record.reference, database.url, "--cancelled", "--reason", "no", "--yes").returncode == 0
+    assert call("resolve", record.reference, database.url, "--cancelled", "--reason", "no", "--yes").returncode == 0
     with pytest.raises(FailedBefore):
         answer(database, "o-1")
 
 
-def test_reason_and_name_are_kept_and_shown(database: Database, run: Run) -> None:
+def test_reason_and_name_are_kept_and_shown(database: Database, call: Run) -> None:
     record = database.in_doubt("o-1")
     options = ("--did-not-happen", "--reason", "asked \x1b[7m the bank", "--by", "jane", "--yes")
-    assert run("resolve", record.reference, database.url, *options).returncode == 0
+    assert call("resolve", record.reference, database.url, *options).returncode == 0
     note = note_of(database.read("o-1"))
     assert note is not None
     assert (note.resolution, note.reason, note.by) == ("DidNotHappen", "asked \x1b[7m the bank", "jane")
-    shown = run("show", record.reference, database.url).stdout
+    shown = call("show", record.reference, database.url).stdout
     assert "DidNotHappen  by jane" in shown
     assert "asked \\x1b[7m the bank" in shown
 
@@ -98,50 +100,48 @@ def test_a_decision_needs_a_reason(database: Database, reason: list[str]) -> Non
 
 
 @pytest.mark.parametrize("kind", ["completed", "running"])
-def test_only_what_is_in_doubt_is_resolved(
-    database: Database, kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_what_is_in_doubt_is_resolved(database: Database, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     record = getattr(database, kind)("o-1")
     assert main(["resolve", record.reference, database.url, "--cancelled", "--reason", "x", "--yes"]) == 2
     assert capsys.readouterr().err.startswith("semel: not_resolvable: ")
     assert database.read("o-1").status == kind
 
 
-def asked(database: Database, reference: str, reply: str, before_reply: object = None) -> tuple[int, str]:
-    """The command on a terminal that answers `reply`."""
+def asked(database: Database, reference: str, react: Callable[[int, int], object]) -> tuple[int, str]:
+    """The command on a terminal; `react` gets the terminal and the process once the question stands there."""
     controller, terminal = pty.openpty()
-    options = ["--cancelled", "--reason", "no"]
     with subprocess.Popen(
-        command(["resolve", reference, database.url, *options]),
+        command(["resolve", reference, database.url, "--cancelled", "--reason", "no"]),
         env=environment(TERM="xterm", COLUMNS="100"),
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
     ) as process:
         os.close(terminal)
-        output, replied = "", False
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
+        output, reacted = "", False
+        while select.select([controller], [], [], 60)[0]:
             try:
                 output += os.read(controller, 4096).decode(errors="replace")
             except OSError:  # the other end is closed
                 break
-            if "Resolve it so?" in output and not replied:
-                if callable(before_reply):
-                    before_reply()
-                os.write(controller, reply.encode())
-                replied = True
+            if "Resolve it so?" in output and not reacted:
+                react(controller, process.pid)
+                reacted = True
         os.close(controller)
     return process.returncode, output
 
 
+def typing(text: str) -> Callable[[int, int], object]:
+    return lambda terminal, _process: os.write(terminal, text.encode())
+
+
 def test_on_a_terminal_it_asks_first(database: Database) -> None:
     record = database.in_doubt("o-1")
-    code, output = asked(database, record.reference, "n\n")
+    code, output = asked(database, record.reference, typing("n\n"))
     assert code == 1
     assert "Nothing was changed." in output
     assert database.read("o-1") == record
-    code, output = asked(database, record.reference, "y\n")
+    code, output = asked(database, record.reference, typing("y\n"))
     assert code == 0
     assert database.read("o-1").status == "cancelled"
 
@@ -149,11 +149,12 @@ def test_on_a_terminal_it_asks_first(database: Database) -> None:
 def test_a_record_that_changed_during_the_question_is_left_alone(database: Database) -> None:
     record = database.in_doubt("o-1")
 
-    def meanwhile() -> None:
+    def meanwhile(terminal: int, process: int) -> None:
         arguments = ["resolve", record.reference, database.url, "--did-not-happen", "--reason", "first", "--yes"]
         subprocess.run(command(arguments), env=environment(), check=True, capture_output=True)
+        typing("y\n")(terminal, process)
 
-    code, output = asked(database, record.reference, "y\n", meanwhile)
+    code, output = asked(database, record.reference, meanwhile)
     assert code == 1
     assert "concurrent_modification" in output
     assert database.read("o-1").status == "failed"
@@ -161,6 +162,6 @@ def test_a_record_that_changed_during_the_question_is_left_alone(database: Datab
 
 def test_ctrl_c_at_the_question_changes_nothing(database: Database) -> None:
     record = database.in_doubt("o-1")
-    code, _ = asked(database, record.reference, "\x03")
+    code, _ = asked(database, record.reference, lambda _terminal, process: os.kill(process, signal.SIGINT))
     assert code == 130
     assert database.read("o-1") == record

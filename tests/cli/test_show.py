@@ -20,9 +20,9 @@ def test_a_record_is_found_by_a_piece_of_its_reference(database: Database, run: 
         assert record.reference in done.stdout
 
 
-def test_a_record_is_found_by_its_key(database: Database, run: Run) -> None:
+def test_a_record_is_found_by_its_key(database: Database, call: Run) -> None:
     record = database.completed("o-1")
-    done = run("show", "o-1", database.url, "--operation", "charge", "--scope", "acme")
+    done = call("show", "o-1", database.url, "--operation", "charge", "--scope", "acme")
     assert done.returncode == 0
     assert record.reference in done.stdout
 
@@ -31,7 +31,15 @@ def test_the_life_of_a_record_is_shown(database: Database, capsys: pytest.Captur
     record = database.with_steps("o-1")
     assert main(["show", record.reference, database.url]) == 0
     shown = capsys.readouterr().out
-    for words in ("in_doubt", "policy hold", "claimed", "lease over", "✔ reserve", "Broken", "not before it is settled"):
+    for words in (
+        "in_doubt",
+        "policy hold",
+        "claimed",
+        "lease over",
+        "✔ reserve",
+        "Broken",
+        "not before it is settled",
+    ):
         assert words in shown
 
 
@@ -75,9 +83,9 @@ def test_an_unknown_reference_is_not_found(database: Database, run: Run) -> None
     assert done.stderr.count("\n") == 1
 
 
-def test_an_unknown_key_is_not_found(database: Database, run: Run) -> None:
+def test_an_unknown_key_is_not_found(database: Database, call: Run) -> None:
     database.completed("o-1")
-    done = run("show", "o-1", database.url, "--operation", "charge")
+    done = call("show", "o-1", database.url, "--operation", "charge")
     assert done.returncode == 3
     assert "--scope" in done.stderr
 

@@ -49,15 +49,17 @@ def test_one_sweep_deletes_marks_and_reports(database: Database, run: Run) -> No
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_the_hooks_of_an_app_are_asked(colour: str, tmp_path: Path, run: Run) -> None:
+def test_the_hooks_of_an_app_are_asked(colour: str, tmp_path: Path, call: Run) -> None:
     (tmp_path / "shop.py").write_text(COLOURS[colour])
-    make = "import asyncio, inspect, shop, contextlib\nwith contextlib.suppress(ValueError):\n    got = shop.pay('o-1')\n"
+    make = (
+        "import asyncio, inspect, shop, contextlib\nwith contextlib.suppress(ValueError):\n    got = shop.pay('o-1')\n"
+    )
     make += "    if inspect.isawaitable(got): asyncio.run(got)\n"
     import sys
 
     subprocess.run([sys.executable, "-c", make], cwd=tmp_path, env=environment(), check=True, timeout=60)
-    assert counts(run("sweep", "semel.db").stdout)["held"] == 1
-    done = run("sweep", "--app", "shop:semel")
+    assert counts(call("sweep", "semel.db").stdout)["held"] == 1
+    done = call("sweep", "--app", "shop:semel")
     assert done.stderr == ""
     assert counts(done.stdout) == {"deleted": 0, "lapsed": 0, "reconciled": 1, "held": 0}
 
@@ -71,16 +73,16 @@ def test_the_hooks_of_an_app_are_asked(colour: str, tmp_path: Path, run: Run) ->
         ("shop:pay", "not a Semel or AsyncSemel"),
     ],
 )
-def test_what_is_no_app_is_refused(app: str, words: str, tmp_path: Path, run: Run) -> None:
+def test_what_is_no_app_is_refused(app: str, words: str, tmp_path: Path, call: Run) -> None:
     (tmp_path / "shop.py").write_text(COLOURS["sync"])
-    done = run("sweep", "--app", app)
+    done = call("sweep", "--app", app)
     assert done.returncode == 2
     assert words in done.stderr
 
 
-def test_an_app_brings_its_own_database(tmp_path: Path, run: Run) -> None:
+def test_an_app_brings_its_own_database(tmp_path: Path, call: Run) -> None:
     (tmp_path / "shop.py").write_text(COLOURS["sync"])
-    assert run("sweep", "semel.db", "--app", "shop:semel").returncode == 2
+    assert call("sweep", "semel.db", "--app", "shop:semel").returncode == 2
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])

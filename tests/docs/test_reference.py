@@ -253,3 +253,16 @@ def test_decisions_are_numbered_and_have_their_parts() -> None:
     for found in decisions:
         assert found.headings[0].startswith(found.name[15:19])
         assert found.headings[1:] == ["Context", "Decision", "Consequences", "Ways not taken"], found.name
+
+
+def test_no_page_uses_a_word_that_the_glossary_rules_out() -> None:
+    elsewhere = re.compile(r"\b(TTL|retention|payload|mutex|checksum|dedup\w*)\b", re.IGNORECASE)
+    where_others_are_quoted = {"docs/reference/glossary.md", "docs/explanation/comparison.md"}
+    found = [
+        f"{found.name}:{line} {hit.group()}"
+        for found in pages()
+        if found.name not in where_others_are_quoted
+        for line, text in found.prose
+        if (hit := elsewhere.search(re.sub(r"`[^`]*`", "", text)))
+    ]
+    assert found == []

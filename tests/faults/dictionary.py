@@ -1,4 +1,4 @@
-"""The rules of a store as a dictionary of dictionaries, written down from DESIGN sections 3 and 4 and from nothing else.
+"""The rules of a store as a dictionary of dictionaries, written down from DESIGN sections 3 and 4.
 
 It shares no code with the stores, not even the arbitration of claims: what both sides got wrong together would not
 show. Answers are tuples, records are dictionaries; `views.py` brings real answers into the same form.
@@ -40,6 +40,17 @@ class Dictionary:
             return self._next_attempt(claim, row, now)
         return self._take_over(claim, row, now)
 
+    def claim_together(self, claims: list[Row], now: int) -> list[Seen]:
+        """Claims of one list are concurrent: who cannot win is told so first, then the others come one by one."""
+        before = dict(self.rows)
+        answers = []
+        for claim in claims:
+            answers.append(self.claim(claim, now))
+            self.rows = dict(before)
+        return [
+            self.claim(c, now) if answer[0] == "granted" else answer for c, answer in zip(claims, answers, strict=True)
+        ]
+
     def _take_over(self, claim: Row, row: Row, now: int) -> Seen:
         """Whoever began may have had its effect: both policies must allow another attempt."""
         words = {row["in_doubt"], claim["in_doubt"]}
@@ -61,7 +72,14 @@ class Dictionary:
         taken = ("digest", "operation", "fingerprint", "nonce", "in_doubt", "reconcile_after", "business_key", "keep")
         row = {name: claim[name] for name in taken}
         row |= {"status": "running", "retryable": False, "lease": now + claim["lease"], "expires": now + claim["keep"]}
-        return row | {"outcome": None, "started": now, "updated": now, "completed": None, "replays": 0, "replayed": None}
+        return row | {
+            "outcome": None,
+            "started": now,
+            "updated": now,
+            "completed": None,
+            "replays": 0,
+            "replayed": None,
+        }
 
     def _granted(self, claim: Row, row: Row) -> Seen:
         self.rows[claim["digest"]] = row
@@ -127,7 +145,7 @@ class Dictionary:
 
     # ---------------------------------------------------------------- decisions and the sweep
 
-    def resolve(self, digest: bytes, nonce: bytes, status: str, outcome: bytes | None, note: str, now: int) -> Seen:
+    def resolve(self, digest: bytes, nonce: bytes, status: str, *, outcome: bytes | None, note: str, now: int) -> Seen:
         """End a doubt. The new nonce and fence shut everybody else out."""
         row = self.rows.get(digest)
         if row is not None and row["nonce"] == nonce:

@@ -131,7 +131,14 @@ def panel(record: Record, today: datetime) -> Panel:
     if note is not None:
         parts += [Text(), _headed("resolution", _note(note))]
     heading = Text.assemble(" ", shown(record.key.operation, "bold"), " ", status_text(record), " ")
-    return Panel(Group(*parts), title=heading, title_align="left", border_style=STYLES[record.status], padding=(1, 2), expand=False)
+    return Panel(
+        Group(*parts),
+        title=heading,
+        title_align="left",
+        border_style=STYLES[record.status],
+        padding=(1, 2),
+        expand=False,
+    )
 
 
 def _grid() -> Table:

@@ -303,7 +303,7 @@ class AsyncEngine(EngineBase):
         try:
             result: Result[T] = await shell.carry(once)
         except BaseException as error:
-            self._tell_error(request, error)
+            self._tell_error(once, error)
             raise
         if result.replayed:
             shell.replayed()

@@ -13,12 +13,13 @@ from semel.core import codec
 from semel.core.fingerprint import fingerprint
 from semel.core.key import SHARED, Key
 from semel.core.observer import Event, Logging, Observer, is_heard, notify
-from semel.core.operations import Query
+from semel.core.operations import Complete, Fail, Query
 from semel.core.policy import Policy
 from semel.core.record import About, Status, store_instant
 from semel.core.store import Store
 from semel.engine import context
 from semel.engine.clock import Clock, SystemClock
+from semel.engine.flows import Once
 from semel.engine.once import resolved_hints, shape_of_result
 from semel.engine.request import Request, Result, terms_of
 from semel.errors import SemelError, UsageError
@@ -117,17 +118,30 @@ class EngineBase:
         )
         notify(self.observer, event)
 
-    def _tell_error(self, request: Request, error: BaseException) -> None:
-        policy = request.policy
-        expected = isinstance(error, policy.final_errors + policy.retry_errors)
-        code = error.code if isinstance(error, SemelError) else ""
+    def _tell_error(self, once: Once, error: BaseException) -> None:
+        kind = _KINDS.get(error.code) if isinstance(error, SemelError) else None
+        kind = kind or _how_it_ended(once, error)
+        if kind is None or not is_heard(self.observer, kind):
+            return
         event = Event(
-            kind=_KINDS.get(code, "failed" if expected or code else "in_doubt"),  # type: ignore[arg-type]  # the table holds only known words
-            operation=request.key.operation,
-            reference=request.key.reference,
+            kind=kind,  # type: ignore[arg-type]  # one of the known words
+            operation=once.request.key.operation,
+            reference=once.request.key.reference,
             detail=type(error).__name__,
         )
         notify(self.observer, event)
+
+
+def _how_it_ended(once: Once, error: BaseException) -> str | None:
+    """What became of a call that ended with an error; None where it was cut off before anything happened."""
+    match once.written:
+        case Complete():
+            return "ran"  # recorded, although its caller did not stay to see it
+        case Fail(ending="doubt"):
+            return "in_doubt"
+        case None if not isinstance(error, Exception):
+            return "in_doubt" if once.started else None
+    return "failed"
 
 
 def _new_nonce() -> bytes:

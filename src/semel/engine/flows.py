@@ -61,7 +61,8 @@ class Once:
         self._began = clock.monotonic()
         self._settling: Complete | Fail | None = None
         self._unsure: Claim | None = None
-        self._started = False
+        self.started = False
+        self.written: Complete | Fail | None = None
         self.asked = self._began
 
     def flow(self) -> Flow[Result[Any]]:
@@ -146,7 +147,7 @@ class Once:
             settled = yield from self._reconcile(attempt)
             if settled is not None:
                 return settled
-        self._started = True
+        self.started = True
         try:
             value = yield Call(attempt)
             attempt.book.check_complete()
@@ -222,7 +223,7 @@ class Once:
 
     def _settle(self, write: Complete | Fail) -> Flow[Recorded | Lost]:
         """Send a settling write until the store answers, for as long as the lease can last without renewal."""
-        self._settling = write
+        self._settling = self.written = write
         began = self._clock.monotonic()
         pause = _PAUSE
         while True:
@@ -272,7 +273,7 @@ class Once:
                 yield undo
 
     def _abandoning(self, attempt: AttemptState, error: BaseException) -> Fail:
-        if self._started:
+        if self.started:
             return self.failure(attempt, error)
         doubt = attempt.in_doubt
         return Fail(attempt.lease, "doubt" if doubt else "retry", Failure.of(error), doubtful=doubt, started=False)

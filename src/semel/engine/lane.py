@@ -85,7 +85,9 @@ class Lane:
         return answered
 
     def abandon(self, ticket: Ticket) -> None:
-        """The caller is gone. What was granted to it, or will be, is given back."""
+        """The caller is gone. What was granted to it, or will be, is given back: once, however often this is said."""
+        if ticket.abandoned:
+            return
         already = ticket.answer
         ticket.abandoned = True
         if already is not None and isinstance(ticket.operation, Claim):

@@ -297,7 +297,7 @@ class SyncEngine(EngineBase):
         try:
             result: Result[T] = shell.carry(once)
         except BaseException as error:
-            self._tell_error(request, error)
+            self._tell_error(once, error)
             raise
         if result.replayed:
             shell.replayed()

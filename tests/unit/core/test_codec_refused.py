@@ -1,4 +1,4 @@
-"""Annotations whose values could not come back are refused when the shape is made: at decoration, before anything runs."""
+"""Annotations whose values could not come back are refused when the shape is made, before anything runs."""
 
 import asyncio
 import contextlib

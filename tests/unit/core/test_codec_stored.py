@@ -1,5 +1,6 @@
 """Stored outcomes: what people stated fits leniently, what this release cannot read is unreadable, by name."""
 
+import contextlib
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -58,11 +59,11 @@ def test_stated_plain_data_comes_back_where_nothing_is_declared(value: Any) -> N
     assert same(stated(value), value)
 
 
-@given(st.sampled_from(sorted(set(SUPPORTED) - {"any", "object", "type variable"})), st.data())
-def test_a_stated_result_comes_back_as_one(kind: str, data: st.DataObject) -> None:
+@given(st.sampled_from(["struct", "dataclass", "named tuple", "typed dict", "decimal", "uuid", "bytes"]), st.data())
+def test_a_result_stated_as_it_is_comes_back_as_it_is(kind: str, data: st.DataObject) -> None:
     annotation, values = SUPPORTED[kind]
     value = data.draw(values)
-    assert type(stated(value, annotation)) is not None
+    assert same(stated(value, annotation), value)
 
 
 @pytest.mark.parametrize(
@@ -125,19 +126,15 @@ def test_what_this_release_cannot_read_is_unreadable(stored: bytes) -> None:
 def test_a_record_of_another_shape_is_a_value_or_unreadable(kind: str, data: st.DataObject) -> None:
     written, read = SUPPORTED[kind], SUPPORTED[data.draw(st.sampled_from(sorted(SUPPORTED)))]
     stored = codec.encode(data.draw(written[1]), codec.shape_of(written[0]), 10**6)
-    try:
+    with contextlib.suppress(RecordUnreadable):
         codec.decode(stored, codec.shape_of(read[0]))
-    except RecordUnreadable:
-        return
 
 
 @given(st.binary(max_size=100))
 def test_random_bodies_are_a_value_or_unreadable(body: bytes) -> None:
     for name in ("plain", "undeclared", "stated"):
-        try:
+        with contextlib.suppress(RecordUnreadable):
             codec.decode(outcome.pack(name, body), codec.shape_of(Order))
-        except RecordUnreadable:
-            continue
 
 
 def test_an_unreadable_record_does_not_tell_what_it_held() -> None:

@@ -133,6 +133,16 @@ def test_a_failed_commit_is_the_reply_of_every_plan_that_wrote(asker: Asker) -> 
     assert asker.record() is None
 
 
+def test_a_transaction_that_a_trigger_rolled_back_fails_the_whole_round(asker: Asker) -> None:
+    asker.writer().execute(
+        "CREATE TRIGGER undone AFTER INSERT ON semel_record WHEN NEW.value = 'o-1' "
+        "BEGIN SELECT RAISE(ROLLBACK, 'undone'); END"
+    )
+    with pytest.raises(sqlite3.IntegrityError, match="undone"):
+        asker.all([claim(key, number=i) for i, key in enumerate(KEYS)])
+    assert [asker.record(key.digest) for key in KEYS] == [None, None, None]
+
+
 def test_an_interrupt_inside_the_transaction_leaves_nothing_behind(path: Path) -> None:
     calls = []
 

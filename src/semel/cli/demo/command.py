@@ -1,31 +1,15 @@
-"""The command itself: a place for the files, the director's play, the verdict, the exit code."""
+"""The command itself; what it plays is loaded when it is asked for."""
 
 from __future__ import annotations
 
 import secrets
-import shutil
-import signal
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
-import msgspec
 import typer
 
-from semel.cli.demo.director import LEDGER, RECORDS, Cast, DemoFailed, Director
-from semel.cli.demo.ledger import read as read_ledger
-from semel.cli.demo.scene import Scene
-from semel.cli.demo.screen import Screen
-from semel.cli.demo.story import OPERATION, SHOP, Story, story
-from semel.cli.demo.verdict import Verdict, judge
-from semel.cli.exits import OTHER, Refused, refused
-from semel.cli.printing import console
-from semel.entry import Semel
-
-_TERMINATED = 143
+from semel.cli.demo.story import story
+from semel.cli.exits import OTHER
 
 
 def demo(
@@ -51,63 +35,7 @@ def demo(
         duplicates=duplicates,
         seed=secrets.randbelow(10_000) if seed is None else seed,
     )
-    with _folder(keep) as folder, _ending_cleanly():
-        verdict = _play(told, folder, kept=keep is not None)
-    if not verdict.holds:
+    from semel.cli.demo.play import play
+
+    if not play(told, keep).holds:
         raise typer.Exit(OTHER)
-
-
-def _play(told: Story, folder: Path, *, kept: bool) -> Verdict:
-    scene, screen = Scene(told), Screen(console())
-    screen.begin(told)
-    try:
-        with Cast(folder, told.workers) as cast, screen:
-            Director(scene, cast, screen).play()
-        ledger = read_ledger(folder / LEDGER)
-    except DemoFailed as problem:
-        message = f"The demo could not be played to its end: {problem}."
-        raise Refused("demo_failed", message, OTHER) from problem
-    except msgspec.DecodeError as problem:
-        message = f"The ledger is damaged, so nothing is proved: {problem}."
-        raise Refused("demo_failed", message, OTHER) from problem
-    with Semel(folder / RECORDS) as semel:
-        records = {name: semel.read(name, operation=OPERATION, scope=SHOP) for name in scene.payments}
-    verdict = judge(scene.payments.values(), ledger, records, scene.kill, told.duplicates)
-    screen.finish(verdict, f"Kept: {folder / LEDGER}\nLook: semel list {folder / RECORDS}" if kept else "")
-    return verdict
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    """Where the files are: kept, or gone afterwards."""
-    if keep is None:
-        made = Path(tempfile.mkdtemp(prefix="semel-demo-"))
-        try:
-            yield made
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
-        return
-    try:
-        keep.mkdir(parents=True, exist_ok=True)
-        taken = any(keep.iterdir())
-    except OSError as problem:
-        message = f"The folder {keep} cannot be used ({problem.strerror}); nothing was done."
-        raise refused(message) from None
-    if taken:
-        message = f"The folder {keep} is not empty; nothing was done. Old records would answer for new payments."
-        raise refused(message)
-    yield keep.resolve()
-
-
-@contextmanager
-def _ending_cleanly() -> Iterator[None]:
-    """Make SIGTERM unwind like Ctrl-C does, so that the workers are ended and the files removed."""
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(_TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -30,6 +30,7 @@ class _User:
         self._settings = settings
         self._held: Database | None = None
         self._finalizer: weakref.finalize[..., _User] | None = None
+        self._database()  # taken note of, not opened
 
     def _database(self) -> Database:
         database = attach(self._settings, self._held)

@@ -102,6 +102,8 @@ class Round:
                 try:
                     reply = self._execute(cursor, command)
                 except OF_ONE_OPERATION as error:
+                    if writing and not cursor.connection.in_transaction:
+                        raise  # a trigger rolled all of it back; what followed would commit one by one
                     command = plan.throw(error)
                 except sqlite3.Error as error:
                     if writing:

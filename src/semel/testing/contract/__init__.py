@@ -1,28 +1,84 @@
-"""x"""
-# ruff: noqa: E402
+"""The contract: what every store keeps, as a suite of tests to run on yours. It needs pytest, and one fixture.
+
+    import pytest
+    from semel.testing.contract import StoreContract
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        def make_store(self, clock, tmp_path):
+            return lambda: MyStore(tmp_path / "records", clock=clock.store_clock)
+
+`make_store` returns a function. Each time that is called within one test it gives a store on the same records, empty
+when the test begins: two stores so made play two processes. A store that cannot be had twice may be given twice. The
+store takes its time from `clock.store_clock` (microseconds since 1970), so that no test ever waits for real.
+
+Every scenario runs twice, once through `Semel` in threads and once through `AsyncSemel` on an event loop. A store with
+only one driver narrows the fixture `colour`:
+
+        @pytest.fixture(params=["async"])
+        def colour(self, request):
+            return request.param
+
+A scenario that a store is known to break can be overridden by its name, which then says so in public.
+"""
+
+from __future__ import annotations
+
 import pytest
 
+# Before the topics are imported: their assertions shall explain themselves as those of any test do.
 pytest.register_assert_rewrite("semel.testing.contract.topics")
 
-from semel.testing.contract.topics.claims import ClaimContract, FingerprintContract, KeepingContract
-from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, VersionContract
-from semel.testing.contract.topics.failures import FailureContract, AttemptContract
-from semel.testing.contract.topics.leases import LeaseContract, RenewalContract
-from semel.testing.contract.topics.zombies import LateWriteContract, ZombieContract
-from semel.testing.contract.topics.waiting import WaitingContract, PromotionContract
-from semel.testing.contract.topics.concurrency import ConcurrencyContract, NestingContract
-from semel.testing.contract.topics.doubts import HoldContract, ResolvingContract
-from semel.testing.contract.topics.reconciling import ReconcileContract
-from semel.testing.contract.topics.steps import StepContract, DeriveContract
-from semel.testing.contract.topics.cancelling import CancellationContract
-from semel.testing.contract.topics.administration import RecordsContract, SweepContract
-from semel.testing.contract.topics.sweeping import SweepingReconcileContract
-from semel.testing.contract.topics.faults import LostReplyContract, RefusalContract
-from semel.testing.contract.topics.inputs import InputContract
-from semel.testing.contract.topics.operations import OperationContract
-from semel.testing.contract.world import MakeStore as MakeStore
+from semel.testing.contract.topics.administration import RecordsContract, SweepContract  # noqa: E402 - see above
+from semel.testing.contract.topics.cancelling import CancellationContract  # noqa: E402
+from semel.testing.contract.topics.claims import ClaimContract, FingerprintContract, KeepingContract  # noqa: E402
+from semel.testing.contract.topics.concurrency import ConcurrencyContract, NestingContract  # noqa: E402
+from semel.testing.contract.topics.doubts import HoldContract, ResolvingContract  # noqa: E402
+from semel.testing.contract.topics.failures import AttemptContract, FailureContract  # noqa: E402
+from semel.testing.contract.topics.faults import LostReplyContract, RefusalContract  # noqa: E402
+from semel.testing.contract.topics.inputs import InputContract  # noqa: E402
+from semel.testing.contract.topics.leases import LeaseContract, RenewalContract  # noqa: E402
+from semel.testing.contract.topics.operations import OperationContract  # noqa: E402
+from semel.testing.contract.topics.reconciling import ReconcileContract  # noqa: E402
+from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, VersionContract  # noqa: E402
+from semel.testing.contract.topics.steps import DeriveContract, StepContract  # noqa: E402
+from semel.testing.contract.topics.sweeping import SweepingReconcileContract  # noqa: E402
+from semel.testing.contract.topics.waiting import PromotionContract, WaitingContract  # noqa: E402
+from semel.testing.contract.topics.zombies import LateWriteContract, ZombieContract  # noqa: E402
+from semel.testing.contract.world import MakeStore  # noqa: E402
+
+__all__ = ["MakeStore", "StoreContract"]
 
 
-class StoreContract(ClaimContract, FingerprintContract, KeepingContract, ReplayContract, TombstoneContract, VersionContract,FailureContract, AttemptContract,LeaseContract, RenewalContract,LateWriteContract, ZombieContract,
-WaitingContract, PromotionContract,ConcurrencyContract, NestingContract,HoldContract, ResolvingContract,ReconcileContract, StepContract, DeriveContract,CancellationContract,RecordsContract, SweepContract,SweepingReconcileContract,LostReplyContract, RefusalContract,InputContract,OperationContract):
-    """x"""
+class StoreContract(
+    OperationContract,
+    ClaimContract,
+    FingerprintContract,
+    KeepingContract,
+    ReplayContract,
+    TombstoneContract,
+    VersionContract,
+    FailureContract,
+    AttemptContract,
+    LeaseContract,
+    RenewalContract,
+    LateWriteContract,
+    ZombieContract,
+    WaitingContract,
+    PromotionContract,
+    ConcurrencyContract,
+    NestingContract,
+    HoldContract,
+    ResolvingContract,
+    ReconcileContract,
+    StepContract,
+    DeriveContract,
+    CancellationContract,
+    LostReplyContract,
+    RefusalContract,
+    RecordsContract,
+    SweepContract,
+    SweepingReconcileContract,
+    InputContract,
+):
+    """All topics. Inherit from it under a name that begins with `Test`, and override `make_store`."""

@@ -1,9 +1,9 @@
 """One scenario, two colours: how each starts calls, adapts handlers, and shows whether its keeper rests.
 
-Scenarios are coroutines on the loop of the test. In the async colour everything happens on that loop. In the sync colour
-each call of the engine has a thread of its own; a plain handler runs right there, and a handler written as a coroutine
-(because it has to stop at a gate) runs on the loop, in the context of the thread that blocks for it. What always holds:
-the engine under test is the real one of its colour, called the way its users call it.
+Scenarios are coroutines on the loop of the test. In the async colour everything happens on that loop. In the sync one
+each call of the engine has a thread of its own; a plain handler runs right there, and a handler written as a
+coroutine (because it has to stop at a gate) runs on the loop, in the context of the thread that blocks for it. What
+always holds: the engine under test is the real one of its colour, called the way its users call it.
 """
 
 from __future__ import annotations

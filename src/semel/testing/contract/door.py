@@ -58,7 +58,9 @@ class Door:
         self.world = world
         self.engine = engine
 
-    def start(self, key: Any = "k", handler: Handler | None = None, *, operation: Any = OPERATION, **settings: Any) -> Call:
+    def start(
+        self, key: Any = "k", handler: Handler | None = None, *, operation: Any = OPERATION, **settings: Any
+    ) -> Call:
         """Begin a call and go on without waiting for it."""
         adapted = self.world.colour.adapt(handler or self.world.returning("value"))
         return self.world.start(functools.partial(self.engine.run, key, adapted, operation=operation, **settings))

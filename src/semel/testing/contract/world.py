@@ -44,7 +44,7 @@ class World:
 
     def door(self, store: Store | None = None, **settings: Any) -> Door:
         """A process: an engine of its own on the records under test, or on a store given."""
-        engine = self.colour.engine(store or self._make_store(), clock=self.clock, **settings)
+        engine = self.colour.engine(store or self._make_store(), **{"clock": self.clock, **settings})
         self._doors.append(Door(self, engine))
         return self._doors[-1]
 
@@ -133,7 +133,7 @@ class World:
         self.clock.advance_to(target)
 
     def _stalled(self) -> bool:
-        """Whether everybody under way waits: at a gate, for a call of its own, for somebody's key, or for an instant."""
+        """Whether everybody under way waits: at a gate, for a call inside, for somebody's key, or for an instant."""
         if not self._keepers_rest():
             return False
         under_way = [call for call in list(self._calls) if not call.done]

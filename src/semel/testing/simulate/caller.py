@@ -13,7 +13,7 @@ from semel.core.flow import Flow
 from semel.core.outcome import DidNotHappen, Happened, Unknown
 from semel.engine import administration
 from semel.engine.attempt import AttemptState
-from semel.engine.effects import Ask, Call, CallStep, Pause, Wait
+from semel.engine.effects import Apart, Ask, Call, CallStep, Pause, Wait
 from semel.engine.flows import Once, step
 from semel.engine.lane import Ticket
 from semel.engine.request import Request
@@ -66,7 +66,7 @@ class Caller:
     """A thread or task that wants something to happen once."""
 
     __slots__ = (
-        "actor", "answer", "asker", "body", "cancelled", "effects", "ended", "ending", "error", "held", "heir",
+        "actor", "alone", "answer", "asker", "body", "cancelled", "effects", "ended", "ending", "error", "held", "heir",
         "history", "inputs", "missed", "nonces", "once", "point", "request", "sim", "ticket", "twin", "until_us", "value", "waiter",
         "waits", "worker",
     )  # fmt: skip
@@ -98,6 +98,7 @@ class Caller:
         self.inputs: list[Any] = []
         self.history = 0
         self.twin: int | None = None
+        self.alone = False
 
     # ------------------------------------------------------------------ turns
 
@@ -107,6 +108,8 @@ class Caller:
             self.point = None
             self.body = self._asking()
             self._resume()
+            if self.alone:
+                self.worker.go()  # nobody can tell a start from the first round
         elif not self.sim.faults.at_point(self):
             self.point = None
             self._resume()
@@ -187,9 +190,24 @@ class Caller:
     def _asking(self) -> Flow[Any]:
         clock = self.worker.clock
         if self.request is None:
-            return driven(administration.sweep(self.sim.setting.known, clock, self.new_nonce), {Ask: self._ask})
+            return driven(administration.sweep(self.sim.setting.known, clock, self.new_nonce), {Apart: self._apart})
         self.once = Once(self.request, clock, self.new_nonce)
         return driven(self.once.flow(), {Call: self._call, Ask: self._ask})
+
+    def _apart(self, apart: Apart) -> Generator[Any, Any, Any]:
+        self.once = apart.once
+        try:
+            return (yield from driven(apart.once.flow(), {Ask: self._ask}))
+        finally:
+            if not self.cancelled:  # then the flow that cleans up comes first
+                self._done()
+
+    def _done(self) -> None:
+        """The call is over: stop renewing, and let waiters of this process look."""
+        if self.once is not None and (self.held or self.waiter):
+            self.worker.done(self.held, self.once.request.key.digest, self.waiter)
+        if self.request is None:
+            self.once = self.held = self.waiter = None
 
     def _hold(self, state: AttemptState) -> None:
         if self.held is None and self.once is not None:
@@ -208,7 +226,7 @@ class Caller:
 
     def _handler(self, state: AttemptState) -> Generator[Any, Any, Any]:
         sim, world = self.sim, self.sim.world
-        before, after = world.work
+        before, after = world.work if state.number == 1 else (0.0, 0.0)
         ending = sim.faults.ending(self)
         for index in range(world.steps):
             name = f"step {index}"
@@ -269,15 +287,13 @@ class Caller:
         self.sim.open -= 1
         self.ticket = None
         self.heir = False
-        once = self.once
-        if once is not None and (self.held or self.waiter):
-            self.worker.done(self.held, once.request.key.digest, self.waiter)
+        self._done()
         self.answer = error if result is None else result
         if self.cancelled:
             self.sim.cleaned_up(self, error)
-        elif once is not None:
+        elif self.request is not None:
             self.sim.answers.ended(self, result, error)
             if result is not None and result.replayed:
-                self.worker.keeper.keeper.replayed(once.request.key.digest)
+                self.worker.keeper.keeper.replayed(self.request.key.digest)
         else:
             self.sim.answers.swept(result, error)

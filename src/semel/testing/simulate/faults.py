@@ -85,8 +85,9 @@ class Faults:
 
     def _spoil(self, worker: Worker, kind: str) -> None:
         lane, sim = worker.lane, self.sim
-        tickets = list(lane.lane._waiting)
-        self.note(kind, [digest for ticket in tickets if (digest := _digest(ticket.operation))], f"process {worker.index}")
+        touched = [digest for ticket in lane.lane._waiting if (digest := _digest(ticket.operation))]
+        whole = kind not in ("refuse", "lose", "late", "half")  # it holds up everybody in the process
+        self.note(kind, touched + _keys_of(worker) if whole else touched, f"process {worker.index}")
         if kind == "crash before":
             self.crash(worker)
             return

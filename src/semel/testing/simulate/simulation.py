@@ -84,6 +84,7 @@ class Simulation:
         for asker, request in zip(self.world.askers, setting.requests, strict=True):
             caller = self.add(self.workers[asker.worker], asker, None if asker.sweeps else request)
             caller.twin = setting.twins.get(caller.actor)
+            caller.alone = caller.actor in setting.alone
 
     def add(self, worker: Worker, asker: Any, request: Request | None) -> Caller:
         """One more caller."""
@@ -127,6 +128,20 @@ class Simulation:
                 self.slow -= 1
                 self.calm_since_us = self.now_us
             move.go()
+
+    def drain(self) -> None:
+        """Until nothing is on its way any more."""
+        while True:
+            self._local()
+            senders = [worker for worker in self.workers if worker.lane.state == READY and worker.up]
+            for worker in senders:
+                worker.go()
+            if senders:
+                continue
+            times = [at for worker in self.workers if worker.alive for at in (worker.thaws_us, worker.lane.due_us) if at]
+            if not times:
+                return
+            self.advance(min(times))
 
     def _know(self) -> None:
         mark = signature(self)
@@ -377,4 +392,4 @@ class Simulation:
             fresh = Worker(self, len(self.workers))
             self.workers.append(fresh)
             for caller in again:
-                self.add(fresh, caller.asker, caller.request)
+                self.add(fresh, caller.asker, caller.request).alone = len(again) == 1

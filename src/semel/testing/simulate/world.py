@@ -79,7 +79,7 @@ class World:
         askers: the callers there are; one that dies with its process is replaced in a new one.
         faults: what may go wrong; `budget` is how often.
         slow: how often time may pass although somebody could go on.
-        work: how long the handler takes before and after its effect.
+        work: how long the first attempt takes before and after its effect; later ones are quick.
         delivery: how long an effect is on its way before the hook can see it.
         touches: whether the handler touches its attempt right before the effect.
         skews: how far the clock of each process is off.
@@ -112,13 +112,14 @@ class World:
 class Setting:
     """What follows from a world, made once."""
 
-    __slots__ = ("known", "limit_us", "menus", "policies", "requests", "twins", "world")
+    __slots__ = ("alone", "known", "limit_us", "menus", "policies", "requests", "twins", "world")
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.policies = {word: policy_of(world, word) for word in {world.in_doubt, *_words(world)}}
         self.requests = [request_of(self.policies[asker.in_doubt or world.in_doubt], asker) for asker in world.askers]
         self.known = {OPERATION: Known(self.policies[world.in_doubt], SHAPE)}
+        self.alone = _alone(world)
         self.twins = _twins(world)
         self.menus = menus_of(world.faults)
         quiet = world.reconcile_after if "reconcile" in self.policies else 0.0
@@ -126,10 +127,17 @@ class Setting:
         self.limit_us = round((world.lease_for + 2.0 + quiet + busy * (1 + len(world.askers))) * SECOND)
 
 
+def _alone(world: World) -> set[int]:
+    """Callers that have a process to themselves."""
+    processes = [asker.worker for asker in world.askers]
+    return {index for index, process in enumerate(processes) if processes.count(process) == 1}
+
+
 def _twins(world: World) -> dict[int, int]:
     """Callers that differ in nothing, alone in processes that differ in nothing: which of two starts first is no choice."""
-    alone = [a for a in world.askers if sum(b.worker == a.worker for b in world.askers) == 1]
-    plain = {i: replace(a, worker=0) for i, a in enumerate(world.askers) if a in alone and len(set(world.skews)) == 1}
+    if len(set(world.skews)) > 1:
+        return {}
+    plain = {i: replace(world.askers[i], worker=0) for i in sorted(_alone(world))}
     return {i: j for i in plain for j in reversed(plain) if j < i and plain[i] == plain[j]}
 
 

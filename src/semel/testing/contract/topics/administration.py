@@ -78,7 +78,8 @@ class RecordsContract(Contract):
         assert await door.keys(operation="refund") == ["b"]
 
     @pytest.mark.parametrize(
-        ("scope", "found"), [("acme", ["a"]), (("acme", 1), ["b"]), (SHARED, ["c"]), ("nobody", []), (None, ["a", "b", "c"])]
+        ("scope", "found"),
+        [("acme", ["a"]), (("acme", 1), ["b"]), (SHARED, ["c"]), ("nobody", []), (None, ["a", "b", "c"])],
     )
     async def test_records_are_found_by_scope(self, world: World, scope: Any, found: list[str]) -> None:
         door = world.door()
@@ -158,7 +159,7 @@ class SweepContract(Contract):
         await door.error("failed", world.raising(ValueError()), policy=KEPT)
         await door.error("retryable", world.raising(ConnectionError()), policy=KEPT)
         world.clock.advance(HOUR)
-        assert (await door.sweep()).deleted == 3  # noqa: PLR2004 - the three above
+        assert (await door.sweep()).deleted == 3
         assert await door.keys() == []
 
     async def test_a_record_is_not_deleted_before_it_expires(self, world: World) -> None:
@@ -174,7 +175,7 @@ class SweepContract(Contract):
         await world.crash("crashed", policy=KEPT)
         world.clock.advance(1000 * HOUR)
         assert (await door.sweep()).deleted == 0
-        assert len(await door.keys(status="in_doubt")) == 2  # noqa: PLR2004 - the two above
+        assert len(await door.keys(status="in_doubt")) == 2
 
     async def test_a_running_record_is_never_deleted(self, world: World) -> None:
         gate, door = world.gate(), world.door()

@@ -13,8 +13,8 @@ from semel.core.operations import Checkpoint, Claim, Complete, Fail
 from semel.core.policy import Policy
 from semel.core.record import Record, Status
 from semel.errors import InProgress
-from semel.testing.contract.calls import until
-from semel.testing.contract.door import Door
+from semel.testing.contract.calls import Call, until
+from semel.testing.contract.door import Door, Handler
 from semel.testing.contract.suite import Contract, only_async
 from semel.testing.contract.world import World
 
@@ -30,14 +30,7 @@ class CancellationContract(Contract):
     async def test_cancelled_with_the_claim_on_its_way_leaves_no_ownerless_claim(
         self, world: World, *, after: bool
     ) -> None:
-        watched = world.watched()
-        hold = watched.hold(Claim, after=after)
-        door = world.door(watched)
-        call = door.start()
-        await hold.reached()
-        await call.cancel()
-        hold.release()
-        await world.ended(call)
+        call, door = await _cancelled_at(world, Claim, after=after)
         await _released(world, door)
         assert isinstance(call.error, asyncio.CancelledError)
         assert (await world.door().run(handler=world.returning("next"), policy=REJECT)).value == "next"
@@ -46,16 +39,8 @@ class CancellationContract(Contract):
     @only_async
     @sides
     async def test_a_claim_that_was_given_back_is_no_attempt(self, world: World, *, after: bool) -> None:
-        watched = world.watched()
-        hold = watched.hold(Claim, after=after)
-        door = world.door(watched)
-        call = door.start()
-        await hold.reached()
-        await call.cancel()
-        hold.release()
-        await world.ended(call)
+        _, door = await _cancelled_at(world, Claim, after=after)
         await _released(world, door)
-        door = world.door()
         seen: list[tuple[int, bool]] = []
         await door.run(handler=lambda: seen.append((door.current().number, door.current().in_doubt)))
         assert seen == [(1, False)]
@@ -64,14 +49,7 @@ class CancellationContract(Contract):
     async def test_a_take_over_that_was_given_back_stays_in_doubt(self, world: World) -> None:
         await world.crash()
         world.clock.advance(60)
-        watched = world.watched()
-        hold = watched.hold(Claim, after=True)
-        door = world.door(watched)
-        call = door.start()
-        await hold.reached()
-        await call.cancel()
-        hold.release()
-        await world.ended(call)
+        _, door = await _cancelled_at(world, Claim, after=True)
         assert (await _released(world, door)).status is Status.IN_DOUBT
         seen: list[bool] = []
         await door.run(handler=lambda: seen.append(door.current().in_doubt))
@@ -180,14 +158,7 @@ class CancellationContract(Contract):
     async def test_cancelled_with_the_completion_on_its_way_is_recorded_all_the_same(
         self, world: World, *, after: bool
     ) -> None:
-        watched = world.watched()
-        hold = watched.hold(Complete, after=after)
-        door = world.door(watched)
-        call = door.start(handler=world.returning("done"))
-        await hold.reached()
-        await call.cancel()
-        hold.release()
-        await world.ended(call)
+        call, _ = await _cancelled_at(world, Complete, world.returning("done"), after=after)
         assert isinstance(call.error, asyncio.CancelledError)
         assert (await world.door().run(handler=world.returning("again"))).value == "done"
         assert world.ran == ["done"]
@@ -211,14 +182,7 @@ class CancellationContract(Contract):
     async def test_cancelled_with_a_failure_on_its_way_is_recorded_all_the_same(
         self, world: World, *, after: bool
     ) -> None:
-        watched = world.watched()
-        hold = watched.hold(Fail, after=after)
-        door = world.door(watched)
-        call = door.start(handler=world.raising(ConnectionError("down")))
-        await hold.reached()
-        await call.cancel()
-        hold.release()
-        await world.ended(call)
+        _, door = await _cancelled_at(world, Fail, world.raising(ConnectionError("down")), after=after)
         record = await _released(world, door)
         assert (record.status, record.error and record.error.message) == (Status.IN_DOUBT, "down")
 
@@ -236,7 +200,6 @@ class CancellationContract(Contract):
         await hold.reached()
         await call.cancel()
         hold.release()
-        await world.ended(call)
         await _released(world, door)
         assert (await door.run(handler=handler)).value == "a"
         assert world.ran == ["a"]
@@ -277,7 +240,20 @@ class CancellationContract(Contract):
         await _released(world, door)
 
 
-async def _in_a_thread(world: World, door: Door) -> tuple[Any, threading.Event]:
+async def _cancelled_at(world: World, kind: type, handler: Handler | None = None, *, after: bool) -> tuple[Call, Door]:
+    """A caller that was cancelled while an operation of this kind was on its way, and the process it was in."""
+    watched = world.watched()
+    hold = watched.hold(kind, after=after)
+    door = world.door(watched)
+    call = door.start(handler=handler)
+    await hold.reached()
+    await call.cancel()
+    hold.release()
+    await world.ended(call)
+    return call, door
+
+
+async def _in_a_thread(world: World, door: Door) -> tuple[Call, threading.Event]:
     """A handler whose work is done by a thread that ends only when it is told to."""
     began, release = threading.Event(), threading.Event()
 

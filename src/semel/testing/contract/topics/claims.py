@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -65,7 +66,7 @@ class ClaimContract(Contract):
             ({"key": ("a", None)}, {"key": ("a", "None")}),
         ],
     )
-    async def test_values_separate_keys(self, world: World, one: dict[str, object], other: dict[str, object]) -> None:
+    async def test_values_separate_keys(self, world: World, one: dict[str, Any], other: dict[str, Any]) -> None:
         door = world.door()
         await door.run(**one)
         assert not (await door.run(**other)).replayed
@@ -105,6 +106,7 @@ class ClaimContract(Contract):
         door = world.door()
         result = await door.run("o-1", scope="acme", about={"subject": "order", "tags": {"till": "7"}})
         stored = await door.read("o-1", scope="acme")
+        assert result.record is not None
         # The lease is over with the outcome; when it would have ended is of no interest any more.
         assert result.record == msgspec.structs.replace(stored, lease_us=result.record.lease_us)
 
@@ -114,6 +116,7 @@ class ClaimContract(Contract):
 
         door = world.door()
         result = await door.run(handler=handler, policy=KEPT_ONE_HOUR)
+        assert result.record is not None
         assert result.record.expires_us == (await door.read()).expires_us
 
     async def test_a_record_tells_who_what_and_which(self, world: World) -> None:

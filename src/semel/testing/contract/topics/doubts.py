@@ -98,7 +98,7 @@ class ResolvingContract(Contract):
     async def test_happened_is_fitted_to_the_declared_result(self, world: World) -> None:
         door = await _held(world)
         await door.resolve(Happened("90"))
-        assert (await door.run(policy=HOLD, returns=timedelta | int)).value == 90  # noqa: PLR2004 - as stated
+        assert (await door.run(policy=HOLD, returns=timedelta | int)).value == 90
 
     async def test_did_not_happen_lets_it_run_without_doubt(self, world: World) -> None:
         door = await _held(world)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from semel.core.policy import Policy
@@ -107,6 +109,15 @@ class FailureContract(Contract):
         await door.error(handler=world.raising(OSError()), policy=RETRY)
         await door.error(handler=world.raising(ConnectionError()), policy=RETRY)
         assert (await door.run(handler=_told(door), policy=RETRY)).value == (3, True)
+
+    async def test_a_retryable_failure_does_not_settle_a_doubt(self, world: World) -> None:
+        door = world.door()
+        policy = Policy(retry_errors=(ConnectionError,), keep_for=timedelta(hours=1))
+        await door.error(handler=world.raising(OSError()), policy=policy)
+        await door.error(handler=world.raising(ConnectionError()), policy=policy)
+        world.clock.advance(24 * 3600)
+        assert (await door.sweep()).deleted == 0
+        assert (await door.read()).status is Status.IN_DOUBT
 
     async def test_a_success_ends_the_doubt(self, world: World) -> None:
         door = world.door()

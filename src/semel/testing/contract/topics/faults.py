@@ -95,7 +95,9 @@ class LostReplyContract(Contract):
     async def test_a_final_failure_whose_reply_was_lost_is_recorded_once(self, world: World) -> None:
         watched = world.watched()
         watched.lose(Fail)
-        assert isinstance(await world.door(watched).error(handler=world.raising(ValueError("no")), policy=FINAL), ValueError)
+        assert isinstance(
+            await world.door(watched).error(handler=world.raising(ValueError("no")), policy=FINAL), ValueError
+        )
         assert isinstance(await world.door().error(policy=FINAL), FailedBefore)
 
     async def test_a_retryable_failure_whose_reply_was_lost_counts_once(self, world: World) -> None:

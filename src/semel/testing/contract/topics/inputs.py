@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from semel.core.policy import Policy
 from semel.errors import KeyInvalid, KeyMissing, PolicyInvalid, UsageError
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World

@@ -9,6 +9,7 @@ import pytest
 from semel.core.operations import Renew, Running
 from semel.core.policy import Policy
 from semel.errors import InProgress, LeaseLost
+from semel.testing.clock import START, VirtualClock
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
 
@@ -56,6 +57,16 @@ class LeaseContract(Contract):
         await world.crash(policy=SHORT)
         (answer,) = await world.perform(world.claim(policy=REJECT))
         assert answer == Running(3_000_000)
+
+    @pytest.mark.parametrize("skew", [-86_400, 86_400], ids=["a day behind", "a day ahead"])
+    async def test_the_clock_of_a_worker_decides_nothing(self, world: World, skew: float) -> None:
+        skewed = VirtualClock(START + timedelta(seconds=skew))
+        skewed.advance(86_400)
+        await world.crash(policy=REJECT)
+        world.clock.advance(LEASE - MICROSECOND)
+        assert isinstance(await world.door(clock=skewed).error(policy=REJECT), InProgress)
+        world.clock.advance(MICROSECOND)
+        assert (await world.door(clock=skewed).run(policy=REJECT)).value == "value"
 
     async def test_an_ended_operation_holds_no_lease(self, world: World) -> None:
         door = world.door()

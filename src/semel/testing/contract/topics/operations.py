@@ -33,10 +33,11 @@ from semel.core.operations import (
 )
 from semel.core.policy import Policy
 from semel.core.record import Failure, Lease, Status, Step
+from semel.core.shape import AsIs
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
 
-VALUE = codec.encode("value", codec.AsIs(), 1000)
+VALUE = codec.encode("value", AsIs(), 1000)
 OOPS = Failure("builtins.OSError", "oops")
 HOLD = Policy(in_doubt="hold")
 
@@ -112,6 +113,20 @@ class OperationContract(Contract):
         world.clock.advance(60)
         answers = await world.perform(world.claim(), world.claim())
         assert [type(answer) for answer in answers] == [Granted, Running]
+
+    async def test_a_failure_that_leaves_a_doubt_is_claimed_by_the_rules_of_doubts(self, world: World) -> None:
+        await world.perform(Fail(await world.crash(), "retry", OOPS, doubtful=True))
+        (held,) = await world.perform(world.claim(policy=HOLD))
+        (granted,) = await world.perform(world.claim())
+        assert isinstance(held, Doubtful)
+        assert isinstance(granted, Granted)
+        assert granted.in_doubt
+
+    async def test_a_failure_that_leaves_no_doubt_is_claimed_by_anybody(self, world: World) -> None:
+        await world.perform(Fail(await world.crash(policy=HOLD), "retry", OOPS, doubtful=False))
+        (granted,) = await world.perform(world.claim())
+        assert isinstance(granted, Granted)
+        assert not granted.in_doubt
 
     async def test_a_renewal_counts_from_now(self, world: World) -> None:
         lease = await world.crash()

@@ -17,6 +17,7 @@ from semel.core import codec, outcome
 from semel.core.operations import Complete
 from semel.core.policy import Policy
 from semel.core.record import Status
+from semel.core.same import same
 from semel.errors import RecordUnreadable, ResultNotKept
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
@@ -62,7 +63,7 @@ class Point(NamedTuple):
 
 
 NOON = datetime(2030, 5, 17, 12, 0, 0, 123456, tzinfo=UTC)
-FALSY = [None, 0, 0.0, "", b"", False, [], {}, (), set(), Decimal(0), timedelta(0)]
+FALSY: list[Any] = [None, 0, 0.0, "", b"", False, [], {}, (), set(), Decimal(0), timedelta(0)]
 DECLARED: list[tuple[Any, Any]] = [
     (str, "text"),
     (str, "\u2603 snow and \U0001f600"),
@@ -109,7 +110,7 @@ class ReplayContract(Contract):
         await world.door().run(handler=world.returning(value, note="ran"))
         replay = await world.door().run(handler=world.returning("other"))
         assert replay.replayed
-        assert codec.same(replay.value, value)
+        assert same(replay.value, value)
         assert world.ran == ["ran"]
 
     @pytest.mark.parametrize(("annotation", "value"), DECLARED, ids=lambda part: str(part)[:30])
@@ -120,13 +121,13 @@ class ReplayContract(Contract):
         first = await world.door().run(handler=handler, returns=annotation)
         replay = await world.door().run(handler=handler, returns=annotation)
         assert (first.replayed, replay.replayed, world.ran) == (False, True, ["ran"])
-        assert codec.same(first.value, value)
-        assert codec.same(replay.value, value)
+        assert same(first.value, value)
+        assert same(replay.value, value)
 
     async def test_a_value_other_than_declared_is_replayed_as_what_it_was(self, world: World) -> None:
         door = world.door()
         await door.run(handler=world.returning(1), returns=float)
-        assert codec.same((await door.run(returns=float)).value, 1)
+        assert same((await door.run(returns=float)).value, 1)
 
     async def test_a_decorated_function_replays_its_declared_result(self, world: World) -> None:
         def charge(order: str, amount: Decimal) -> Receipt:

@@ -14,6 +14,8 @@ from semel.core.key import is_key
 from semel.core.operations import Checkpoint, Renew
 from semel.core.policy import Policy
 from semel.core.record import Step
+from semel.core.same import same
+from semel.core.shape import AsIs
 from semel.errors import LeaseLost, ResultNotKept, StepsChanged, UsageError
 from semel.testing.contract.door import Door, Handler
 from semel.testing.contract.suite import Contract
@@ -53,7 +55,7 @@ class StepContract(Contract):
 
     async def test_finished_steps_are_not_run_again_after_a_crash(self, world: World) -> None:
         lease = await world.crash()
-        await world.perform(Checkpoint(lease, Step(0, "a", codec.encode("kept", codec.AsIs(), 1000))))
+        await world.perform(Checkpoint(lease, Step(0, "a", codec.encode("kept", AsIs(), 1000))))
         world.clock.advance(60)
         door = world.door()
         assert (await door.run(handler=_stepping(world, door, "a", "b"))).value == ["kept", "b"]
@@ -95,7 +97,7 @@ class StepContract(Contract):
             return found
 
         await door.error(handler=handler)
-        assert codec.same((await door.run(handler=handler)).value, value)
+        assert same((await door.run(handler=handler)).value, value)
         assert world.ran == ["ran"]
 
     async def test_a_step_whose_value_cannot_be_kept_is_not_run_twice(self, world: World) -> None:
@@ -218,7 +220,7 @@ class DeriveContract(Contract):
         door, other = world.door(), world.door()
         await door.error(handler=_deriving(world, door, error=OSError()))
         await other.run(handler=_deriving(world, other))
-        assert len(world.ran) == 2  # noqa: PLR2004 - two attempts
+        assert len(world.ran) == 2
         assert len(set(world.ran)) == 1
 
     async def test_a_derived_key_has_the_form_of_make_key(self, world: World) -> None:

@@ -97,6 +97,26 @@ class SweepingReconcileContract(Contract):
         assert world.ran == ["asked"]
 
     @only_async
+    async def test_a_cancelled_sweep_leaves_no_ownerless_claim(self, world: World) -> None:
+        gate = world.gate()
+
+        async def hook(_attempt: Any) -> Happened:
+            await gate.passing()
+            return Happened("found")
+
+        policy = Policy(in_doubt="reconcile", reconcile=hook)
+        await world.crash(policy=policy)
+        world.clock.advance(600)
+        door = world.door()
+        _declare(door, policy)
+        call = world.start(door.engine.sweep)
+        await gate.reached()
+        await call.cancel()
+        await world.ended(call)
+        await door.close()
+        assert (await door.read()).status is Status.IN_DOUBT
+
+    @only_async
     async def test_a_slow_hook_of_a_sweep_keeps_its_lease(self, world: World) -> None:
         gate = world.gate()
 
@@ -142,9 +162,7 @@ def _declare(door: Door, policy: Policy) -> None:
     door.once(key="order", operation=OPERATION, policy=policy)(pay)
 
 
-async def _ready(
-    world: World, *verdicts: Any, keys: tuple[str, ...] = ("k",), elapsed: float = LEASE + QUIET
-) -> Door:
+async def _ready(world: World, *verdicts: Any, keys: tuple[str, ...] = ("k",), elapsed: float = LEASE + QUIET) -> Door:
     """A world in which processes crashed so long ago, and a door that can ask about them."""
     for key in keys:
         await world.crash(key, policy=_policy(world, [Unknown()]))

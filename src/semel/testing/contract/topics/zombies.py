@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from semel.core import codec
 from semel.core.operations import Checkpoint, Complete, Fail, Lost, Operation, Purge, Renew
 from semel.core.policy import Policy
 from semel.core.record import Failure, Lease, Record, Status, Step
+from semel.core.shape import AsIs
 from semel.errors import FailedBefore, LeaseLost
 from semel.testing.contract.calls import Call, Gate
 from semel.testing.contract.door import Door
@@ -20,7 +20,7 @@ from semel.testing.contract.world import World
 
 LEASE = Policy(lease_for=timedelta(seconds=30))
 FINAL = Policy(final_errors=(ValueError,))
-VALUE = codec.encode("zombie", codec.AsIs(), 1000)
+VALUE = codec.encode("zombie", AsIs(), 1000)
 OOPS = Failure("builtins.OSError", "too late")
 LATE: dict[str, Callable[[Lease], Operation]] = {
     "renew": lambda lease: Renew(lease, 30_000_000),
@@ -164,19 +164,20 @@ class ZombieContract(Contract):
         watched.refuse(Renew)
         door, gate = world.door(watched), world.gate()
 
-        async def handler() -> Any:
+        async def handler() -> str:
             attempt = door.current()
             await gate.passing()
             match touch:
                 case "current":
                     door.current()
                 case "fence":
-                    return attempt.fence
+                    world.ran.append(attempt.fence)
                 case "derive":
-                    attempt.derive("charge")
+                    world.ran.append(attempt.derive("charge"))
                 case "step":
                     await attempt.step("reserve", world.returning("step"))
             world.ran.append("went on")
+            return "zombie"
 
         zombie = door.start(handler=handler, policy=LEASE)
         await gate.reached()

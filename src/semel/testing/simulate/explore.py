@@ -1,0 +1,213 @@
+"""Exploring a world: every schedule there is, or as many as asked for by chance; and what to do with one that fails.
+
+What always holds: `every` visits each state of the world's tree of choices, and cuts a schedule short only where it
+reaches a state that was visited before. A failing schedule is shrunk to choices that all matter, and replays alone.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from semel.testing.simulate.calm import calm_down
+from semel.testing.simulate.choices import Dice, Script
+from semel.testing.simulate.simulation import Simulation
+from semel.testing.simulate.violation import INVARIANTS, SeenBefore, Violation
+from semel.testing.simulate.world import World, setting_of
+
+_SWEEP_MEMORY_EVERY = 400
+_MOST_SHRINKING = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A schedule that breaks an invariant. `seed` is where chance came from; empty where every schedule was tried."""
+
+    world: World
+    choices: tuple[int, ...]
+    invariant: str
+    message: str
+    seed: str = ""
+
+    def __str__(self) -> str:
+        seed = f" (seed {self.seed!r})" if self.seed else ""
+        lines = [
+            f"{self.invariant} does not hold{seed}: {self.message}",
+            f"  {self.invariant}: {INVARIANTS.get(self.invariant, '')}",
+            f"  replay({self.world!r}, {list(self.choices)})",
+            *("  " + line for line in replay(self.world, self.choices).trace),
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was explored so far."""
+
+    schedules: int = 0
+    cut: int = 0
+    states: int = 0
+    moves: int = 0
+    longest: int = 0
+    complete: bool = True
+    seen: dict[str, int] = field(default_factory=dict)
+    failing: list[Failing] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Take in what somebody else explored."""
+        self.schedules += other.schedules
+        self.cut += other.cut
+        self.states += other.states
+        self.moves += other.moves
+        self.longest = max(self.longest, other.longest)
+        self.complete &= other.complete
+        self.failing += other.failing
+        for name, count in other.seen.items():
+            self.seen[name] = self.seen.get(name, 0) + count
+
+
+class Seen(dict[str, int]):
+    """How often each thing was seen."""
+
+    def __missing__(self, _name: str) -> int:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One schedule, looked at closely: what happened, and the violation it ended with, if any."""
+
+    trace: list[str]
+    violation: Violation | None
+    taken: list[int]
+
+
+def replay(world: World, choices: Sequence[int]) -> Replayed:
+    """Run one schedule again, with a trace that people can read."""
+    trace: list[str] = []
+    script = Script(choices)
+    try:
+        _run(Simulation(setting_of(world), script, Seen(), trace))
+    except Violation as violation:
+        trace.append(f"   VIOLATION  {violation}")
+        return Replayed(trace, violation, script.taken)
+    return Replayed(trace, None, script.taken)
+
+
+def _run(sim: Simulation) -> None:
+    sim.run()
+    calm_down(sim)
+
+
+def every(world: World, most: int | None = None) -> Tally:
+    """Every schedule of a world, up to states that were visited before; at most `most` of them."""
+    tally, seen, states = Tally(), Seen(), set[int]()
+    setting = setting_of(world)
+    given: list[int] = []
+    with _memory() as swept:
+        while True:
+            script = Script(given, states)
+            sim = Simulation(setting, script, seen)
+            try:
+                _run(sim)
+                tally.schedules += 1
+            except SeenBefore:
+                tally.cut += 1
+            except Violation as violation:
+                tally.failing.append(shrink(world, script.taken, violation))
+                tally.complete = False
+                break
+            _count(tally, sim)
+            swept()
+            given = script.taken
+            while given and given[-1] + 1 >= script.counts[len(given) - 1]:
+                given.pop()
+            if not given:
+                break
+            given[-1] += 1
+            if most is not None and tally.schedules >= most:
+                tally.complete = False
+                break
+    tally.states = len(states)
+    tally.seen = seen
+    return tally
+
+
+def some(worlds: Sequence[World], seed: int, first: int, count: int) -> Tally:
+    """`count` schedules by chance, from number `first` on; the same ones for the same seed."""
+    tally, seen = Tally(), Seen()
+    with _memory() as swept:
+        for number in range(first, first + count):
+            world = worlds[number % len(worlds)]
+            dice = Dice(f"{seed}:{number}")
+            sim = Simulation(setting_of(world), dice, seen)
+            try:
+                _run(sim)
+            except Violation as violation:
+                tally.failing.append(shrink(world, dice.taken, violation, f"{seed}:{number}"))
+                break
+            tally.schedules += 1
+            _count(tally, sim)
+            swept()
+    tally.seen = seen
+    return tally
+
+
+def _count(tally: Tally, sim: Simulation) -> None:
+    tally.moves += sim.moves
+    tally.longest = max(tally.longest, sim.moves)
+
+
+@contextmanager
+def _memory() -> Iterator[object]:
+    """A schedule leaves a knot of objects behind; untying them now and then is cheaper than looking all the time."""
+    was_on, runs = gc.isenabled(), 0
+
+    def swept() -> None:
+        nonlocal runs
+        runs += 1
+        if runs % _SWEEP_MEMORY_EVERY == 0:
+            gc.collect(1)
+
+    gc.disable()
+    try:
+        yield swept
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def shrink(world: World, choices: Sequence[int], violation: Violation, seed: str = "") -> Failing:
+    """The same failure with as few choices as can be found: cut the end, drop choices, make them ordinary."""
+    best, tries = _trimmed(choices), 0
+    improved = True
+    while improved and tries < _MOST_SHRINKING:
+        improved = False
+        for shorter in _shorter(best):
+            tries += 1
+            found = replay(world, shorter).violation
+            if found is not None and found.invariant == violation.invariant:
+                best, violation, improved = _trimmed(shorter), found, True
+                break
+    return Failing(world, tuple(best), violation.invariant, violation.message, seed)
+
+
+def _trimmed(choices: Sequence[int]) -> list[int]:
+    """What a script does not say is ordinary, so ordinary choices at the end need not be said."""
+    trimmed = list(choices)
+    while trimmed and trimmed[-1] == 0:
+        trimmed.pop()
+    return trimmed
+
+
+def _shorter(choices: list[int]) -> Iterator[list[int]]:
+    for position in range(len(choices)):
+        yield choices[:position]
+    for position, choice in enumerate(choices):
+        yield choices[:position] + choices[position + 1 :]
+        if choice:
+            yield [*choices[:position], 0, *choices[position + 1 :]]
+        if choice > 1:
+            yield [*choices[:position], choice - 1, *choices[position + 1 :]]

@@ -1,0 +1,178 @@
+"""What an observer is told: one event per call, in words that fit what became of the record."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from semel import About, AsyncSemel, Key, Policy, Semel
+from semel.core.fingerprint import fingerprint
+from semel.core.observer import Event
+from semel.core.operations import Claim
+from semel.engine.request import terms_of
+from semel.errors import FailedBefore, InDoubt, InProgress, KeyReused, ResultNotKept
+from semel.stores.memory import MemoryStore
+
+FINAL = Policy(final_errors=(ValueError,))
+RETRY = Policy(retry_errors=(ConnectionError,))
+HOLD = Policy(in_doubt="hold")
+
+
+class Ears:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def observe(self, event: Event) -> None:
+        self.events.append(event)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.events]
+
+
+@pytest.fixture
+def ears() -> Ears:
+    return Ears()
+
+
+@pytest.fixture
+def semel(ears: Ears) -> Semel:
+    return Semel(MemoryStore(), observer=ears)
+
+
+def raising(error: BaseException) -> Any:
+    def handler() -> None:
+        raise error
+
+    return handler
+
+
+def attempt(semel: Semel, error: BaseException, policy: Policy | None = None) -> None:
+    with pytest.raises(type(error)):
+        semel.run("k", raising(error), operation="pay", policy=policy)
+
+
+def test_a_run_and_a_replay(semel: Semel, ears: Ears) -> None:
+    semel.run("k", lambda: 1, operation="pay")
+    semel.run("k", lambda: 1, operation="pay")
+    assert ears.kinds == ["ran", "replayed"]
+
+
+def test_a_final_failure_and_its_replay(semel: Semel, ears: Ears) -> None:
+    attempt(semel, ValueError(), FINAL)
+    with pytest.raises(FailedBefore):
+        semel.run("k", lambda: 1, operation="pay", policy=FINAL)
+    assert ears.kinds == ["failed", "replayed"]
+
+
+def test_a_retryable_failure(semel: Semel, ears: Ears) -> None:
+    attempt(semel, ConnectionError(), RETRY)
+    assert ears.kinds == ["failed"]
+
+
+def test_a_retryable_failure_of_what_is_in_doubt(semel: Semel, ears: Ears) -> None:
+    attempt(semel, OSError(), RETRY)
+    attempt(semel, ConnectionError(), RETRY)
+    assert ears.kinds == ["in_doubt", "in_doubt"]
+
+
+def test_any_other_error(semel: Semel, ears: Ears) -> None:
+    attempt(semel, OSError())
+    assert ears.kinds == ["in_doubt"]
+
+
+def test_the_last_error_of_all_attempts(semel: Semel, ears: Ears) -> None:
+    attempt(semel, OSError(), Policy(max_attempts=1))
+    assert ears.kinds == ["failed"]
+
+
+def test_an_interrupt(semel: Semel, ears: Ears) -> None:
+    attempt(semel, KeyboardInterrupt())
+    assert ears.kinds == ["in_doubt"]
+
+
+def test_meeting_a_doubt_that_is_held(semel: Semel, ears: Ears) -> None:
+    attempt(semel, OSError(), HOLD)
+    with pytest.raises(InDoubt):
+        semel.run("k", lambda: 1, operation="pay", policy=HOLD)
+    assert ears.kinds == ["in_doubt", "in_doubt"]
+
+
+def test_another_request_under_the_same_key(semel: Semel, ears: Ears) -> None:
+    semel.run("k", lambda: 1, operation="pay", fingerprint=1)
+    with pytest.raises(KeyReused):
+        semel.run("k", lambda: 1, operation="pay", fingerprint=2)
+    assert ears.kinds == ["ran", "reused"]
+
+
+def test_a_tombstone(semel: Semel, ears: Ears) -> None:
+    semel.run("k", object, operation="pay", returns=Any)
+    with pytest.raises(ResultNotKept):
+        semel.run("k", object, operation="pay", returns=Any)
+    assert ears.kinds == ["ran", "replayed"]
+
+
+def test_a_rejected_duplicate(ears: Ears) -> None:
+    store = MemoryStore()
+    key = Key.of("k", operation="pay")
+    store.apply([Claim(key, fingerprint(None), b"somebody else", terms_of(Policy()), About())])
+    with pytest.raises(InProgress):
+        Semel(store, observer=ears).run("k", lambda: 1, operation="pay", policy=Policy(when_running="reject"))
+    assert ears.kinds == ["waited"]
+
+
+def test_a_caller_that_is_cancelled_while_waiting_leaves_no_event(ears: Ears) -> None:
+    async def play() -> None:
+        async with AsyncSemel(MemoryStore(), observer=ears) as semel:
+            goes_on = asyncio.Event()
+
+            async def handler() -> None:
+                await goes_on.wait()
+
+            owner = asyncio.create_task(semel.run("k", handler, operation="pay"))
+            await asyncio.sleep(0)
+            waiter = asyncio.create_task(semel.run("k", handler, operation="pay"))
+            await asyncio.sleep(0)
+            waiter.cancel()
+            await asyncio.wait([waiter])
+            goes_on.set()
+            await owner
+
+    asyncio.run(play())
+    assert ears.kinds == ["ran"]
+
+
+def test_a_cancelled_handler(ears: Ears) -> None:
+    async def play() -> None:
+        async with AsyncSemel(MemoryStore(), observer=ears) as semel:
+
+            async def handler() -> None:
+                await asyncio.Event().wait()
+
+            call = asyncio.create_task(semel.run("k", handler, operation="pay"))
+            await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait([call])
+
+    asyncio.run(play())
+    assert ears.kinds == ["in_doubt"]
+
+
+def test_an_event_names_the_record_and_not_the_key(semel: Semel, ears: Ears) -> None:
+    record = semel.run("ada@example.org", lambda: 1, operation="pay").record
+    assert record is not None
+    assert ears.events[0].reference == record.reference
+    assert "ada" not in repr(ears.events)
+
+
+def test_an_observer_that_raises_does_not_disturb(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def observe(self, event: Event) -> None:
+            raise RuntimeError
+
+    semel = Semel(MemoryStore(), observer=Broken(), policy=Policy(keep_for=timedelta(hours=1)))
+    assert semel.run("k", lambda: 1, operation="pay").value == 1
+    assert "observer failed" in caplog.text

@@ -1,0 +1,228 @@
+"""The keeper's flow, driven by hand: it does what is due, takes in what the store says, and rests in between."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from semel.core.flow import Flow
+from semel.core.operations import Answer, Found, Held, Lost, Operation, Read, Renew, Swept, Tally
+from semel.engine.effects import Ended, Promoted, Rest, TimedOut, Together
+from semel.engine.keeper import TALLY_EVERY, Keeper
+from semel.engine.waiting import FIRST_LOOK, Waiter
+from semel.errors import StoreUnavailable
+from semel.testing.clock import VirtualClock
+from tests.unit.core.records import lease, record, running
+
+KEY = b"key"
+GONE = StoreUnavailable("The store did not answer; nothing ran.")
+
+
+class _Shell:
+    """What a thread or a task would be: it moves the clock, answers, and hears who was woken."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.woken: list[Waiter] = []
+        self.keeper = Keeper(self.clock, lambda: 0.0, self.woken.append)
+        self._flow: Flow[None] = self.keeper.watch()
+        self.wanted: Any = next(self._flow)
+
+    def rest_until_due(self) -> Any:
+        """Let the keeper rest as long as it asks for; what it wants then."""
+        assert isinstance(self.wanted, Rest)
+        if self.wanted.until is not None:
+            # The virtual clock counts whole microseconds: never stop just short of the instant.
+            self.clock.advance(max(0.0, math.ceil((self.wanted.until - self.clock.monotonic()) * 1e6) / 1e6))
+        return self._go_on(None)
+
+    def disturb(self) -> Any:
+        """Wake the keeper before its time; what it wants then."""
+        assert isinstance(self.wanted, Rest)
+        return self._go_on(None)
+
+    def answer(self, *answers: Answer | Exception) -> Any:
+        """Answer what the keeper asked for; what it wants then."""
+        assert isinstance(self.wanted, Together)
+        return self._go_on(list(answers))
+
+    def _go_on(self, answer: Sequence[Answer | Exception] | None) -> Any:
+        self.wanted = self._flow.send(answer)
+        return self.wanted
+
+    @property
+    def asked(self) -> list[Operation]:
+        assert isinstance(self.wanted, Together)
+        return self.wanted.operations
+
+
+def _kinds(operations: list[Operation]) -> list[type]:
+    return [type(operation) for operation in operations]
+
+
+def test_with_nothing_to_do_it_rests_until_something_changes() -> None:
+    assert _Shell().wanted == Rest(None)
+
+
+def test_a_disturbance_without_cause_lets_it_rest_again() -> None:
+    assert _Shell().disturb() == Rest(None)
+
+
+def test_it_renews_a_lease_when_a_third_is_over() -> None:
+    shell = _Shell()
+    beat = shell.keeper.heartbeat.hold(lease(), length=30.0, max_runtime=900.0, asked=0.0)
+    assert shell.disturb() == Rest(10.0)
+    shell.rest_until_due()
+    assert shell.asked == [Renew(beat.lease, 30_000_000)]
+    assert shell.answer(Held(0)) == Rest(20.0)
+    assert beat.deadline == 40.0
+
+
+def test_a_renewed_lease_counts_from_before_the_request_however_long_it_took() -> None:
+    shell = _Shell()
+    beat = shell.keeper.heartbeat.hold(lease(), length=30.0, max_runtime=900.0, asked=0.0)
+    shell.disturb()
+    shell.rest_until_due()
+    shell.clock.advance(7.0)
+    shell.answer(Held(0))
+    assert beat.deadline == 40.0
+
+
+def test_it_tells_an_attempt_that_its_lease_is_lost() -> None:
+    shell = _Shell()
+    beat = shell.keeper.heartbeat.hold(lease(), length=30.0, max_runtime=900.0, asked=0.0)
+    shell.disturb()
+    shell.rest_until_due()
+    assert shell.answer(Lost()) == Rest(None)
+    assert beat.lost is not None
+
+
+def test_an_error_of_the_store_does_not_end_it() -> None:
+    shell = _Shell()
+    beat = shell.keeper.heartbeat.hold(lease(), length=30.0, max_runtime=900.0, asked=0.0)
+    shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
+    shell.disturb()
+    for _ in range(1000):
+        shell.rest_until_due()
+        while isinstance(shell.wanted, Together):
+            shell.answer(*[GONE] * len(shell.asked))
+        if shell.wanted == Rest(None):
+            break
+    assert beat.lost is not None
+    assert [type(waiter.news) for waiter in shell.woken] == [TimedOut]
+
+
+def test_all_leases_go_as_one_list() -> None:
+    shell = _Shell()
+    for number in range(100):
+        shell.keeper.heartbeat.hold(lease(b"%d" % number), length=30.0, max_runtime=900.0, asked=0.0)
+    shell.disturb()
+    shell.rest_until_due()
+    assert _kinds(shell.asked) == [Renew] * 100
+
+
+def test_it_wakes_everybody_when_the_answer_is_there() -> None:
+    shell = _Shell()
+    waiters = [shell.keeper.waiting.join(KEY, until=60.0, now=0.0) for _ in range(3)]
+    assert shell.disturb() == Rest(FIRST_LOOK)
+    shell.rest_until_due()
+    assert shell.asked == [Read(KEY)]
+    assert shell.answer(Found(record(), 60)) == Rest(None)
+    assert shell.woken == waiters
+    assert all(isinstance(waiter.news, Ended) for waiter in waiters)
+
+
+def test_it_wakes_one_when_the_owner_is_gone() -> None:
+    shell = _Shell()
+    first, second = (shell.keeper.waiting.join(KEY, until=60.0, now=0.0) for _ in range(2))
+    shell.disturb()
+    shell.rest_until_due()
+    shell.answer(Found(None, 60))
+    assert shell.woken == [first]
+    assert isinstance(first.news, Promoted)
+    assert second.news is None
+
+
+def test_it_wakes_nobody_while_the_owner_runs() -> None:
+    shell = _Shell()
+    shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
+    shell.disturb()
+    shell.rest_until_due()
+    assert isinstance(shell.answer(Found(running(), 60)), Rest)
+    assert shell.woken == []
+
+
+def test_it_wakes_whoever_waited_long_enough_without_asking_the_store() -> None:
+    shell = _Shell()
+    waiter = shell.keeper.waiting.join(KEY, until=0.01, now=0.0)
+    assert shell.disturb() == Rest(0.01)
+    assert shell.rest_until_due() == Rest(None)
+    assert shell.woken == [waiter]
+
+
+def test_a_call_that_ends_here_is_looked_at_without_rest() -> None:
+    shell = _Shell()
+    shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
+    shell.keeper.waiting.done(KEY, None)
+    shell.disturb()
+    assert shell.asked == [Read(KEY)]
+
+
+def test_replays_are_counted_and_written_down_later() -> None:
+    shell = _Shell()
+    for _ in range(3):
+        shell.keeper.replayed(KEY)
+    shell.keeper.replayed(b"other")
+    assert shell.disturb() == Rest(TALLY_EVERY)
+    shell.rest_until_due()
+    assert shell.asked == [Tally(KEY, 3), Tally(b"other", 1)]
+    assert shell.answer(Swept(1), Swept(1)) == Rest(None)
+
+
+def test_a_tally_that_failed_is_not_tried_again() -> None:
+    shell = _Shell()
+    shell.keeper.replayed(KEY)
+    shell.disturb()
+    shell.rest_until_due()
+    assert shell.answer(GONE) == Rest(None)
+
+
+def test_many_replays_are_written_down_a_few_at_a_time() -> None:
+    shell = _Shell()
+    for number in range(100):
+        shell.keeper.replayed(b"%d" % number)
+    shell.disturb()
+    written = 0
+    while shell.rest_until_due() != Rest(None):
+        assert len(shell.asked) < 64
+        written += len(shell.asked)
+        if shell.answer(*[Swept(1)] * len(shell.asked)) == Rest(None):
+            break
+    assert written == 100
+
+
+def test_what_was_not_written_down_can_be_drained_at_the_end() -> None:
+    shell = _Shell()
+    shell.keeper.replayed(KEY)
+    assert shell.keeper.drain() == [Tally(KEY, 1)]
+    assert shell.keeper.drain() == []
+
+
+def test_leases_come_before_everything_else() -> None:
+    shell = _Shell()
+    shell.keeper.replayed(KEY)
+    shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
+    shell.keeper.heartbeat.hold(lease(), length=30.0, max_runtime=900.0, asked=0.0)
+    shell.clock.advance(TALLY_EVERY)
+    shell.disturb()
+    assert _kinds(shell.asked) == [Renew, Read, Tally]
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_what_is_due_first_decides_how_long_it_rests(held: bool) -> None:
+    shell = _Shell()
+    shell.keeper.replayed(KEY)
+    if held:
+        shell.keeper.heartbeat.hold(lease(), length=3.0, max_runtime=900.0, asked=0.0)
+    assert shell.keeper.due() == (1.0 if held else TALLY_EVERY)
