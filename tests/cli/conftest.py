@@ -45,7 +45,7 @@ class Database:
         assert record is not None
         return record
 
-    def completed(self, key: str, value: object = "the secret value", **settings: object) -> Record:
+    def completed(self, key: str, value: object = "the secret value") -> Record:
         with Semel(SqliteStore(self.path)) as semel:
             semel.run(key, lambda: value, operation="charge", scope="acme", about=About(business_key="inv-1"))
         return self.read(key)
@@ -59,13 +59,14 @@ class Database:
         return self.failed(key, Policy(in_doubt="hold"))
 
     def with_steps(self, key: str) -> Record:
-        with Semel(self.path) as semel, pytest.raises(Broken):
+        semel = Semel(self.path, policy=Policy(in_doubt="hold"))
 
-            def handler() -> None:
-                semel.current().step("reserve", lambda: "a step's value")
-                breaks()
+        def handler() -> None:
+            semel.current().step("reserve", lambda: "a step's value")
+            breaks()
 
-            semel.run(key, handler, operation="charge", scope="acme", policy=Policy(in_doubt="hold"))
+        with semel, pytest.raises(Broken):
+            semel.run(key, handler, operation="charge", scope="acme")
         return self.read(key)
 
     def running(self, key: str, lease: timedelta = timedelta(minutes=5)) -> Record:

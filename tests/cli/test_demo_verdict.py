@@ -3,6 +3,7 @@
 from dataclasses import replace
 from decimal import Decimal
 
+import msgspec
 import pytest
 
 from semel import Record
@@ -16,7 +17,7 @@ from tests.cli.conftest import Database
 PAYMENT = Payment("pay-1", Decimal("10.00"), 0, 0, 0, fateful=True)
 KILL = Kill("w1", 4711, "pay-1", 1)
 CHARGE = Entry("charge", "ch_1", "key", "pay-1", "10.00", "w1", 1, 0.0)
-AGAIN = replace_kind = Entry("recognised", "ch_1", "key", "pay-1", "10.00", "w2", 2, 1.0)
+AGAIN = Entry("recognised", "ch_1", "key", "pay-1", "10.00", "w2", 2, 1.0)
 
 
 def view(*charges: str, errors: dict[int, str] | None = None) -> PaymentView:
@@ -30,8 +31,6 @@ GOOD = view("ch_1", "ch_1", "ch_1")
 @pytest.fixture
 def record(database: Database) -> Record:
     """A completed record of two attempts."""
-    import msgspec
-
     return msgspec.structs.replace(database.completed("pay-1"), attempts=2)
 
 
@@ -48,8 +47,6 @@ def test_one_charge_and_one_receipt_hold(record: Record) -> None:
 
 
 def changed(entry: Entry, **changes: str) -> Entry:
-    import msgspec
-
     return msgspec.structs.replace(entry, **changes)
 
 

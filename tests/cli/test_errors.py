@@ -1,5 +1,8 @@
 """Errors at the edge: one line with a code, the right exit code, no traceback, no secret."""
 
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,8 +34,6 @@ def test_a_file_that_is_no_database_is_one_line(run: Run, tmp_path: Path) -> Non
 
 
 def test_a_locked_database_says_try_later(database: Database, call: Run) -> None:
-    import sqlite3
-
     record = database.in_doubt("o-1")
     other = sqlite3.connect(database.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -75,9 +76,6 @@ def test_semel_alone_shows_the_help(run: Run) -> None:
 
 
 def test_both_modules_are_the_command(run: Run) -> None:
-    import subprocess
-    import sys
-
     done = subprocess.run(
         [sys.executable, "-m", "semel.cli", "--version"], capture_output=True, text=True, check=True, timeout=60
     )
@@ -86,9 +84,6 @@ def test_both_modules_are_the_command(run: Run) -> None:
 
 
 def test_a_missing_extra_is_named(call: Run, tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     program = "import sys; sys.modules['typer'] = None; from semel.cli import main; sys.exit(main(['list']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2

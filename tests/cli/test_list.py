@@ -1,15 +1,16 @@
 """`semel list` on a real file."""
 
 import json
+import subprocess
 
 import pytest
 from typer.testing import CliRunner
 
-from semel import Policy
+from semel import Policy, Semel
 from semel.cli import main
 from semel.cli.app import app
 from semel.cli.list import fitted
-from tests.cli.conftest import NASTY, Broken, Database, Run
+from tests.cli.conftest import NASTY, Broken, Database, Run, command, environment
 
 
 def objects(output: str) -> list[dict[str, object]]:
@@ -122,8 +123,6 @@ def test_a_table_never_breaks_out_of_the_terminal(filled: Database, call: Run, c
 
 
 def test_records_of_many_pages_are_all_listed(database: Database, call: Run) -> None:
-    from semel import Semel
-
     with Semel(database.path) as semel:
         for number in range(450):
             semel.run(f"k-{number}", lambda: None, operation="o")
@@ -131,10 +130,6 @@ def test_records_of_many_pages_are_all_listed(database: Database, call: Run) -> 
 
 
 def test_a_reader_that_ends_early_is_no_error(filled: Database) -> None:
-    import subprocess
-
-    from tests.cli.conftest import command, environment
-
     with subprocess.Popen(
         command(["list", filled.url, "--json"]),
         env=environment(),

@@ -2,7 +2,9 @@
 
 import re
 import signal
+import sqlite3
 import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,6 +24,13 @@ semel = {kind}("sqlite:///semel.db")
 @semel.once(key="order", operation="pay", in_doubt="reconcile", reconcile=hook, reconcile_after=timedelta(0))
 {function} pay(order: str) -> str:
     raise ValueError("no answer")
+"""
+FAIL_ONCE = """
+import asyncio, contextlib, inspect, shop
+with contextlib.suppress(ValueError):
+    got = shop.pay("o-1")
+    if inspect.isawaitable(got):
+        asyncio.run(got)
 """
 COLOURS = {
     "sync": APP.format(kind="Semel", hook="def hook(attempt):", function="def"),
@@ -49,17 +58,11 @@ def test_one_sweep_deletes_marks_and_reports(database: Database, run: Run) -> No
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_the_hooks_of_an_app_are_asked(colour: str, tmp_path: Path, call: Run) -> None:
+def test_the_hooks_of_an_app_are_asked(colour: str, tmp_path: Path, run: Run) -> None:
     (tmp_path / "shop.py").write_text(COLOURS[colour])
-    make = (
-        "import asyncio, inspect, shop, contextlib\nwith contextlib.suppress(ValueError):\n    got = shop.pay('o-1')\n"
-    )
-    make += "    if inspect.isawaitable(got): asyncio.run(got)\n"
-    import sys
-
-    subprocess.run([sys.executable, "-c", make], cwd=tmp_path, env=environment(), check=True, timeout=60)
-    assert counts(call("sweep", "semel.db").stdout)["held"] == 1
-    done = call("sweep", "--app", "shop:semel")
+    subprocess.run([sys.executable, "-c", FAIL_ONCE], cwd=tmp_path, env=environment(), check=True, timeout=60)
+    assert counts(run("sweep", "semel.db").stdout)["held"] == 1
+    done = run("sweep", "--app", "shop:semel")
     assert done.stderr == ""
     assert counts(done.stdout) == {"deleted": 0, "lapsed": 0, "reconciled": 1, "held": 0}
 
@@ -73,16 +76,16 @@ def test_the_hooks_of_an_app_are_asked(colour: str, tmp_path: Path, call: Run) -
         ("shop:pay", "not a Semel or AsyncSemel"),
     ],
 )
-def test_what_is_no_app_is_refused(app: str, words: str, tmp_path: Path, call: Run) -> None:
+def test_what_is_no_app_is_refused(app: str, words: str, tmp_path: Path, run: Run) -> None:
     (tmp_path / "shop.py").write_text(COLOURS["sync"])
-    done = call("sweep", "--app", app)
+    done = run("sweep", "--app", app)
     assert done.returncode == 2
     assert words in done.stderr
 
 
-def test_an_app_brings_its_own_database(tmp_path: Path, call: Run) -> None:
+def test_an_app_brings_its_own_database(tmp_path: Path, run: Run) -> None:
     (tmp_path / "shop.py").write_text(COLOURS["sync"])
-    assert call("sweep", "semel.db", "--app", "shop:semel").returncode == 2
+    assert run("sweep", "semel.db", "--app", "shop:semel").returncode == 2
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
@@ -124,8 +127,6 @@ def test_a_long_pause_does_not_delay_the_end(database: Database) -> None:
 
 
 def test_a_busy_database_is_swept_next_time(database: Database) -> None:
-    import sqlite3
-
     database.completed("o-1")
     other = sqlite3.connect(database.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -18,27 +18,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from semel.core import operations as ops
 from semel.core.key import Key
-from semel.core.operations import (
-    Answer,
-    Checkpoint,
-    Claim,
-    Complete,
-    Fail,
-    Granted,
-    Lapse,
-    Operation,
-    Page,
-    Purge,
-    Query,
-    Read,
-    Renew,
-    Resolve,
-    Scan,
-    Swept,
-    Tally,
-    Terms,
-)
 from semel.core.record import About, Failure, Lease, Status, Step
 from semel.stores.sqlite import SqliteStore
 from tests.faults.dictionary import LOST, SETTLED, Dictionary, Row, Seen
@@ -55,7 +36,7 @@ class SqliteIsADictionary(RuleBasedStateMachine):
         self.now = START
         self.nonces = itertools.count(1)
         self.model = Dictionary()
-        self.claims: list[Claim] = []
+        self.claims: list[ops.Claim] = []
         self.leases: list[Lease] = []
         self.open()
 
@@ -67,47 +48,47 @@ class SqliteIsADictionary(RuleBasedStateMachine):
         self.driver.close()
         self.folder.cleanup()
 
-    def perform(self, *operations: Operation) -> list[Answer]:
+    def perform(self, *operations: ops.Operation) -> list[ops.Answer]:
         """One plan, one round; an error would be a difference by itself."""
         (answers,) = self.driver.perform([self.store.plan(operations, joined=False)])
         assert not isinstance(answers, Exception), answers
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
-        return cast("list[Answer]", answers)
+        return cast("list[ops.Answer]", answers)
 
-    def same(self, operation: Operation, expected: Seen) -> None:
+    def same(self, operation: ops.Operation, expected: Seen) -> None:
         (answer,) = self.perform(operation)
         assert seen(answer) == expected
 
     # ---------------------------------------------------------------- claims
 
-    def fresh_claim(self, key: Key, fingerprint: bytes, terms: Terms, about: About) -> Claim:
-        claim = Claim(key, fingerprint, next(self.nonces).to_bytes(16, "big"), terms, about)
+    def fresh_claim(self, key: Key, fingerprint: bytes, terms: ops.Terms, about: About) -> ops.Claim:
+        claim = ops.Claim(key, fingerprint, next(self.nonces).to_bytes(16, "big"), terms, about)
         self.claims.append(claim)
         return claim
 
-    def claim_all(self, *claims: Claim) -> None:
+    def claim_all(self, *claims: ops.Claim) -> None:
         """In one list."""
         answers = self.perform(*claims)
         assert [seen(answer) for answer in answers] == self.model.claim_together([*map(claim_of, claims)], self.now)
-        self.leases += [answer.lease for answer in answers if isinstance(answer, Granted)]
+        self.leases += [answer.lease for answer in answers if isinstance(answer, ops.Granted)]
 
     @initialize(key=keys, terms=terms, about=abouts)
-    def begin(self, key: Key, terms: Terms, about: About) -> None:
+    def begin(self, key: Key, terms: ops.Terms, about: About) -> None:
         self.claim_all(self.fresh_claim(key, b"asked this", terms, about))
 
     @rule(key=keys, fingerprint=fingerprints, terms=terms, about=abouts)
-    def claim(self, key: Key, fingerprint: bytes, terms: Terms, about: About) -> None:
+    def claim(self, key: Key, fingerprint: bytes, terms: ops.Terms, about: About) -> None:
         self.claim_all(self.fresh_claim(key, fingerprint, terms, about))
 
     @rule(wanted=st.lists(st.tuples(keys, terms), min_size=2, max_size=5))
-    def claim_together(self, wanted: list[tuple[Key, Terms]]) -> None:
+    def claim_together(self, wanted: list[tuple[Key, ops.Terms]]) -> None:
         self.claim_all(*(self.fresh_claim(key, b"asked this", terms, About()) for key, terms in wanted))
 
     @precondition(lambda self: self.running())
     @rule(data=st.data(), terms=terms, late=st.sampled_from([-1, 0, 2 * SECOND]))
-    def take_over(self, data: st.DataObject, terms: Terms, late: int) -> None:
+    def take_over(self, data: st.DataObject, terms: ops.Terms, late: int) -> None:
         """The owner is not heard of again, or only later, as a zombie."""
         row = data.draw(st.sampled_from(self.running()))
         self.now = max(self.now, row["lease"] + late)
@@ -121,7 +102,7 @@ class SqliteIsADictionary(RuleBasedStateMachine):
 
     @precondition(lambda self: self.settled())
     @rule(data=st.data(), terms=terms, fingerprint=fingerprints, late=st.sampled_from([-1, 0]))
-    def outlive(self, data: st.DataObject, terms: Terms, fingerprint: bytes, late: int) -> None:
+    def outlive(self, data: st.DataObject, terms: ops.Terms, fingerprint: bytes, late: int) -> None:
         """A record is claimed at the end of its life: a new one begins, or the old one is replayed once more."""
         row = data.draw(st.sampled_from(self.settled()))
         self.now = max(self.now, row["expires"] + late)
@@ -143,14 +124,14 @@ class SqliteIsADictionary(RuleBasedStateMachine):
     @rule(data=st.data(), length=st.sampled_from([1, SECOND, 5 * SECOND]))
     def renew(self, data: st.DataObject, length: int) -> None:
         lease = self.some_lease(data)
-        self.same(Renew(lease, length), self.model.renew(lease_of(lease), length, self.now))
+        self.same(ops.Renew(lease, length), self.model.renew(lease_of(lease), length, self.now))
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), outcome=st.binary(max_size=4), times=st.integers(1, 2))
     def complete(self, data: st.DataObject, outcome: bytes, times: int) -> None:
         lease = self.some_lease(data)
         for _ in range(times):
-            self.same(Complete(lease, outcome), self.model.complete(lease_of(lease), outcome, self.now))
+            self.same(ops.Complete(lease, outcome), self.model.complete(lease_of(lease), outcome, self.now))
             self.now += 1
 
     @precondition(lambda self: self.leases)
@@ -169,7 +150,7 @@ class SqliteIsADictionary(RuleBasedStateMachine):
         kept = (error.type, error.message)
         for _ in range(times):
             expected = self.model.fail(lease_of(lease), ending, kept, doubtful=doubtful, started=started, now=self.now)
-            self.same(Fail(lease, ending, error, doubtful=doubtful, started=started), expected)
+            self.same(ops.Fail(lease, ending, error, doubtful=doubtful, started=started), expected)
             self.now += 1
 
     @precondition(lambda self: self.leases)
@@ -179,17 +160,17 @@ class SqliteIsADictionary(RuleBasedStateMachine):
         step = Step(index, f"step {index}", bytes([index]))
         for _ in range(times):
             expected = self.model.checkpoint(lease_of(lease), (step.index, step.name, step.outcome), self.now)
-            self.same(Checkpoint(lease, step), expected)
+            self.same(ops.Checkpoint(lease, step), expected)
 
     @precondition(lambda self: self.running())
     @rule(data=st.data(), error=errors, terms=terms, doubtful=st.booleans())
-    def retry(self, data: st.DataObject, error: Failure, terms: Terms, *, doubtful: bool) -> None:
+    def retry(self, data: st.DataObject, error: Failure, terms: ops.Terms, *, doubtful: bool) -> None:
         """Nothing happened, says the owner; somebody claims again."""
         row = data.draw(st.sampled_from(self.running()))
         lease = Lease(_key(row), row["fence"], row["nonce"], 0)
         kept = (error.type, error.message)
         expected = self.model.fail(lease_of(lease), "retry", kept, doubtful=doubtful, started=True, now=self.now)
-        self.same(Fail(lease, "retry", error, doubtful=doubtful), expected)
+        self.same(ops.Fail(lease, "retry", error, doubtful=doubtful), expected)
         self.claim_all(self.fresh_claim(_key(row), row["fingerprint"], terms, About()))
 
     @precondition(lambda self: self.stale())
@@ -198,10 +179,10 @@ class SqliteIsADictionary(RuleBasedStateMachine):
         """Everything that an attempt can still send after its lease was lost: it changes nothing."""
         lease = data.draw(st.sampled_from(self.stale()))
         error = Failure("app.Late", "")
-        self.same(Renew(lease, SECOND), LOST)
-        self.same(Checkpoint(lease, Step(0, "late", b"")), LOST)
-        self.same(Fail(lease, "retry", error, doubtful=False), LOST)
-        self.same(Complete(lease, b"late"), LOST)
+        self.same(ops.Renew(lease, SECOND), LOST)
+        self.same(ops.Checkpoint(lease, Step(0, "late", b"")), LOST)
+        self.same(ops.Fail(lease, "retry", error, doubtful=False), LOST)
+        self.same(ops.Complete(lease, b"late"), LOST)
 
     def stale(self) -> list[Lease]:
         now_held = {(row["nonce"], row["fence"]) for row in self.model.rows.values()}
@@ -238,13 +219,13 @@ class SqliteIsADictionary(RuleBasedStateMachine):
         outcome = b"stated" if status is Status.COMPLETED else None
         for _ in range(times):
             expected = self.model.resolve(key.digest, nonce, status.value, outcome=outcome, note=note, now=self.now)
-            self.same(Resolve(key.digest, nonce, status, outcome, note), expected)
+            self.same(ops.Resolve(key.digest, nonce, status, outcome, note), expected)
 
     @rule(limit=limits)
     def purge(self, limit: int) -> None:
         """Which of the expired go first is the store's own affair."""
         expired = self.model.expired(self.now)
-        assert self.perform(Purge(limit)) == [Swept(min(limit, len(expired)))]
+        assert self.perform(ops.Purge(limit)) == [ops.Swept(min(limit, len(expired)))]
         gone = self.model.rows.keys() - {row["digest"] for row in self.stored()}
         assert gone <= expired
         for digest in gone:
@@ -253,7 +234,7 @@ class SqliteIsADictionary(RuleBasedStateMachine):
     @rule(limit=limits)
     def lapse(self, limit: int) -> None:
         lapsed = self.model.lapsed(self.now)
-        assert self.perform(Lapse(limit)) == [Swept(min(limit, len(lapsed)))]
+        assert self.perform(ops.Lapse(limit)) == [ops.Swept(min(limit, len(lapsed)))]
         marked = {row["digest"] for row in self.stored() if row["status"] == "in_doubt"} & lapsed
         assert len(marked) == min(limit, len(lapsed))
         for digest in marked:
@@ -261,17 +242,17 @@ class SqliteIsADictionary(RuleBasedStateMachine):
 
     @rule(key=keys, replays=st.integers(1, 5))
     def tally(self, key: Key, replays: int) -> None:
-        self.same(Tally(key.digest, replays), self.model.tally(key.digest, replays, self.now))
+        self.same(ops.Tally(key.digest, replays), self.model.tally(key.digest, replays, self.now))
 
     # ---------------------------------------------------------------- looking
 
-    def stored(self, query: Query = Query(), limit: int = 100) -> list[dict[str, Any]]:  # noqa: B008 - frozen
+    def stored(self, query: ops.Query = ops.Query(), limit: int = 100) -> list[dict[str, Any]]:  # noqa: B008 - frozen
         """Every record that the store lists, page by page."""
         found: list[dict[str, Any]] = []
         cursor = None
         while True:
-            (page,) = self.perform(Scan(query, cursor, limit))
-            assert isinstance(page, Page)
+            (page,) = self.perform(ops.Scan(query, cursor, limit))
+            assert isinstance(page, ops.Page)
             assert len(page.records) <= limit
             found += map(row_of, page.records)
             cursor = page.cursor
@@ -280,7 +261,7 @@ class SqliteIsADictionary(RuleBasedStateMachine):
 
     @rule(key=keys)
     def read(self, key: Key) -> None:
-        self.same(Read(key.digest, with_steps=True), ("found", self.model.rows.get(key.digest), self.now))
+        self.same(ops.Read(key.digest, with_steps=True), ("found", self.model.rows.get(key.digest), self.now))
 
     @rule(
         limit=limits,
@@ -289,7 +270,7 @@ class SqliteIsADictionary(RuleBasedStateMachine):
         business_key=st.none() | st.sampled_from(["b-1", "ü-2"]),
     )
     def scan(self, limit: int, status: Status | None, operation: str | None, business_key: str | None) -> None:
-        query = Query(status=status, operation=operation, business_key=business_key)
+        query = ops.Query(status=status, operation=operation, business_key=business_key)
         wanted = {"status": status and status.value, "operation": operation, "business_key": business_key}
         expected = self.model.listed(**{name: value for name, value in wanted.items() if value is not None})
         assert self.stored(query, limit) == expected
@@ -306,4 +287,4 @@ def _key(row: Row) -> Key:
 @pytest.mark.slow
 @pytest.mark.timeout(14_400 if os.environ.get("SEMEL_EFFORT") == "full" else 900)  # shrinking may take minutes
 def test_sqlite_is_a_dictionary() -> None:
-    run_state_machine_as_test(SqliteIsADictionary, settings=settings(max_examples=settings().max_examples * 3 // 2))
+    run_state_machine_as_test(SqliteIsADictionary, settings=settings())

@@ -81,7 +81,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SemelError as error:
         complain(error.code, error.message)
         return exits.exit_code(error)
-    except (typer.Abort, KeyboardInterrupt):
+    except typer.Abort:
         complain("interrupted", "Interrupted.")
         return exits.INTERRUPTED
     except BrokenPipeError:
@@ -89,7 +89,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except _BAD_COMMAND as error:
         _explain(str(getattr(error, "format_message", error.__str__)()))
         return exits.USAGE
-    return answer if isinstance(answer, int) else exits.DONE
+    code = answer if isinstance(answer, int) else exits.DONE
+    if code == exits.INTERRUPTED:
+        complain("interrupted", "Interrupted.")
+    return code
 
 
 def _explain(message: str) -> None:

@@ -100,6 +100,9 @@ class Failure(msgspec.Struct, frozen=True):
         return Failure(f"{type(error).__module__}.{type(error).__qualname__}", _UNSTORABLE.sub("\ufffd", message))
 
 
+LEASE_ENDED = Failure("semel.LeaseEnded", "the lease ended without an outcome")
+
+
 class Step(msgspec.Struct, frozen=True):
     """A finished step of an attempt: the recovery point of what it did."""
 

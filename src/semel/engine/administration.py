@@ -32,7 +32,7 @@ from semel.core.operations import (
 from semel.core.outcome import Cancelled, DidNotHappen, Happened, Resolution
 from semel.core.record import Failure, Record, Status
 from semel.engine.attempt import AttemptState
-from semel.engine.base import Known
+from semel.engine.colourless import Known
 from semel.engine.clock import Clock
 from semel.engine.effects import Apart
 from semel.engine.flows import Once

@@ -287,7 +287,9 @@ def step(attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, 
         return codec.decode(finished.outcome, shape)
     lease = attempt.lease
     if joined:
-        entered: Entered = yield Enter(lease)
+        entered: Entered | Lost = yield Enter(lease)
+        if isinstance(entered, Lost):
+            raise raising.lease_lost(attempt.key)
         lease = raising.with_transaction(lease, entered)
     value = yield CallStep()
     attempt.check()

@@ -19,6 +19,7 @@ from semel.errors import (
     LeaseLost,
     RecordUnreadable,
     StoreUnavailable,
+    TransactionAborted,
     UsageError,
 )
 
@@ -126,6 +127,17 @@ def replay(record: Record, shape: codec.Shape) -> Any:
     if record.status is Status.CANCELLED:
         raise failed_before(Failure("semel.Cancelled", record.resolution or "it was cancelled"), record)
     raise failed_before(record.error or Failure("semel.Unknown", "no error was kept"), record)
+
+
+def joined(error: Exception) -> Exception:
+    """An error on the caller's connection: nothing is sent again there, so what looks passing ends the transaction."""
+    if not isinstance(error, StoreUnavailable):
+        return error
+    aborted = TransactionAborted(
+        f"The store could not be written inside your transaction: {error.message} Roll it back and run all of it again."
+    )
+    aborted.__cause__ = error
+    return aborted
 
 
 def with_transaction(lease: Lease, entered: Entered) -> Lease:

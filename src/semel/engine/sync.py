@@ -23,10 +23,10 @@ from semel.core.outcome import Resolution
 from semel.core.policy import Policy
 from semel.core.record import About, Record
 from semel.core.store import Joined
-from semel.engine import administration, context
+from semel.engine import administration, context, raising
 from semel.engine.administration import SweepReport
 from semel.engine.attempt import AttemptBase, AttemptState
-from semel.engine.base import EngineBase, Known, is_async, query_of, refuse_generator, wrong_colour
+from semel.engine.colourless import EngineBase, Known, is_async, query_of, refuse_generator, wrong_colour
 from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
 from semel.engine.flows import Once, step
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of, shape_of_result
@@ -370,7 +370,7 @@ class Shell:
             return self._engine._runtime().lane.perform(operation)
         answer = self._joined.perform(self._engine.store.plan([operation], joined=True))[0]
         if isinstance(answer, Exception):
-            raise answer
+            raise raising.joined(answer)
         return answer
 
     def _call(self, attempt: AttemptState | None) -> Any:

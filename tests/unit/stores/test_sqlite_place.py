@@ -87,7 +87,7 @@ def test_another_user_is_told_what_is_read_only(what: str) -> None:
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("/home/app/semel.db", "ext4"),
+        ("/srv/app/semel.db", "ext4"),
         ("/data/semel.db", "ext4"),
         ("/data/shared files/semel.db", "nfs4"),
         ("/mnt/semel.db", "fuse.sshfs"),

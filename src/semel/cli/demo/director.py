@@ -5,6 +5,7 @@ What always holds: when `play` ends, in whatever way, none of its processes is l
 
 from __future__ import annotations
 
+import os
 import queue
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+import semel
 from semel.cli.demo.messages import Answered, Ask, Charged, Event, Ready, Runs, Unanswered, encode, event_of
 from semel.cli.demo.scene import Scene
 from semel.cli.demo.story import Payment
@@ -67,12 +69,13 @@ class Cast:
         self._end(_PARTING if kind is None else 0.0)
 
     def _start(self, name: str) -> None:
-        command = [sys.executable, "-m", "semel.cli.demo.worker", name]
+        # -P and the path: the worker runs this very package, whatever lies in the current folder.
+        command = [sys.executable, "-P", "-m", "semel.cli.demo.worker", name]
         command += [str(self._folder / RECORDS), str(self._folder / LEDGER)]
         with self.log(name).open("wb") as log:
             # A process group of its own: Ctrl-C is for the director, which then ends the workers.
             process = subprocess.Popen(  # noqa: S603 - our own module, our own arguments
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, process_group=0
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, process_group=0, env=_environment()
             )
         self._processes[name] = process
         self._listeners.append(threading.Thread(target=self._listen, args=(name, process), daemon=True))
@@ -132,6 +135,11 @@ class Cast:
                 process.wait()
             for listener in self._listeners:
                 listener.join()
+
+
+def _environment() -> dict[str, str]:
+    here = str(Path(semel.__file__).parents[1])
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", ""))))}
 
 
 class Director:

@@ -134,7 +134,7 @@ def _standing(scene: Scene, view: PaymentView) -> Text:
         return Text(f"✔ {view.ran} ran, {view.replayed} replayed", "green")
     waiting = scene.story.duplicates - view.answered
     if view.orphaned:
-        return Text(f"✘ its worker is dead, {waiting} wait for the lease", "red")
+        return Text(f"✘ worker dead, {waiting} wait for its lease", "red")
     if view.taken_over_by:
         return Text(f"▶ taken over by {view.taken_over_by}, {waiting - 1} wait", "yellow")
     return Text(f"▶ one runs, {waiting - 1} wait", "cyan") if view.ran else Text("asked", "dim")

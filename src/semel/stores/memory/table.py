@@ -38,9 +38,8 @@ from semel.core.operations import (
     Tally,
     Unresolvable,
 )
-from semel.core.record import Failure, Lease, Record, Status
+from semel.core.record import LEASE_ENDED, Lease, Record, Status
 
-LEASE_ENDED = Failure("semel.LeaseEnded", "the lease ended without an outcome")
 
 
 class Table:

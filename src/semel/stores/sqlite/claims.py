@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from semel.core.arbitration import Winnable, granted, judge
 from semel.core.operations import Answer, Claim, ClaimAnswer, Granted, Running
 from semel.core.record import Record
-from semel.core.store import Plan
+from semel.core.store import Answers, Plan
 from semel.errors import NotInTransaction
-from semel.stores.sql import new_record
+from semel.stores.sql import new_record, record_of
 from semel.stores.sqlite.commands import SQL, Command, Kind, Reply, Row, claiming, savepoint, seen_many
 from semel.stores.sqlite.reading import Part, record_at, row_of, whole
 from semel.stores.sqlite.translate import WriteLocked
@@ -35,26 +35,37 @@ def answered(part: Part) -> Generator[Command, Reply, Any]:
 
 def claim_all(claims: Sequence[Claim]) -> Plan:
     """Claims on the store's own connections: look all of them up, then write for those that may win."""
-    answers: dict[int, Answer | Exception] = {}
     try:
         rows, _, now = yield seen_many([claim.key.digest for claim in claims])
     except Exception as error:  # noqa: BLE001 - it befell all of them
         return [error] * len(claims)
     by_digest = {row[0]: row for row in rows}
-    for place, claim in enumerate(claims):
+    verdicts: list[Winnable | Answer | Exception | None] = []
+    for claim in claims:
         row = by_digest.get(claim.key.digest)
-        if row is not None:
-            verdict = yield from answered(_judged(row, claim, now))
-            if not isinstance(verdict, Winnable):
-                answers[place] = verdict
-    for place, claim in enumerate(claims):
-        if place not in answers:
-            first = claim.key.digest not in by_digest
-            answers[place] = yield from answered(_claim_first(claim) if first else claim_one(claim, joined=False))
-    return [answers[place] for place in range(len(claims))]
+        if row is None or not row[-1]:  # nothing more to read, as nearly always
+            verdicts.append(None if row is None else _judged(row, claim, now))
+        else:
+            verdicts.append((yield from answered(_judged_with_steps(row, claim, now))))
+    answers: Answers = []
+    for claim, verdict in zip(claims, verdicts, strict=True):
+        if verdict is None:
+            answers.append((yield from answered(_claim_first(claim))))
+        elif isinstance(verdict, Winnable):
+            answers.append((yield from answered(claim_one(claim, joined=False))))
+        else:
+            answers.append(verdict)
+    return answers
 
 
-def _judged(row: Row, claim: Claim, now: int) -> Part:
+def _judged(row: Row, claim: Claim, now: int) -> Winnable | Answer | Exception:
+    try:
+        return judge(record_of(row), claim, now)
+    except Exception as error:  # noqa: BLE001 - a row that cannot be read is the answer of this claim alone
+        return error
+
+
+def _judged_with_steps(row: Row, claim: Claim, now: int) -> Part:
     record = yield from whole(row, joined=False)
     return judge(record, claim, now)
 

@@ -51,11 +51,6 @@ class Database:
         """Whether the next use need not wait for an opening; a guess, for event loops."""
         return self._writer is not None
 
-    @property
-    def install(self) -> bytes:
-        """The install_id of the file, once it has been opened."""
-        return cast("bytes", self._install)
-
     def ready(self, settings: Settings, patience: float | None = None) -> bytes:
         """Open and set up the file where that has not been done; answers its install_id.
 
@@ -85,8 +80,9 @@ class Database:
             message = f"{settings.name} was written by other threads for too long; nothing was recorded. Try again."
             raise WriteLocked(message)
         try:
-            self.ready(settings, _left(deadline))
-            yield cast("sqlite3.Connection", self._writer)  # only a holder of the lock closes it
+            if self._writer is None:  # only a holder of the lock closes it, so it stays as it is now
+                self.ready(settings, _left(deadline))
+            yield cast("sqlite3.Connection", self._writer)
         finally:
             self._lock.release()
 

@@ -46,7 +46,7 @@ class _User:
             detach(held)
 
     def _round(self, plans: Sequence[Plan]) -> Round:
-        return Round(plans, self._settings.clock, self._settings.name)
+        return Round(plans, self._settings)
 
     def _read(self, database: Database, work: Round, upto: Kind) -> None:
         connection = database.lend(self._settings)

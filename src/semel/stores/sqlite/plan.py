@@ -32,9 +32,8 @@ from semel.core.operations import (
     Tally,
     Unresolvable,
 )
-from semel.core.record import Failure, Lease, Record, Status
+from semel.core.record import LEASE_ENDED, Failure, Lease, Record, Status
 from semel.core.store import Answers, Plan
-from semel.stores.memory.table import LEASE_ENDED
 from semel.stores.sql import record_of, storable, stored_failure
 from semel.stores.sqlite.claims import answered, claim_all, claim_one, other_database
 from semel.stores.sqlite.commands import SQL, Command, Kind, Reply, release, savepoint

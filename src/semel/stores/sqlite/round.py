@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import cast
 
 from semel.core.store import Answers, Plan
-from semel.stores.clock import StoreClock
 from semel.stores.sqlite.commands import Command, Kind, Reply
 from semel.stores.sqlite.connect import begin
+from semel.stores.sqlite.settings import Settings
 from semel.stores.sqlite.translate import OF_ONE_OPERATION, translated
 
 Waiting = tuple[int, Plan, Command]
@@ -24,9 +24,9 @@ Waiting = tuple[int, Plan, Command]
 class Round:
     """The plans of one round, and how far each has come."""
 
-    def __init__(self, plans: Sequence[Plan], clock: StoreClock, name: str) -> None:
-        self._clock = clock
-        self._name = name
+    def __init__(self, plans: Sequence[Plan], settings: Settings) -> None:
+        self._clock = settings.clock
+        self._settings = settings
         self._replies: list[Answers | Exception | None] = [None] * len(plans)
         self._waiting: list[Waiting] = []
         for place, plan in enumerate(plans):
@@ -71,14 +71,14 @@ class Round:
         committing = False
         try:
             _leave(connection)  # where the last round was interrupted in its last moment
-            begin(connection, self._name, deadline)
+            begin(connection, self._settings.name, deadline)
             cursor = connection.cursor()
             for place, plan, command in waiting:
                 self._carry(place, plan, command, cursor, Kind.WRITE)
             committing = True
             cursor.execute("COMMIT")
         except sqlite3.Error as error:
-            self._fail(waiting, translated(error, self._name, written=committing))
+            self._fail(waiting, translated(error, self._settings.name, written=committing))
         except Exception as error:  # noqa: BLE001 - a bug fails this round, and is seen by all of its callers
             self._fail(waiting, error)
         finally:
@@ -108,7 +108,7 @@ class Round:
                 except sqlite3.Error as error:
                     if writing:
                         raise
-                    command = plan.throw(translated(error, self._name))
+                    command = plan.throw(translated(error, self._settings.name))
                 else:
                     command = plan.send(reply)
         except StopIteration as stop:

@@ -43,12 +43,8 @@ class SqliteStore:
         migrate: bool = True,
     ) -> None:
         self._settings = Settings.of(path, synchronous, busy_for, clock, migrate=migrate)
+        self.name = self._settings.name
         self._install_id: bytes | None = None
-
-    @property
-    def name(self) -> str:
-        """What the store is called in messages."""
-        return self._settings.name
 
     @property
     def path(self) -> str:

@@ -14,21 +14,23 @@ from typing import Any
 class Script:
     """Choices given beforehand; from there on the first option. Remembers how many options there were."""
 
-    __slots__ = ("counts", "given", "seen", "taken")
+    __slots__ = ("counts", "given", "known", "seen", "taken")
 
     def __init__(self, given: Sequence[int] = (), seen: set[int] | None = None) -> None:
         self.given = given
+        self.known = len(given)
         self.taken: list[int] = []
         self.counts: list[int] = []
         self.seen = seen
 
     def fault(self, count: int) -> int:
         """Which of `count` options, the first being that nothing goes wrong."""
-        position = len(self.taken)
-        choice = self.given[position] if position < len(self.given) else 0
+        taken = self.taken
+        position = len(taken)
+        choice = self.given[position] if position < self.known else 0
         if choice >= count:
             choice = 0  # a script made for other code, or one being shrunk
-        self.taken.append(choice)
+        taken.append(choice)
         self.counts.append(count)
         return choice
 
@@ -38,7 +40,7 @@ class Script:
 
     def new(self) -> bool:
         """Whether the script has been used up, so that states from here on count."""
-        return self.seen is not None and len(self.taken) >= len(self.given)
+        return len(self.taken) >= self.known and self.seen is not None
 
 
 class Dice:

@@ -17,7 +17,6 @@ from semel.testing.simulate.simulation import Simulation
 from semel.testing.simulate.violation import INVARIANTS, SeenBefore, Violation
 from semel.testing.simulate.world import World, setting_of
 
-_SWEEP_MEMORY_EVERY = 400
 _MOST_SHRINKING = 2_000
 
 
@@ -106,7 +105,7 @@ def every(world: World, most: int | None = None) -> Tally:
     tally, seen, states = Tally(), Seen(), set[int]()
     setting = setting_of(world)
     given: list[int] = []
-    with _memory() as swept:
+    with _undisturbed():
         while True:
             script = Script(given, states)
             sim = Simulation(setting, script, seen)
@@ -120,7 +119,6 @@ def every(world: World, most: int | None = None) -> Tally:
                 tally.complete = False
                 break
             _count(tally, sim)
-            swept()
             given = script.taken
             while given and given[-1] + 1 >= script.counts[len(given) - 1]:
                 given.pop()
@@ -138,7 +136,7 @@ def every(world: World, most: int | None = None) -> Tally:
 def some(worlds: Sequence[World], seed: int, first: int, count: int) -> Tally:
     """`count` schedules by chance, from number `first` on; the same ones for the same seed."""
     tally, seen = Tally(), Seen()
-    with _memory() as swept:
+    with _undisturbed():
         for number in range(first, first + count):
             world = worlds[number % len(worlds)]
             dice = Dice(f"{seed}:{number}")
@@ -150,7 +148,6 @@ def some(worlds: Sequence[World], seed: int, first: int, count: int) -> Tally:
                 break
             tally.schedules += 1
             _count(tally, sim)
-            swept()
     tally.seen = seen
     return tally
 
@@ -158,22 +155,16 @@ def some(worlds: Sequence[World], seed: int, first: int, count: int) -> Tally:
 def _count(tally: Tally, sim: Simulation) -> None:
     tally.moves += sim.moves
     tally.longest = max(tally.longest, sim.moves)
+    sim.untie()
 
 
 @contextmanager
-def _memory() -> Iterator[object]:
-    """A schedule leaves a knot of objects behind; untying them now and then is cheaper than looking all the time."""
-    was_on, runs = gc.isenabled(), 0
-
-    def swept() -> None:
-        nonlocal runs
-        runs += 1
-        if runs % _SWEEP_MEMORY_EVERY == 0:
-            gc.collect(1)
-
+def _undisturbed() -> Iterator[None]:
+    """Schedules untie their own knots, so nobody needs to look for garbage meanwhile."""
+    was_on = gc.isenabled()
     gc.disable()
     try:
-        yield swept
+        yield
     finally:
         if was_on:
             gc.enable()

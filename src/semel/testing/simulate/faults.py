@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from semel.core.operations import Claim, Fail, Operation
 from semel.core.store import Answers
-from semel.testing.simulate.process import UNANSWERED, LaneRunner, Worker
+from semel.testing.simulate.process import LaneRunner, Worker, unanswered
 from semel.testing.simulate.world import SECOND
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class Faults:
         if kind in ("refuse", "lose", "late", "half"):
             self.unknown.update(_unanswered(lane, replies))
         if kind == "hang":
+            sim.held_up = True
             lane.sent(replies, sim.now_us + round(sim.world.stall * SECOND))
             return
         if kind == "crash after":
@@ -109,7 +110,7 @@ class Faults:
             self.stall(worker)
 
     def _replies(self, lane: LaneRunner, plans: list[Any], kind: str) -> list[Answers | Exception]:
-        nothing: list[Answers | Exception] = [UNANSWERED] * len(plans)
+        nothing: list[Answers | Exception] = [unanswered()] * len(plans)
         if kind == "refuse":
             return nothing
         if kind == "late":
@@ -192,7 +193,7 @@ class Faults:
             by = sim.world.lease_for * 1.5 if choice == 1 else -sim.world.lease_for * 2
             self.note("jump forward" if choice == 1 else "jump back", sim.store.table.records, "store")
             sim.jump_us += round(by * SECOND)
-            sim.jumped = True
+            sim.jumped = sim.held_up = True
 
     # ------------------------------------------------------------------ what they do
 
@@ -208,6 +209,7 @@ class Faults:
 
     def stall(self, worker: Worker) -> None:
         """The process stands still."""
+        self.sim.held_up = True
         worker.up = False
         worker.thaws_us = self.sim.now_us + round(self.sim.world.stall * SECOND)
 

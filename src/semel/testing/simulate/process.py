@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from semel.testing.simulate.simulation import Simulation
 
 IDLE, READY, OUT = 0, 1, 2
-UNANSWERED = StoreUnavailable("the simulated store did not answer")
-INTERRUPTED = StoreUnavailable("the simulated round was interrupted")
 
 
 class ProcessClock:
@@ -191,7 +189,7 @@ class LaneRunner:
         if self.threads and ticket is self.leader and self.state == OUT:
             ticket.abandoned = True
             self.worker.sim.seen["leader interrupted"] += 1
-            self._settle([INTERRUPTED] * len(self.round))
+            self._settle([unanswered()] * len(self.round))
             return
         answered = ticket.answer is not None
         lane.abandon(ticket)
@@ -332,6 +330,11 @@ class KeeperRunner:
             if left:
                 return what
         return None
+
+
+def unanswered() -> StoreUnavailable:
+    """What a driver says of a round that the store did not answer."""
+    return StoreUnavailable("the simulated store did not answer")
 
 
 def _no_jitter() -> float:

@@ -11,13 +11,12 @@ from collections import deque
 from typing import Any, Final
 
 from semel.core.operations import Claim
-from semel.core.record import Lease, Record, Status
+from semel.core.record import LEASE_ENDED, Lease, Record, Status
 from semel.engine.attempt import AttemptState
 from semel.engine.effects import Ended, Promoted, TimedOut
 from semel.engine.lane import Ticket
 from semel.engine.request import Request
 from semel.engine.waiting import Waiter
-from semel.stores.memory.table import LEASE_ENDED
 from semel.testing.simulate.answers import Answers
 from semel.testing.simulate.caller import START, Caller
 from semel.testing.simulate.choices import Dice, Script
@@ -51,7 +50,7 @@ class Simulation:
     """The state of a schedule."""
 
     __slots__ = (
-        "answers", "arriving", "callers", "calm", "calm_since_us", "choices", "faults", "jump_us", "jumped", "late", "moves",
+        "answers", "arriving", "callers", "calm", "calm_since_us", "choices", "faults", "held_up", "jump_us", "jumped", "late", "moves",
         "now_us", "open", "owners", "ready", "seen", "setting", "slow", "store", "time", "trace", "values", "workers", "world",
     )  # fmt: skip
 
@@ -66,6 +65,7 @@ class Simulation:
         self.now_us = 0
         self.jump_us = 0
         self.jumped = False
+        self.held_up = False
         self.arriving = False
         self.calm = False
         self.calm_since_us = 0
@@ -341,12 +341,23 @@ class Simulation:
         elif isinstance(news, Ended):
             self.seen["waited and got it"] += 1
 
+    def is_final(self, digest: bytes) -> bool:
+        """Whether there is an answer for a key."""
+        record = self.store.table.records.get(digest)
+        return record is not None and record.final and record.expires_us > self.store_now()
+
     def has_answer(self, request: Request) -> bool:
-        """Whether there is a final record for this very request."""
-        record = self.store.table.records.get(request.key.digest)
-        if record is None or not record.final or record.expires_us <= self.store_now():
-            return False
-        return record.fingerprint == request.fingerprint
+        """Whether there is an answer for this very request."""
+        digest = request.key.digest
+        return self.is_final(digest) and self.store.table.records[digest].fingerprint == request.fingerprint
+
+    def untie(self) -> None:
+        """Let go of the knot of objects, so that nobody has to look for it."""
+        for worker in self.workers:
+            del worker.lane, worker.keeper, worker.parked
+        for caller in self.callers:
+            caller.body = caller.answer = caller.error = caller.value = caller.once = None
+        del self.workers, self.callers, self.owners, self.ready, self.store, self.faults, self.answers, self.time, self.late
 
     def superseded(self, before: Record) -> None:
         """A lease was taken over: whoever held it must know by its own clock that it is over."""
@@ -362,7 +373,7 @@ class Simulation:
     def renewed(self, lease: Lease, now: int) -> None:
         """A lease was extended."""
         record = self.store.table.records[lease.key.digest]
-        if now - record.started_us > round(self.world.max_runtime * SECOND) and not self.jumped and not self.arriving:
+        if now - record.started_us > self.setting.max_runtime_us and not self.held_up and not self.arriving:
             raise Violation("runtime", "a lease was renewed beyond max_runtime")
         self.seen["renewed"] += 1
 

@@ -112,16 +112,18 @@ class World:
 class Setting:
     """What follows from a world, made once."""
 
-    __slots__ = ("alone", "known", "limit_us", "menus", "policies", "requests", "twins", "world")
+    __slots__ = ("alone", "keys", "known", "limit_us", "max_runtime_us", "menus", "policies", "requests", "twins", "world")
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.policies = {word: policy_of(world, word) for word in {world.in_doubt, *_words(world)}}
         self.requests = [request_of(self.policies[asker.in_doubt or world.in_doubt], asker) for asker in world.askers]
         self.known = {OPERATION: Known(self.policies[world.in_doubt], SHAPE)}
+        self.keys = sorted({asker.key for asker in world.askers if not asker.sweeps})
         self.alone = _alone(world)
         self.twins = _twins(world)
         self.menus = menus_of(world.faults)
+        self.max_runtime_us = round(world.max_runtime * SECOND)
         quiet = world.reconcile_after if "reconcile" in self.policies else 0.0
         busy = min(sum(world.work), world.max_runtime + world.lease_for)
         self.limit_us = round((world.lease_for + 2.0 + quiet + busy * (1 + len(world.askers))) * SECOND)

@@ -134,7 +134,8 @@ class PromotionContract(Contract):
     """When the owner is gone, exactly one of those who wait comes next."""
 
     async def test_one_waiter_runs_after_a_retryable_failure_and_the_others_get_its_value(self, world: World) -> None:
-        door, gate = world.door(), world.gate()
+        watched, gate = world.watched(), world.gate()
+        door = world.door(watched)
         owner = door.start(handler=world.stopping(gate, error=ConnectionError()), policy=PATIENT)
         await gate.reached()
         heirs_gate = world.gate()
@@ -145,6 +146,7 @@ class PromotionContract(Contract):
         await world.pass_time(5)
         assert world.ran == ["ConnectionError", "heir"]
         assert door.waiters() == 4
+        assert watched.count(Claim) == 1 + 5 + 1
         heirs_gate.open()
         await world.ended(owner, *waiters)
         assert [waiter.value for waiter in waiters] == ["heir"] * 5
