@@ -112,6 +112,7 @@ async def test_a_key_that_runs_outside_is_refused_inside(world: World) -> None:
         async def other_caller() -> None:
             with pytest.raises(InProgress):
                 await world.call(connection, "o-1", world.effect(connection), policy=REJECT, semel=elsewhere)
+            connection.rollback()  # the refused claim began a transaction, as any write of the caller would have
 
         elsewhere = world.engine()
         # Another caller, not this handler itself: nothing of the context comes along.

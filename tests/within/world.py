@@ -87,6 +87,18 @@ class World:
 
     # ---------------------------------------------------------------- what differs by colour
 
+    async def resolve(self, key: str, resolution: Any) -> Record:
+        """`resolve(...)`."""
+        raise NotImplementedError
+
+    async def sweep(self) -> None:
+        """`sweep()`."""
+        raise NotImplementedError
+
+    async def listed(self) -> list[str]:
+        """The keys of `records()`."""
+        raise NotImplementedError
+
     async def apart(self, body: Handler) -> None:
         """As another caller would: in a context that knows nothing of this one."""
         raise NotImplementedError
@@ -153,6 +165,16 @@ class SyncWorld(World):
         record: Record | None = (semel or self.semel).read(key, operation="charge")
         return record
 
+    async def resolve(self, key: str, resolution: Any) -> Record:
+        record: Record = self.semel.resolve(key, resolution, operation="charge", reason="looked")
+        return record
+
+    async def sweep(self) -> None:
+        self.semel.sweep()
+
+    async def listed(self) -> list[str]:
+        return [record.key.value for record in self.semel.records()]
+
     async def apart(self, body: Handler) -> None:
         contextvars.Context().run(drive, body())
 
@@ -192,6 +214,16 @@ class AsyncWorld(World):
     async def read(self, key: str, *, semel: Any = None) -> Record | None:
         record: Record | None = await (semel or self.semel).read(key, operation="charge")
         return record
+
+    async def resolve(self, key: str, resolution: Any) -> Record:
+        record: Record = await self.semel.resolve(key, resolution, operation="charge", reason="looked")
+        return record
+
+    async def sweep(self) -> None:
+        await self.semel.sweep()
+
+    async def listed(self) -> list[str]:
+        return [record.key.value async for record in self.semel.records()]
 
     async def apart(self, body: Handler) -> None:
         await asyncio.get_running_loop().create_task(body(), context=contextvars.Context())

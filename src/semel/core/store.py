@@ -30,7 +30,8 @@ class AsyncDriver(Protocol):
     """The same, awaited.
 
     A driver may say `eager = True` if its `perform` may be started outside a task of its own: it awaits nothing but
-    plain futures of the running loop. A lane then gives answers that are at hand without waiting.
+    plain futures of the running loop. A lane then gives answers that are at hand without waiting. With `gathers = True`
+    it does so only for an asker who is alone: what several tasks ask in one turn of the loop is cheaper together.
     """
 
     async def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:

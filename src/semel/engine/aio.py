@@ -29,7 +29,16 @@ from semel.core.store import AsyncJoined
 from semel.engine import administration, context, raising
 from semel.engine.administration import SweepReport
 from semel.engine.attempt import AttemptBase, AttemptState
-from semel.engine.colourless import EngineBase, Known, is_async, is_plainly_sync, query_of, refuse_generator, wrong_colour
+from semel.engine.colourless import (
+    EngineBase,
+    Known,
+    gave_wrong_colour,
+    is_async,
+    is_plainly_sync,
+    query_of,
+    refuse_generator,
+    wrong_colour,
+)
 from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
 from semel.engine.flows import Once, step
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of, shape_of_result
@@ -471,7 +480,7 @@ async def _settled_value(function: Callable[[], Any] | None) -> Any:
     assert function is not None  # noqa: S101 - flows that call have something to call
     value = function()
     if not inspect.isawaitable(value):
-        raise wrong_colour(function, wanted="async def")
+        raise gave_wrong_colour(function, value, wanted="async def")
     return await value
 
 

@@ -18,6 +18,8 @@ from semel.core.store import AsyncDriver, Store
 from semel.engine.lane import Lane, Ticket
 from semel.errors import StoreUnavailable
 
+_AT_A_STRETCH = 32
+
 
 class AsyncLane:
     """The lane of one event loop."""
@@ -27,6 +29,10 @@ class AsyncLane:
         self._driver = driver
         self._leader: asyncio.Task[None] | None = None
         self._eager: bool = getattr(driver, "eager", False)
+        self._gathers: bool = getattr(driver, "gathers", False)
+        self._asker: asyncio.Task[Any] | None = None
+        self._asked = 0
+        self._crowded = False
 
     async def perform(self, operation: Operation) -> Answer:
         """Have one operation performed, together with whatever else is asked meanwhile."""
@@ -63,7 +69,7 @@ class AsyncLane:
 
     def _start_leading(self) -> None:
         leading = self._lead()
-        if not self._eager:
+        if not self._eager or (self._gathers and self._others_ask()):
             self._leader = asyncio.get_running_loop().create_task(leading)
             return
         try:
@@ -72,9 +78,27 @@ class AsyncLane:
             return
         self._leader = asyncio.get_running_loop().create_task(_rest(leading, first))
 
+    def _others_ask(self) -> bool:
+        """Whether several tasks ask: two in one turn of the loop, and from then on until a round was for one alone.
+
+        Somebody who asks again and again without waiting is made to, so that the others get their turn.
+        """
+        if not self._crowded:
+            task = asyncio.current_task()
+            if self._asker is None:
+                self._asker, self._asked = task, 0
+                asyncio.get_running_loop().call_soon(self._next_turn)
+            self._asked += 1
+            self._crowded = self._asker is not task or self._asked > _AT_A_STRETCH
+        return self._crowded
+
+    def _next_turn(self) -> None:
+        self._asker = None
+
     async def _lead(self) -> None:
         while True:
             round_ = self._lane.take()
+            self._crowded = sum(map(len, round_)) > 1
             try:
                 replies = await self._driver.perform(self._lane.plans(round_)) if round_ else []
             except Exception as error:  # noqa: BLE001 - a failing driver fails its round, not the lane

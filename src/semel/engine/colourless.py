@@ -200,6 +200,15 @@ def wrong_colour(function: Any, *, wanted: str) -> UsageError:
     )
 
 
+def gave_wrong_colour(function: Any, value: Any, *, wanted: str) -> UsageError:
+    """The error for a function whose colour shows only in what it gives; by then it was called."""
+    other = "AsyncSemel" if wanted == "def" else "Semel"
+    return UsageError(
+        f"{getattr(function, '__qualname__', function)} was called and gave a {type(value).__name__}; what it did until "
+        f"then stands, and nothing more of it ran. Write it with {wanted!r}, or use {other} for the other colour."
+    )
+
+
 def is_async(function: Any) -> bool:
     """Whether calling `function` gives something to await."""
     target = inspect.unwrap(function)

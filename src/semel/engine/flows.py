@@ -8,6 +8,7 @@ Cleaning up after a cancelled caller is a flow of its own (`abandoned`), because
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -139,8 +140,7 @@ class Once:
 
     def _granted(self, granted: Granted) -> Flow[Result[Any]]:
         attempt = self.attempt = AttemptState(granted)
-        policy = self.request.policy
-        if policy.max_attempts is not None and attempt.number > policy.max_attempts:
+        if attempt.number > self._most(attempt):
             yield from self._settle(Fail(attempt.lease, "final", _EXHAUSTED, attempt.in_doubt, started=False))
             raise raising.failed_before(_EXHAUSTED, granted.record)
         if granted.reconcile:
@@ -210,9 +210,14 @@ class Once:
         doubtful = attempt.in_doubt or ending == "doubt"
         return Fail(attempt.lease, ending, Failure.of(error), doubtful=doubtful)
 
+    def _most(self, attempt: AttemptState) -> float:
+        """How many attempts there may be: no limit inside a transaction, where those rolled back were never counted."""
+        most = self.request.policy.max_attempts
+        return math.inf if most is None or attempt.lease.transaction else most
+
     def _ending(self, attempt: AttemptState, error: BaseException) -> Literal["final", "retry", "doubt"]:
         policy = self.request.policy
-        last = policy.max_attempts is not None and attempt.number >= policy.max_attempts
+        last = attempt.number >= self._most(attempt)
         if isinstance(error, policy.final_errors):
             return "final"
         if isinstance(error, policy.retry_errors):

@@ -26,7 +26,15 @@ from semel.core.store import Joined
 from semel.engine import administration, context, raising
 from semel.engine.administration import SweepReport
 from semel.engine.attempt import AttemptBase, AttemptState
-from semel.engine.colourless import EngineBase, Known, is_async, query_of, refuse_generator, wrong_colour
+from semel.engine.colourless import (
+    EngineBase,
+    Known,
+    gave_wrong_colour,
+    is_async,
+    query_of,
+    refuse_generator,
+    wrong_colour,
+)
 from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
 from semel.engine.flows import Once, step
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of, shape_of_result
@@ -436,5 +444,5 @@ def _settled_value(function: Callable[[], Any] | None) -> Any:
     value = function()
     if inspect.iscoroutine(value):
         value.close()
-        raise wrong_colour(function, wanted="def")
+        raise gave_wrong_colour(function, value, wanted="def")
     return value

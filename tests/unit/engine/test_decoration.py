@@ -1,6 +1,8 @@
 """What `once` refuses at decoration, in both colours: everything that could not be kept later."""
 
+import asyncio
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -34,7 +36,7 @@ def coloured(colour: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     awaited.__annotations__ = function.__annotations__
     awaited.__qualname__ = function.__qualname__
-    awaited.__signature__ = __import__("inspect").signature(function)  # type: ignore[attr-defined]
+    awaited.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return awaited
 
 
@@ -60,6 +62,26 @@ def test_a_coroutine_function_is_refused_by_semel() -> None:
 def test_a_plain_function_is_refused_by_async_semel() -> None:
     with pytest.raises(UsageError, match="Semel"):
         once("async")(charge)
+
+
+def test_running_a_coroutine_function_is_refused_by_semel() -> None:
+    semel = Semel(MemoryStore())
+    with pytest.raises(UsageError, match="nothing ran"):
+        semel.run("k", acharge, operation="charge")  # type: ignore[arg-type]  # the mistake this is about
+    assert list(semel.records()) == []
+
+
+def test_running_a_plain_function_is_refused_by_async_semel() -> None:
+    semel = AsyncSemel(MemoryStore())
+    with pytest.raises(UsageError, match="nothing ran"):
+        asyncio.run(semel.run("k", charge, operation="charge"))  # type: ignore[arg-type]  # the mistake this is about
+
+
+def test_a_colour_that_shows_only_in_the_result_is_not_said_to_have_done_nothing() -> None:
+    with pytest.raises(UsageError, match="was called and gave a coroutine"):
+        Semel(MemoryStore()).run("k", lambda: acharge("o-1"), operation="charge")
+    with pytest.raises(UsageError, match="was called and gave a int"):
+        asyncio.run(AsyncSemel(MemoryStore()).run("k", lambda: charge("o-1"), operation="charge"))  # type: ignore[arg-type,return-value]
 
 
 def test_a_partial_of_the_wrong_colour_is_refused() -> None:

@@ -101,12 +101,12 @@ def _seen_text(size: int) -> str:
 
 def savepoint(name: str) -> Command:
     """Mark the caller's transaction, so that its end can be noticed."""
-    return Command(Kind.SAVEPOINT, f'SAVEPOINT "{name}"')
+    return Command(Kind.SAVEPOINT, f'SAVEPOINT "{name}"', {"mark": name})
 
 
 def release(name: str) -> Command:
     """Demand the mark; it is gone if the transaction ended in between."""
-    return Command(Kind.RELEASE, f'RELEASE "{name}"')
+    return Command(Kind.RELEASE, f'RELEASE "{name}"', {"mark": name})
 
 
 def texts_decoded(row: Row) -> Row:

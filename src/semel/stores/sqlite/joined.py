@@ -17,7 +17,7 @@ from typing import Final
 from semel.core.flow import run
 from semel.core.store import Answers, Plan
 from semel.errors import NotInTransaction, SchemaOutdated, TransactionAborted, UsageError
-from semel.stores.sqlite.commands import Command, Kind, Reply
+from semel.stores.sqlite.commands import Command, Kind, Reply, savepoint
 from semel.stores.sqlite.settings import Settings
 from semel.stores.sqlite.translate import OF_ONE_OPERATION, WriteLocked, code_of, translated_joined
 
@@ -26,6 +26,11 @@ Install = Callable[[float | None], bytes]
 
 _LEGACY: Final = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL; Python 3.11 knows nothing else
 _OWN_LOCK: Final = 0.2  # seconds: who waits longer inside a transaction waits for itself
+
+
+_marks: dict[int, list[str]] = {}
+"""Marks that are set, per connection and in order. A connection cannot be referred to weakly; an entry goes with its
+last mark, and one that was left behind does no harm to another connection."""
 
 
 class SqliteJoined:
@@ -72,13 +77,37 @@ class SqliteJoined:
         now = self._settings.clock()
         cursor = sqlite3.Cursor(self._connection)  # not connection.cursor(): that brings the caller's row_factory
         try:
-            if command.kind in (Kind.SAVEPOINT, Kind.RELEASE):
-                cursor.execute(command.text)
+            if command.kind is Kind.SAVEPOINT:
+                self._mark(cursor, command)
+            elif command.kind is Kind.RELEASE:
+                self._release(cursor, command)
             else:
                 cursor.execute(command.text, {**command.values, "now": now, "install": self._id})
             return cursor.fetchall(), cursor.rowcount, now
         finally:
             cursor.close()
+
+    def _mark(self, cursor: sqlite3.Cursor, command: Command) -> None:
+        cursor.execute(command.text)
+        _marks.setdefault(id(self._connection), []).append(command.values["mark"])
+
+    def _release(self, cursor: sqlite3.Cursor, command: Command) -> None:
+        """Demand a mark. SQLite lets go of those set after it too: they are set again for whoever still needs them.
+
+        That happens where tasks share a transaction and the first to begin is the first to end. The mark was still
+        there, so the transaction is the one that the later marks were set in.
+        """
+        marks = _marks.pop(id(self._connection), [])
+        mark = command.values["mark"]
+        at = len(marks) - 1 - marks[::-1].index(mark) if mark in marks else len(marks)
+        before, after = marks[:at], marks[at + 1 :]
+        try:
+            cursor.execute(command.text)
+            for later in after:
+                cursor.execute(savepoint(later).text)
+        finally:
+            if before or after:
+                _marks[id(self._connection)] = before + after
 
     def _meaning(self, error: sqlite3.Error, command: Command, *, was_open: bool) -> Exception:
         if command.kind is Kind.RELEASE and code_of(error) == sqlite3.SQLITE_ERROR:

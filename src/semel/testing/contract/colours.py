@@ -14,14 +14,13 @@ import functools
 import inspect
 import threading
 import typing
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Literal, Protocol
 
-from semel.core.operations import Operation
 from semel.core.record import Record
-from semel.core.store import Answers, Store
+from semel.core.store import Answers, AsyncDriver, Driver, Plan, Store
 from semel.entry import AsyncSemel, Semel
 from semel.testing.contract.calls import Call, current_call
 
@@ -49,11 +48,14 @@ class Colour(Protocol):
     async def records(self, engine: Any, query: dict[str, Any]) -> list[Record]:
         """Every record asked for."""
 
-    async def perform(self, store: Store, operations: Sequence[Operation]) -> Answers | Exception:
-        """Have operations carried out by a driver of this colour, without any engine."""
+    def driver(self, store: Store) -> Any:
+        """A driver of this colour."""
 
-    async def close(self, engine: Any) -> None:
-        """Close an engine."""
+    async def perform(self, driver: Any, plan: Plan) -> Answers | Exception:
+        """Have a plan carried out by a driver, without any engine."""
+
+    async def close(self, closing: Any) -> None:
+        """Close an engine or a driver."""
 
     def waiters(self, engine: Any) -> int:
         """How many callers wait for somebody else's key in this engine."""
@@ -90,15 +92,14 @@ class AsyncColour:
     async def records(self, engine: Any, query: dict[str, Any]) -> list[Record]:
         return [record async for record in engine.records(**query)]
 
-    async def perform(self, store: Store, operations: Sequence[Operation]) -> Answers | Exception:
-        driver = store.async_driver()
-        try:
-            return (await driver.perform([store.plan(operations, joined=False)]))[0]
-        finally:
-            await driver.close()
+    def driver(self, store: Store) -> Any:
+        return store.async_driver()
 
-    async def close(self, engine: Any) -> None:
-        await engine.close()
+    async def perform(self, driver: AsyncDriver, plan: Plan) -> Answers | Exception:
+        return (await driver.perform([plan]))[0]
+
+    async def close(self, closing: Any) -> None:
+        await closing.close()
 
     def waiters(self, engine: Any) -> int:
         return sum(_waiting(runtime) for runtime in engine._made.values())
@@ -138,12 +139,15 @@ class SyncColour:
         found: list[Record] = await in_thread(lambda: list(engine.records(**query)))
         return found
 
-    async def perform(self, store: Store, operations: Sequence[Operation]) -> Answers | Exception:
-        reply: Answers | Exception = await in_thread(functools.partial(_performed, store, operations))
+    def driver(self, store: Store) -> Any:
+        return store.driver()
+
+    async def perform(self, driver: Driver, plan: Plan) -> Answers | Exception:
+        reply: Answers | Exception = await in_thread(lambda: driver.perform([plan])[0])
         return reply
 
-    async def close(self, engine: Any) -> None:
-        await in_thread(engine.close)
+    async def close(self, closing: Any) -> None:
+        await in_thread(closing.close)
 
     def waiters(self, engine: Any) -> int:
         if engine._made is None:
@@ -159,14 +163,6 @@ class SyncColour:
 def colour_of(name: ColourName) -> Colour:
     """The colour by its name."""
     return AsyncColour() if name == "async" else SyncColour()
-
-
-def _performed(store: Store, operations: Sequence[Operation]) -> Answers | Exception:
-    driver = store.driver()
-    try:
-        return driver.perform([store.plan(operations, joined=False)])[0]
-    finally:
-        driver.close()
 
 
 def _waiting(runtime: Any) -> int:

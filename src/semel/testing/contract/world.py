@@ -34,7 +34,7 @@ class World:
         self.clock = clock
         self.ran: list[Any] = []
         self._make_store = make_store
-        self._bare: Store | None = None
+        self._bare: tuple[Store, Any] | None = None
         self._doors: list[Door] = []
         self._calls: list[Call] = []
         self._gates: list[Gate] = []
@@ -150,8 +150,11 @@ class World:
 
     async def perform(self, *operations: Operation) -> list[Answer]:
         """Have operations of one kind carried out as one list; raises the first error among the answers."""
-        self._bare = self._bare or self._make_store()
-        reply = await self.colour.perform(self._bare, operations)
+        if self._bare is None:
+            store = self._make_store()
+            self._bare = store, self.colour.driver(store)
+        store, driver = self._bare
+        reply = await self.colour.perform(driver, store.plan(operations, joined=False))
         if isinstance(reply, Exception):
             raise reply
         answers: list[Answer] = []
@@ -201,3 +204,5 @@ class World:
         await self.ended(*self._calls)
         for door in self._doors:
             await door.close()
+        if self._bare is not None:
+            await self.colour.close(self._bare[1])

@@ -31,7 +31,7 @@ class ConcurrencyContract(Contract):
         doors, gate = [world.door(), world.door()], world.gate()
         calls = [doors[number % 2].start(handler=world.stopping(gate), policy=PATIENT) for number in range(FIFTY)]
         await gate.reached()
-        await world.pass_time(100)
+        await world.pass_time(35)
         gate.open()
         await world.ended(*calls)
         assert [call.value for call in calls] == ["value"] * FIFTY

@@ -166,7 +166,7 @@ class ReconcileContract(Contract):
         world.clock.advance(60)
         calls = [world.door().start(policy=policy) for _ in range(2)]
         await gate.reached()
-        await world.pass_time(300)
+        await world.pass_time(70)
         gate.open()
         await world.ended(*calls)
         assert (world.ran, [call.value for call in calls]) == (["asked"], ["found"] * 2)

@@ -192,8 +192,8 @@ class PromotionContract(Contract):
             door.start(policy=PATIENT)
         await world.waiting((door, THOUSAND))
         before = watched.count(Read)
-        await world.pass_time(20)
-        assert 0 < watched.count(Read) - before <= 5 * 20
+        await world.pass_time(10)
+        assert 0 < watched.count(Read) - before <= 5 * 10
 
     async def test_waiters_of_many_keys_are_served_by_one_list(self, world: World) -> None:
         gate, owners = world.gate(), world.door()
