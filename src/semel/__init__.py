@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from semel.core.outcome import Cancelled, DidNotHappen, Happened, Unknown
     from semel.core.policy import Policy
     from semel.core.record import About, Record
-    from semel.engine.aio import AsyncAttempt
+    from semel.engine.aio_shell import AsyncAttempt
     from semel.engine.request import Result
-    from semel.engine.sync import Attempt
+    from semel.engine.sync_shell import Attempt
     from semel.entry import AsyncSemel, Semel
 
 _HOMES = {
     "About": "semel.core.record",
-    "AsyncAttempt": "semel.engine.aio",
+    "AsyncAttempt": "semel.engine.aio_shell",
     "AsyncSemel": "semel.entry",
-    "Attempt": "semel.engine.sync",
+    "Attempt": "semel.engine.sync_shell",
     "Cancelled": "semel.core.outcome",
     "DidNotHappen": "semel.core.outcome",
     "Happened": "semel.core.outcome",

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import textwrap
 import time
 from collections import Counter
 from pathlib import Path
@@ -98,13 +99,25 @@ def test_no_process_is_left_behind(ending: signal.Signals, code: int, tmp_path: 
     until(lambda: workers_of(folder) == [])
 
 
+def in_workers(folder: Path, program: str) -> str:
+    """A PYTHONPATH under which every worker runs `program` first."""
+    guarded = f"import sys\nif 'demo.worker' in ' '.join(sys.orig_argv):\n{textwrap.indent(program, '    ')}"
+    (folder / "sitecustomize.py").write_text(guarded)
+    return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
+
+
 @pytest.mark.slow
-def test_a_worker_that_cannot_start_is_reported(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\nif 'demo.worker' in ' '.join(sys.orig_argv): raise SystemExit('no way')\n"
-    )
-    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    done = run("demo", *SMALL, PYTHONPATH=path)
+def test_a_key_that_differs_between_attempts_is_caught(run: Run, tmp_path: Path) -> None:
+    rigged = "import os, semel\nsemel.Key.derive = lambda key, step: os.urandom(32).hex()\n"
+    done = run("demo", *SMALL, PYTHONPATH=in_workers(tmp_path, rigged))
+    assert done.returncode == 1
+    assert "2 charges" in done.stdout
+    assert "The ledger does not hold" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_worker_that_cannot_start_is_reported(run: Run, tmp_path: Path) -> None:
+    done = run("demo", *SMALL, PYTHONPATH=in_workers(tmp_path, "raise SystemExit('no way')\n"))
     assert done.returncode == 1
     assert done.stderr.startswith("semel: demo_failed: ")
     assert "ended by itself" in done.stderr

@@ -84,9 +84,9 @@ async def test_a_duplicate_that_waits_runs_where_the_first_rolls_back(world: Wor
 async def test_waiting_ends_after_wait_for(world: World) -> None:
     await an_open_transaction(world)
     connection = world.connect()
+    policy = Policy(wait_for=timedelta(seconds=0.2))
     began = time.monotonic()
     with pytest.raises(InProgress):
-        policy = Policy(wait_for=timedelta(seconds=0.2))
         await world.call(connection, "o-1", world.effect(connection), policy=policy)
     assert time.monotonic() - began >= 0.2
     assert world.runs == ["first"]

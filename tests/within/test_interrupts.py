@@ -1,4 +1,4 @@
-"""The caller is interrupted or cancelled inside `within`: the transaction is its own, and the record is settled in it."""
+"""The caller is interrupted or cancelled inside `within`: its record is settled in its own transaction."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `within` costs a business transaction. within.md point 2: two statements, no commit; a replay changes nothing."""
+"""What `within` costs a business transaction: two statements, no commit. within.md point 2."""
 
 import sqlite3
 
@@ -18,7 +18,7 @@ def traced(connection: sqlite3.Connection) -> list[str]:
 
 
 def work(words: list[str]) -> list[str]:
-    """Without what never leaves the process: the marks that notice the end of the transaction, and the name of the file.
+    """Without the marks that notice the end of the transaction, and without the look at the name of the file.
 
     SQLite has no transaction id, so a savepoint stands in for it (point 5); it costs no read and no write.
     """

@@ -9,12 +9,14 @@ import contextvars
 import sqlite3
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from semel import AsyncSemel, Policy, Semel
 from semel.core.record import Record
 from semel.engine.request import Result
+from semel.stores.sqlite import SqliteStore
 
 Handler = Callable[..., Coroutine[Any, Any, Any]]
 REJECT = Policy(when_running="reject")
@@ -29,6 +31,11 @@ def drive(work: Coroutine[Any, Any, Any]) -> Any:
     work.close()
     message = "a sync scenario waited"
     raise AssertionError(message)
+
+
+def store(path: Path) -> SqliteStore:
+    """A store that never loses patience: whoever waits for a lock of its own hangs, and is found by the time limit."""
+    return SqliteStore(path, busy_for=timedelta(hours=1))
 
 
 class World:
@@ -50,7 +57,7 @@ class World:
     def connect(self, path: Path | str | None = None, **settings: Any) -> sqlite3.Connection:
         """A connection of the caller; `timeout=0` answers at once where the write lock is taken."""
         settings.setdefault("timeout", 0)
-        connection = sqlite3.connect(path or self.path, **settings)
+        connection: sqlite3.Connection = sqlite3.connect(path or self.path, **settings)
         self._connections.append(connection)
         return connection
 
@@ -68,7 +75,9 @@ class World:
         connection.close()
         return found
 
-    def effect(self, connection: sqlite3.Connection, name: str = "charged", error: BaseException | None = None) -> Handler:
+    def effect(
+        self, connection: sqlite3.Connection, name: str = "charged", error: BaseException | None = None
+    ) -> Handler:
         """A handler that writes a row, and then returns its name or raises."""
 
         async def handler() -> str:
@@ -142,7 +151,7 @@ class SyncWorld(World):
     colour = "sync"
 
     def engine(self, path: Path | None = None) -> Semel:
-        return Semel(path or self.path)
+        return Semel(store(path or self.path))
 
     async def call(
         self, connection: sqlite3.Connection, key: str, handler: Handler, *, semel: Any = None, **settings: Any
@@ -192,7 +201,7 @@ class AsyncWorld(World):
     colour = "async"
 
     def engine(self, path: Path | None = None) -> AsyncSemel:
-        return AsyncSemel(path or self.path)
+        return AsyncSemel(store(path or self.path))
 
     async def call(
         self, connection: sqlite3.Connection, key: str, handler: Handler, *, semel: Any = None, **settings: Any

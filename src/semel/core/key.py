@@ -59,9 +59,9 @@ class Key(msgspec.Struct, frozen=True):
                 key and scope may also be tuples of plain values.
         """
         scope_text, scope_bytes = ("", b"shared;") if scope is SHARED else _part("scope", scope)
-        operation_text = _operation(operation)
+        operation_text, operation_bytes = _operation(operation)
         value_text, value_bytes = _part("key", value)
-        tagged = b"semel.key.1%b%b%b" % (scope_bytes, _encoded_operation(operation_text), value_bytes)
+        tagged = b"semel.key.1%b%b%b" % (scope_bytes, operation_bytes, value_bytes)
         return Key(scope_text, operation_text, value_text, hashlib.sha256(tagged).digest())
 
     @property
@@ -118,16 +118,17 @@ def _is_text(text: str) -> bool:
     return bool(text) and not _BROKEN.search(text)
 
 
-def _operation(operation: object) -> str:
+def _operation(operation: object) -> tuple[str, bytes]:
     if isinstance(operation, str):
-        return _checked("operation", _plain(operation))
+        return _known_operation(_plain(operation))
     message = f"The operation must be a string, not {type(operation).__name__}; nothing ran."
     raise KeyInvalid(message)
 
 
 @lru_cache(maxsize=1024)
-def _encoded_operation(operation: str) -> bytes:
-    return _encoded("operation", operation)
+def _known_operation(operation: str) -> tuple[str, bytes]:
+    """There are few operations and many calls of each."""
+    return _checked("operation", operation), _encoded("operation", operation)
 
 
 def _part(what: str, value: object) -> tuple[str, bytes]:

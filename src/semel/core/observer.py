@@ -50,5 +50,5 @@ def notify(observer: Observer, event: Event) -> None:
     """Tell the observer, and survive what it does."""
     try:
         observer.observe(event)
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever an observer does, the operation goes on
         _log.exception("an observer failed; the operation is not affected")

@@ -105,7 +105,7 @@ class Scan(msgspec.Struct, frozen=True):
 
 
 class Resolve(msgspec.Struct, frozen=True):
-    """End a doubt by decision: completed with an outcome, claimable again, or cancelled. The nonce fences zombies off."""
+    """End a doubt by decision: completed, claimable again, or cancelled. The nonce shuts out who may still be running."""
 
     digest: bytes
     nonce: bytes
@@ -234,7 +234,7 @@ ClaimAnswer = Granted | Replay | Running | Reused | Doubtful
 Answer = ClaimAnswer | Recorded | Entered | Held | Lost | Found | Page | Resolved | Unresolvable | Swept
 
 
-def give_back(claim: Claim, answer: Answer | Exception) -> Fail | None:
+def give_back(answer: Answer | Exception) -> Fail | None:
     """What undoes a claim that was granted to a caller who is gone: the handler was never called."""
     if not isinstance(answer, Granted):
         return None

@@ -75,6 +75,8 @@ def _lower(value: Any, depth: int) -> Any:
 
 
 def _lower_dict(value: dict[Any, Any], depth: int) -> Any:
+    if all(type(name) is str for name in value):
+        return {name: item if type(item) in _NATIVE else _lower(item, depth) for name, item in value.items()}
     pairs = [(_lower(name, depth), _lower(item, depth)) for name, item in value.items()]
     if any(type(name) is Ext for name, _ in pairs):
         return Ext(_PAIRS, _encode(pairs))  # an extension cannot be the name of a member

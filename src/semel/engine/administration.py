@@ -32,8 +32,8 @@ from semel.core.operations import (
 from semel.core.outcome import Cancelled, DidNotHappen, Happened, Resolution
 from semel.core.record import Failure, Record, Status
 from semel.engine.attempt import AttemptState
-from semel.engine.colourless import Known
 from semel.engine.clock import Clock
+from semel.engine.colourless import Known
 from semel.engine.effects import Apart
 from semel.engine.flows import Once
 from semel.engine.request import Request, Result, terms_of
@@ -151,9 +151,7 @@ def _reconcile(record: Record, known: Known | None, clock: Clock, new_nonce: Cal
     """Whether the doubt of this record could be ended by asking."""
     if known is None or known.policy.reconcile is None:
         return False
-    request = Request(
-        record.key, record.fingerprint, known.policy, terms_of(known.policy), record.about, known.shape
-    )
+    request = Request(record.key, record.fingerprint, known.policy, terms_of(known.policy), record.about, known.shape)
     try:
         yield Apart(Reconciling(request, clock, new_nonce))
     except Exception:  # noqa: BLE001 - still in doubt, or the hook failed: kept in the record, and no reason to stop

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import os
 import weakref
-from concurrent.futures import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -21,50 +19,23 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 from semel.core import codec
 from semel.core.flow import Flow, arun
 from semel.core.key import SHARED, Key
-from semel.core.operations import Operation
 from semel.core.outcome import Resolution
 from semel.core.policy import Policy
 from semel.core.record import About, Record
-from semel.core.store import AsyncJoined
-from semel.engine import administration, context, raising
+from semel.engine import administration, context
 from semel.engine.administration import SweepReport
-from semel.engine.attempt import AttemptBase, AttemptState
-from semel.engine.colourless import (
-    EngineBase,
-    Known,
-    gave_wrong_colour,
-    is_async,
-    is_plainly_sync,
-    query_of,
-    refuse_generator,
-    wrong_colour,
-)
-from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
-from semel.engine.flows import Once, step
-from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of, shape_of_result
-from semel.engine.request import Request, Result
 from semel.engine.aio_runtime import Runtime
+from semel.engine.aio_shell import AsyncAttempt, Shell
+from semel.engine.colour import is_async, is_plainly_sync, refuse_generator, wrong_colour
+from semel.engine.colourless import EngineBase, Known, query_of
+from semel.engine.flows import Once
+from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
+from semel.engine.request import Request, Result
 from semel.errors import UsageError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _POLL = 0.05
-
-
-class AsyncAttempt(AttemptBase):
-    """The attempt whose handler is running, from the inside."""
-
-    _engine: AsyncEngine
-
-    async def step(self, name: str, function: Callable[P, Awaitable[T]], *args: Any, within: Any = None, **kwargs: Any) -> T:
-        """Run `function` once over all attempts of this key; with `within`, its record commits with its effect.
-
-        Raises:
-            LeaseLost: this attempt is no longer the owner.
-            StepsChanged: the steps are not those of the attempt before.
-            UsageError: a plain step inside `within`, or a function of the wrong colour.
-        """
-        return await self._engine._step(self._state, name, functools.partial(function, *args, **kwargs), within, self._max_result)
 
 
 class AsyncOnceFunction(Generic[P, T]):
@@ -77,12 +48,14 @@ class AsyncOnceFunction(Generic[P, T]):
         self.rules = rules
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        return (await self.result(*args, **kwargs)).value
+        """The value: of this run, or of the one before."""
+        request = self.rules.request(args, kwargs)
+        return (await self._engine.call(request, functools.partial(self._function, *args, **kwargs))).value
 
     async def result(self, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
         """Call it and get the whole `Result`."""
         request = self.rules.request(args, kwargs)
-        return await self._engine._once(request, functools.partial(self._function, *args, **kwargs))
+        return await self._engine.call(request, functools.partial(self._function, *args, **kwargs))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -144,7 +117,8 @@ class AsyncEngine(EngineBase):
         if made is not None and made.pid == os.getpid():
             await made.close()
 
-    def _runtime(self) -> Runtime:
+    def runtime(self) -> Runtime:
+        """The moving parts of this event loop, made on first use."""
         loop = asyncio.get_running_loop()
         latest = self._latest
         if latest is not None and latest.loop is loop and latest.pid == os.getpid():
@@ -193,7 +167,7 @@ class AsyncEngine(EngineBase):
             about=about,
             returns=returns,
         )
-        return await self._once(request, handler)
+        return await self.call(request, handler)
 
     def once(
         self,
@@ -305,7 +279,8 @@ class AsyncEngine(EngineBase):
         joined = context.joined_here(self.store.name)
         return await arun(flow, Shell(self, joined, None).perform)
 
-    async def _once(self, request: Request, handler: Callable[[], Awaitable[T]]) -> Result[T]:
+    async def call(self, request: Request, handler: Callable[[], Awaitable[T]]) -> Result[T]:
+        """Carry one request out, under a claim, and tell the observer how it went."""
         self._enter(request)
         once = Once(request, self.clock, self.new_nonce)
         shell = Shell(self, context.joined_here(self.store.name), handler, once)
@@ -318,186 +293,3 @@ class AsyncEngine(EngineBase):
             shell.replayed()
         self._tell(request, result)
         return result
-
-    async def _step(
-        self, state: AttemptState, name: str, function: functools.partial[Awaitable[T]], connection: Any, max_result: int
-    ) -> T:
-        if is_plainly_sync(function.func):
-            raise wrong_colour(function.func, wanted="async def")
-        if connection is None and state.joined:
-            message = f"The step {name!r} has no transaction of its own inside within(); it did not run. Just call it."
-            raise UsageError(message)
-        shape = shape_of_result(function.func)
-        if connection is None:
-            plain = Shell(self, None, function)
-            value: T = await arun(step(state, name, shape, max_result, joined=False), plain.perform)
-            return value
-        async with AsyncWithin(self, connection) as inside:
-            shell = Shell(self, inside.joined, function)
-            value = await arun(step(state, name, shape, max_result, joined=True), shell.perform)
-            return value
-
-
-class Shell:
-    """Performs what flows ask for, in this thread."""
-
-    def __init__(
-        self, engine: AsyncEngine, joined: AsyncJoined | None, handler: Callable[[], Any] | None, once: Once | None = None
-    ) -> None:
-        self._engine = engine
-        self._joined = joined
-        self._handler = handler
-        self._once = once
-        self._waiter: Any = None
-        self._held: AttemptState | None = None
-        self._threads: list[Future[Any]] = []
-
-    async def carry(self, once: Once) -> Result[Any]:
-        """Carry this shell's call through to its end; where it is cut off, leave nothing half done."""
-        try:
-            result = await arun(once.flow(), self.perform)
-        except Exception:
-            self.done()
-            raise
-        except BaseException as error:
-            await self.abandon(error)
-            raise
-        self.done()
-        return result
-
-    def perform(self, wanted: Any) -> Awaitable[Any]:
-        """Do what a flow asks for; await the answer."""
-        if not isinstance(wanted, Effect):
-            return self._operate(wanted)
-        match wanted:
-            case Call(attempt):
-                return self._call(attempt)
-            case CallStep():
-                return _settled_value(self._handler)
-            case Ask(attempt, policy):
-                return self._ask(attempt, policy)
-            case Apart(once):
-                return Shell(self._engine, self._joined, None, once).carry(once)
-            case Wait(digest, until):
-                return self._wait(digest, until)
-            case Pause(seconds):
-                return self._pause(seconds)
-        raise AssertionError(wanted)
-
-    def _operate(self, operation: Operation) -> Awaitable[Any]:
-        if self._joined is None:
-            return self._engine._runtime().lane.perform(operation)
-        return self._operate_joined(self._joined, operation)
-
-    async def _operate_joined(self, joined: AsyncJoined, operation: Operation) -> Any:
-        answer = (await joined.perform(self._engine.store.plan([operation], joined=True)))[0]
-        if isinstance(answer, Exception):
-            raise raising.joined(answer)
-        return answer
-
-    def _call(self, attempt: AttemptState | None) -> Awaitable[Any]:
-        if attempt is None:
-            return _settled_value(self._handler)
-        assert self._once is not None  # noqa: S101 - only a call has a handler
-        return self._inside(attempt, self._handler, self._once.request.policy)
-
-    async def _ask(self, attempt: AttemptState, policy: Policy) -> Any:
-        hook = policy.reconcile
-        assert hook is not None  # noqa: S101 - the policy was checked
-        return await self._inside(attempt, functools.partial(_answered, hook, self._attempt(attempt, policy)), policy)
-
-    def _attempt(self, state: AttemptState, policy: Policy) -> AsyncAttempt:
-        return AsyncAttempt(self._engine, state, policy.max_result)
-
-    async def _inside(self, state: AttemptState, function: Callable[[], Any] | None, policy: Policy) -> Any:
-        """Call `function` as the current attempt, its lease kept alive until the call is settled."""
-        self._hold(state)
-        outer = context.current_place.get()
-        place = context.Place(self._attempt(state, policy), state, self._engine.store.name, outer)
-        token = context.current_place.set(place)
-        state.active = True
-        try:
-            return await _settled_value(function)
-        except asyncio.CancelledError:
-            self._threads = context.threads_of(place)
-            raise
-        finally:
-            state.active = False
-            context.current_place.reset(token)
-
-    def _hold(self, state: AttemptState) -> None:
-        state.joined = self._joined is not None
-        if self._joined is None and self._held is None and self._once is not None:
-            self._engine._runtime().hold(state, self._once)
-            self._held = state
-
-    async def _wait(self, digest: bytes, until: float) -> Any:
-        clock = self._engine.clock
-        if self._joined is None:
-            self._waiter = await self._engine._runtime().wait(digest, until, self._waiter)
-            return self._waiter.news
-        if clock.monotonic() >= until:
-            return TimedOut()
-        await self._pause(_POLL)
-        return Promoted()
-
-    async def _pause(self, seconds: float) -> None:
-        clock = self._engine.clock
-        await clock.arest(asyncio.Event(), clock.monotonic() + seconds)
-
-    async def abandon(self, error: BaseException) -> None:
-        """The caller was cancelled: write down what is known, in a task that no further cancellation reaches."""
-        assert self._once is not None  # noqa: S101 - only a call is abandoned
-        if self._joined is not None:
-            await self._clean_up(error)  # the transaction is the caller's, and so is its end
-            return
-        task = self._engine._runtime().aside(self._clean_up(error))
-        if not self._threads:
-            await asyncio.shield(task)
-
-    async def _clean_up(self, error: BaseException) -> None:
-        assert self._once is not None  # noqa: S101 - only a call is abandoned
-        try:
-            while self._threads:
-                # A thread goes on although its handler was cancelled: until it ends the lease is kept.
-                await _gone(self._threads.pop())
-            await arun(self._once.abandoned(error), self.perform)
-        finally:
-            self.done()
-
-    def done(self) -> None:
-        """The call is over: stop renewing, and let waiters of this process look."""
-        if self._joined is None and self._once is not None and (self._held or self._waiter):
-            self._engine._runtime().done(self._held, self._once.request.key.digest, self._waiter)
-
-    def replayed(self) -> None:
-        """Count a replay."""
-        if self._joined is None and self._once is not None:
-            self._engine._runtime().replayed(self._once.request.key.digest)
-
-
-async def _settled_value(function: Callable[[], Any] | None) -> Any:
-    assert function is not None  # noqa: S101 - flows that call have something to call
-    value = function()
-    if not inspect.isawaitable(value):
-        raise gave_wrong_colour(function, value, wanted="async def")
-    return await value
-
-
-async def _gone(thread: Future[Any]) -> None:
-    """Wait until a thread has done its work."""
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    thread.add_done_callback(lambda _: _call_in(loop, ended.set))
-    await ended.wait()
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], Any]) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(function)
-
-
-async def _answered(hook: Callable[[Any], Any], attempt: AsyncAttempt) -> Any:
-    """What a reconcile hook of either colour says."""
-    verdict = hook(attempt)
-    return await verdict if inspect.isawaitable(verdict) else verdict

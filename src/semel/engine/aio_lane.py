@@ -40,7 +40,12 @@ class AsyncLane:
         if self._lane.submit(ticket):
             self._start_leading()
         if ticket.answer is None:
-            await self._answered(ticket)
+            ticket.seat = asyncio.get_running_loop().create_future()
+            try:
+                await ticket.seat
+            except asyncio.CancelledError:
+                self._leave(ticket)
+                raise
         return ticket.result()
 
     async def perform_all(self, operations: Sequence[Operation]) -> list[Answer | Exception]:
@@ -52,20 +57,20 @@ class AsyncLane:
         if leads:
             self._start_leading()
         for ticket in tickets:
-            await self._answered(ticket)
+            if ticket.answer is None:
+                ticket.seat = asyncio.get_running_loop().create_future()
+                try:
+                    await ticket.seat
+                except asyncio.CancelledError:
+                    self._leave(ticket)
+                    raise
         return [ticket.answer for ticket in tickets if ticket.answer is not None]
 
-    async def _answered(self, ticket: Ticket) -> None:
-        if ticket.answer is not None:
-            return
-        ticket.seat = asyncio.get_running_loop().create_future()
-        try:
-            await ticket.seat
-        except asyncio.CancelledError:
-            self._lane.abandon(ticket)
-            if self._lane.idle():
-                self._start_leading()
-            raise
+    def _leave(self, ticket: Ticket) -> None:
+        """The caller was cancelled."""
+        self._lane.abandon(ticket)
+        if self._lane.idle():
+            self._start_leading()
 
     def _start_leading(self) -> None:
         leading = self._lead()

@@ -13,7 +13,7 @@ from semel.core.key import Key
 from semel.core.operations import Granted
 from semel.core.record import About, Lease, Step
 from semel.engine.heartbeat import Beat
-from semel.errors import LeaseLost, StepsChanged
+from semel.errors import LeaseLost, StepsChanged, UsageError
 
 
 class StepBook:
@@ -156,3 +156,14 @@ class AttemptBase:
         """
         self._state.check()
         return self._state.key.derive(step)
+
+
+def refuse_plain_step(name: str, state: AttemptState, connection: Any) -> None:
+    """Inside `within` a step without a transaction of its own would promise what it cannot keep.
+
+    Raises:
+        UsageError: the attempt runs in the caller's transaction, and the step names none.
+    """
+    if connection is None and state.joined:
+        message = f"The step {name!r} has no transaction of its own inside within(); it did not run. Just call it."
+        raise UsageError(message)

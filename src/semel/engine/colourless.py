@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
+import os
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -145,7 +145,7 @@ def _how_it_ended(once: Once, error: BaseException) -> str | None:
 
 
 def _new_nonce() -> bytes:
-    return secrets.token_bytes(16)
+    return os.urandom(16)
 
 
 def _shape(handler: Callable[..., Any]) -> codec.Shape:
@@ -189,51 +189,3 @@ def _scope_text(scope: Any) -> str | None:
     if scope is None:
         return None
     return "" if scope is SHARED else Key.of("any", operation="any", scope=scope).scope
-
-
-def wrong_colour(function: Any, *, wanted: str) -> UsageError:
-    """The error for a function of the other colour."""
-    other = "AsyncSemel" if wanted == "def" else "Semel"
-    return UsageError(
-        f"{getattr(function, '__qualname__', function)} must be written with {wanted!r} to be used here; nothing ran. "
-        f"Use {other} for the other colour."
-    )
-
-
-def gave_wrong_colour(function: Any, value: Any, *, wanted: str) -> UsageError:
-    """The error for a function whose colour shows only in what it gives; by then it was called."""
-    other = "AsyncSemel" if wanted == "def" else "Semel"
-    return UsageError(
-        f"{getattr(function, '__qualname__', function)} was called and gave a {type(value).__name__}; what it did until "
-        f"then stands, and nothing more of it ran. Write it with {wanted!r}, or use {other} for the other colour."
-    )
-
-
-def is_async(function: Any) -> bool:
-    """Whether calling `function` gives something to await."""
-    target = inspect.unwrap(function)
-    target = getattr(target, "func", target)
-    called = getattr(type(target), "__call__", None)  # noqa: B004 - an object that can be called may be a coroutine function
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(called)
-
-
-def is_plainly_sync(function: Any) -> bool:
-    """Whether `function` is a plain `def` that does not say it gives something to await."""
-    if is_async(function) or not inspect.isfunction(function) or function.__name__ == "<lambda>":
-        return False
-    declared = str(function.__annotations__.get("return", ""))
-    return not any(word in declared for word in ("Awaitable", "Coroutine", "Future", "Task"))
-
-
-def refuse_generator(function: Any) -> None:
-    """A generator has no result that could be replayed.
-
-    Raises:
-        UsageError: `function` is a generator function of either colour.
-    """
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        message = (
-            f"{getattr(function, '__qualname__', function)} is a generator, which has no one result to replay; nothing "
-            f"ran. Return a list instead."
-        )
-        raise UsageError(message)

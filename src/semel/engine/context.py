@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextvars
 import functools
 import sys
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -39,6 +41,19 @@ class Membership(msgspec.Struct, frozen=True):
 
 current_place: contextvars.ContextVar[Place | None] = contextvars.ContextVar("semel_place", default=None)
 current_membership: contextvars.ContextVar[Membership | None] = contextvars.ContextVar("semel_membership", default=None)
+
+
+@contextmanager
+def joining(store: str, joined: Any | None) -> Iterator[None]:
+    """Operations on this store join the caller's transaction inside; without one nothing changes."""
+    if joined is None:
+        yield
+        return
+    token = current_membership.set(Membership(store, joined, current_membership.get()))
+    try:
+        yield
+    finally:
+        current_membership.reset(token)
 
 
 def refuse_reentry(key: Key, store: str) -> None:

@@ -9,8 +9,8 @@ import msgspec
 from semel.core.record import Record
 
 if TYPE_CHECKING:
-    from semel.core.policy import Policy
     from semel.core.operations import Operation
+    from semel.core.policy import Policy
     from semel.engine.attempt import AttemptState
     from semel.engine.flows import Once
 

@@ -273,7 +273,7 @@ class Once:
             yield from self._settle(self._abandoning(self.attempt, error))
         elif self._unsure is not None:
             # A claim whose reply was lost may have been granted; asked again it says so, and can be given back.
-            undo = give_back(self._unsure, (yield self._unsure))
+            undo = give_back((yield self._unsure))
             if undo is not None:
                 yield undo
 

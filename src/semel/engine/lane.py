@@ -81,7 +81,7 @@ class Lane:
                 if not ticket.abandoned:
                     answered.append(ticket)
                 elif isinstance(ticket.operation, Claim):
-                    self._undo(ticket.operation, answer)
+                    self._undo(answer)
         return answered
 
     def abandon(self, ticket: Ticket) -> None:
@@ -91,10 +91,10 @@ class Lane:
         already = ticket.answer
         ticket.abandoned = True
         if already is not None and isinstance(ticket.operation, Claim):
-            self._undo(ticket.operation, already)
+            self._undo(already)
 
-    def _undo(self, claim: Claim, answer: Answer | Exception) -> None:
-        undo = give_back(claim, answer)
+    def _undo(self, answer: Answer | Exception) -> None:
+        undo = give_back(answer)
         if undo is not None:
             ticket = Ticket(undo)
             ticket.abandoned = True

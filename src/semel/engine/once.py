@@ -185,7 +185,7 @@ def _hints_one_by_one(target: Any) -> Mapping[str, Any]:
     for name, annotation in getattr(target, "__annotations__", {}).items():
         try:
             hints[name] = eval(annotation, namespace) if isinstance(annotation, str) else annotation  # noqa: S307 - the function's own source
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001 - names only known to type checkers
             if name == "return":
                 message = (
                     f"The result annotation {annotation!r} cannot be resolved ({problem}); nothing ran. "

@@ -7,7 +7,6 @@ a fork. The handler runs in the caller's own thread.
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -18,49 +17,23 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 from semel.core import codec
 from semel.core.flow import Flow, run
 from semel.core.key import SHARED, Key
-from semel.core.operations import Operation
 from semel.core.outcome import Resolution
 from semel.core.policy import Policy
 from semel.core.record import About, Record
-from semel.core.store import Joined
-from semel.engine import administration, context, raising
+from semel.engine import administration, context
 from semel.engine.administration import SweepReport
-from semel.engine.attempt import AttemptBase, AttemptState
-from semel.engine.colourless import (
-    EngineBase,
-    Known,
-    gave_wrong_colour,
-    is_async,
-    query_of,
-    refuse_generator,
-    wrong_colour,
-)
-from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
-from semel.engine.flows import Once, step
-from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of, shape_of_result
+from semel.engine.colour import is_async, refuse_generator, wrong_colour
+from semel.engine.colourless import EngineBase, Known, query_of
+from semel.engine.flows import Once
+from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
 from semel.engine.request import Request, Result
 from semel.engine.sync_runtime import Runtime
+from semel.engine.sync_shell import Attempt, Shell
 from semel.errors import UsageError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _POLL = 0.05
-
-
-class Attempt(AttemptBase):
-    """The attempt whose handler is running, from the inside."""
-
-    _engine: SyncEngine
-
-    def step(self, name: str, function: Callable[P, T], *args: Any, within: Any = None, **kwargs: Any) -> T:
-        """Run `function` once over all attempts of this key; with `within`, its record commits with its effect.
-
-        Raises:
-            LeaseLost: this attempt is no longer the owner.
-            StepsChanged: the steps are not those of the attempt before.
-            UsageError: a plain step inside `within`, or a function of the wrong colour.
-        """
-        return self._engine._step(self._state, name, functools.partial(function, *args, **kwargs), within, self._max_result)
 
 
 class OnceFunction(Generic[P, T]):
@@ -73,12 +46,13 @@ class OnceFunction(Generic[P, T]):
         self.rules = rules
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """The value: of this run, or of the one before."""
         return self.result(*args, **kwargs).value
 
     def result(self, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
         """Call it and get the whole `Result`."""
         request = self.rules.request(args, kwargs)
-        return self._engine._once(request, functools.partial(self._function, *args, **kwargs))
+        return self._engine.call(request, functools.partial(self._function, *args, **kwargs))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -139,7 +113,8 @@ class SyncEngine(EngineBase):
         if made is not None and made.pid == os.getpid():
             made.close()
 
-    def _runtime(self) -> Runtime:
+    def runtime(self) -> Runtime:
+        """The moving parts of this process, made on first use."""
         made = self._made
         if made is not None and made.pid == os.getpid():
             return made
@@ -187,7 +162,7 @@ class SyncEngine(EngineBase):
             about=about,
             returns=returns,
         )
-        return self._once(request, handler)
+        return self.call(request, handler)
 
     def once(
         self,
@@ -298,7 +273,8 @@ class SyncEngine(EngineBase):
         joined = context.joined_here(self.store.name)
         return run(flow, Shell(self, joined, None).perform)
 
-    def _once(self, request: Request, handler: Callable[[], T]) -> Result[T]:
+    def call(self, request: Request, handler: Callable[[], T]) -> Result[T]:
+        """Carry one request out, under a claim, and tell the observer how it went."""
         self._enter(request)
         once = Once(request, self.clock, self.new_nonce)
         shell = Shell(self, context.joined_here(self.store.name), handler, once)
@@ -311,138 +287,3 @@ class SyncEngine(EngineBase):
             shell.replayed()
         self._tell(request, result)
         return result
-
-    def _step(
-        self, state: AttemptState, name: str, function: functools.partial[T], connection: Any, max_result: int
-    ) -> T:
-        if is_async(function.func):
-            raise wrong_colour(function.func, wanted="def")
-        if connection is None and state.joined:
-            message = f"The step {name!r} has no transaction of its own inside within(); it did not run. Just call it."
-            raise UsageError(message)
-        shape = shape_of_result(function.func)
-        if connection is None:
-            value: T = run(step(state, name, shape, max_result, joined=False), Shell(self, None, function).perform)
-            return value
-        with Within(self, connection) as inside:
-            value = run(step(state, name, shape, max_result, joined=True), Shell(self, inside.joined, function).perform)
-            return value
-
-
-class Shell:
-    """Performs what flows ask for, in this thread."""
-
-    def __init__(
-        self, engine: SyncEngine, joined: Joined | None, handler: Callable[[], Any] | None, once: Once | None = None
-    ) -> None:
-        self._engine = engine
-        self._joined = joined
-        self._handler = handler
-        self._once = once
-        self._waiter: Any = None
-        self._held: AttemptState | None = None
-
-    def carry(self, once: Once) -> Result[Any]:
-        """Carry this shell's call through to its end; where it is cut off, leave nothing half done."""
-        try:
-            return run(once.flow(), self.perform)
-        except Exception:
-            raise
-        except BaseException as error:
-            run(once.abandoned(error), self.perform)
-            raise
-        finally:
-            self.done()
-
-    def perform(self, wanted: Any) -> Any:
-        """Do what a flow asks for and give the answer."""
-        if not isinstance(wanted, Effect):
-            return self._operate(wanted)
-        match wanted:
-            case Call(attempt):
-                return self._call(attempt)
-            case CallStep():
-                return _settled_value(self._handler)
-            case Ask(attempt, policy):
-                return self._ask(attempt, policy)
-            case Apart(once):
-                return Shell(self._engine, self._joined, None, once).carry(once)
-            case Wait(digest, until):
-                return self._wait(digest, until)
-            case Pause(seconds):
-                return self._pause(seconds)
-        raise AssertionError(wanted)
-
-    def _operate(self, operation: Operation) -> Any:
-        if self._joined is None:
-            return self._engine._runtime().lane.perform(operation)
-        answer = self._joined.perform(self._engine.store.plan([operation], joined=True))[0]
-        if isinstance(answer, Exception):
-            raise raising.joined(answer)
-        return answer
-
-    def _call(self, attempt: AttemptState | None) -> Any:
-        if attempt is None:
-            return _settled_value(self._handler)
-        assert self._once is not None  # noqa: S101 - only a call has a handler
-        return self._inside(attempt, self._handler, self._once.request.policy)
-
-    def _ask(self, attempt: AttemptState, policy: Policy) -> Any:
-        hook = policy.reconcile
-        assert hook is not None  # noqa: S101 - the policy was checked
-        return self._inside(attempt, functools.partial(hook, self._attempt(attempt, policy)), policy)
-
-    def _attempt(self, state: AttemptState, policy: Policy) -> Attempt:
-        return Attempt(self._engine, state, policy.max_result)
-
-    def _inside(self, state: AttemptState, function: Callable[[], Any] | None, policy: Policy) -> Any:
-        """Call `function` as the current attempt, its lease kept alive until the call is settled."""
-        self._hold(state)
-        outer = context.current_place.get()
-        place = context.Place(self._attempt(state, policy), state, self._engine.store.name, outer)
-        token = context.current_place.set(place)
-        state.active = True
-        try:
-            return _settled_value(function)
-        finally:
-            state.active = False
-            context.current_place.reset(token)
-
-    def _hold(self, state: AttemptState) -> None:
-        state.joined = self._joined is not None
-        if self._joined is None and self._held is None and self._once is not None:
-            self._engine._runtime().hold(state, self._once)
-            self._held = state
-
-    def _wait(self, digest: bytes, until: float) -> Any:
-        clock = self._engine.clock
-        if self._joined is None:
-            self._waiter = self._engine._runtime().wait(digest, until, self._waiter)
-            return self._waiter.news
-        if clock.monotonic() >= until:
-            return TimedOut()
-        self._pause(_POLL)
-        return Promoted()
-
-    def _pause(self, seconds: float) -> None:
-        clock = self._engine.clock
-        clock.rest(threading.Event(), clock.monotonic() + seconds)
-
-    def done(self) -> None:
-        """The call is over: stop renewing, and let waiters of this process look."""
-        if self._joined is None and self._once is not None and (self._held or self._waiter):
-            self._engine._runtime().done(self._held, self._once.request.key.digest, self._waiter)
-
-    def replayed(self) -> None:
-        """Count a replay."""
-        if self._joined is None and self._once is not None:
-            self._engine._runtime().replayed(self._once.request.key.digest)
-
-
-def _settled_value(function: Callable[[], Any] | None) -> Any:
-    assert function is not None  # noqa: S101 - flows that call have something to call
-    value = function()
-    if inspect.iscoroutine(value):
-        value.close()
-        raise gave_wrong_colour(function, value, wanted="def")
-    return value

@@ -11,13 +11,14 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.core import codec, outcome
 from semel.core.same import same
 from semel.errors import ResultNotKept
 from tests.unit.core import results
+from tests.unit.core.effort import fewer
 from tests.unit.core.results import SUPPORTED, Inner, Left, Line, Pair, Priced, Receipt, Row, Word
 from tests.unit.core.values import plain_values
 
@@ -41,7 +42,7 @@ def kept_or_left_out(value: object, annotation: Any = codec.inspect_empty) -> bo
 
 
 @pytest.mark.parametrize("kind", SUPPORTED)
-@settings(max_examples=25)
+@fewer(4)
 @given(data=st.data())
 def test_replay_equals_the_first_run(kind: str, data: st.DataObject) -> None:
     annotation, values = SUPPORTED[kind]
@@ -49,7 +50,7 @@ def test_replay_equals_the_first_run(kind: str, data: st.DataObject) -> None:
     assert same(replayed(value, annotation), value)
 
 
-@settings(max_examples=30)
+@fewer(3)
 @given(plain_values)
 def test_without_an_annotation_plain_data_comes_back(value: Any) -> None:
     assert same(replayed(value), value)

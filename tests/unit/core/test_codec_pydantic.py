@@ -8,13 +8,14 @@ from uuid import UUID
 
 import pydantic
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from semel.core import codec
 from semel.core.same import same
 from semel.errors import ResultNotKept
+from tests.unit.core.effort import fewer
 from tests.unit.core.results import Colour, Left, Level, Line, Pair, lines, moments, pairs
 from tests.unit.core.test_codec import replayed
 from tests.unit.core.values import text
@@ -221,7 +222,7 @@ MODELS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@settings(max_examples=20)
+@fewer(5)
 @given(data=st.data())
 def test_replay_equals_the_first_run(kind: str, data: st.DataObject) -> None:
     annotation, values = MODELS[kind]

@@ -15,7 +15,7 @@ from tests.unit.core.records import claim, granted, record, running
 )
 def test_a_grant_is_given_back_as_it_was_found(facts: dict[str, Any], ending: str, doubtful: bool) -> None:
     wanted = claim(nonce=b"mine")
-    undo = give_back(wanted, granted(wanted, **facts))
+    undo = give_back(granted(wanted, **facts))
     assert undo is not None
     assert (undo.lease.nonce, undo.ending, undo.doubtful, undo.started) == (b"mine", ending, doubtful, False)
 
@@ -33,7 +33,7 @@ def test_a_grant_is_given_back_as_it_was_found(facts: dict[str, Any], ending: st
     ids=lambda answer: type(answer).__name__,
 )
 def test_there_is_nothing_to_give_back_without_a_grant(answer: Any) -> None:
-    assert give_back(claim(), answer) is None
+    assert give_back(answer) is None
 
 
 def test_a_grant_inside_a_transaction_names_it_in_the_lease() -> None:

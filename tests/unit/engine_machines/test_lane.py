@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -27,6 +26,7 @@ from semel.core.operations import (
 from semel.core.store import Answers, AsyncDriver, AsyncJoined, Driver, Joined, Plan
 from semel.engine.lane import Lane, Round, Ticket
 from semel.errors import StoreUnavailable
+from tests.unit.core.effort import fewer
 from tests.unit.core.records import claim, granted, lease, record
 
 
@@ -203,7 +203,7 @@ class LaneMachine(RuleBasedStateMachine):
 
 
 TestLane = LaneMachine.TestCase
-TestLane.settings = settings(max_examples=60, stateful_step_count=40)
+TestLane.settings = fewer(2, stateful_step_count=40)
 
 
 def _lane(batch: int = 64) -> Lane:

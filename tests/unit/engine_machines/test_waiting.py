@@ -4,7 +4,6 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -13,6 +12,7 @@ from semel.core.record import Record, Status
 from semel.engine.effects import Ended, Promoted, TimedOut
 from semel.engine.waiting import BETWEEN_LOOKS, FIRST_LOOK, JITTER, Waiter, Waiting
 from semel.errors import StoreUnavailable
+from tests.unit.core.effort import fewer
 from tests.unit.core.records import record, running
 
 KEY, OTHER = b"key", b"other"
@@ -295,4 +295,4 @@ class WaitingMachine(RuleBasedStateMachine):
 
 
 TestWaiting = WaitingMachine.TestCase
-TestWaiting.settings = settings(max_examples=60, stateful_step_count=40)
+TestWaiting.settings = fewer(2, stateful_step_count=40)

@@ -8,7 +8,7 @@ out, and marks the caller's transaction, so that its end is noticed.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any, cast
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -17,20 +17,12 @@ from semel.core.operations import Answer, Claim, ClaimAnswer, Granted, Running
 from semel.core.record import Record
 from semel.core.store import Answers, Plan
 from semel.errors import NotInTransaction
-from semel.stores.sql import new_record, record_of
+from semel.stores.sql import new_record
 from semel.stores.sqlite.commands import SQL, Command, Kind, Reply, Row, claiming, savepoint, seen_many
-from semel.stores.sqlite.reading import Part, record_at, row_of, whole
+from semel.stores.sqlite.reading import record_at, row_of, whole
 from semel.stores.sqlite.translate import WriteLocked
 
 _TRY_AGAIN_US = 50_000
-
-
-def answered(part: Part) -> Generator[Command, Reply, Any]:
-    """The answer of `part`, or its error: whatever befalls one operation is its answer, not its neighbours'."""
-    try:
-        return (yield from part)
-    except Exception as error:  # noqa: BLE001 - a value from here on
-        return error
 
 
 def claim_all(claims: Sequence[Claim]) -> Plan:
@@ -43,31 +35,22 @@ def claim_all(claims: Sequence[Claim]) -> Plan:
     verdicts: list[Winnable | Answer | Exception | None] = []
     for claim in claims:
         row = by_digest.get(claim.key.digest)
-        if row is None or not row[-1]:  # nothing more to read, as nearly always
-            verdicts.append(None if row is None else _judged(row, claim, now))
-        else:
-            verdicts.append((yield from answered(_judged_with_steps(row, claim, now))))
+        try:
+            verdicts.append(None if row is None else judge((yield from whole(row, joined=False)), claim, now))
+        except Exception as error:  # noqa: BLE001 - what befalls one claim is its answer, not its neighbours'
+            verdicts.append(error)
     answers: Answers = []
     for claim, verdict in zip(claims, verdicts, strict=True):
-        if verdict is None:
-            answers.append((yield from answered(_claim_first(claim))))
-        elif isinstance(verdict, Winnable):
-            answers.append((yield from answered(claim_one(claim, joined=False))))
-        else:
-            answers.append(verdict)
+        try:
+            if verdict is None:
+                answers.append((yield from _claim_first(claim)))
+            elif isinstance(verdict, Winnable):
+                answers.append((yield from claim_one(claim, joined=False)))
+            else:
+                answers.append(verdict)
+        except Exception as error:  # noqa: BLE001 - as above
+            answers.append(error)
     return answers
-
-
-def _judged(row: Row, claim: Claim, now: int) -> Winnable | Answer | Exception:
-    try:
-        return judge(record_of(row), claim, now)
-    except Exception as error:  # noqa: BLE001 - a row that cannot be read is the answer of this claim alone
-        return error
-
-
-def _judged_with_steps(row: Row, claim: Claim, now: int) -> Part:
-    record = yield from whole(row, joined=False)
-    return judge(record, claim, now)
 
 
 def _claim_first(claim: Claim) -> Generator[Command, Reply, ClaimAnswer]:

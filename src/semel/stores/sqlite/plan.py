@@ -35,7 +35,7 @@ from semel.core.operations import (
 from semel.core.record import LEASE_ENDED, Failure, Lease, Record, Status
 from semel.core.store import Answers, Plan
 from semel.stores.sql import record_of, storable, stored_failure
-from semel.stores.sqlite.claims import answered, claim_all, claim_one, other_database
+from semel.stores.sqlite.claims import claim_all, claim_one, other_database
 from semel.stores.sqlite.commands import SQL, Command, Kind, Reply, release, savepoint
 from semel.stores.sqlite.reading import Part, read, record_at, row_of, scan
 
@@ -46,7 +46,11 @@ def plan(operations: Sequence[Operation], *, joined: bool) -> Plan:
         return (yield from claim_all(cast("Sequence[Claim]", operations)))
     answers: Answers = []
     for operation in operations:
-        answers.append((yield from answered(_PARTS[type(operation)](operation, joined=joined))))
+        part = _PARTS[type(operation)](operation, joined=joined)
+        try:
+            answers.append((yield from part))
+        except Exception as error:  # noqa: BLE001 - what befalls one operation is its answer, not its neighbours'
+            answers.append(error)
     return answers
 
 
@@ -64,11 +68,6 @@ def _owned(lease: Lease, *, joined: bool) -> Generator[Command, Reply, Record | 
     return record if record and record.nonce == lease.nonce and record.fence == lease.fence else None
 
 
-def _released(lease: Lease, *, joined: bool) -> Generator[Command, Reply, None]:
-    if joined and lease.transaction:
-        yield release(lease.transaction)
-
-
 def _renew(operation: Renew, *, joined: bool) -> Part:
     del joined
     values = _shown(operation.lease, lease_us=operation.lease_us)
@@ -78,7 +77,8 @@ def _renew(operation: Renew, *, joined: bool) -> Part:
 
 def _complete(operation: Complete, *, joined: bool) -> Part:
     lease = operation.lease
-    yield from _released(lease, joined=joined)
+    if joined and lease.transaction:
+        yield release(lease.transaction)
     _, changed, now = yield Command(Kind.WRITE, SQL["complete"], _shown(lease, outcome=operation.outcome))
     if changed:
         return Recorded(now)
@@ -90,7 +90,8 @@ def _complete(operation: Complete, *, joined: bool) -> Part:
 
 def _fail(operation: Fail, *, joined: bool) -> Part:
     lease, error = operation.lease, stored_failure(operation.error)
-    yield from _released(lease, joined=joined)
+    if joined and lease.transaction:
+        yield release(lease.transaction)
     values = _shown(lease, **_failure(error), doubtful=operation.doubtful, unstarted=not operation.started)
     if operation.ending == "doubt":
         command = Command(Kind.WRITE, SQL["doubt"], values)
@@ -111,7 +112,8 @@ def _failure(error: Failure) -> dict[str, str]:
 
 def _checkpoint(operation: Checkpoint, *, joined: bool) -> Part:
     lease, step = operation.lease, operation.step
-    yield from _released(lease, joined=joined)
+    if joined and lease.transaction:
+        yield release(lease.transaction)
     values = _shown(lease, position=step.index, name=storable(step.name), outcome=step.outcome)
     _, added, now = yield Command(Kind.WRITE, SQL["checkpoint"], values)
     if added:

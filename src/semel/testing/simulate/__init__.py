@@ -1,1 +1,31 @@
-"""The simulator."""
+"""The simulator: real flows, lane, heartbeat and waiting over a store model, under every order and every fault.
+
+Run `verify` (or `semel verify` on the command line) for the whole programme, `replay` for one schedule of one world.
+"""
+
+from semel.testing.simulate.explore import Failing, Replayed, every, replay, shrink, some
+from semel.testing.simulate.report import SOMETIMES, Explored, Report
+from semel.testing.simulate.verify import verify
+from semel.testing.simulate.violation import INVARIANTS, Violation
+from semel.testing.simulate.world import FAULTS, Asker, World
+from semel.testing.simulate.worlds import SMALL, large
+
+__all__ = [
+    "FAULTS",
+    "INVARIANTS",
+    "SMALL",
+    "SOMETIMES",
+    "Asker",
+    "Explored",
+    "Failing",
+    "Replayed",
+    "Report",
+    "Violation",
+    "World",
+    "every",
+    "large",
+    "replay",
+    "shrink",
+    "some",
+    "verify",
+]

@@ -18,6 +18,7 @@ from semel.engine.flows import Once, step
 from semel.engine.lane import Ticket
 from semel.engine.request import Request
 from semel.engine.waiting import Waiter
+from semel.errors import LeaseLost
 from semel.testing.simulate.world import SECOND, SHAPE, Asker, Broken, Declined, NothingHappened
 
 if TYPE_CHECKING:
@@ -152,7 +153,9 @@ class Caller:
 
     def _wait(self, digest: bytes, until: float) -> None:
         keeper = self.worker.keeper
-        self.heir = False
+        if self.heir:
+            self.heir = False
+            self.sim.seen["promoted, too late"] += 1
         waiting = keeper.keeper.waiting
         self.waits = waiting.join(digest, until, self.worker.clock.monotonic(), self, self.waiter)
         keeper.rouse(min(until, waiting.due() or until))
@@ -238,7 +241,7 @@ class Caller:
             raise NothingHappened
         yield EFFECT
         if world.touches:
-            state.check()
+            self._touch(state)
         value = sim.effect(self, state)
         if after:
             yield after
@@ -247,6 +250,13 @@ class Caller:
         if ending == "final":
             raise Declined
         return value
+
+    def _touch(self, state: AttemptState) -> None:
+        try:
+            state.check()
+        except LeaseLost:
+            self.sim.seen["told in time"] += 1
+            raise
 
     def _step(self, state: AttemptState, index: int) -> Generator[Any, Any, Any]:
         yield EFFECT

@@ -97,7 +97,7 @@ class Faults:
         plans = lane.take()
         replies = self._replies(lane, plans, kind)
         if kind in ("refuse", "lose", "late", "half"):
-            self.unknown.update(_unanswered(lane, replies))
+            self.unanswered(lane, replies)
         if kind == "hang":
             sim.held_up = True
             lane.sent(replies, sim.now_us + round(sim.world.stall * SECOND))
@@ -108,6 +108,10 @@ class Faults:
         lane.sent(replies)
         if kind == "stall after":
             self.stall(worker)
+
+    def unanswered(self, lane: LaneRunner, replies: list[Answers | Exception]) -> None:
+        """Nobody knows what became of the claims of a round, and of those it gave back."""
+        self.unknown.update(_unanswered(lane, replies))
 
     def _replies(self, lane: LaneRunner, plans: list[Any], kind: str) -> list[Answers | Exception]:
         nothing: list[Answers | Exception] = [unanswered()] * len(plans)

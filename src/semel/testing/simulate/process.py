@@ -189,7 +189,9 @@ class LaneRunner:
         if self.threads and ticket is self.leader and self.state == OUT:
             ticket.abandoned = True
             self.worker.sim.seen["leader interrupted"] += 1
-            self._settle([unanswered()] * len(self.round))
+            replies: list[Answers | Exception] = [unanswered()] * len(self.round)
+            self.worker.sim.faults.unanswered(self, replies)
+            self._settle(replies)
             return
         answered = ticket.answer is not None
         lane.abandon(ticket)

@@ -245,7 +245,8 @@ class Simulation:
 
     def _check_quiet(self, instant: int) -> None:
         """Nobody could go on, so whatever was to be cleaned up is, and nobody waits for longer than there is reason to."""
-        late = instant - self.calm_since_us > self.setting.limit_us + max(0, -self.jump_us)
+        standing = any(worker.thaws_us is not None or worker.lane.due_us is not None for worker in self.workers)
+        late = not standing and instant - self.calm_since_us > self.setting.limit_us + max(0, -self.jump_us)
         for record in self.store.table.records.values():
             owner = self.owners.get(record.nonce)
             if (
@@ -382,8 +383,6 @@ class Simulation:
         if isinstance(ticket.operation, Claim):
             lane = self.callers[ticket.seat.actor].worker.lane
             out = lane.state == OUT and any(ticket in list_ for list_ in lane.round)
-            if out and lane.threads and ticket is lane.leader:
-                self.faults.unknown.add(ticket.operation.nonce)
             self.seen["cancelled with its claim out" if out else "cancelled with its claim waiting or answered"] += 1
 
     def cleaned_up(self, caller: Caller, error: Exception | None) -> None:

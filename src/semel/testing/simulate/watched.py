@@ -236,6 +236,8 @@ class WatchedStore:
         if after.final:
             self.lives[after.key.digest].failed = True
         self.sim.seen[f"failed: {fail.ending}{'' if fail.started else ', never called'}"] += 1
+        if fail.error.type == "semel.CallerGone":
+            self.sim.seen["given back"] += 1
 
     def _resolved(self, resolve: Resolve, before: Record | None, after: Record | None, now: int) -> None:
         if after is before or after is None or before is None:

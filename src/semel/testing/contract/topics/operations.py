@@ -10,6 +10,7 @@ import pytest
 from semel.core import codec
 from semel.core.operations import (
     Checkpoint,
+    Claim,
     Complete,
     Doubtful,
     Fail,
@@ -30,11 +31,13 @@ from semel.core.operations import (
     Scan,
     Swept,
     Tally,
+    Terms,
 )
-from semel.core.policy import Policy
+from semel.core.policy import Doubt, Policy
 from semel.core.record import Failure, Lease, Status, Step
 from semel.core.shape import AsIs
 from semel.testing.contract.suite import Contract
+from semel.testing.contract.topics.doubts import PAIRS
 from semel.testing.contract.world import World
 
 VALUE = codec.encode("value", AsIs(), 1000)
@@ -114,6 +117,23 @@ class OperationContract(Contract):
         answers = await world.perform(world.claim(), world.claim())
         assert [type(answer) for answer in answers] == [Granted, Running]
 
+    async def test_a_take_over_compares_the_fingerprint_with_the_record_as_it_is_then(self, world: World) -> None:
+        # The first claim of the list is over at once; whoever looked before it was made saw nothing at all.
+        answers = await world.perform(_lapsing(world, "rerun", asked=1), world.claim(asked=2))
+        assert [type(answer) for answer in answers] == [Granted, Reused]
+
+    @pytest.mark.parametrize(("owner", "claimer", "outcome"), PAIRS)
+    async def test_a_take_over_compares_the_policies_with_the_record_as_it_is_then(
+        self, world: World, owner: Doubt, claimer: Doubt, outcome: str
+    ) -> None:
+        _, answer = await world.perform(_lapsing(world, owner), _lapsing(world, claimer))
+        match outcome:
+            case "held":
+                assert isinstance(answer, Doubtful)
+            case _:
+                assert isinstance(answer, Granted)
+                assert (answer.in_doubt, answer.reconcile) == (True, outcome == "asked")
+
     async def test_a_failure_that_leaves_a_doubt_is_claimed_by_the_rules_of_doubts(self, world: World) -> None:
         await world.perform(Fail(await world.crash(), "retry", OOPS, doubtful=True))
         (held,) = await world.perform(world.claim(policy=HOLD))
@@ -188,6 +208,13 @@ class OperationContract(Contract):
         assert isinstance(first, Resolved)
         assert second == first
 
+    async def test_a_resolution_raises_the_fence(self, world: World) -> None:
+        lease = await world.crash(policy=HOLD)
+        world.clock.advance(60)
+        (answer,) = await world.perform(Resolve(lease.key.digest, b"n" * 16, Status.FAILED, None, "note"))
+        assert isinstance(answer, Resolved)
+        assert answer.record.fence > lease.fence
+
     async def test_a_read_tells_the_time_of_the_store(self, world: World) -> None:
         claim = world.claim()
         (answer,) = await world.perform(Read(claim.key.digest))
@@ -226,6 +253,13 @@ class OperationContract(Contract):
     async def test_a_tally_of_a_record_that_is_gone_makes_none(self, world: World) -> None:
         await world.perform(Tally(world.claim().key.digest, 2))
         assert await world.stored() is None
+
+
+def _lapsing(world: World, word: Doubt, asked: Any = None) -> Claim:
+    """A claim whose lease is over in the instant it is granted, and that may be asked about at once."""
+    claim = world.claim(asked=asked)
+    terms = Terms(lease_us=0, keep_us=claim.terms.keep_us, in_doubt=word, reconcile_after_us=0)
+    return msgspec.structs.replace(claim, terms=terms)
 
 
 def _granted_key(answer: Any) -> str:

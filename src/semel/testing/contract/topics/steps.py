@@ -135,6 +135,14 @@ class StepContract(Contract):
         await door.run(handler=_stepping(world, door, "a"), policy=SHORT_KEPT)
         assert world.ran == ["a", "a"]
 
+    async def test_the_steps_of_a_new_life_are_finished_like_those_of_the_first(self, world: World) -> None:
+        door = world.door()
+        await door.run(handler=_stepping(world, door, "a"), policy=SHORT_KEPT)
+        world.clock.advance(3600)
+        await door.error(handler=_stepping(world, door, "a", error=OSError()), policy=SHORT_KEPT)
+        await door.run(handler=_stepping(world, door, "a"), policy=SHORT_KEPT)
+        assert world.ran == ["a", "a"]
+
     async def test_steps_of_different_keys_are_apart(self, world: World) -> None:
         door = world.door()
         for key in ("k1", "k2"):

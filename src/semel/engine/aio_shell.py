@@ -1,0 +1,250 @@
+"""The shell for event loops: performs what flows ask for, and the attempt as its handler sees it.
+
+`sync_shell.py` is its twin. What always holds: the handler runs in the caller's own task and context, as the current
+attempt, its lease kept alive until the call is settled. Cancelling that task cancels the handler; what has to be
+written down after that is written by a task of its own, and a thread the handler started keeps the lease to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from semel.core.flow import Flow, arun
+from semel.core.operations import Operation
+from semel.core.policy import Policy
+from semel.core.store import AsyncJoined, Store
+from semel.engine import context, raising
+from semel.engine.aio_runtime import Runtime
+from semel.engine.attempt import AttemptBase, AttemptState, refuse_plain_step
+from semel.engine.clock import Clock
+from semel.engine.colour import gave_wrong_colour, is_plainly_sync, wrong_colour
+from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
+from semel.engine.flows import Once, step
+from semel.engine.once import shape_of_result
+from semel.engine.request import Result
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_POLL = 0.05
+
+
+class Host(Protocol):
+    """What a shell needs of its engine."""
+
+    @property
+    def store(self) -> Store:
+        """Where records are kept."""
+
+    @property
+    def clock(self) -> Clock:
+        """What waiting is measured by."""
+
+    def runtime(self) -> Runtime:
+        """The moving parts of this event loop."""
+
+
+class AsyncAttempt(AttemptBase):
+    """The attempt whose handler is running, from the inside."""
+
+    _engine: Host
+
+    async def step(
+        self, name: str, function: Callable[P, Awaitable[T]], *args: Any, within: Any = None, **kwargs: Any
+    ) -> T:
+        """Run `function` once over all attempts of this key; with `within`, its record commits with its effect.
+
+        Raises:
+            LeaseLost: this attempt is no longer the owner.
+            StepsChanged: the steps are not those of the attempt before.
+            UsageError: a plain step inside `within`, or a function of the wrong colour.
+        """
+        call = functools.partial(function, *args, **kwargs)
+        return await _step(self._engine, self._state, name, call, within=within, max_result=self._max_result)
+
+
+async def _step(
+    engine: Host,
+    state: AttemptState,
+    name: str,
+    function: functools.partial[Awaitable[T]],
+    *,
+    within: Any,
+    max_result: int,
+) -> T:
+    if is_plainly_sync(function.func):
+        raise wrong_colour(function.func, wanted="async def")
+    refuse_plain_step(name, state, within)
+    joined = None if within is None else engine.store.async_join(within)
+    flow: Flow[T] = step(state, name, shape_of_result(function.func), max_result, joined=joined is not None)
+    with context.joining(engine.store.name, joined):
+        return await arun(flow, Shell(engine, joined, function).perform)
+
+
+class Shell:
+    """Performs what flows ask for, in this thread."""
+
+    def __init__(
+        self, engine: Host, joined: AsyncJoined | None, handler: Callable[[], Any] | None, once: Once | None = None
+    ) -> None:
+        self._engine = engine
+        self._joined = joined
+        self._handler = handler
+        self._once = once
+        self._waiter: Any = None
+        self._held: AttemptState | None = None
+        self._threads: list[Future[Any]] = []
+
+    async def carry(self, once: Once) -> Result[Any]:
+        """Carry this shell's call through to its end; where it is cut off, leave nothing half done."""
+        try:
+            result = await arun(once.flow(), self.perform)
+        except Exception:
+            self.done()
+            raise
+        except BaseException as error:
+            await self.abandon(error)
+            raise
+        self.done()
+        return result
+
+    def perform(self, wanted: Any) -> Awaitable[Any]:
+        """Do what a flow asks for; await the answer."""
+        if not isinstance(wanted, Effect):
+            return self._operate(wanted)
+        match wanted:
+            case Call(attempt):
+                return self._call(attempt)
+            case CallStep():
+                return _called(self._handler)
+            case Ask(attempt, policy):
+                return self._ask(attempt, policy)
+            case Apart(once):
+                return Shell(self._engine, self._joined, None, once).carry(once)
+            case Wait(digest, until):
+                return self._wait(digest, until)
+            case Pause(seconds):
+                return self._pause(seconds)
+        raise AssertionError(wanted)
+
+    def _operate(self, operation: Operation) -> Awaitable[Any]:
+        if self._joined is None:
+            return self._engine.runtime().lane.perform(operation)
+        return self._operate_joined(self._joined, operation)
+
+    async def _operate_joined(self, joined: AsyncJoined, operation: Operation) -> Any:
+        answer = (await joined.perform(self._engine.store.plan([operation], joined=True)))[0]
+        if isinstance(answer, Exception):
+            raise raising.joined(answer)
+        return answer
+
+    def _call(self, attempt: AttemptState | None) -> Awaitable[Any]:
+        if attempt is None:
+            return _called(self._handler)
+        assert self._once is not None  # noqa: S101 - only a call has a handler
+        return self._inside(attempt, self._handler, self._once.request.policy)
+
+    async def _ask(self, attempt: AttemptState, policy: Policy) -> Any:
+        hook = policy.reconcile
+        assert hook is not None  # noqa: S101 - the policy was checked
+        return await self._inside(attempt, functools.partial(_answered, hook, self._attempt(attempt, policy)), policy)
+
+    def _attempt(self, state: AttemptState, policy: Policy) -> AsyncAttempt:
+        return AsyncAttempt(self._engine, state, policy.max_result)
+
+    async def _inside(self, state: AttemptState, function: Callable[[], Any] | None, policy: Policy) -> Any:
+        """Call `function` as the current attempt, its lease kept alive until the call is settled."""
+        self._hold(state)
+        outer = context.current_place.get()
+        place = context.Place(self._attempt(state, policy), state, self._engine.store.name, outer)
+        token = context.current_place.set(place)
+        state.active = True
+        try:
+            return await _called(function)
+        except asyncio.CancelledError:
+            self._threads = context.threads_of(place)
+            raise
+        finally:
+            state.active = False
+            context.current_place.reset(token)
+
+    def _hold(self, state: AttemptState) -> None:
+        state.joined = self._joined is not None
+        if self._joined is None and self._held is None and self._once is not None:
+            self._engine.runtime().hold(state, self._once)
+            self._held = state
+
+    async def _wait(self, digest: bytes, until: float) -> Any:
+        clock = self._engine.clock
+        if self._joined is None:
+            self._waiter = await self._engine.runtime().wait(digest, until, self._waiter)
+            return self._waiter.news
+        if clock.monotonic() >= until:
+            return TimedOut()
+        await self._pause(_POLL)
+        return Promoted()
+
+    async def _pause(self, seconds: float) -> None:
+        clock = self._engine.clock
+        await clock.arest(asyncio.Event(), clock.monotonic() + seconds)
+
+    async def abandon(self, error: BaseException) -> None:
+        """The caller was cancelled: write down what is known, in a task that no further cancellation reaches."""
+        assert self._once is not None  # noqa: S101 - only a call is abandoned
+        if self._joined is not None:
+            await self._clean_up(error)  # the transaction is the caller's, and so is its end
+            return
+        task = self._engine.runtime().aside(self._clean_up(error))
+        if not self._threads:
+            await asyncio.shield(task)
+
+    async def _clean_up(self, error: BaseException) -> None:
+        assert self._once is not None  # noqa: S101 - only a call is abandoned
+        try:
+            while self._threads:
+                # A thread goes on although its handler was cancelled: until it ends the lease is kept.
+                await _gone(self._threads.pop())
+            await arun(self._once.abandoned(error), self.perform)
+        finally:
+            self.done()
+
+    def done(self) -> None:
+        """The call is over: stop renewing, and let waiters of this process look."""
+        if self._joined is None and self._once is not None and (self._held or self._waiter):
+            self._engine.runtime().done(self._held, self._once.request.key.digest, self._waiter)
+
+    def replayed(self) -> None:
+        """Count a replay."""
+        if self._joined is None and self._once is not None:
+            self._engine.runtime().replayed(self._once.request.key.digest)
+
+
+def _called(function: Callable[[], Any] | None) -> Awaitable[Any]:
+    assert function is not None  # noqa: S101 - flows that call have something to call
+    value = function()
+    if not inspect.isawaitable(value):
+        raise gave_wrong_colour(function, value, wanted="async def")
+    return value
+
+
+async def _gone(thread: Future[Any]) -> None:
+    """Wait until a thread has done its work."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    thread.add_done_callback(lambda _: _call_in(loop, ended.set))
+    await ended.wait()
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], Any]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(function)
+
+
+async def _answered(hook: Callable[[Any], Any], attempt: AsyncAttempt) -> Any:
+    """What a reconcile hook of either colour says."""
+    verdict = hook(attempt)
+    return await verdict if inspect.isawaitable(verdict) else verdict

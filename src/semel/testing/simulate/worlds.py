@@ -1,0 +1,117 @@
+"""The worlds that are simulated: small ones explored to the end, and larger ones drawn by chance.
+
+What always holds: in every small world two processes share one key and two things go wrong, at any point and in any
+combination, under every order of moves; `slow` says how often time may pass although somebody could go on. Only the
+worlds about scopes and about three callers go beyond that.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Final
+
+from semel.testing.simulate.world import FAULTS, Asker, Fault, World
+
+_PAIR: Final = (Asker(0), Asker(1))
+_CROWD: Final = (Asker(0), Asker(0), Asker(1))
+_STORE: Final[tuple[Fault, ...]] = ("refuse", "lose", "late", "crash", "stall", "hang", "cancel")
+_ENDINGS: Final[tuple[Fault, ...]] = ("doubt", "retry", "final", "lose", "crash", "stall", "cancel")
+
+SMALL: Final[tuple[World, ...]] = (
+    World(name="rerun", askers=_PAIR, faults=_STORE, budget=2, slow=1),
+    World(name="hold", askers=_PAIR, faults=_STORE, budget=2, slow=1, in_doubt="hold"),
+    World(name="reconcile", askers=_PAIR, faults=_STORE, budget=2, slow=1, in_doubt="reconcile", delivery=0.15, stall=0.9),
+    World(name="handler fails", askers=_PAIR, faults=_ENDINGS, budget=2),
+    World(name="handler fails, hold", askers=_PAIR, faults=_ENDINGS, budget=2, in_doubt="hold"),
+    World(
+        name="hook asked",
+        askers=_PAIR,
+        faults=("doubt", "unsure", "crash", "stall", "lose", "cancel"),
+        budget=2,
+        slow=1,
+        in_doubt="reconcile",
+        delivery=0.15,
+        stall=0.9,
+        wait_for=2.0,
+    ),
+    World(name="attempts run out", askers=_PAIR, faults=("doubt", "retry", "crash", "cancel"), budget=2, max_attempts=2),
+    World(name="two policies", askers=(Asker(0), Asker(1, in_doubt="hold")), faults=_ENDINGS, budget=2),
+    World(name="two fingerprints", askers=(Asker(0), Asker(1, fingerprint=1)), faults=_STORE, budget=2),
+    World(name="clock jumps", askers=_PAIR, faults=("jump", "crash", "stall", "lose"), budget=2, slow=1),
+    World(name="clocks off", askers=_PAIR, faults=_STORE, budget=2, skews=(600.0, -600.0)),
+    World(name="never touched", askers=_PAIR, faults=_STORE, budget=2, touches=False),
+    World(name="steps", askers=_PAIR, faults=("crash", "lose", "stall", "doubt"), budget=2, steps=2),
+    World(name="long handler", askers=_PAIR, faults=_STORE, budget=2, work=(0.5, 0.2), wait_for=3.0),
+    World(name="wedged handler", askers=_PAIR, faults=("lose", "crash"), budget=2, work=(2.0, 0.0), wait_for=3.0),
+    World(name="impatient", askers=_PAIR, faults=_STORE, budget=2, work=(0.08, 0.0), wait_for=0.1),
+    World(name="no waiting", askers=_PAIR, faults=_STORE, budget=2, when_running="reject"),
+    World(
+        name="purged",
+        askers=(Asker(0), Asker(1), Asker(1, sweeps=True)),
+        faults=("stall", "crash"),
+        budget=2,
+        slow=1,
+        keep_for=0.6,
+        stall=2.0,
+    ),
+    World(name="swept", askers=(*_PAIR, Asker(1, sweeps=True)), faults=("crash", "stall", "lose"), budget=2),
+    World(
+        name="swept and asked",
+        askers=(Asker(0), Asker(1, sweeps=True)),
+        faults=("crash", "stall", "lose", "doubt"),
+        budget=2,
+        slow=2,
+        in_doubt="reconcile",
+        delivery=0.15,
+        stall=0.9,
+    ),
+    World(name="one batch", askers=_CROWD, faults=("lose", "crash", "cancel"), budget=2),
+    World(name="threads", askers=_CROWD, faults=("lose", "crash", "cancel"), budget=2, colour="threads"),
+    World(name="two scopes", askers=(Asker(0), Asker(0, key=1)), faults=("half", "lose", "cancel", "crash"), budget=2),
+)
+
+
+def large(seed: int, count: int) -> list[World]:
+    """Worlds with more of everything, by chance; the same ones for the same seed."""
+    dice = random.Random(f"worlds:{seed}")
+    return [_drawn(dice, number) for number in range(count)]
+
+
+def _drawn(dice: random.Random, number: int) -> World:
+    workers = dice.randint(2, 4)
+    askers = tuple(_asker(dice, workers) for _ in range(dice.randint(3, 6)))
+    faults = tuple(kind for kind in FAULTS if dice.random() < 0.8)  # noqa: PLR2004 - most kinds in most worlds
+    in_doubt = dice.choice(("rerun", "hold", "reconcile"))
+    world = World(
+        name=f"large {number}",
+        askers=askers if any(not asker.sweeps for asker in askers) else (*askers, Asker(0)),
+        faults=faults,
+        budget=dice.randint(1, 5),
+        slow=dice.randint(0, 6),
+        colour=dice.choice(("tasks", "threads")),
+        in_doubt=in_doubt,
+        when_running=dice.choice(("wait", "wait", "wait", "reject")),
+        wait_for=dice.choice((0.1, 0.9, 2.0, 4.0)),
+        max_attempts=dice.choice((None, None, 2, 3)),
+        work=dice.choice(((0.0, 0.0), (0.0, 0.0), (0.08, 0.0), (0.3, 0.3), (2.0, 0.0))),
+        steps=dice.choice((0, 0, 2)),
+        batch=dice.choice((1, 2, 64)),
+        skews=dice.choice(((0.0,), (600.0, -600.0, 5.0))),
+        touches=dice.random() < 0.8,  # noqa: PLR2004 - most handlers do
+    )
+    if in_doubt == "reconcile":
+        world = replace(world, delivery=0.15, stall=0.9)
+    if dice.random() < 0.2:  # noqa: PLR2004 - some forget early
+        world = replace(world, keep_for=0.6, stall=2.0)
+    return world
+
+
+def _asker(dice: random.Random, workers: int) -> Asker:
+    return Asker(
+        worker=dice.randrange(workers),
+        key=dice.choice((0, 0, 0, 1, 2)),
+        fingerprint=dice.choice((0, 0, 0, 0, 1)),
+        in_doubt=dice.choice((None, None, None, None, None, "rerun", "hold")),
+        sweeps=dice.random() < 0.12,  # noqa: PLR2004 - now and then a sweep
+    )

@@ -1,0 +1,139 @@
+"""`semel verify`: the report of a real run, and what a violation looks like."""
+
+import io
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from semel.cli.verify import shown
+from semel.testing import simulate
+from semel.testing.simulate import SMALL, Failing, Report
+from tests.cli.conftest import Run, command, environment
+
+GOOD = Report(
+    schedules=1234,
+    cut=5,
+    states=6,
+    moves=7000,
+    longest=80,
+    seconds=2.0,
+    seed=42,
+    worlds=(simulate.Explored("two workers", 2, 1, 1000, 5, 6, complete=True),),
+    by_chance=234,
+    seen=dict.fromkeys(simulate.SOMETIMES, 3),
+    missing=(),
+    failing=(),
+)
+BAD = replace(GOOD, failing=(Failing(SMALL[0], (1, 0, 2), "I4", "two owners wrote", "42:17"),))
+
+
+def text(report: Report, width: int = 100) -> str:
+    output = io.StringIO()
+    console = Console(file=output, width=width, highlight=False, markup=False)
+    for part in shown(report, width):
+        console.print(part)
+    return output.getvalue()
+
+
+def returning(report: Report) -> object:
+    return lambda schedules, seed, workers, progress: report
+
+
+def test_a_real_run_is_reported(run: Run) -> None:
+    done = run("verify", "--schedules", "40", "--workers", "1", "--seed", "3")
+    assert done.stderr == ""
+    assert "40  (0 exhaustive, 40 by chance)" in done.stdout
+    assert "✔ held" in done.stdout
+    # So few schedules cannot reach everything, and that is not a pass.
+    assert done.returncode == 1
+    assert "Not proved" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_larger_run_over_two_processes_passes(run: Run) -> None:
+    done = run("verify", "--schedules", "6000", "--workers", "2")
+    assert done.returncode == 0, done.stdout
+    assert "Every invariant held" in done.stdout
+
+
+def test_a_good_report_passes(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "verify", returning(GOOD))
+    done = call("verify")
+    assert done.returncode == 0
+    for words in ("1,234", "7,000", "two workers", "I10", "seed", "42", "2.0 s", "fault: lose"):
+        assert words in done.stdout
+
+
+def test_a_violation_gives_seed_trace_and_a_failure(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "verify", returning(BAD))
+    done = call("verify")
+    assert done.returncode == 1
+    assert "I4 does not hold" in done.stdout
+    assert "two owners wrote" in done.stdout
+    assert "42:17" in done.stdout
+    assert "[1, 0, 2]" in done.stdout
+    assert done.stdout.count("✘ broken") == 1
+
+
+def test_what_was_never_reached_is_named() -> None:
+    told = text(replace(GOOD, missing=("fault: lose",)))
+    assert "never  fault: lose" in told
+    assert "Not proved: 1" in told
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_the_report_fits_the_terminal(width: int) -> None:
+    assert max(map(len, text(GOOD, width).splitlines())) <= width
+
+
+def test_an_error_of_the_simulator_comes_through(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_arguments: object) -> Report:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(simulate, "verify", breaks)
+    with pytest.raises(ZeroDivisionError):
+        call("verify")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_all_processes_quietly() -> None:
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(
+        command(["verify", "--schedules", "1000000", "--workers", "2"]),
+        env=environment(TERM="xterm"),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        process_group=0,
+    ) as process:
+        os.close(terminal)
+        output = b""
+        deadline = time.monotonic() + 60
+        while b"schedules" not in output or len(members(process.pid)) < 3:
+            assert time.monotonic() < deadline
+            if select.select([controller], [], [], 0.2)[0]:
+                output += os.read(controller, 65536)
+        os.killpg(process.pid, signal.SIGINT)  # what a terminal does
+        while select.select([controller], [], [], 30)[0]:
+            try:
+                output += os.read(controller, 65536)
+            except OSError:
+                break
+        assert process.wait(30) == 130
+    os.close(controller)
+    assert b"Traceback" not in output
+    assert members(process.pid) == []
+
+
+def members(group: int) -> list[str]:
+    """The living processes of a process group."""
+    listing = subprocess.run(["ps", "-e", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listing.splitlines()]
+    return [" ".join(row) for row in rows if row[0] == str(group) and not row[1].startswith("Z")]
