@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,6 +71,7 @@ def _interruptibly(work: Callable[[], Report]) -> Report:
         except BaseException as error:  # noqa: BLE001 - carried over to the thread that waits
             failed.append(error)
 
+    resource_tracker.ensure_running()  # where it is started later, it unblocks the signals again
     thread = threading.Thread(target=work_on, daemon=True)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

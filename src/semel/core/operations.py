@@ -105,7 +105,7 @@ class Scan(msgspec.Struct, frozen=True):
 
 
 class Resolve(msgspec.Struct, frozen=True):
-    """End a doubt by decision: completed, claimable again, or cancelled. The nonce shuts out who may still be running."""
+    """End a doubt by decision: completed, claimable again, or cancelled. The nonce shuts out whoever still runs."""
 
     digest: bytes
     nonce: bytes

@@ -32,6 +32,7 @@ class Late:
     def go(self) -> None:
         """Arrive."""
         self.sim.late.remove(self)
+        self.sim.calm_since_us = self.sim.now_us
         self.sim.seen["arrived late"] += 1
         self.sim.arriving = True
         for operation in self.operations:
@@ -65,6 +66,10 @@ class Faults:
         if sim.trace is not None:
             sim.note(who, f"!! {kind}")
 
+    def overrun(self, digest: bytes) -> None:
+        """A handler went on beyond max_runtime, which explains as much as a stall."""
+        self.explained[digest] = self.explained.get(digest, 0) + 1
+
     # ------------------------------------------------------------------ choice points
 
     def at_round(self, worker: Worker) -> None:
@@ -81,7 +86,11 @@ class Faults:
             if choice:
                 self._spoil(worker, kinds[choice - 1])
                 return
-        lane.sent(lane.apply(lane.take()))
+        replies = lane.apply(lane.take())
+        if self.left and self.cancels:
+            lane.sent(replies)
+        else:
+            lane.settle(replies)
 
     def _spoil(self, worker: Worker, kind: str) -> None:
         lane, sim = worker.lane, self.sim

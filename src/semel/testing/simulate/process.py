@@ -135,9 +135,10 @@ class LaneRunner:
 
     def take(self) -> list[Any]:
         """Take the next round; the plans of it."""
-        self.round = self.lane.take()
-        self._count()
-        return self.lane.plans(self.round)
+        round_ = self.round = self.lane.take()
+        if len(round_) > 1 or (round_ and len(round_[0]) > 1):
+            self._count()
+        return self.lane.plans(round_)
 
     def sent(self, replies: list[Answers | Exception], due_us: int | None = None) -> None:
         """The round is out; its replies are there at once, or at an instant."""
@@ -158,9 +159,10 @@ class LaneRunner:
             return  # interrupted meanwhile
         if self.worker.sim.faults.while_out(self):
             return
-        self._settle(self.replies)
+        self.settle(self.replies)
 
-    def _settle(self, replies: list[Answers | Exception]) -> None:
+    def settle(self, replies: list[Answers | Exception]) -> None:
+        """Hand the replies out, and the lead on."""
         lane, round_ = self.lane, self.round
         self.round, self.replies, self.due_us = [], [], None
         for ticket in lane.settle(round_, replies):
@@ -191,7 +193,7 @@ class LaneRunner:
             self.worker.sim.seen["leader interrupted"] += 1
             replies: list[Answers | Exception] = [unanswered()] * len(self.round)
             self.worker.sim.faults.unanswered(self, replies)
-            self._settle(replies)
+            self.settle(replies)
             return
         answered = ticket.answer is not None
         lane.abandon(ticket)

@@ -124,10 +124,10 @@ class Simulation:
             if choices.new():
                 self._know()
             move = moves[choices.move(moves)]
+            move.go()
             if move is self.time:
                 self.slow -= 1
                 self.calm_since_us = self.now_us
-            move.go()
 
     def drain(self) -> None:
         """Until nothing is on its way any more."""
@@ -282,6 +282,8 @@ class Simulation:
             raise Violation("told", "an attempt that touched its lease went on although the key was somebody else's")
         if not current:
             self.seen["zombie's effect"] += 1
+        if self.store_now() - state.granted.record.started_us > self.setting.max_runtime_us:
+            self.faults.overrun(life.digest)
         caller.effects += 1
         value = caller.asker.key * 1_000_000 + caller.actor * 1_000 + caller.effects
         effect = Effect(value, caller.actor, lease.fence, lease.nonce, self.now_us + round(self.world.delivery * SECOND))
