@@ -108,7 +108,7 @@ def test_a_third_party_brings_its_own_scheme(monkeypatch: pytest.MonkeyPatch) ->
     entry = EntryPoint("pigeon", "tests.unit.stores.test_urls:from_pigeon", urls.GROUP)
     monkeypatch.setattr(urls, "entry_points", lambda **selection: EntryPoints([entry]).select(**selection))
     store = store_from_url("pigeon://loft")
-    assert store.name == "memory://"
+    assert store.name.startswith("memory://")
     with pytest.raises(UsageError):
         store_from_url("sparrow://nest")
 

@@ -17,21 +17,20 @@ from semel.stores.memory.table import Table
 
 
 class MemoryStore:
-    """Records in memory. `clock` is the store's clock."""
+    """Records in memory. `clock` is the store's clock; stores on one `table` are one place."""
 
-    name = "memory://"
     batch = 64
 
     def __init__(self, *, clock: StoreClock = machine_clock, table: Table | None = None) -> None:
         self.clock = clock
         self.table = table or Table()
-        self._lock = threading.Lock()
+        self.name = f"memory://{id(self.table):x}"  # two tables are two places, also to a handler that asks again
         # A fork while another thread holds the lock would leave it locked for ever in the child.
         renew = weakref.WeakMethod(self._renew_lock)
         os.register_at_fork(after_in_child=lambda: _call(renew()))
 
     def _renew_lock(self) -> None:
-        self._lock = threading.Lock()
+        self.table.lock = threading.Lock()
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """One command: the operations themselves."""
@@ -41,7 +40,7 @@ class MemoryStore:
 
     def apply(self, operations: Sequence[Operation]) -> Answers:
         """Carry out operations one after the other, in one hold of the lock."""
-        with self._lock:
+        with self.table.lock:
             return [self.table.apply(operation, self.clock()) for operation in operations]
 
     def driver(self) -> MemoryDriver:

@@ -6,6 +6,7 @@ The simulator runs this very table, so what is proved there is what runs here.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, assert_never
 
@@ -47,6 +48,7 @@ class Table:
 
     def __init__(self) -> None:
         self.records: dict[bytes, Record] = {}
+        self.lock = threading.Lock()
 
     def apply(self, operation: Operation, now: int) -> Answer:
         """Carry out `operation` at the instant `now`."""

@@ -162,7 +162,8 @@ class Caller:
 
     def answered(self, ticket: Ticket) -> None:
         """The lane has an answer."""
-        self.ticket = ticket
+        if ticket is not self.ticket:
+            return  # cancelled meanwhile: nobody sits there any more
         if isinstance(ticket.answer, Exception):
             self.error = ticket.answer
         else:

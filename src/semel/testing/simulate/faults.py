@@ -43,13 +43,14 @@ class Late:
 class Faults:
     """The faults of one schedule."""
 
-    __slots__ = ("_endings", "_in_handler", "_jumps", "_menu", "_reading", "cancels", "explained", "left", "sim", "unknown")
+    __slots__ = ("_endings", "_in_handler", "_jumps", "_menu", "_reading", "cancels", "explained", "ghosts", "left", "sim", "unknown")
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
         self.left = sim.world.budget
         self.explained: dict[bytes, int] = {}
         self.unknown: set[bytes] = set()  # nonces of claims whose fate nobody was told
+        self.ghosts: set[bytes] = set()  # nonces of claims that may arrive when nobody wants them any more
         menus = sim.setting.menus
         self._menu, self._reading, self._in_handler, self._endings = menus
         self._jumps = "jump" in sim.world.faults
@@ -128,6 +129,7 @@ class Faults:
             return nothing
         if kind == "late":
             operations = [ticket.operation for list_ in lane.round for ticket in list_]
+            self.ghosts.update(operation.nonce for operation in operations if isinstance(operation, Claim))
             self.sim.late.append(Late(self.sim, operations, 3000 + len(self.sim.late)))
             return nothing
         if kind == "half":

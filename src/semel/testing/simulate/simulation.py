@@ -249,18 +249,16 @@ class Simulation:
         late = not standing and instant - self.calm_since_us > self.setting.limit_us + max(0, -self.jump_us)
         for record in self.store.table.records.values():
             owner = self.owners.get(record.nonce)
-            if (
-                record.status is Status.RUNNING
-                and owner is not None
-                and owner.cancelled
-                and owner.ended
-                and owner.worker.up
-                and owner.worker.lane.state != OUT
-                and record.nonce not in self.faults.unknown
-            ):
-                raise Violation("ownerless", "a cancelled caller left its claim behind")
+            if record.status is Status.RUNNING and owner is not None and owner.worker.up:
+                self._check_owner(owner, record.nonce)
             if late and not record.final and self._waited_for(record):
                 raise Violation("I8", "somebody waits, nothing goes wrong, and the key does not settle")
+
+    def _check_owner(self, owner: Caller, nonce: bytes) -> None:
+        if owner.cancelled and owner.ended and owner.worker.lane.state != OUT and nonce not in self.faults.unknown:
+            raise Violation("ownerless", "a cancelled caller left its claim behind")
+        if owner.waits is not None and owner.waits.news is None and nonce not in self.faults.ghosts:
+            raise Violation("ownerless", "a caller waits for a claim that is its own")
 
     def _waited_for(self, record: Record) -> bool:
         return any(

@@ -29,7 +29,7 @@ INVARIANTS = {
     "I10": "each repeated effect is explained by a fault of that key, and the handler is told",
     "told": "an attempt is told that its lease is lost before anybody else can be granted its key",
     "waiters": "exactly one waiter is promoted, and none is sent away while the answer is there",
-    "ownerless": "a cancelled caller leaves no claim behind",
+    "ownerless": "a cancelled caller leaves no claim behind, and nobody waits for a claim of its own",
     "leftover": "when all callers have left, no process holds a lease, a waiter or a ticket any more",
     "runtime": "no lease is renewed beyond max_runtime",
     "broke": "no call ends with an error that is not one of its handler or of semel",

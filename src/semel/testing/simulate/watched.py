@@ -105,6 +105,8 @@ class WatchedStore:
             raise Violation("I4", f"a claim that won nothing changed the record: {_told(answer)}")
         if _is_over(before, now):
             raise Violation("I7", f"an expired record was answered {_told(answer)}")
+        if before.status is _RUNNING and before.nonce == claim.nonce:
+            raise Violation("ownerless", f"a claim that was granted, sent again, was answered {_told(answer)}")
         same = before.fingerprint == claim.fingerprint
         if same is (kind is Reused):
             raise Violation("I5", f"a claim with {'the same' if same else 'another'} fingerprint got {_told(answer)}")
