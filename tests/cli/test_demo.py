@@ -56,10 +56,11 @@ def test_the_ledger_holds_although_a_worker_is_killed(run: Run, tmp_path: Path) 
     entries = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
     charges = [entry for entry in entries if entry["kind"] == "charge"]
     assert Counter(entry["payment"] for entry in charges) == {"pay-1": 1, "pay-2": 1, "pay-3": 1}
-    assert [entry["payment"] for entry in entries if entry["kind"] == "recognised"] == [kill[2]]
+    # Whatever else that worker had charged and not recorded was asked for again too.
+    assert kill[2] in [entry["payment"] for entry in entries if entry["kind"] == "recognised"]
     with Semel(folder / "semel.db") as semel:
         attempts = {record.key.value: record.attempts for record in semel.records()}
-    assert attempts[kill[2]] == 2
+    assert attempts[kill[2]] >= 2
     assert workers_of(folder) == []
 
 

@@ -12,10 +12,10 @@ from semel.cli.app import app
 from tests.cli.conftest import Database, Run
 
 
-def test_a_record_is_found_by_a_piece_of_its_reference(database: Database, run: Run) -> None:
+def test_a_record_is_found_by_a_piece_of_its_reference(database: Database, call: Run) -> None:
     record = database.completed("o-1")
     for length in (8, 12, 64):
-        done = run("show", record.reference[:length].upper(), database.url)
+        done = call("show", record.reference[:length].upper(), database.url)
         assert done.returncode == 0
         assert record.reference in done.stdout
 

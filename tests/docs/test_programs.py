@@ -12,6 +12,7 @@ from tests.docs.pages import ROOT, Page, pages
 KINDS = {"python", "text", "console", "sql", "sh", "toml", "ini"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in pages() if page.has_program], ids=lambda page: page.name)
 def test_the_program_of_a_page_runs(page: Page, tmp_path: Path) -> None:
     done = subprocess.run(

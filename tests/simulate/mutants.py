@@ -78,7 +78,12 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Table, "owned", lambda self, lease: self.records.get(lease.key.digest))
 
 
-@mutant("the fence alone is compared", "purged", "I4", "I3", "I2")
+LATE = World(
+    name="late after all", askers=(*PAIR, Asker(1, sweeps=True)), faults=("late",), budget=1, slow=3, keep_for=0.6
+)
+
+
+@mutant("the fence alone is compared", LATE, "I4")
 def _() -> AbstractContextManager[Any]:
     def owned(self: Table, lease: Lease) -> Record | None:
         record = self.records.get(lease.key.digest)
@@ -99,7 +104,7 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Table, "owned", owned)
 
 
-@mutant("completion by key alone", "rerun", "I4")
+@mutant("completion by key alone", "rerun", "I4", "I7")
 def _() -> AbstractContextManager[Any]:
     def complete(self: Table, operation: Complete, now: int) -> Recorded | Lost:
         record = self.records.get(operation.lease.key.digest)
@@ -150,7 +155,7 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Table, "_again", lambda self, claim, now, seen: replace(right(self, claim, now, seen), steps=()))
 
 
-@mutant("the asker's clock instead of the store's", "rerun, clocks off", "I4", "I7", "I8")
+@mutant("the asker's clock instead of the store's", "rerun, clocks off", "I4", "I7", "I8", "told")
 def _() -> AbstractContextManager[Any]:
     right = Table.apply
 
@@ -382,7 +387,7 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("what is granted to a caller who is gone is not given back", "rerun, one batch", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(Lane, "_undo", lambda self, claim, answer: None)
+    return patch.object(Lane, "_undo", lambda self, *claim: None)
 
 
 @mutant("the lead is not handed on", "one batch, threads", "I8", "leftover")

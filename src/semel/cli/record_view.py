@@ -14,7 +14,7 @@ from rich.text import Text
 
 from semel.cli.printing import shown
 from semel.cli.times import local, relative, span
-from semel.core.record import Record, Status
+from semel.core.record import Note, Record, Status
 
 SHORT = 12
 _LABELS = 11
@@ -34,27 +34,9 @@ _MARKS = {
 }
 
 
-class Note(msgspec.Struct, frozen=True):
-    """A resolution as it is kept: how it was decided, why, and by whom."""
-
-    resolution: str
-    reason: str
-    by: str = ""
-
-
-def note_of(record: Record) -> Note | None:
-    """How the doubt of this record was ended, if it was."""
-    if record.resolution is None:
-        return None
-    try:
-        return msgspec.json.decode(record.resolution, type=Note)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return Note("", record.resolution)
-
-
 def as_object(record: Record) -> dict[str, Any]:
     """A record for machines: instants in UTC, ISO 8601; a shared scope is null."""
-    note = note_of(record)
+    note = record.note
     about = record.about
     return {
         "reference": record.reference,
@@ -127,7 +109,7 @@ def panel(record: Record, today: datetime) -> Panel:
     for title, body in (("steps", _steps(record)), ("error", _error(record)), ("about", _about(record))):
         if body is not None:
             parts += [Text(), _headed(title, body)]
-    note = note_of(record)
+    note = record.note
     if note is not None:
         parts += [Text(), _headed("resolution", _note(note))]
     heading = Text.assemble(" ", shown(record.key.operation, "bold"), " ", status_text(record), " ")

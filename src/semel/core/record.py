@@ -100,6 +100,26 @@ class Failure(msgspec.Struct, frozen=True):
         return Failure(f"{type(error).__module__}.{type(error).__qualname__}", _UNSTORABLE.sub("\ufffd", message))
 
 
+class Note(msgspec.Struct, frozen=True):
+    """How a doubt was ended: by which decision, why, and by whom. Kept with the record as text."""
+
+    resolution: str
+    reason: str
+    by: str = ""
+
+    def text(self) -> str:
+        """As it is kept."""
+        return msgspec.json.encode(self).decode()
+
+    @staticmethod
+    def of(text: str) -> Note:
+        """The note that `text` stands for; any other text is a reason by itself."""
+        try:
+            return msgspec.json.decode(text, type=Note)
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            return Note("", text)
+
+
 LEASE_ENDED = Failure("semel.LeaseEnded", "the lease ended without an outcome")
 
 
@@ -162,6 +182,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     def reference(self) -> str:
         """How this record is named in errors, logs and on the command line."""
         return self.key.reference
+
+    @property
+    def note(self) -> Note | None:
+        """How the doubt of this record was ended, if it was."""
+        return None if self.resolution is None else Note.of(self.resolution)
 
     @property
     def settled(self) -> bool:

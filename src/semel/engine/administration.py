@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgspec
-
 from semel.core import codec
 from semel.core.flow import Flow
 from semel.core.operations import (
@@ -30,25 +28,17 @@ from semel.core.operations import (
     Unresolvable,
 )
 from semel.core.outcome import Cancelled, DidNotHappen, Happened, Resolution
-from semel.core.record import Failure, Record, Status
+from semel.core.record import Failure, Note, Record, Status
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.colourless import Known
 from semel.engine.effects import Apart
 from semel.engine.flows import Once
 from semel.engine.request import Request, Result, terms_of
-from semel.errors import NotResolvable, UsageError
+from semel.errors import NotResolvable, SemelError, UsageError
 
 PAGE = 200
 _BATCH = 500
-
-
-class Note(msgspec.Struct, frozen=True):
-    """Who resolved a record, how, and why."""
-
-    resolution: str
-    reason: str
-    by: str
 
 
 def read(digest: bytes) -> Flow[Record | None]:
@@ -63,8 +53,10 @@ def page(query: Query, cursor: tuple[int, bytes] | None) -> Flow[Page]:
     return answer
 
 
-def resolve(digest: bytes, resolution: Resolution, reason: str, by: str, nonce: bytes) -> Flow[Record]:
-    """End a doubt by decision.
+def resolve(
+    digest: bytes, resolution: Resolution, *, reason: str, by: str, nonce: bytes, known: Known | None
+) -> Flow[Record]:
+    """End a doubt by decision. Where the operation is known, a value has to fit what it declares to return.
 
     Raises:
         UsageError: no reason was given, or the resolution is none.
@@ -74,7 +66,9 @@ def resolve(digest: bytes, resolution: Resolution, reason: str, by: str, nonce: 
         message = "resolve() needs a reason, which is kept with the record; nothing was changed."
         raise UsageError(message)
     status, outcome = _decided(resolution)
-    note = msgspec.json.encode(Note(type(resolution).__name__, reason[:1000], by)).decode()
+    if outcome is not None and known is not None:
+        _check_fit(outcome, known)
+    note = Note(type(resolution).__name__, reason[:1000], by).text()
     answer = yield Resolve(digest, nonce, status, outcome, note)
     match answer:
         case Resolved(record):
@@ -89,6 +83,14 @@ def resolve(digest: bytes, resolution: Resolution, reason: str, by: str, nonce: 
             )
             raise NotResolvable(message)
     raise AssertionError(answer)
+
+
+def _check_fit(outcome: bytes, known: Known) -> None:
+    try:
+        codec.decode(outcome, known.shape)
+    except SemelError as problem:
+        message = f"The value stated is not what the operation returns: {problem.__cause__}; nothing was changed."
+        raise UsageError(message) from None
 
 
 _Settled = Literal[Status.COMPLETED, Status.FAILED, Status.CANCELLED]

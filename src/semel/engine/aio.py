@@ -269,7 +269,9 @@ class AsyncEngine(EngineBase):
     ) -> Record:
         """End a doubt: `Happened(value)`, `DidNotHappen()` or `Cancelled()`, with a reason that is kept."""
         digest = self._identity(key, operation, scope)
-        return await self._run(administration.resolve(digest, resolution, reason, by, self.new_nonce()))
+        known = self.known.get(key.operation if isinstance(key, Key) else operation or "")
+        flow = administration.resolve(digest, resolution, reason=reason, by=by, nonce=self.new_nonce(), known=known)
+        return await self._run(flow)
 
     async def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""

@@ -140,13 +140,14 @@ class Once:
 
     def _granted(self, granted: Granted) -> Flow[Result[Any]]:
         attempt = self.attempt = AttemptState(granted)
-        if attempt.number > self._most(attempt):
-            yield from self._settle(Fail(attempt.lease, "final", _EXHAUSTED, attempt.in_doubt, started=False))
-            raise raising.failed_before(_EXHAUSTED, granted.record)
         if granted.reconcile:
+            # Asked even when the attempts are used up: what happened has happened.
             settled = yield from self._reconcile(attempt)
             if settled is not None:
                 return settled
+        if attempt.number > self._most(attempt):
+            yield from self._settle(Fail(attempt.lease, "final", _EXHAUSTED, attempt.in_doubt, started=False))
+            raise raising.failed_before(_EXHAUSTED, granted.record)
         self.started = True
         try:
             value = yield Call(attempt)

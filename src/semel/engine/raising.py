@@ -125,7 +125,8 @@ def replay(record: Record, shape: codec.Shape) -> Any:
             raise RecordUnreadable(message)
         return codec.decode(record.outcome, shape)
     if record.status is Status.CANCELLED:
-        raise failed_before(Failure("semel.Cancelled", record.resolution or "it was cancelled"), record)
+        reason = record.note.reason if record.note else "it was cancelled"
+        raise failed_before(Failure("semel.Cancelled", reason), record)
     raise failed_before(record.error or Failure("semel.Unknown", "no error was kept"), record)
 
 

@@ -59,6 +59,9 @@ class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
     _at_us: int = 0
     _found: Record | None = None
 
+    def __repr__(self) -> str:
+        return f"Result(value={self.value!r}, replayed={self.replayed}, protected={self.protected})"
+
     @cached_property
     def record(self) -> Record | None:
         """The record behind the value; None where the call was unprotected."""

@@ -263,7 +263,9 @@ class SyncEngine(EngineBase):
     ) -> Record:
         """End a doubt: `Happened(value)`, `DidNotHappen()` or `Cancelled()`, with a reason that is kept."""
         digest = self._identity(key, operation, scope)
-        return self._run(administration.resolve(digest, resolution, reason, by, self.new_nonce()))
+        known = self.known.get(key.operation if isinstance(key, Key) else operation or "")
+        flow = administration.resolve(digest, resolution, reason=reason, by=by, nonce=self.new_nonce(), known=known)
+        return self._run(flow)
 
     def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""

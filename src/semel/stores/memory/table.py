@@ -42,7 +42,6 @@ from semel.core.operations import (
 from semel.core.record import LEASE_ENDED, Lease, Record, Status
 
 
-
 class Table:
     """Records by digest."""
 
@@ -86,7 +85,9 @@ class Table:
         verdict = judge(seen, claim, now)
         if not isinstance(verdict, Winnable):
             return verdict
-        record = self._fresh(claim, now, seen) if verdict.how in ("absent", "expired") else self._again(claim, now, seen)
+        record = (
+            self._fresh(claim, now, seen) if verdict.how in ("absent", "expired") else self._again(claim, now, seen)
+        )
         self.records[claim.key.digest] = record
         return granted(record)
 

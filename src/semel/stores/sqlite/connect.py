@@ -92,7 +92,8 @@ def _patiently(act: Callable[[], T], name: str, deadline: float) -> T:
             left = deadline - time.monotonic()
             if left <= 0:
                 message = (
-                    f"{name} was locked by another process for too long; nothing was recorded. Try again; "
+                    f"{name} was locked for too long, by another process or by a transaction of your own that is "
+                    f"still open; nothing was recorded. Commit it, or try again; "
                     f"look for a long transaction on the file, or raise busy_for."
                 )
                 raise WriteLocked(message) from error

@@ -36,7 +36,7 @@ from semel.core.record import LEASE_ENDED, Failure, Lease, Record, Status
 from semel.core.store import Answers, Plan
 from semel.stores.sql import record_of, storable, stored_failure
 from semel.stores.sqlite.claims import claim_all, claim_one, other_database
-from semel.stores.sqlite.commands import SQL, Command, Kind, Reply, release, savepoint
+from semel.stores.sqlite.commands import SQL, Command, Kind, Reply, blob, release, savepoint
 from semel.stores.sqlite.reading import Part, read, record_at, row_of, scan
 
 
@@ -58,7 +58,7 @@ def plan(operations: Sequence[Operation], *, joined: bool) -> Plan:
 
 
 def _shown(lease: Lease, **values: Any) -> dict[str, Any]:
-    return {"digest": lease.key.digest, "nonce": lease.nonce, "fence": lease.fence, **values}
+    return {"digest": blob(lease.key.digest), "nonce": blob(lease.nonce), "fence": lease.fence, **values}
 
 
 def _owned(lease: Lease, *, joined: bool) -> Generator[Command, Reply, Record | None]:
@@ -79,7 +79,7 @@ def _complete(operation: Complete, *, joined: bool) -> Part:
     lease = operation.lease
     if joined and lease.transaction:
         yield release(lease.transaction)
-    _, changed, now = yield Command(Kind.WRITE, SQL["complete"], _shown(lease, outcome=operation.outcome))
+    _, changed, now = yield Command(Kind.WRITE, SQL["complete"], _shown(lease, outcome=blob(operation.outcome)))
     if changed:
         return Recorded(now)
     record = yield from _owned(lease, joined=joined)

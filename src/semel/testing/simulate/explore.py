@@ -96,8 +96,11 @@ def replay(world: World, choices: Sequence[int]) -> Replayed:
 
 
 def _run(sim: Simulation) -> None:
-    sim.run()
-    calm_down(sim)
+    try:
+        sim.run()
+        calm_down(sim)
+    except Exception as error:
+        raise Violation("broke", f"{type(error).__name__} where none belongs: {error}") from error
 
 
 def every(world: World, most: int | None = None) -> Tally:

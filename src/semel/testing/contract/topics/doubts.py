@@ -113,6 +113,13 @@ class ResolvingContract(Contract):
         assert isinstance(await door.error(policy=HOLD), FailedBefore)
         assert world.ran == []
 
+    async def test_a_cancelled_key_tells_why(self, world: World) -> None:
+        door = await _held(world)
+        await door.resolve(Cancelled(), reason="customer left")
+        error = await door.error(policy=HOLD)
+        assert isinstance(error, FailedBefore)
+        assert error.error_message == "customer left"
+
     @pytest.mark.parametrize(
         ("resolution", "status"),
         [(Happened(1), Status.COMPLETED), (DidNotHappen(), Status.FAILED), (Cancelled(), Status.CANCELLED)],

@@ -11,7 +11,7 @@ import pytest
 from semel.core.outcome import DidNotHappen, Happened, Unknown
 from semel.core.policy import Policy
 from semel.core.record import Status
-from semel.errors import InDoubt, LeaseLost, UsageError
+from semel.errors import FailedBefore, InDoubt, LeaseLost, UsageError
 from semel.testing.contract.suite import Contract, only_async
 from semel.testing.contract.world import World
 
@@ -79,6 +79,15 @@ class ReconcileContract(Contract):
         seen: list[bool] = []
         await door.run(handler=lambda: seen.append(door.current().in_doubt), policy=policy)
         assert (world.ran, seen) == (["asked"], [False])
+
+    async def test_the_hook_is_asked_although_the_attempts_are_used_up(self, world: World) -> None:
+        policy = (await _ready(world, Happened(7))).replace(max_attempts=1)
+        assert (await world.door().run(policy=policy)).value == 7
+
+    async def test_what_did_not_happen_is_not_run_once_the_attempts_are_used_up(self, world: World) -> None:
+        policy = (await _ready(world, DidNotHappen())).replace(max_attempts=1)
+        assert isinstance(await world.door().error(policy=policy), FailedBefore)
+        assert world.ran == ["asked"]
 
     async def test_unknown_stays_in_doubt(self, world: World) -> None:
         policy = await _ready(world, Unknown())
