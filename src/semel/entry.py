@@ -23,11 +23,11 @@ def open_store(place: Place, **settings: Any) -> Store:
         UsageError: the place is neither a URL, a path nor a store, or settings were given for an open store.
     """
     if isinstance(place, str):
-        from semel.stores.urls import store_from_url  # noqa: PLC0415 - backends load when they are asked for
+        from semel.stores.urls import store_from_url
 
         return store_from_url(place, **settings)
     if isinstance(place, PathLike):
-        from semel.stores.sqlite import SqliteStore  # noqa: PLC0415 - as above
+        from semel.stores.sqlite import SqliteStore
 
         return SqliteStore(place, **settings)
     if hasattr(place, "plan") and not settings:

@@ -57,55 +57,55 @@ class UsageError(SemelError):
     code = "usage"
 
 
-class KeyMissing(UsageError):  # noqa: N818 - the names of the tree are words of the glossary
+class KeyMissing(UsageError):
     """No key, or no scope, was given."""
 
     code = "key_missing"
 
 
-class KeyInvalid(UsageError):  # noqa: N818
+class KeyInvalid(UsageError):
     """The key is empty, too long, or of a kind that cannot be a key."""
 
     code = "key_invalid"
 
 
-class KeyReused(UsageError):  # noqa: N818
+class KeyReused(UsageError):
     """The same key was used for something else."""
 
     code = "key_reused"
 
 
-class KeyReentered(UsageError):  # noqa: N818
+class KeyReentered(UsageError):
     """A handler asked for the very key it is running; waiting would never end."""
 
     code = "key_reentered"
 
 
-class NotInTransaction(UsageError):  # noqa: N818
+class NotInTransaction(UsageError):
     """`within` needs an open transaction on the database that holds the records."""
 
     code = "not_in_transaction"
 
 
-class StepsChanged(UsageError):  # noqa: N818
+class StepsChanged(UsageError):
     """The steps of this attempt are not those of the attempt before."""
 
     code = "steps_changed"
 
 
-class PolicyInvalid(UsageError):  # noqa: N818
+class PolicyInvalid(UsageError):
     """A policy that cannot be kept."""
 
     code = "policy_invalid"
 
 
-class NotResolvable(UsageError):  # noqa: N818
+class NotResolvable(UsageError):
     """There is nothing in doubt to resolve."""
 
     code = "not_resolvable"
 
 
-class TryLater(SemelError):  # noqa: N818
+class TryLater(SemelError):
     """The same call may succeed later."""
 
     code = "try_later"
@@ -137,7 +137,7 @@ class TransactionAborted(TryLater):
     code = "transaction_aborted"
 
 
-class FailedBefore(SemelError):  # noqa: N818
+class FailedBefore(SemelError):
     """A stored failure, replayed; nothing ran now."""
 
     code = "failed_before"
@@ -148,7 +148,7 @@ class FailedBefore(SemelError):  # noqa: N818
         self.error_message = error_message
 
 
-class InDoubt(SemelError):  # noqa: N818
+class InDoubt(SemelError):
     """It started and no outcome is known."""
 
     code = "in_doubt"
@@ -159,31 +159,31 @@ class InDoubt(SemelError):  # noqa: N818
         self.retry_after = retry_after
 
 
-class LeaseLost(SemelError):  # noqa: N818
+class LeaseLost(SemelError):
     """This attempt is no longer the owner; what it does is not recorded."""
 
     code = "lease_lost"
 
 
-class ResultNotKept(SemelError):  # noqa: N818
+class ResultNotKept(SemelError):
     """It ran and is done, but its value was not kept; it will not run again."""
 
     code = "result_not_kept"
 
 
-class RecordUnreadable(SemelError):  # noqa: N818
+class RecordUnreadable(SemelError):
     """Stored data that this version cannot read; nothing ran."""
 
     code = "record_unreadable"
 
 
-class SchemaOutdated(SemelError):  # noqa: N818
+class SchemaOutdated(SemelError):
     """Database and library disagree about the schema; nothing ran."""
 
     code = "schema_outdated"
 
 
-class ConcurrentModification(SemelError):  # noqa: N818
+class ConcurrentModification(SemelError):
     """A row changed since it was read."""
 
     code = "concurrent_modification"

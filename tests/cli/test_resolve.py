@@ -11,7 +11,6 @@ import pytest
 
 from semel import Policy, Semel
 from semel.cli import main
-from semel.cli.record_view import note_of
 from semel.errors import FailedBefore
 from tests.cli.conftest import Database, Run, command, environment
 
@@ -50,7 +49,7 @@ def test_reason_and_name_are_kept_and_shown(database: Database, call: Run) -> No
     record = database.in_doubt("o-1")
     options = ("--did-not-happen", "--reason", "asked \x1b[7m the bank", "--by", "jane", "--yes")
     assert call("resolve", record.reference, database.url, *options).returncode == 0
-    note = note_of(database.read("o-1"))
+    note = database.read("o-1").note
     assert note is not None
     assert (note.resolution, note.reason, note.by) == ("DidNotHappen", "asked \x1b[7m the bank", "jane")
     shown = call("show", record.reference, database.url).stdout
@@ -61,7 +60,7 @@ def test_reason_and_name_are_kept_and_shown(database: Database, call: Run) -> No
 def test_the_login_name_is_the_default(database: Database, run: Run) -> None:
     record = database.in_doubt("o-1")
     run("resolve", record.reference, database.url, "--cancelled", "--reason", "no", "--yes", LOGNAME="operator-7")
-    note = note_of(database.read("o-1"))
+    note = database.read("o-1").note
     assert note is not None
     assert note.by == "operator-7"
 
