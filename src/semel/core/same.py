@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
 from datetime import datetime, time
 from decimal import Decimal
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,10 +32,9 @@ def same(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(map(same, left, right)) and all(map(same, left.values(), right.values()))
     if isinstance(left, (set, frozenset)):
         return _same_set(left, right)
-    names = _fields(left)
-    if names is not None:
-        mine, other = _state(left, names), _state(right, names)
-        return mine.keys() == other.keys() and all(same(mine[name], other[name]) for name in mine)
+    makeup = _makeup(kind)  # type: ignore[arg-type]  # a class can be hashed, whatever it is a class of
+    if makeup is not None:
+        return _same_object(left, right, makeup)
     return _same_leaf(left, right)
 
 
@@ -48,24 +46,47 @@ def _same_set(left: Any, right: Any) -> bool:
         len(left) == len(right)
         and all(same(item, twins[item]) for item in left if item in twins)
         and all(any(same(stray, item) for item in rest) for stray in strays)
+        and all(any(same(item, stray) for stray in strays) for item in rest)
     )
 
 
-def _fields(value: Any) -> Iterable[str] | None:
-    if isinstance(value, msgspec.Struct):
-        return value.__struct_fields__
-    if dataclasses.is_dataclass(value):
-        return [field.name for field in dataclasses.fields(value)]
-    return getattr(type(value), "model_fields", None)
+class Makeup(NamedTuple):
+    """What a class says about its objects: their fields, where else they keep things, what they only work out."""
+
+    fields: tuple[str, ...]
+    hidden: tuple[str, ...]
+    known: frozenset[str]
 
 
-def _state(value: Any, names: Iterable[str]) -> dict[str, Any]:
-    """All that an object holds: its fields and what was set on it besides, but not what it has only worked out."""
-    kind, everything = type(value), getattr(value, "__dict__", {})
-    worked_out = {name for name in everything if isinstance(getattr(kind, name, None), cached_property)}
-    besides = {name: item for name, item in everything.items() if name not in worked_out}
-    hidden = {name: getattr(value, name, None) for name in ("__pydantic_extra__", "__pydantic_private__")}
-    return {**besides, **hidden, **{name: getattr(value, name, _ABSENT) for name in names}}
+@lru_cache(maxsize=1024)
+def _makeup(kind: type) -> Makeup | None:
+    hidden: tuple[str, ...] = ()
+    if issubclass(kind, msgspec.Struct):
+        fields = kind.__struct_fields__
+    elif dataclasses.is_dataclass(kind):
+        fields = tuple(field.name for field in dataclasses.fields(kind))
+    elif hasattr(kind, "model_fields"):
+        fields, hidden = tuple(kind.model_fields), ("__pydantic_extra__", "__pydantic_private__")
+    else:
+        return None
+    worked_out = [
+        name for base in kind.__mro__ for name, item in vars(base).items() if isinstance(item, cached_property)
+    ]
+    return Makeup(fields, hidden, frozenset([*fields, *worked_out]))
+
+
+def _same_object(left: Any, right: Any, makeup: Makeup) -> bool:
+    for name in (*makeup.fields, *makeup.hidden):
+        if not same(getattr(left, name, _ABSENT), getattr(right, name, _ABSENT)):
+            return False
+    mine, other = _besides(left, makeup), _besides(right, makeup)
+    return mine.keys() == other.keys() and all(same(mine[name], other[name]) for name in mine)
+
+
+def _besides(value: Any, makeup: Makeup) -> dict[str, Any]:
+    """What was set on an object that its class does not know of."""
+    held = getattr(value, "__dict__", None) or {}
+    return {name: item for name, item in held.items() if name not in makeup.known}
 
 
 def _same_leaf(left: Any, right: Any) -> bool:

@@ -46,11 +46,12 @@ class AsIs:
     fit = lift
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class ByMsgspec:
     """Structs, dataclasses, typed dictionaries, named tuples, enums and their containers."""
 
-    annotation: Any
+    def __init__(self, annotation: Any) -> None:
+        # What msgspec works out about a struct it keeps; about a bare annotation it works it out at every call.
+        self._holder: Any = msgspec.defstruct("Holder", [("value", annotation)])
 
     def lower(self, value: Any) -> Any:
         """The value taken apart into plain data."""
@@ -58,11 +59,11 @@ class ByMsgspec:
 
     def lift(self, data: Any) -> Any:
         """The value put together again."""
-        return msgspec.convert(data, self.annotation, builtin_types=_LEAVES, strict=True)
+        return msgspec.convert({"value": data}, self._holder, builtin_types=_LEAVES, strict=True).value
 
     def fit(self, data: Any) -> Any:
         """The value put together from what a person wrote."""
-        return msgspec.convert(data, self.annotation, builtin_types=_LEAVES, strict=False)
+        return msgspec.convert({"value": data}, self._holder, builtin_types=_LEAVES, strict=False).value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

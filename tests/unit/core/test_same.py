@@ -106,6 +106,7 @@ def test_it_is_never_looser_than_equality(left: Any, right: Any) -> None:
         (datetime(2030, 1, 1, fold=0), datetime(2030, 1, 1, fold=1)),  # noqa: DTZ001 - naive ones are data too
         ({NAN}, {1.0}),
         ({NAN, 1.0}, {NAN, 2.0}),
+        ({(float("nan"), 1), (float("nan"), 2)}, {(float("nan"), 1), (float("nan"), 1)}),
         ([NAN], [None]),
     ],
     ids=repr,
