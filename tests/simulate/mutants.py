@@ -92,7 +92,7 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Table, "owned", owned)
 
 
-GHOST = World(name="ghost", askers=PAIR, faults=("late", "retry", "lose"), budget=3)
+GHOST = World(name="ghost", askers=PAIR, faults=("late", "retry", "lose"), budget=3, slow=1)
 
 
 @mutant("the nonce alone is compared", GHOST, "I4")
@@ -390,7 +390,7 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Lane, "_undo", lambda self, *claim: None)
 
 
-@mutant("the lead is not handed on", "one batch, threads", "I8", "leftover")
+@mutant("the lead is not handed on", "one batch, threads", "I8", "leftover", "ownerless")
 def _() -> AbstractContextManager[Any]:
     def hand_over(self: Lane) -> Ticket | None:
         self._leading = False
@@ -415,7 +415,8 @@ LONG_UNTOUCHED = World(name="long, untouched", askers=PAIR, work=(0.5, 0.2), wai
 
 @mutant("leases are never renewed", LONG_UNTOUCHED, "I9")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(Heartbeat, "beats", lambda self, now: [])
+    right = Heartbeat.beats
+    return patch.object(Heartbeat, "beats", lambda self, now: right(self, now)[:0])
 
 
 @mutant("renewal does not end with max_runtime", "wedged handler", "runtime")
@@ -433,7 +434,10 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Beat, "over", lambda self, now: None)
 
 
-@mutant("a refused renewal is taken for a success", "clock jumps, long handler, swept", "told", "I1", "I10")
+JUMPED = World(name="jumped", askers=PAIR, faults=("jump",), budget=1, work=(0.3, 0.0), wait_for=2.0)
+
+
+@mutant("a refused renewal is taken for a success", JUMPED, "told")
 def _() -> AbstractContextManager[Any]:
     right = Heartbeat.answered
 

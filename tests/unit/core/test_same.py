@@ -109,7 +109,6 @@ def test_it_is_never_looser_than_equality(left: Any, right: Any) -> None:
         ({(float("nan"), 1), (float("nan"), 2)}, {(float("nan"), 1), (float("nan"), 1)}),
         ([NAN], [None]),
     ],
-    ids=repr,
 )
 def test_what_differs_in_type_or_detail_is_not_the_same(left: object, right: object) -> None:
     assert not same(left, right)
@@ -128,7 +127,6 @@ def test_what_differs_in_type_or_detail_is_not_the_same(left: object, right: obj
         (_Point([1]), _Point([1])),
         (_model(3, z=(1,)), _model(3, z=(1,))),
     ],
-    ids=repr,
 )
 def test_equal_values_of_equal_types_are_the_same(left: object, right: object) -> None:
     assert same(left, right)

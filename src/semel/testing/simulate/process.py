@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from semel.core.flow import Flow, run
-from semel.core.operations import Claim, Read, Scan
+from semel.core.operations import Claim, Lost, Read, Renew, Scan
 from semel.core.store import Answers
 from semel.engine.attempt import AttemptState
 from semel.engine.effects import Rest
@@ -274,8 +274,10 @@ class KeeperRunner:
         if self.resting and self.resting_until is not None and self.worker.clock.monotonic() >= self.resting_until:
             self._queue()
 
-    def answered(self, _ticket: Ticket) -> None:
+    def answered(self, ticket: Ticket) -> None:
         """One of its operations came back."""
+        if type(ticket.answer) is Lost and type(ticket.operation) is Renew:
+            self.worker.sim.refused.add(ticket.operation.lease.nonce)
         self.missing -= 1
         if not self.missing:
             self._queue()

@@ -51,7 +51,7 @@ class Simulation:
 
     __slots__ = (
         "answers", "arriving", "callers", "calm", "calm_since_us", "choices", "faults", "held_up", "jump_us", "jumped", "late", "moves",
-        "now_us", "open", "owners", "ready", "seen", "setting", "slow", "store", "time", "trace", "values", "workers", "world",
+        "now_us", "open", "owners", "ready", "refused", "seen", "setting", "slow", "store", "time", "trace", "values", "workers", "world",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +73,7 @@ class Simulation:
         self.moves = 0
         self.ready: deque[Any] = deque()
         self.late: list[Late] = []
+        self.refused: set[bytes] = set()  # nonces of leases whose holder was told that they are lost
         self.owners: dict[bytes, Caller] = {}
         self.store = WatchedStore(self, self.world.batch)
         self.answers = Answers(self)
@@ -124,10 +125,12 @@ class Simulation:
             if choices.new():
                 self._know()
             move = moves[choices.move(moves)]
-            move.go()
-            if move is self.time:
+            if move is self.time and moves[0] not in self.late:
                 self.slow -= 1
+                move.go()
                 self.calm_since_us = self.now_us
+            else:
+                move.go()
 
     def drain(self) -> None:
         """Until nothing is on its way any more."""
@@ -169,9 +172,11 @@ class Simulation:
                 if caller.point is START and caller.twin is not None and callers[caller.twin].point is START:
                     continue
                 moves.append(caller)
+        # Time passes when nobody can go on, though something may still be on its way; sometimes all the same.
+        free = (not moves and not self.calm) or (self.slow and not sending and not self.calm)
         if self.late:
             moves += self.late
-        if not moves or (self.slow and not sending and not self.calm and self.next_instant() is not None):
+        if not moves or (free and self.next_instant() is not None):
             moves.append(self.time)
         return moves
 
@@ -278,6 +283,8 @@ class Simulation:
             raise Violation("I5", "another fingerprint was executed")
         if not current and not self.jumped and self.world.touches:
             raise Violation("told", "an attempt that touched its lease went on although the key was somebody else's")
+        if lease.nonce in self.refused and self.world.touches:
+            raise Violation("told", "an attempt that touched its lease went on although a renewal was refused")
         if not current:
             self.seen["zombie's effect"] += 1
         if self.store_now() - state.granted.record.started_us > self.setting.max_runtime_us:

@@ -34,6 +34,9 @@ def signature(sim: Simulation) -> int:
             tuple([tuple([_operation(operation) for operation in late.operations]) for late in sim.late]),
             tuple(sorted(faults.explained.items())),
             frozenset(faults.unknown),
+            frozenset(faults.ghosts),
+            frozenset(sim.refused),
+            sim.held_up,
         )
     )
 
