@@ -26,7 +26,7 @@ from semel.engine.heartbeat import Beat, Heartbeat
 from semel.engine.lane import Lane, Ticket
 from semel.engine.request import Result
 from semel.engine.waiting import Waiter, Waiting
-from semel.errors import StoreUnavailable
+from semel.errors import LeaseLost, StoreUnavailable
 from semel.stores.memory import table
 from semel.stores.memory.table import Table
 from semel.testing.simulate import SMALL, Asker, World
@@ -92,7 +92,7 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Table, "owned", owned)
 
 
-GHOST = World(name="ghost", askers=PAIR, faults=("late", "retry", "lose"), budget=3, slow=1)
+GHOST = World(name="ghost", askers=(Asker(0),), faults=("late", "retry", "lose"), budget=3)
 
 
 @mutant("the nonce alone is compared", GHOST, "I4")
@@ -152,7 +152,9 @@ def _() -> AbstractContextManager[Any]:
 @mutant("a take-over forgets finished steps", "steps", "I9")
 def _() -> AbstractContextManager[Any]:
     right = Table._again
-    return patch.object(Table, "_again", lambda self, claim, now, seen: replace(right(self, claim, now, seen), steps=()))
+    return patch.object(
+        Table, "_again", lambda self, claim, now, seen: replace(right(self, claim, now, seen), steps=())
+    )
 
 
 @mutant("the asker's clock instead of the store's", "rerun, clocks off", "I4", "I7", "I8", "told")
@@ -226,7 +228,11 @@ def _() -> AbstractContextManager[Any]:
 @mutant("the hook is asked before the quiet time is over", "reconcile, hook asked", "I1")
 def _() -> AbstractContextManager[Any]:
     def at_once(record: Record, claim: Claim, now: int) -> tuple[Record, Claim, int]:
-        return replace(record, reconcile_after_us=0), replace(claim, terms=replace(claim.terms, reconcile_after_us=0)), now
+        return (
+            replace(record, reconcile_after_us=0),
+            replace(claim, terms=replace(claim.terms, reconcile_after_us=0)),
+            now,
+        )
 
     return judging(at_once)
 
@@ -301,7 +307,7 @@ def _() -> AbstractContextManager[Any]:
     def complete(self: Once, attempt: AttemptState, value: Any, *, replayed: bool) -> Generator[Any, Any, Any]:
         try:
             return replace((yield from right(self, attempt, value, replayed=replayed)), value=value)
-        except raising.LeaseLost:
+        except LeaseLost:
             return Result(value, replayed=False, _granted=attempt.granted)
 
     return patch.object(Once, "_complete", complete)
@@ -399,7 +405,17 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Lane, "hand_over", hand_over)
 
 
-@mutant("one error of a list is everybody's", "two scopes, one batch", "I2", "I3", "I4", "I6", "I8", "broke", "ownerless")
+@mutant(
+    "answers of a list go to the wrong callers",
+    "two scopes, one batch",
+    "I2",
+    "I3",
+    "I4",
+    "I6",
+    "I8",
+    "broke",
+    "ownerless",
+)
 def _() -> AbstractContextManager[Any]:
     right = Lane.settle
 

@@ -120,7 +120,7 @@ def _is_text(text: str) -> bool:
 
 def _operation(operation: object) -> tuple[str, bytes]:
     if isinstance(operation, str):
-        return _known_operation(_plain(operation))
+        return _known_operation(operation if type(operation) is str else _plain(operation))
     message = f"The operation must be a string, not {type(operation).__name__}; nothing ran."
     raise KeyInvalid(message)
 
@@ -135,7 +135,7 @@ def _part(what: str, value: object) -> tuple[str, bytes]:
     """What people see of a key or scope, and the bytes that enter the digest."""
     match value:
         case str():
-            text = _checked(what, _plain(value))
+            text = _checked(what, value if type(value) is str else _plain(value))
             body = text.encode()
             return text, b"s%d:%b" % (len(body), body)
         case tuple() if value:
@@ -156,7 +156,7 @@ def _part(what: str, value: object) -> tuple[str, bytes]:
 
 def _plain(text: str) -> str:
     """The text of a subclass (an enum member, say) as a plain string, which is what stores keep."""
-    return text if type(text) is str else str.__str__(text)
+    return str.__str__(text)
 
 
 def _shown(what: str, part: object) -> str:

@@ -47,6 +47,8 @@ class StepBook:
 
     def check_complete(self) -> None:
         """Refuse an end that passed over steps which an earlier attempt finished."""
+        if not self._finished:
+            return
         missing = [step.name for step in self._finished.values() if step.name not in self._entered]
         if missing:
             message = (

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from semel.testing.simulate.life import Life
     from semel.testing.simulate.simulation import Simulation
 
-_EXPECTED = (FailedBefore, InDoubt, InProgress, KeyReused, LeaseLost, StoreUnavailable, Broken, Declined, NothingHappened)
+_EXPECTED = (
+    FailedBefore,
+    InDoubt,
+    InProgress,
+    KeyReused,
+    LeaseLost,
+    StoreUnavailable,
+    Broken,
+    Declined,
+    NothingHappened,
+)
 
 
 class Answers:
@@ -51,8 +61,8 @@ class Answers:
 
     def _success(self, caller: Caller, result: Result[Any]) -> None:
         sim = self.sim
-        record = result._found or (result._granted and result._granted.record)
-        life = None if record is None else sim.store.life_of.get(record.nonce)
+        record = result._granted.record if result._granted is not None else result._found
+        life = None if record is None else sim.store.claims.life_of.get(record.nonce)
         if life is None or caller.request is None:
             raise Violation("I3", "a value was given that no granted claim stands for")
         if life.fingerprint != caller.request.fingerprint:
@@ -70,10 +80,10 @@ class Answers:
     def _failure(self, caller: Caller, error: Exception | None) -> None:
         sim = self.sim
         assert caller.request is not None
-        life: Life | None = sim.store.lives.get(caller.request.key.digest)
+        life: Life | None = sim.store.claims.lives.get(caller.request.key.digest)
         name = type(error).__name__
         sim.seen["answered: " + name] += 1
-        if isinstance(error, InProgress) and caller.missed and sim.has_answer(caller.request):
+        if isinstance(error, InProgress) and caller.missed and sim.witness.has_answer(caller.request):
             raise Violation("waiters", "a waiter was sent away although the answer was there")
         if life is None or life.number > 1 or not isinstance(error, SemelError):
             return

@@ -6,7 +6,7 @@ a thread or task could lose its turn; the points others can see (a start, an eff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from semel.core.flow import Flow
@@ -19,57 +19,45 @@ from semel.engine.lane import Ticket
 from semel.engine.request import Request
 from semel.engine.waiting import Waiter
 from semel.errors import LeaseLost
+from semel.testing.simulate.driving import EFFECT, GONE, LOOK, START, Point, driven
 from semel.testing.simulate.world import SECOND, SHAPE, Asker, Broken, Declined, NothingHappened
 
 if TYPE_CHECKING:
     from semel.testing.simulate.process import Worker
     from semel.testing.simulate.simulation import Simulation
 
-Inline = Mapping[type, Callable[[Any], Generator[Any, Any, Any]]]
-
-
-class Gone(BaseException):
-    """What the caller of a cancelled call sees."""
-
-
-class Point:
-    """A point of a handler that others can see."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-START, EFFECT, LOOK = Point("start"), Point("effect"), Point("look at the ledger")
-GONE = Gone("cancelled")
-
-
-def driven(flow: Flow[Any], inline: Inline) -> Flow[Any]:
-    """The same flow, some of its wishes fulfilled by flows of the caller; as `core.flow.run` does it."""
-    try:
-        wanted = next(flow)
-        while True:
-            try:
-                act = inline.get(type(wanted))
-                answer = (yield wanted) if act is None else (yield from act(wanted))
-            except Exception as error:  # noqa: BLE001 - the flow decides what an error means
-                wanted = flow.throw(error)
-            else:
-                wanted = flow.send(answer)
-    except StopIteration as stop:
-        return stop.value
-    finally:
-        flow.close()
-
 
 class Caller:
     """A thread or task that wants something to happen once."""
 
     __slots__ = (
-        "actor", "alone", "answer", "asker", "body", "cancelled", "effects", "ended", "ending", "error", "held", "heir",
-        "history", "inputs", "missed", "nonces", "once", "point", "request", "sim", "ticket", "twin", "until_us", "value", "waiter",
-        "waits", "worker",
+        "actor",
+        "alone",
+        "answer",
+        "asker",
+        "body",
+        "cancelled",
+        "effects",
+        "ended",
+        "ending",
+        "error",
+        "heir",
+        "held",
+        "history",
+        "inputs",
+        "missed",
+        "nonces",
+        "once",
+        "point",
+        "request",
+        "sim",
+        "ticket",
+        "twin",
+        "until_us",
+        "value",
+        "waiter",
+        "waits",
+        "worker",
     )  # fmt: skip
 
     def __init__(self, sim: Simulation, worker: Worker, asker: Asker, request: Request | None, actor: int) -> None:
@@ -173,7 +161,7 @@ class Caller:
     def news(self, waiter: Waiter) -> None:
         """The keeper has news for the waiter."""
         self.value = waiter.news
-        self.sim.told(self, waiter)
+        self.sim.witness.news(self, waiter)
         self.sim.ready.append(self)
 
     def on_time(self) -> None:
@@ -188,7 +176,7 @@ class Caller:
         """Never the same twice, and the same in every schedule."""
         self.nonces += 1
         nonce = b"%d.%d" % (self.actor, self.nonces)
-        self.sim.owners[nonce] = self
+        self.sim.witness.owners[nonce] = self
         return nonce
 
     def _asking(self) -> Flow[Any]:
@@ -243,7 +231,7 @@ class Caller:
         yield EFFECT
         if world.touches:
             self._touch(state)
-        value = sim.effect(self, state)
+        value = sim.ledger.effect(self, state)
         if after:
             yield after
         if ending == "doubt":
@@ -261,14 +249,14 @@ class Caller:
 
     def _step(self, state: AttemptState, index: int) -> Generator[Any, Any, Any]:
         yield EFFECT
-        return self.sim.step_effect(state, index)
+        return self.sim.ledger.step(state, index)
 
     def _ask(self, ask: Ask) -> Generator[Any, Any, Any]:
         self._hold(ask.attempt)
         yield LOOK
         if self.sim.faults.unsure(self):
             return Unknown()
-        found = self.sim.look(ask.attempt)
+        found = self.sim.ledger.look(ask.attempt)
         return DidNotHappen() if found is None else Happened(found)
 
     # ------------------------------------------------------------------ the end
@@ -280,7 +268,7 @@ class Caller:
         ticket, waits = self.ticket, self.waits
         self.ticket = self.waits = self.point = self.until_us = None
         if ticket is not None:
-            sim.cancelled_with(ticket)
+            sim.witness.cancelled_with(self, ticket)
             self.worker.lane.abandon(ticket)
         if waits is not None:
             self.worker.keeper.keeper.waiting.leave(waits)
@@ -301,7 +289,7 @@ class Caller:
         self._done()
         self.answer = error if result is None else result
         if self.cancelled:
-            self.sim.cleaned_up(self, error)
+            self.sim.witness.cleaned_up(self, error)
         elif self.request is not None:
             self.sim.answers.ended(self, result, error)
             if result is not None and result.replayed:

@@ -14,7 +14,16 @@ from semel.errors import FailedBefore, SemelError
 from semel.testing.simulate.process import Worker
 from semel.testing.simulate.simulation import Simulation
 from semel.testing.simulate.violation import Violation
-from semel.testing.simulate.world import FINGERPRINTS, KEYS, SECOND, Asker, Broken, Declined, NothingHappened, request_of
+from semel.testing.simulate.world import (
+    FINGERPRINTS,
+    KEYS,
+    SECOND,
+    Asker,
+    Broken,
+    Declined,
+    NothingHappened,
+    request_of,
+)
 
 
 def calm_down(sim: Simulation) -> None:
@@ -27,7 +36,7 @@ def calm_down(sim: Simulation) -> None:
     for worker in sim.workers:
         if worker.alive and worker.up and (what := worker.keeper.leftover()) is not None:
             raise Violation("leftover", f"a process whose callers have all left still holds {what}")
-    keys = [key for key in sim.setting.keys if not sim.is_final(KEYS[key].digest)]
+    keys = [key for key in sim.setting.keys if not sim.witness.is_final(KEYS[key].digest)]
     if keys:
         sim.workers.append(Worker(sim, len(sim.workers)))
     for key in keys:
@@ -78,7 +87,7 @@ def _settled(sim: Simulation, request: Request) -> None:
 
 def _resolve(sim: Simulation, request: Request) -> None:
     """Somebody looks at the ledger and decides."""
-    life = sim.store.lives[request.key.digest]
+    life = sim.store.claims.lives[request.key.digest]
     resolution = Happened(life.effects[0].value) if life.effects else DidNotHappen()
     nonce = b"resolved.%d" % len(sim.callers)
     flow = administration.resolve(
@@ -91,5 +100,3 @@ def _resolve(sim: Simulation, request: Request) -> None:
         sim.seen["held, then resolved"] += 1
     except SemelError as error:
         raise Violation("I8", f"what was reported in doubt cannot be resolved: {error}") from error
-
-

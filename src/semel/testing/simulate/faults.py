@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from semel.core.operations import Claim, Fail, Operation
 from semel.core.store import Answers
-from semel.testing.simulate.process import LaneRunner, Worker, unanswered
+from semel.testing.simulate.lane_runner import LaneRunner, unanswered
+from semel.testing.simulate.process import Worker
 from semel.testing.simulate.world import SECOND
 
 if TYPE_CHECKING:
@@ -43,7 +44,19 @@ class Late:
 class Faults:
     """The faults of one schedule."""
 
-    __slots__ = ("_endings", "_in_handler", "_jumps", "_menu", "_reading", "cancels", "explained", "ghosts", "left", "sim", "unknown")
+    __slots__ = (
+        "_endings",
+        "_in_handler",
+        "_jumps",
+        "_menu",
+        "_reading",
+        "cancels",
+        "explained",
+        "ghosts",
+        "left",
+        "sim",
+        "unknown",
+    )
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim

@@ -9,22 +9,19 @@ from typing import Any
 
 
 class Effect:
-    """One entry of the ledger: what happened outside, by which attempt, and when it becomes visible there."""
+    """One entry of the ledger: a value nobody else has, and when it becomes visible outside."""
 
-    __slots__ = ("arrives_us", "caller", "fence", "nonce", "value")
+    __slots__ = ("arrives_us", "value")
 
-    def __init__(self, value: int, caller: int, fence: int, nonce: bytes, arrives_us: int) -> None:
+    def __init__(self, value: int, arrives_us: int) -> None:
         self.value = value
-        self.caller = caller
-        self.fence = fence
-        self.nonce = nonce
         self.arrives_us = arrives_us
 
 
 class Life:
     """One generation of a key, from the claim that found nothing to the record's expiry."""
 
-    __slots__ = ("digest", "effects", "failed", "fence", "fingerprint", "number", "outcome", "steps", "value")
+    __slots__ = ("digest", "effects", "failed", "fence", "fingerprint", "number", "outcome", "value")
 
     def __init__(self, digest: bytes, number: int, fingerprint: bytes, fence: int) -> None:
         self.digest = digest
@@ -35,9 +32,8 @@ class Life:
         self.outcome: bytes | None = None
         self.value: Any = None
         self.failed = False
-        self.steps: dict[int, int] = {}
 
     def mark(self) -> tuple[object, ...]:
         """All of it, for telling states apart."""
         effects = tuple([(effect.value, effect.arrives_us) for effect in self.effects])
-        return self.number, self.fence, effects, self.outcome, self.failed, tuple(self.steps.items())
+        return self.number, self.fence, effects, self.outcome, self.failed

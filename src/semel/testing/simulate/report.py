@@ -98,7 +98,9 @@ class Report:
         for world in self.worlds:
             end = "" if world.complete else "  NOT to the end"
             bounds = f"{world.faults} faults, slow {world.slow}"
-            lines.append(f"  {world.name:<22} {bounds:<16} {world.schedules:>8,} schedules {world.states:>8,} states{end}")
+            lines.append(
+                f"  {world.name:<22} {bounds:<16} {world.schedules:>8,} schedules {world.states:>8,} states{end}"
+            )
         return lines
 
     def _sometimes(self) -> list[str]:

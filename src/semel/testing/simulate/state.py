@@ -28,14 +28,14 @@ def signature(sim: Simulation) -> int:
             faults.left,
             sim.calm_since_us,
             tuple([_record(record) for record in store.table.records.values()]),
-            tuple([life.mark() for life in store.lives.values()]),
+            tuple([life.mark() for life in store.claims.lives.values()]),
             tuple([_worker(worker) for worker in sim.workers]),
             tuple([_caller(caller) for caller in sim.callers]),
             tuple([tuple([_operation(operation) for operation in late.operations]) for late in sim.late]),
             tuple(sorted(faults.explained.items())),
             frozenset(faults.unknown),
             frozenset(faults.ghosts),
-            frozenset(sim.refused),
+            frozenset(sim.witness.refused),
             sim.held_up,
         )
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from typing import Final
+from typing import Final, Self
 
 from semel.testing.simulate.explore import Tally, every, some
 from semel.testing.simulate.report import SOMETIMES, Explored, Report
@@ -41,9 +41,7 @@ class Piece:
         return self, some([*large(self.seed, _LARGE), *SMALL], self.seed, self.first, self.count)
 
 
-def verify(
-    schedules: int = 200_000, seed: int = 0, workers: int = 2, progress: Progress | None = None
-) -> Report:
+def verify(schedules: int = 200_000, seed: int = 0, workers: int = 2, progress: Progress | None = None) -> Report:
     """Run at least this many schedules.
 
     Args:
@@ -128,7 +126,7 @@ class _Spread:
     def __init__(self, workers: int) -> None:
         self._pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn")) if workers > 1 else None
 
-    def __enter__(self) -> _Spread:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:

@@ -11,12 +11,12 @@ from datetime import timedelta
 from functools import cache
 from typing import Final, Literal
 
-from semel.core.codec import AsIs
 from semel.core.fingerprint import fingerprint
 from semel.core.key import Key
 from semel.core.policy import Doubt, Policy, WhenRunning
 from semel.core.record import NOTHING
-from semel.engine.administration import Known
+from semel.core.shape import AsIs
+from semel.engine.colourless import Known
 from semel.engine.request import Request, terms_of
 
 Fault = Literal[
@@ -48,15 +48,15 @@ KEYS: Final = (
 FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))
 
 
-class NothingHappened(Exception):  # noqa: N818 - named after what it says
+class NothingHappened(Exception):
     """What a handler raises for sure before its effect."""
 
 
-class Declined(Exception):  # noqa: N818 - named after what it says
+class Declined(Exception):
     """What a handler raises as its answer."""
 
 
-class Broken(Exception):  # noqa: N818 - named after what it says
+class Broken(Exception):
     """What a handler raises when nobody knows."""
 
 
@@ -112,7 +112,18 @@ class World:
 class Setting:
     """What follows from a world, made once."""
 
-    __slots__ = ("alone", "keys", "known", "limit_us", "max_runtime_us", "menus", "policies", "requests", "twins", "world")
+    __slots__ = (
+        "alone",
+        "keys",
+        "known",
+        "limit_us",
+        "max_runtime_us",
+        "menus",
+        "policies",
+        "requests",
+        "twins",
+        "world",
+    )
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -136,7 +147,7 @@ def _alone(world: World) -> set[int]:
 
 
 def _twins(world: World) -> dict[int, int]:
-    """Callers that differ in nothing, alone in processes that differ in nothing: which of two starts first is no choice."""
+    """Callers that differ in nothing, in processes that differ in nothing: which of two starts first is no choice."""
     if len(set(world.skews)) > 1:
         return {}
     plain = {i: replace(world.askers[i], worker=0) for i in sorted(_alone(world))}

@@ -11,6 +11,7 @@ import random
 from dataclasses import replace
 from typing import Final
 
+from semel.core.policy import Doubt
 from semel.testing.simulate.world import FAULTS, Asker, Fault, World
 
 _PAIR: Final = (Asker(0), Asker(1))
@@ -21,7 +22,9 @@ _ENDINGS: Final[tuple[Fault, ...]] = ("doubt", "retry", "final", "lose", "crash"
 SMALL: Final[tuple[World, ...]] = (
     World(name="rerun", askers=_PAIR, faults=_STORE, budget=2, slow=1),
     World(name="hold", askers=_PAIR, faults=_STORE, budget=2, slow=1, in_doubt="hold"),
-    World(name="reconcile", askers=_PAIR, faults=_STORE, budget=2, slow=1, in_doubt="reconcile", delivery=0.15, stall=0.9),
+    World(
+        name="reconcile", askers=_PAIR, faults=_STORE, budget=2, slow=1, in_doubt="reconcile", delivery=0.15, stall=0.9
+    ),
     World(name="handler fails", askers=_PAIR, faults=_ENDINGS, budget=2),
     World(name="handler fails, hold", askers=_PAIR, faults=_ENDINGS, budget=2, in_doubt="hold"),
     World(
@@ -35,7 +38,9 @@ SMALL: Final[tuple[World, ...]] = (
         stall=0.9,
         wait_for=2.0,
     ),
-    World(name="attempts run out", askers=_PAIR, faults=("doubt", "retry", "crash", "cancel"), budget=2, max_attempts=2),
+    World(
+        name="attempts run out", askers=_PAIR, faults=("doubt", "retry", "crash", "cancel"), budget=2, max_attempts=2
+    ),
     World(name="two policies", askers=(Asker(0), Asker(1, in_doubt="hold")), faults=_ENDINGS, budget=2),
     World(name="two fingerprints", askers=(Asker(0), Asker(1, fingerprint=1)), faults=_STORE, budget=2),
     World(name="clock jumps", askers=_PAIR, faults=("jump", "crash", "stall", "lose"), budget=2, slow=1),
@@ -81,8 +86,8 @@ def large(seed: int, count: int) -> list[World]:
 def _drawn(dice: random.Random, number: int) -> World:
     workers = dice.randint(2, 4)
     askers = tuple(_asker(dice, workers) for _ in range(dice.randint(3, 6)))
-    faults = tuple(kind for kind in FAULTS if dice.random() < 0.8)  # noqa: PLR2004 - most kinds in most worlds
-    in_doubt = dice.choice(("rerun", "hold", "reconcile"))
+    faults = tuple(kind for kind in FAULTS if dice.random() < 0.8)
+    in_doubt: Doubt = dice.choice(("rerun", "hold", "reconcile"))
     world = World(
         name=f"large {number}",
         askers=askers if any(not asker.sweeps for asker in askers) else (*askers, Asker(0)),
@@ -98,11 +103,11 @@ def _drawn(dice: random.Random, number: int) -> World:
         steps=dice.choice((0, 0, 2)),
         batch=dice.choice((1, 2, 64)),
         skews=dice.choice(((0.0,), (600.0, -600.0, 5.0))),
-        touches=dice.random() < 0.8,  # noqa: PLR2004 - most handlers do
+        touches=dice.random() < 0.8,
     )
     if in_doubt == "reconcile":
         world = replace(world, delivery=0.15, stall=0.9)
-    if dice.random() < 0.2:  # noqa: PLR2004 - some forget early
+    if dice.random() < 0.2:
         world = replace(world, keep_for=0.6, stall=2.0)
     return world
 
@@ -113,5 +118,5 @@ def _asker(dice: random.Random, workers: int) -> Asker:
         key=dice.choice((0, 0, 0, 1, 2)),
         fingerprint=dice.choice((0, 0, 0, 0, 1)),
         in_doubt=dice.choice((None, None, None, None, None, "rerun", "hold")),
-        sweeps=dice.random() < 0.12,  # noqa: PLR2004 - now and then a sweep
+        sweeps=dice.random() < 0.12,
     )
