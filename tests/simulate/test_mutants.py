@@ -24,7 +24,7 @@ def test_mutants_have_names_of_their_own() -> None:
 def test_a_mutant_is_noticed(mutant: Mutant) -> None:
     found = _first_failing(mutant)
     assert found is not None, "nobody noticed"
-    # Many mistakes break more than one promise; a call that merely falls over does not count, unless that is the mistake.
+    # Most mistakes break several promises. A call that merely falls over does not count, unless that is the mistake.
     assert found.invariant != "broke" or "broke" in mutant.breaks
 
 

@@ -54,7 +54,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         {"final_errors": (Exception,)},
         {"final_errors": (LookupError,), "retry_errors": (KeyError,)},
     ],
-    ids=lambda given: " ".join(given),
+    ids=" ".join,
 )
 def test_what_can_be_kept_is_taken(given: dict[str, Any]) -> None:
     policy = Policy(**given)
