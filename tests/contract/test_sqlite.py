@@ -8,6 +8,8 @@ from semel.stores.sqlite import SqliteStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import MakeStore, StoreContract
 
+pytestmark = pytest.mark.slow  # a thousand files; `make check` runs the same suite on memory
+
 
 class TestSqlite(StoreContract):
     @pytest.fixture
