@@ -6,6 +6,7 @@ means that the simulator proves less than it claims.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -373,6 +374,27 @@ def _() -> AbstractContextManager[Any]:
 
 
 @mutant("the lease is counted from the last time the claim was sent", "rerun", "told")
+def _() -> AbstractContextManager[Any]:
+    right = Once._claim
+
+    def claim(self: Once) -> Generator[Any, Any, Any]:
+        sending = right(self)
+        step = functools.partial(next, sending)
+        while True:
+            try:
+                wanted = step()
+            except StopIteration as stop:
+                return stop.value
+            self.asked = self._clock.monotonic()
+            try:
+                step = functools.partial(sending.send, (yield wanted))
+            except StoreUnavailable as error:
+                step = functools.partial(sending.throw, error)
+
+    return patch.object(Once, "_claim", claim)
+
+
+@mutant("the lease is counted from the reply", "rerun", "told")
 def _() -> AbstractContextManager[Any]:
     right = Once._granted
 

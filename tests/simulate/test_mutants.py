@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from semel.testing.simulate import Failing, every
+from semel.testing.simulate import Failing, every, some
 from tests.simulate.mutants import MUTANTS, Mutant
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-ENOUGH = 40_000
+BY_CHANCE, TO_THE_END = 1_000, 30_000
+
+
+def notice(mutant: Mutant) -> Failing | None:
+    """The first schedule that gives the mutant away: by chance, which is quick, or else by looking at every one."""
+    with mutant.switch():
+        found = some(mutant.worlds, seed=0, first=0, count=BY_CHANCE).failing
+        for world in mutant.worlds:
+            found = found or every(world, TO_THE_END).failing
+    return found[0] if found else None
 
 
 def test_there_are_mutants_enough() -> None:
-    assert len(MUTANTS) >= 15
+    assert len(MUTANTS) >= 40
 
 
 def test_mutants_have_names_of_their_own() -> None:
@@ -22,16 +31,6 @@ def test_mutants_have_names_of_their_own() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_a_mutant_is_noticed(mutant: Mutant) -> None:
-    found = _first_failing(mutant)
-    assert found is not None, "nobody noticed"
-    # Most mistakes break several promises. A call that merely falls over does not count, unless that is the mistake.
-    assert found.invariant != "broke" or "broke" in mutant.breaks
-
-
-def _first_failing(mutant: Mutant) -> Failing | None:
-    with mutant.switch():
-        for world in mutant.worlds:
-            tally = every(world, ENOUGH)
-            if tally.failing:
-                return tally.failing[0]
-    return None
+    failing = notice(mutant)
+    assert failing is not None, "nobody noticed"
+    assert failing.invariant in mutant.breaks, str(failing)

@@ -189,10 +189,12 @@ class Caller:
     def _apart(self, apart: Apart) -> Generator[Any, Any, Any]:
         self.once = apart.once
         try:
-            return (yield from driven(apart.once.flow(), {Ask: self._ask}))
-        finally:
-            if not self.cancelled:  # then the flow that cleans up comes first
-                self._done()
+            result = yield from driven(apart.once.flow(), {Ask: self._ask})
+        except Exception:
+            self._done()
+            raise
+        self._done()
+        return result
 
     def _done(self) -> None:
         """The call is over: stop renewing, and let waiters of this process look."""
@@ -220,6 +222,7 @@ class Caller:
         sim, world = self.sim, self.sim.world
         before, after = world.work if state.number == 1 else (0.0, 0.0)
         ending = sim.faults.ending(self)
+        self.inputs.append((sim.now_us, ending, None))
         for index in range(world.steps):
             name = f"step {index}"
             flow = step(state, name, SHAPE, 1_000_000, joined=False)
@@ -255,6 +258,7 @@ class Caller:
         self._hold(ask.attempt)
         yield LOOK
         if self.sim.faults.unsure(self):
+            self.inputs.append((self.sim.now_us, "unsure", None))
             return Unknown()
         found = self.sim.ledger.look(ask.attempt)
         return DidNotHappen() if found is None else Happened(found)

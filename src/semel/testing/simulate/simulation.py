@@ -251,9 +251,12 @@ class Simulation:
     def untie(self) -> None:
         """Let go of the knot of objects, so that nobody has to look for it."""
         for worker in self.workers:
+            worker.keeper.tickets.clear()
             del worker.lane, worker.keeper, worker.parked
         for caller in self.callers:
-            caller.body = caller.answer = caller.error = caller.value = caller.once = None
+            caller.body = caller.once = caller.held = caller.waiter = caller.waits = caller.ticket = None
+            caller.answer = caller.error = caller.value = None
+            caller.inputs.clear()
         del self.workers, self.callers, self.ready, self.late, self.time
         del self.store, self.faults, self.answers, self.ledger, self.witness
 

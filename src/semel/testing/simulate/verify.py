@@ -15,14 +15,13 @@ from typing import Final, Self
 from semel.testing.simulate.explore import Tally, every, some
 from semel.testing.simulate.report import SOMETIMES, Explored, Report
 from semel.testing.simulate.world import World
-from semel.testing.simulate.worlds import SMALL, large
+from semel.testing.simulate.worlds import SMALL, by_chance
 
 Progress = Callable[[int, int], None]
 
 ENOUGH_FOR_ALL: Final = 180_000
 ENOUGH_FOR_MORE: Final = 3_000_000
 _PIECE: Final = 1_000
-_LARGE: Final = 97
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Piece:
         """Do it."""
         if self.world is not None:
             return self, every(self.world)
-        return self, some([*large(self.seed, _LARGE), *SMALL], self.seed, self.first, self.count)
+        return self, some(by_chance(self.seed), self.seed, self.first, self.count)
 
 
 def verify(schedules: int = 200_000, seed: int = 0, workers: int = 2, progress: Progress | None = None) -> Report:

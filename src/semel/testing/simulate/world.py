@@ -94,10 +94,10 @@ class World:
     colour: Colour = "tasks"
     in_doubt: Doubt = "rerun"
     when_running: WhenRunning = "wait"
-    wait_for: float = 0.9
-    lease_for: float = 0.4
+    wait_for: float = 0.6
+    lease_for: float = 0.24
     keep_for: float = 3600.0
-    max_runtime: float = 1.2
+    max_runtime: float = 0.8
     reconcile_after: float = 0.2
     max_attempts: int | None = None
     work: tuple[float, float] = (0.0, 0.0)
@@ -106,7 +106,7 @@ class World:
     steps: int = 0
     batch: int = 64
     skews: tuple[float, ...] = (0.0,)
-    stall: float = 0.5
+    stall: float = 0.3
 
 
 class Setting:

@@ -1,8 +1,8 @@
 """The worlds that are simulated: small ones explored to the end, and larger ones drawn by chance.
 
-What always holds: in every small world two processes share one key and two things go wrong, at any point and in any
-combination, under every order of moves; `slow` says how often time may pass although somebody could go on. Only the
-worlds about scopes and about three callers go beyond that.
+What always holds: in every small world two processes share one key and two things go wrong (one, where records are
+purged), at any point and in any combination, under every order of moves; `slow` says how often time may pass although
+somebody could go on. Where a world lists fewer kinds of faults, another one has the rest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SMALL: Final[tuple[World, ...]] = (
     World(name="rerun", askers=_PAIR, faults=_STORE, budget=2, slow=1),
     World(name="hold", askers=_PAIR, faults=_STORE, budget=2, slow=1, in_doubt="hold"),
     World(
-        name="reconcile", askers=_PAIR, faults=_STORE, budget=2, slow=1, in_doubt="reconcile", delivery=0.15, stall=0.9
+        name="reconcile", askers=_PAIR, faults=_STORE, budget=2, slow=1, in_doubt="reconcile", delivery=0.15, stall=0.6
     ),
     World(name="handler fails", askers=_PAIR, faults=_ENDINGS, budget=2),
     World(name="handler fails, hold", askers=_PAIR, faults=_ENDINGS, budget=2, in_doubt="hold"),
@@ -35,7 +35,7 @@ SMALL: Final[tuple[World, ...]] = (
         slow=1,
         in_doubt="reconcile",
         delivery=0.15,
-        stall=0.9,
+        stall=0.6,
         wait_for=2.0,
     ),
     World(
@@ -47,34 +47,48 @@ SMALL: Final[tuple[World, ...]] = (
     World(name="clocks off", askers=_PAIR, faults=_STORE, budget=2, skews=(600.0, -600.0)),
     World(name="never touched", askers=_PAIR, faults=_STORE, budget=2, touches=False),
     World(name="steps", askers=_PAIR, faults=("crash", "lose", "stall", "doubt"), budget=2, steps=2),
-    World(name="long handler", askers=_PAIR, faults=_STORE, budget=2, work=(0.5, 0.2), wait_for=3.0),
-    World(name="wedged handler", askers=_PAIR, faults=("lose", "crash"), budget=2, work=(2.0, 0.0), wait_for=3.0),
+    World(
+        name="long handler",
+        askers=_PAIR,
+        faults=("refuse", "lose", "stall", "hang", "cancel"),
+        budget=2,
+        work=(0.3, 0.1),
+        wait_for=2.0,
+    ),
+    World(name="wedged handler", askers=_PAIR, faults=("lose", "crash"), budget=2, work=(1.2, 0.0), wait_for=2.0),
     World(name="impatient", askers=_PAIR, faults=_STORE, budget=2, work=(0.08, 0.0), wait_for=0.1),
     World(name="no waiting", askers=_PAIR, faults=_STORE, budget=2, when_running="reject"),
     World(
         name="purged",
         askers=(Asker(0), Asker(1), Asker(1, sweeps=True)),
-        faults=("stall", "crash"),
-        budget=2,
-        slow=1,
-        keep_for=0.6,
-        stall=2.0,
+        faults=("stall", "crash", "late"),
+        budget=1,
+        slow=2,
+        keep_for=0.4,
+        stall=1.2,
     ),
-    World(name="swept", askers=(*_PAIR, Asker(1, sweeps=True)), faults=("crash", "stall", "lose"), budget=2),
+    World(name="swept", askers=(*_PAIR, Asker(1, sweeps=True)), faults=("crash", "stall"), budget=2),
     World(
         name="swept and asked",
         askers=(Asker(0), Asker(1, sweeps=True)),
         faults=("crash", "stall", "lose", "doubt"),
         budget=2,
-        slow=2,
+        slow=1,
         in_doubt="reconcile",
         delivery=0.15,
-        stall=0.9,
+        stall=0.6,
     ),
-    World(name="one batch", askers=_CROWD, faults=("lose", "crash", "cancel"), budget=2),
-    World(name="threads", askers=_CROWD, faults=("lose", "crash", "cancel"), budget=2, colour="threads"),
-    World(name="two scopes", askers=(Asker(0), Asker(0, key=1)), faults=("half", "lose", "cancel", "crash"), budget=2),
+    World(name="one batch", askers=_CROWD, faults=("lose", "cancel"), budget=2),
+    World(name="threads", askers=_CROWD, faults=("lose", "cancel"), budget=2, colour="threads"),
+    World(name="two scopes", askers=(Asker(0), Asker(0, key=1)), faults=("half", "lose", "cancel"), budget=2),
 )
+
+
+def by_chance(seed: int) -> list[World]:
+    """What chance explores: by turns a small world in which more goes wrong, and a larger one."""
+    more = [replace(world, budget=world.budget + 1, slow=world.slow + 2) for world in SMALL]
+    larger = large(seed, len(more) * 4)
+    return [world for number, one in enumerate(larger) for world in (more[number % len(more)], one)]
 
 
 def large(seed: int, count: int) -> list[World]:
@@ -84,8 +98,8 @@ def large(seed: int, count: int) -> list[World]:
 
 
 def _drawn(dice: random.Random, number: int) -> World:
-    workers = dice.randint(2, 4)
-    askers = tuple(_asker(dice, workers) for _ in range(dice.randint(3, 6)))
+    workers = dice.choice((2, 2, 3, 4))
+    askers = tuple(_asker(dice, workers) for _ in range(dice.choice((2, 3, 3, 4, 6))))
     faults = tuple(kind for kind in FAULTS if dice.random() < 0.8)
     in_doubt: Doubt = dice.choice(("rerun", "hold", "reconcile"))
     world = World(
@@ -97,18 +111,18 @@ def _drawn(dice: random.Random, number: int) -> World:
         colour=dice.choice(("tasks", "threads")),
         in_doubt=in_doubt,
         when_running=dice.choice(("wait", "wait", "wait", "reject")),
-        wait_for=dice.choice((0.1, 0.9, 2.0, 4.0)),
+        wait_for=dice.choice((0.1, 0.6, 1.5, 3.0)),
         max_attempts=dice.choice((None, None, 2, 3)),
-        work=dice.choice(((0.0, 0.0), (0.0, 0.0), (0.08, 0.0), (0.3, 0.3), (2.0, 0.0))),
+        work=dice.choice(((0.0, 0.0), (0.0, 0.0), (0.08, 0.0), (0.2, 0.2), (1.2, 0.0))),
         steps=dice.choice((0, 0, 2)),
         batch=dice.choice((1, 2, 64)),
         skews=dice.choice(((0.0,), (600.0, -600.0, 5.0))),
         touches=dice.random() < 0.8,
     )
     if in_doubt == "reconcile":
-        world = replace(world, delivery=0.15, stall=0.9)
+        world = replace(world, delivery=0.15, stall=0.6)
     if dice.random() < 0.2:
-        world = replace(world, keep_for=0.6, stall=2.0)
+        world = replace(world, keep_for=0.4, stall=1.2)
     return world
 
 
