@@ -23,6 +23,7 @@ T = TypeVar("T")
 OLDEST: Final = (3, 37, 0)  # STRICT tables; RETURNING came in 3.35
 _STATEMENTS: Final = 256
 _READ_WAIT: Final = 1.0  # seconds; readers of a WAL wait only while another process recovers it
+_CACHE: Final = "PRAGMA cache_size = -16384"  # KiB, at most: keys are digests, so each claim needs another page
 _SHORTEST: Final = 0.0005
 _LONGEST: Final = 0.02
 _SYNCHRONOUS: Final = {
@@ -117,6 +118,7 @@ def _set_up(connection: sqlite3.Connection, settings: Settings, deadline: float)
             f"Put the file on a local disk."
         )
         raise StoreUnavailable(message)
+    connection.execute(_CACHE)
     connection.execute(_SYNCHRONOUS[settings.synchronous])
     if not check_version(version_of(connection), settings.name, may_migrate=settings.migrate):
         return []

@@ -86,12 +86,19 @@ class Database:
         finally:
             self._lock.release()
 
-    def lend(self, settings: Settings) -> sqlite3.Connection:
+    def lend(self, settings: Settings, *, short: bool) -> sqlite3.Connection:
         """A connection for reading, for one thread at a time; to be given back. It waits for no writer.
+
+        For a `short` look-up it is the writer's own, where nobody writes right now: a reader has to fetch every page
+        again after each commit, and the writer needs the same pages next.
 
         Raises:
             StoreUnavailable: the file cannot be opened.
         """
+        if short and self._lock.acquire(blocking=False):
+            if self._writer is not None:
+                return self._writer
+            self._lock.release()
         with self._guard:
             if self._writer is None or self._shut:
                 self._opened(settings, settings.busy_for)
@@ -101,6 +108,9 @@ class Database:
 
     def give_back(self, connection: sqlite3.Connection) -> None:
         """Take a lent connection back."""
+        if connection is self._writer:
+            self._lock.release()
+            return
         with self._guard:
             self._lent -= 1
             if self._writer is None or self._shut or len(self._idle) >= _IDLE_READERS:

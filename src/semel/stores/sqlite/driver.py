@@ -49,7 +49,7 @@ class _User:
         return Round(plans, self._settings)
 
     def _read(self, database: Database, work: Round, upto: Kind) -> None:
-        connection = database.lend(self._settings)
+        connection = database.lend(self._settings, short=upto is Kind.READ)
         try:
             work.read(connection, upto)
         finally:
@@ -73,8 +73,9 @@ class SqliteDriver(_User):
         """Run one round."""
         database, work = self._database(), self._round(plans)
         try:
-            if work.reads(Kind.SCAN):
-                self._read(database, work, Kind.SCAN)
+            for upto in (Kind.READ, Kind.SCAN):
+                if work.reads(upto):
+                    self._read(database, work, upto)
         except Exception as error:  # noqa: BLE001 - every plan of the round is told
             work.fail(error)
         if work.waits:
