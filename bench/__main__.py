@@ -28,12 +28,13 @@ def main(
     rounds: Annotated[int, typer.Option(help="how many rounds count")] = Effort.rounds,
     scale: Annotated[float, typer.Option(help="calls in a round, as a multiple of the usual number")] = Effort.scale,
     rows: Annotated[int, typer.Option(help="how many records the SQLite files hold before")] = Effort.rows,
+    tries: Annotated[int, typer.Option(help="how often a round that other processes disturb is begun")] = Effort.tries,
     output: Annotated[Path, typer.Option(help="where the figures go")] = LATEST,
     folder: Annotated[Path, typer.Option(help="where the databases are put: the disk to measure")] = LATEST.parent,
 ) -> None:
     """Compare semel with the bare store and with peers. Only ratios inside one run mean something."""
     console = Console()
-    effort = Effort(rounds, scale, rows)
+    effort = Effort(rounds, scale, rows, tries)
     try:
         cases = chosen(names or [])
     except LookupError as problem:
@@ -59,8 +60,8 @@ def measure(console: Console, cases: list[Case], effort: Effort, place: Path) ->
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
         task = progress.add_task("", total=sum(steps(case, effort) for case in cases))
 
-        def advance(what: str) -> None:
-            progress.update(task, advance=1, description=what, refresh=True)
+        def advance(what: str, steps: int) -> None:
+            progress.update(task, advance=steps, description=what, refresh=True)
 
         for case in cases:
             measured.append((case, run_case(case, effort, place, advance)))

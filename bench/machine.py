@@ -6,6 +6,7 @@ import os
 import platform
 import sqlite3
 import sys
+import time
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,6 +30,29 @@ def facts(folder: Path) -> dict[str, Any]:
         "sqlite": sqlite3.sqlite_version,
         "packages": {name: found for name in PACKAGES if (found := version_of(name))},
     }
+
+
+class Watch:
+    """Looks on while something is measured: how much of the machine this process takes, and how much the others."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._own = time.process_time()
+        self._all = _busy_seconds()
+
+    def stop(self) -> tuple[float, float]:
+        """The processor seconds of this process, and the share of all processors that others used meanwhile."""
+        own = time.process_time() - self._own
+        capacity = (time.perf_counter() - self._began) * (os.cpu_count() or 1)
+        return own, max(0.0, _busy_seconds() - self._all - own) / capacity
+
+
+def _busy_seconds() -> float:
+    """Processor seconds of all processes since the start of the machine; 0 where it cannot be known."""
+    for line in _lines("/proc/stat")[:1]:
+        user, nice, system, _idle, _wait, irq, softirq, *_ = map(int, line.split()[1:])
+        return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def version_of(package: str) -> str | None:

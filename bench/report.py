@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import statistics
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.harness import Case, Effort, Figures, spread
+from bench.harness import DISTURBED, Case, Effort, Figures, spread
 
 Measured = list[tuple[Case, list[Figures]]]
 
@@ -66,7 +67,7 @@ def as_data(measured: Measured, effort: Effort, facts: dict[str, Any], durabilit
     return {
         "machine": facts,
         "durability": durability,
-        "effort": {"rounds": effort.rounds, "scale": effort.scale, "rows": effort.rows},
+        "effort": dataclasses.asdict(effort),
         "cases": {case.name: _case(case, figures, effort) for case, figures in measured},
     }
 
@@ -85,6 +86,7 @@ def _variant(measured: Figures, effort: Effort) -> dict[str, Any]:
         "calls_per_round": effort.calls(variant.calls),
         "microseconds": _summary([1e6 * value for value in measured.seconds]),
         "processor_microseconds": _summary([1e6 * value for value in measured.processor]),
+        "others_share": [round(share, 3) for share in measured.others],
         "against": variant.against,
         "compared": variant.by.kind if variant.against else None,
         "ratio": _summary(measured.ratios) if measured.ratios else None,
@@ -119,6 +121,11 @@ def show(console: Console, measured: Measured, facts: dict[str, Any], durability
         console.print(as_table(case, figures))
     console.print()
     console.print("Medians over the rounds, in brackets the middle half of them. Ratios are taken inside each round.")
+    shares = [share for _, figures in measured for one in figures for share in one.others]
+    disturbed = sum(share > DISTURBED for share in shares)
+    console.print(
+        f"{disturbed} of {len(shares)} measurements were disturbed: others took over {DISTURBED:.0%} meanwhile."
+    )
     for name, value in {**facts, "durability": durability}.items():
         console.print(f"[dim]{name}: {_plain(value)}[/]", highlight=False)
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from bench.__main__ import app
 from bench.catalogue import CASES, missing
 
-TINY = ["--rounds", "1", "--scale", "0.01", "--rows", "20"]
+TINY = ["--rounds", "1", "--scale", "0.01", "--rows", "20", "--tries", "1"]
 
 
 @pytest.mark.parametrize("name", CASES)
