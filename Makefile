@@ -11,6 +11,8 @@ export PYTHON SEMEL_EFFORT
 BIN := .venv/bin
 CODE = $(wildcard src tests examples bench)
 FAST = $(wildcard tests/unit tests/contract tests/shape)
+# What the tests start by themselves; the same names as in scripts/setup-system.
+test verify bench: SERVERS = postgresql mariadb
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check verify bench format lock docs clean setup-run setup-dev
@@ -40,7 +42,7 @@ verify: setup-dev ## all tests at full effort: the long proofs
 	SEMEL_EFFORT=full $(BIN)/pytest -n auto --timeout=14400 $(ARGS)
 
 bench: ## compare with the bare stores and with peers
-	@scripts/setup-system venv
+	@scripts/setup-system venv $(SERVERS)
 	@scripts/setup-venv bench
 	.venv-bench/bin/python -m bench $(ARGS)
 
@@ -59,7 +61,7 @@ docs: ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove environments, caches and build output
-	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build site
+	rm -rf .venv .venv-bench .servers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build site
 	find src tests examples bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 setup-run:
@@ -67,5 +69,5 @@ setup-run:
 	@scripts/setup-venv run
 
 setup-dev:
-	@scripts/setup-system venv java
+	@scripts/setup-system venv java $(SERVERS)
 	@scripts/setup-venv dev

@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.servers.plugin"]
+
 # Small runs give the same verdict every time; only the full effort looks for new examples.
 settings.register_profile(
     "small", max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]

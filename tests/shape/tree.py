@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "semel"
 
 # Only for a copy without git; with git, .gitignore decides.
-NOT_OURS = {".git", ".hypothesis", "__pycache__", "build", "dist", "site", "states"}
+NOT_OURS = {".git", ".hypothesis", ".servers", "__pycache__", "build", "dist", "site", "states"}
 
 
 @dataclass(frozen=True)

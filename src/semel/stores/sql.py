@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -80,8 +80,10 @@ _TAGS = msgspec.json.Decoder(dict[str, str])
 _ENCODE = msgspec.json.Encoder().encode
 
 
-def load_statements(package: str, name: str, parts: Mapping[str, str]) -> dict[str, str]:
-    """The statements of a `.sql` file by name, without comments.
+def load_statements(
+    package: str, name: str, parts: Mapping[str, str], *, only: Literal["name", "part"] = "name"
+) -> dict[str, str]:
+    """The statements of a `.sql` file by name, without comments; or its pieces, for another file to include.
 
     A section is headed `-- name: x` (a statement) or `-- part: y` (a piece that later sections include as `{y}`).
     `parts` are further pieces.
@@ -92,7 +94,7 @@ def load_statements(package: str, name: str, parts: Mapping[str, str]) -> dict[s
     for kind, title, text in zip(texts[0::3], texts[1::3], texts[2::3], strict=True):
         body = _PART.sub(lambda hit: known[hit.group(1)], _COMMENT.sub("", text)).strip().rstrip(";")
         (known if kind == "part" else statements)[title] = body
-    return statements
+    return statements if only == "name" else known
 
 
 def record_of(row: Sequence[Any], steps: tuple[Step, ...] = ()) -> Record:

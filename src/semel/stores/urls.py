@@ -17,8 +17,8 @@ from semel.errors import UsageError
 GROUP: Final = "semel.stores"
 """Entry points of third parties: the name is the scheme, the value is a callable that takes the URL."""
 
-_LATER: Final = frozenset({"postgresql", "postgres", "mysql", "mariadb", "redis", "rediss", "dynamodb", "django"})
-_FORMS: Final = "sqlite:///relative.db, sqlite:////absolute.db or memory://"
+_LATER: Final = frozenset({"redis", "rediss", "dynamodb"})
+_FORMS: Final = "postgresql://, mysql://, sqlite:///relative.db, sqlite:////absolute.db or memory://"
 
 
 def store_from_url(url: str, **settings: Any) -> Store:
@@ -37,6 +37,14 @@ def store_from_url(url: str, **settings: Any) -> Store:
             return _sqlite(rest, settings)
         case "memory":
             return _memory(rest, settings)
+        case "postgresql" | "postgres":
+            from semel.stores.postgresql import PostgresStore
+
+            return _made(PostgresStore, f"postgresql://{rest}", **settings)
+        case "mysql" | "mariadb":
+            from semel.stores.mysql import MysqlStore
+
+            return _made(MysqlStore, f"mysql://{rest}", **settings)
     return _third_party(scheme)(url, **settings)
 
 

@@ -1,0 +1,5 @@
+"""The PostgreSQL store."""
+
+from semel.stores.postgresql.store import PostgresStore
+
+__all__ = ["PostgresStore"]

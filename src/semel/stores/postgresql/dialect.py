@@ -1,0 +1,218 @@
+"""PostgreSQL's statements: `statements.sql` with the names of the tables, in the forms that plans ask for.
+
+What always holds: a list travels as arrays, one per column, so that the text is the same for every length and stays
+prepared; a list of one travels as plain values, which the server plans better and reads faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
+from semel.core.record import LEASE_ENDED
+from semel.stores.served.command import NOW, Command, Known
+from semel.stores.served.dialect import Values
+from semel.stores.served.scan import scan_terms
+from semel.stores.served.settings import Settings
+from semel.stores.sql import RECORD_COLUMNS, about_values, load_statements, storable
+
+_LEASE: Final = {"digest": "bytea", "nonce": "bytea", "fence": "bigint"}
+_INPUTS: Final[dict[str, dict[str, str]]] = {
+    "claim": {
+        "digest": "bytea",
+        "scope": "text",
+        "operation": "text",
+        "value": "text",
+        "fingerprint": "bytea",
+        "nonce": "bytea",
+        "lease_us": "bigint",
+        "keep_us": "bigint",
+        "in_doubt_policy": "text",
+        "reconcile_after_us": "bigint",
+        "lock": "bigint",
+        "subject": "text",
+        "business_key": "text",
+        "process_instance": "text",
+        "requester": "text",
+        "tags": "text",
+    },
+    "renew": {**_LEASE, "lease_us": "bigint"},
+    "complete": {**_LEASE, "outcome": "bytea"},
+    "fail": {
+        **_LEASE,
+        "status": "text",
+        "retryable": "boolean",
+        "error_type": "text",
+        "error_message": "text",
+        "doubtful": "boolean",
+        "unstarted": "integer",
+    },
+    "checkpoint": {**_LEASE, "position": "integer", "name": "text", "outcome": "bytea"},
+    "enter": {**_LEASE, "lock": "bigint"},
+    "read": {"digest": "bytea"},
+    "resolve": {"digest": "bytea", "nonce": "bytea", "status": "text", "outcome": "bytea", "note": "text"},
+    "purge": {"most": "bigint"},
+    "lapse": {"most": "bigint", "error_type": "text", "error_message": "text"},
+    "tally": {"digest": "bytea", "replays": "integer"},
+}
+_CLOCK: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_SAME_DATABASE: Final = "EXISTS (SELECT 1 FROM {meta} AS m WHERE m.name = 'install_id' AND m.value = ?::bytea)"
+_SAME_TRANSACTION: Final = "pg_current_xact_id()::text = ?"
+
+
+def _many(columns: dict[str, str], clock: str) -> str:
+    arrays = ", ".join(f"?::{kind}[]" for kind in columns.values())
+    return f"SELECT i.*, {clock} AS now FROM unnest({arrays}) AS i({', '.join(columns)})"  # noqa: S608 - names of ours
+
+
+def _one(columns: dict[str, str], clock: str, condition: str = "") -> str:
+    plain = ", ".join(f"?::{kind} AS {name}" for name, kind in columns.items())
+    return f"SELECT {plain}, {clock} AS now" + (f" WHERE {condition}" if condition else "")
+
+
+def table_names(settings: Settings) -> dict[str, str]:
+    """The names of the tables, quoted, as parts of statements."""
+    within = f'"{settings.schema}".' if settings.schema else ""
+    prefix = settings.prefix
+    return {
+        "prefix": prefix,
+        "record_table": f'{within}"{prefix}record"',
+        "step_table": f'{within}"{prefix}step"',
+        "meta": f'{within}"{prefix}meta"',
+        "schema_table": f'{within}"{prefix}schema"',
+    }
+
+
+class PostgresDialect:
+    """The statements for one place."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._clock = _CLOCK if settings.clock is None else f"({NOW})::bigint"
+        self._names = table_names(settings)
+        self._sql = self._loaded(settings)
+        self._texts: dict[tuple[str, str], str] = {}
+
+    def _loaded(self, settings: Settings) -> dict[str, str]:
+        kept = {name: f"{{{name}}}" for name in ("input", "transaction", "restrictions")}
+        rules = load_statements("semel.stores.served", "rules.sql", {"r": "r"}, only="part")
+        return load_statements(
+            "semel.stores.postgresql",
+            "statements.sql",
+            {
+                **self._names,
+                **rules,
+                **kept,
+                "channel": f"'{settings.schema or 'public'}.{settings.prefix}ended'",
+                "record": ", ".join(RECORD_COLUMNS),
+                "r_record": ", ".join(f"r.{column}" for column in RECORD_COLUMNS),
+                "held_record": "w.digest, " + ", ".join("NULL" for _ in RECORD_COLUMNS[1:]),
+            },
+        )
+
+    def text(self, name: str, form: str) -> str:
+        """The text of a statement, for a list, for one, or for one in the caller's transaction."""
+        text = self._texts.get((name, form))
+        if text is None:
+            columns = _INPUTS[name]
+            conditions = {"one": "", "here": _SAME_DATABASE.format(**self._names), "same": _SAME_TRANSACTION}
+            input_ = _many(columns, self._clock) if form == "many" else _one(columns, self._clock, conditions[form])
+            transaction = "pg_current_xact_id()::text" if form == "here" else "NULL"
+            text = self._sql[name].replace("{input}", input_).replace("{transaction}", transaction)
+            self._texts[name, form] = text
+        return text
+
+    def _asked(self, name: str, rows: Sequence[Values]) -> Command:
+        if len(rows) == 1:
+            return Command(self.text(name, "one"), tuple(rows[0]))
+        return Command(self.text(name, "many"), tuple(list(column) for column in zip(*rows, strict=True)))
+
+    def claim(self, claims: Sequence[Claim], *, joined: bool) -> Command:
+        """Claims on the store's own connection, or one in the caller's transaction."""
+        if joined:
+            values = _claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
+            return Command(self.text("claim", "here"), (*values, Known.INSTALL))
+        return self._asked("claim", [_claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims])
+
+    def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
+        """A write under a lease."""
+        if what == "enter":
+            return Command(self.text(what, "here"), (*rows[0], _lock(rows[0][0]), Known.INSTALL))
+        if transaction is not None:
+            return Command(self.text(what, "same"), (*rows[0], transaction))
+        return self._asked(what, rows)
+
+    def mark(self, name: str) -> Command | None:
+        """Not needed: PostgreSQL's transactions have names."""
+        del name
+        return None
+
+    def demand(self, name: str) -> Command | None:
+        """Not needed: every write demands the transaction by its name."""
+        del name
+        return None
+
+    def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:
+        """Look records up."""
+        del joined
+        return self._asked("read", [(digest,) for digest in digests])
+
+    def steps(self, digest: bytes, life: int, *, joined: bool) -> Command:
+        """The finished steps of a record."""
+        del joined
+        return Command(self._sql["steps"], (digest, life))
+
+    def scan(self, operation: Scan) -> Command | None:
+        """One page."""
+        terms = scan_terms(operation, "r.", {"digest": "bytea", "text": "text", "number": "bigint"})
+        if terms is None:
+            return None
+        restrictions, values = terms
+        return Command(self._sql["scan"].replace("{restrictions}", restrictions), (*values, operation.limit + 1))
+
+    def resolve(self, operation: Resolve) -> Command:
+        """A decision."""
+        note = storable(operation.note)
+        values = (operation.digest, operation.nonce, operation.status.value, operation.outcome, note)
+        return Command(self.text("resolve", "one"), values)
+
+    def purge(self, operation: Purge) -> Sequence[Command]:
+        """Delete what is expired."""
+        return [Command(self.text("purge", "one"), (max(operation.limit, 0),))]
+
+    def lapse(self, operation: Lapse) -> Sequence[Command]:
+        """Mark what has lapsed."""
+        values = (max(operation.limit, 0), LEASE_ENDED.type, LEASE_ENDED.message)
+        return [Command(self.text("lapse", "one"), values)]
+
+    def tally(self, operations: Sequence[Tally]) -> Command:
+        """Add replays."""
+        return self._asked("tally", [(operation.digest, operation.replays) for operation in operations])
+
+    def ready(self) -> Command:
+        """What a new connection is asked first."""
+        return Command(self._sql["ready"])
+
+
+def _claim_row(claim: Claim, *, lease_us: int) -> Values:
+    key, terms = claim.key, claim.terms
+    about: Sequence[Any] = tuple(about_values(claim.about).values())
+    return (
+        key.digest,
+        key.scope,
+        key.operation,
+        key.value,
+        claim.fingerprint,
+        claim.nonce,
+        lease_us,
+        terms.keep_us,
+        terms.in_doubt,
+        terms.reconcile_after_us,
+        _lock(key.digest),
+        *about,
+    )
+
+
+def _lock(digest: bytes) -> int:
+    """The number of the advisory lock of a key."""
+    return int.from_bytes(digest[:8], "big", signed=True)

@@ -1,0 +1,120 @@
+-- 0001: records, finished steps, and what identifies this database.
+--
+-- Instants are whole microseconds since 1970 on the clock of this server. The CHECKs keep every writer honest: a row
+-- that breaks one of them was written by a mistake, and is refused instead of being believed later. The columns stand
+-- in the order of their alignment, so that no bytes are lost between them.
+
+CREATE TABLE {schema_table} (
+    version     integer PRIMARY KEY,
+    applied_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    post        boolean NOT NULL DEFAULT false
+);
+COMMENT ON TABLE {schema_table} IS 'semel: which migrations were applied; post: the second half too';
+
+CREATE TABLE {meta} (
+    name   text PRIMARY KEY,
+    value  bytea NOT NULL
+);
+COMMENT ON TABLE {meta} IS 'semel: which database this is. within() compares install_id, so that a record never lands in another one';
+
+INSERT INTO {meta} (name, value) VALUES ('install_id', decode(replace(gen_random_uuid()::text, '-', ''), 'hex'));
+
+CREATE TABLE {record_table} (
+    lease_us            bigint NOT NULL,
+    created_us          bigint NOT NULL,
+    started_us          bigint NOT NULL,
+    updated_us          bigint NOT NULL,
+    completed_us        bigint,
+    expires_us          bigint NOT NULL,
+    keep_us             bigint NOT NULL,
+    reconcile_after_us  bigint NOT NULL,
+    replayed_us         bigint,
+    fence               bigint NOT NULL,
+    attempts            integer NOT NULL,
+    replays             integer NOT NULL DEFAULT 0,
+    steps               integer NOT NULL DEFAULT 0,
+    retryable           boolean NOT NULL,
+    doubtful            boolean NOT NULL,
+    wanted              boolean NOT NULL DEFAULT false,
+    status              text COLLATE "C" NOT NULL,
+    in_doubt_policy     text COLLATE "C" NOT NULL,
+    digest              bytea NOT NULL,
+    nonce               bytea NOT NULL,
+    fingerprint         bytea NOT NULL,
+    scope               text COLLATE "C" NOT NULL,
+    operation           text COLLATE "C" NOT NULL,
+    value               text COLLATE "C" NOT NULL,
+    error_type          text COLLATE "C",
+    error_message       text COLLATE "C",
+    subject             text COLLATE "C",
+    business_key        text COLLATE "C",
+    process_instance    text COLLATE "C",
+    requester           text COLLATE "C",
+    tags                text COLLATE "C",
+    resolution          text COLLATE "C",
+    outcome             bytea,
+
+    -- Identity is bytes, so that no collation makes two keys equal. The texts beside it are for people.
+    CONSTRAINT {prefix}record_pk PRIMARY KEY (digest),
+    CONSTRAINT {prefix}record_digest CHECK (octet_length(digest) = 32),
+    CONSTRAINT {prefix}record_status CHECK (status IN ('running', 'completed', 'failed', 'in_doubt', 'cancelled')),
+    CONSTRAINT {prefix}record_retryable CHECK (NOT retryable OR status = 'failed'),
+    CONSTRAINT {prefix}record_lease CHECK (fence >= 1 AND octet_length(nonce) = 16),
+    CONSTRAINT {prefix}record_policy CHECK (in_doubt_policy IN ('rerun', 'reconcile', 'hold')),
+    CONSTRAINT {prefix}record_counts CHECK (attempts >= 0 AND steps >= 0 AND keep_us > 0 AND reconcile_after_us >= 0),
+    -- Completed has an outcome (a tombstone is one too), and nothing else has.
+    CONSTRAINT {prefix}record_outcome CHECK ((status = 'completed') = (outcome IS NOT NULL)),
+    CONSTRAINT {prefix}record_error CHECK ((error_type IS NULL) = (error_message IS NULL))
+) WITH (fillfactor = {fillfactor}, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+-- The fill factor leaves room on each page for the second version that a completion writes, so that it stays on the
+-- page and touches no index (HOT). No index covers a column that claims and completions change.
+
+-- For the sweep, which reads it in order. Set at the claim, and as a rule not touched by the completion.
+CREATE INDEX {prefix}record_expiry ON {record_table} (expires_us);
+
+COMMENT ON TABLE {record_table} IS 'semel: one row per key; what is known of an operation. Change it with semel resolve, never by hand';
+COMMENT ON COLUMN {record_table}.digest IS 'identity: SHA-256 over scope, operation and value';
+COMMENT ON COLUMN {record_table}.scope IS 'who the key belongs to';
+COMMENT ON COLUMN {record_table}.operation IS 'what the key is for';
+COMMENT ON COLUMN {record_table}.value IS 'the key as the caller gave it';
+COMMENT ON COLUMN {record_table}.status IS 'running, completed, failed, in_doubt or cancelled';
+COMMENT ON COLUMN {record_table}.retryable IS 'failed, and known to have had no effect: may be claimed again';
+COMMENT ON COLUMN {record_table}.fingerprint IS 'digest of the request; the same key with another one is refused';
+COMMENT ON COLUMN {record_table}.fence IS 'rises with every claim; a late worker shows an older one and changes nothing';
+COMMENT ON COLUMN {record_table}.nonce IS 'names the claim that holds the lease';
+COMMENT ON COLUMN {record_table}.lease_us IS 'until when the claim is alive, unless renewed';
+COMMENT ON COLUMN {record_table}.in_doubt_policy IS 'what its owner allows after an end without an outcome: rerun, reconcile or hold';
+COMMENT ON COLUMN {record_table}.reconcile_after_us IS 'how long after the lease to wait before asking whether it happened';
+COMMENT ON COLUMN {record_table}.doubtful IS 'an earlier attempt may have had its effect';
+COMMENT ON COLUMN {record_table}.attempts IS 'how often the handler was started';
+COMMENT ON COLUMN {record_table}.outcome IS 'what duplicates are given, encoded by semel';
+COMMENT ON COLUMN {record_table}.error_type IS 'class of the last error';
+COMMENT ON COLUMN {record_table}.error_message IS 'message of the last error';
+COMMENT ON COLUMN {record_table}.subject IS 'for people: what it is about';
+COMMENT ON COLUMN {record_table}.business_key IS 'for people: the business object';
+COMMENT ON COLUMN {record_table}.process_instance IS 'for people: the workflow';
+COMMENT ON COLUMN {record_table}.requester IS 'for people: who asked';
+COMMENT ON COLUMN {record_table}.tags IS 'for people: JSON object of strings';
+COMMENT ON COLUMN {record_table}.created_us IS 'when the key was first claimed';
+COMMENT ON COLUMN {record_table}.started_us IS 'when the latest attempt was granted';
+COMMENT ON COLUMN {record_table}.updated_us IS 'when the row last changed';
+COMMENT ON COLUMN {record_table}.completed_us IS 'when it was settled';
+COMMENT ON COLUMN {record_table}.expires_us IS 'from when a settled record is forgotten';
+COMMENT ON COLUMN {record_table}.keep_us IS 'how long an outcome is kept';
+COMMENT ON COLUMN {record_table}.resolution IS 'how a doubt was ended, why and by whom';
+COMMENT ON COLUMN {record_table}.replays IS 'how often it was replayed, written down now and then';
+COMMENT ON COLUMN {record_table}.replayed_us IS 'when it was last replayed, as far as written down';
+COMMENT ON COLUMN {record_table}.steps IS 'how many finished steps there are';
+COMMENT ON COLUMN {record_table}.wanted IS 'somebody waits: tell them when it ends';
+
+-- Finished steps. `life` is created_us of the record they belong to: a new life of an expired key begins without them.
+CREATE TABLE {step_table} (
+    step      bigint GENERATED ALWAYS AS IDENTITY,
+    life      bigint NOT NULL,
+    position  integer NOT NULL CHECK (position >= 0),
+    digest    bytea NOT NULL CHECK (octet_length(digest) = 32),
+    name      text COLLATE "C" NOT NULL,
+    outcome   bytea NOT NULL,
+    CONSTRAINT {prefix}step_pk PRIMARY KEY (digest, position, step)
+);
+COMMENT ON TABLE {step_table} IS 'semel: finished steps of attempts; they are not run again';

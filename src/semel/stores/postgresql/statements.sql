@@ -1,0 +1,234 @@
+-- Every statement of the PostgreSQL store.
+--
+-- {input} stands for a table of what is asked for, one row per operation: arrays for a list, plain values for one.
+-- {clock} is the server's clock in microseconds. {record} are the columns of a record, {r_record} the same of `r`.
+-- In the caller's transaction it is empty where the database is not the store's, or the transaction is not the claim's.
+-- Values are bound by position; those of {input} come first.
+
+-- The arbiter. `seen` decides nothing: it spares a write and a lock where nothing can be won. The advisory lock keeps a
+-- key that an open transaction holds from stalling its neighbours: not free means that somebody is writing this key.
+-- `won` decides on the newest version of the row and always answers: DO NOTHING, or DO UPDATE with a WHERE, would give
+-- no row at all for a rival that commits meanwhile. Rows are locked in the order of digests, so no two lists deadlock.
+-- name: claim
+WITH e AS MATERIALIZED ({input}),
+seen AS MATERIALIZED (
+    SELECT r.*, e.now
+    FROM e CROSS JOIN LATERAL (SELECT * FROM {record_table} AS x WHERE x.digest = e.digest OFFSET 0) AS r
+    WHERE NOT {wins}
+),
+wanted AS MATERIALIZED (
+    SELECT e.*, pg_try_advisory_xact_lock(e.lock) AS free
+    FROM e WHERE NOT EXISTS (SELECT 1 FROM seen AS s WHERE s.digest = e.digest)
+),
+won AS (
+    INSERT INTO {record_table} AS r (
+        digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
+        reconcile_after_us, doubtful, attempts, subject, business_key, process_instance, requester, tags,
+        created_us, started_us, updated_us, expires_us, keep_us
+    )
+    SELECT
+        w.digest, w.scope, w.operation, w.value, 'running', false, w.fingerprint, 1, w.nonce, w.now + w.lease_us,
+        w.in_doubt_policy, w.reconcile_after_us, false, 1, w.subject, w.business_key, w.process_instance, w.requester,
+        w.tags, w.now, w.now, w.now, w.now + w.keep_us, w.keep_us
+    FROM wanted AS w WHERE w.free ORDER BY w.digest
+    ON CONFLICT (digest) DO UPDATE SET (
+        scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
+        reconcile_after_us, doubtful, attempts, outcome, error_type, error_message, subject, business_key,
+        process_instance, requester, tags, created_us, started_us, updated_us, completed_us, expires_us, keep_us,
+        resolution, replays, replayed_us, steps, wanted
+    ) = (
+        SELECT
+            excluded.scope, excluded.operation, excluded.value,
+            CASE WHEN z.wins THEN 'running' ELSE r.status END,
+            r.retryable AND NOT z.wins,
+            CASE WHEN z.wins THEN excluded.fingerprint ELSE r.fingerprint END,
+            CASE WHEN z.wins THEN r.fence + 1 ELSE r.fence END,
+            CASE WHEN z.wins THEN excluded.nonce ELSE r.nonce END,
+            CASE WHEN z.wins THEN excluded.lease_us ELSE r.lease_us END,
+            CASE WHEN z.wins THEN excluded.in_doubt_policy ELSE r.in_doubt_policy END,
+            CASE WHEN z.wins THEN excluded.reconcile_after_us ELSE r.reconcile_after_us END,
+            CASE WHEN z.expired THEN false WHEN NOT z.wins OR {settled} THEN r.doubtful ELSE true END,
+            CASE WHEN z.expired THEN 1 WHEN z.wins THEN r.attempts + 1 ELSE r.attempts END,
+            CASE WHEN z.wins THEN NULL ELSE r.outcome END,
+            CASE WHEN z.expired THEN NULL ELSE r.error_type END,
+            CASE WHEN z.expired THEN NULL ELSE r.error_message END,
+            CASE WHEN z.wins THEN excluded.subject ELSE r.subject END,
+            CASE WHEN z.wins THEN excluded.business_key ELSE r.business_key END,
+            CASE WHEN z.wins THEN excluded.process_instance ELSE r.process_instance END,
+            CASE WHEN z.wins THEN excluded.requester ELSE r.requester END,
+            CASE WHEN z.wins THEN excluded.tags ELSE r.tags END,
+            CASE WHEN z.expired THEN excluded.created_us ELSE r.created_us END,
+            CASE WHEN z.wins THEN excluded.started_us ELSE r.started_us END,
+            CASE WHEN z.wins THEN excluded.updated_us ELSE r.updated_us END,
+            CASE WHEN z.wins THEN NULL ELSE r.completed_us END,
+            CASE WHEN z.wins THEN excluded.expires_us ELSE r.expires_us END,
+            CASE WHEN z.wins THEN excluded.keep_us ELSE r.keep_us END,
+            CASE WHEN z.expired THEN NULL ELSE r.resolution END,
+            CASE WHEN z.wins THEN 0 ELSE r.replays END,
+            CASE WHEN z.wins THEN NULL ELSE r.replayed_us END,
+            CASE WHEN z.expired THEN 0 ELSE r.steps END,
+            r.wanted AND NOT z.wins
+        FROM (
+            SELECT {expired} AS expired, {wins} AS wins
+            FROM (
+                SELECT excluded.fingerprint, excluded.nonce, excluded.in_doubt_policy, excluded.reconcile_after_us,
+                    excluded.updated_us AS now
+            ) AS e
+        ) AS z
+    )
+    RETURNING {record}
+)
+SELECT {record}, now, NULL::text AS transaction FROM seen
+UNION ALL SELECT {r_record}, w.now, {transaction} FROM won AS r JOIN wanted AS w ON w.digest = r.digest
+UNION ALL SELECT {held_record}, w.now, NULL FROM wanted AS w WHERE NOT w.free;
+
+-- The fence: a late worker matches no row and changes nothing. A row that somebody else has locked is left out rather
+-- than waited for (a step in an open transaction holds its record), so that its neighbours are not held up. Rows are
+-- locked in the order of digests; an UPDATE would lock them in whatever order its join gives, and deadlock with claims.
+-- part: own
+own AS MATERIALIZED (
+    SELECT s.*, r.created_us
+    FROM (SELECT * FROM e ORDER BY digest) AS s
+    CROSS JOIN LATERAL (
+        SELECT x.created_us FROM {record_table} AS x
+        WHERE x.digest = s.digest AND x.nonce = s.nonce AND x.fence = s.fence AND x.status = 'running'
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS r
+)
+
+-- A run that used up most of keep_for would otherwise be forgotten as soon as it is done.
+-- part: kept
+CASE WHEN r.expires_us - e.now > r.keep_us / 2 THEN r.expires_us ELSE e.now + r.keep_us END
+
+-- What came of each: done, or the row as it is seen by a statement that could not change it. Whoever waits for the key
+-- is told, and only where somebody does: a notification makes all commits queue behind each other.
+-- part: told
+SELECT e.digest, d.digest IS NOT NULL AS done, e.now, r.nonce, r.fence, r.status, r.completed_us, r.updated_us,
+    r.error_type, r.error_message, CASE WHEN d.wanted THEN pg_notify({channel}, encode(d.digest, 'hex')) END
+FROM e LEFT JOIN done AS d ON d.digest = e.digest
+LEFT JOIN LATERAL (
+    SELECT * FROM {record_table} AS x WHERE x.digest = e.digest AND d.digest IS NULL OFFSET 0
+) AS r ON true
+
+-- name: renew
+WITH e AS MATERIALIZED ({input}), {own}, done AS (
+    UPDATE {record_table} AS r SET lease_us = e.now + e.lease_us, updated_us = e.now
+    FROM own AS e WHERE r.digest = e.digest
+    RETURNING r.digest, false AS wanted
+) {told};
+
+-- name: complete
+WITH e AS MATERIALIZED ({input}), {own}, done AS (
+    UPDATE {record_table} AS r SET status = 'completed', outcome = e.outcome, error_type = NULL, error_message = NULL,
+        completed_us = e.now, updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
+    FROM own AS e WHERE r.digest = e.digest
+    RETURNING r.digest, r.wanted
+) {told};
+
+-- A doubt is not settled, so it does not expire. An attempt whose handler was never called does not count: unstarted
+-- is 1 then.
+-- name: fail
+WITH e AS MATERIALIZED ({input}), {own}, done AS (
+    UPDATE {record_table} AS r SET status = e.status, retryable = e.retryable, error_type = e.error_type,
+        error_message = e.error_message, doubtful = e.doubtful, attempts = greatest(r.attempts - e.unstarted, 0),
+        completed_us = CASE WHEN e.status = 'failed' THEN e.now END,
+        updated_us = e.now, lease_us = least(r.lease_us, e.now),
+        expires_us = CASE WHEN e.status = 'failed' THEN {kept} ELSE r.expires_us END
+    FROM own AS e WHERE r.digest = e.digest
+    RETURNING r.digest, r.wanted
+) {told};
+
+-- A finished step enters under the lease, once: sent again after a lost reply it finds itself there.
+-- name: checkpoint
+WITH e AS MATERIALIZED ({input}), {own}, added AS (
+    INSERT INTO {step_table} (digest, life, position, name, outcome)
+    SELECT DISTINCT e.digest, e.created_us, e.position, e.name, e.outcome FROM own AS e
+    WHERE NOT EXISTS (
+        SELECT 1 FROM {step_table} AS s
+        WHERE s.digest = e.digest AND s.position = e.position AND s.life = e.created_us
+            AND s.name = e.name AND s.outcome = e.outcome
+    )
+    RETURNING digest
+), counted AS (
+    UPDATE {record_table} AS r SET steps = r.steps + a.steps, updated_us = a.now
+    FROM (
+        SELECT a.digest, count(*) AS steps, (SELECT max(e.now) FROM e) AS now FROM added AS a GROUP BY a.digest
+    ) AS a
+    WHERE r.digest = a.digest
+    RETURNING r.digest
+), done AS (SELECT own.digest, false AS wanted FROM own)
+{told};
+
+-- The first touch of a step in the caller's transaction: proves the lease and holds the record, so that nobody takes
+-- over while the step runs, and names the transaction. With the advisory lock nobody who claims the key waits for it.
+-- name: enter
+WITH e AS MATERIALIZED ({input}), {own}, done AS (
+    SELECT e.digest, false AS wanted FROM own AS e
+    WHERE pg_try_advisory_xact_lock(e.lock)
+)
+SELECT t.*, pg_current_xact_id()::text FROM ({told}) AS t;
+
+-- name: read
+WITH e AS MATERIALIZED ({input})
+SELECT {r_record}, e.now FROM e
+LEFT JOIN LATERAL (SELECT * FROM {record_table} AS x WHERE x.digest = e.digest OFFSET 0) AS r ON true;
+
+-- From now on whoever ends this run tells it.
+-- name: want
+UPDATE {record_table} SET wanted = true WHERE digest = ANY(?::bytea[]) AND status = 'running' AND NOT wanted;
+
+-- name: steps
+SELECT position, name, outcome FROM {step_table} WHERE digest = ?::bytea AND life = ?::bigint ORDER BY position, step;
+
+-- A decision ends a doubt. The new nonce and fence shut out whoever may still be running.
+-- name: resolve
+WITH e AS MATERIALIZED ({input})
+UPDATE {record_table} AS r SET status = e.status, retryable = (e.status = 'failed'), outcome = e.outcome,
+    nonce = e.nonce, fence = r.fence + 1, doubtful = false, resolution = e.note,
+    completed_us = e.now, updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
+FROM e
+WHERE r.digest = e.digest AND r.nonce <> e.nonce
+    AND (r.status = 'in_doubt' OR (r.status = 'running' AND r.lease_us <= e.now))
+RETURNING {r_record};
+
+-- Status and expiry are judged on the locked row: a record claimed again since is not deleted. What others hold is
+-- left for the next time.
+-- name: purge
+WITH e AS MATERIALIZED ({input}), gone AS MATERIALIZED (
+    SELECT r.digest FROM {record_table} AS r, e WHERE {expired} ORDER BY r.expires_us LIMIT (SELECT e.most FROM e)
+    FOR UPDATE OF r SKIP LOCKED
+), deleted AS (
+    DELETE FROM {record_table} AS r USING gone WHERE r.digest = gone.digest RETURNING r.digest, r.steps
+), forgotten AS (
+    DELETE FROM {step_table} AS s USING deleted WHERE s.digest = deleted.digest AND deleted.steps > 0
+)
+SELECT count(*) FROM deleted;
+
+-- name: lapse
+WITH e AS MATERIALIZED ({input}), stale AS MATERIALIZED (
+    SELECT r.digest FROM {record_table} AS r, e WHERE r.status = 'running' AND r.lease_us <= e.now
+    LIMIT (SELECT e.most FROM e) FOR NO KEY UPDATE OF r SKIP LOCKED
+), marked AS (
+    UPDATE {record_table} AS r SET status = 'in_doubt', error_type = e.error_type, error_message = e.error_message,
+        doubtful = true, updated_us = e.now
+    FROM stale, e WHERE r.digest = stale.digest
+    RETURNING r.digest, r.wanted
+)
+SELECT count(*), count(CASE WHEN m.wanted THEN pg_notify({channel}, encode(m.digest, 'hex')) END) FROM marked AS m;
+
+-- name: tally
+WITH e AS MATERIALIZED ({input}), counted AS (
+    UPDATE {record_table} AS r SET replays = r.replays + a.replays, replayed_us = a.now
+    FROM (SELECT e.digest, sum(e.replays)::integer AS replays, max(e.now) AS now FROM e GROUP BY e.digest) AS a
+    WHERE r.digest = a.digest
+)
+SELECT e.digest, e.now FROM e;
+
+-- One page, oldest first. {restrictions} is put together from fixed texts.
+-- name: scan
+SELECT {r_record} FROM {record_table} AS r WHERE {restrictions} ORDER BY r.created_us, r.digest LIMIT ?::bigint;
+
+-- What a new connection is asked first: which schema, which database, and whether it may be written.
+-- name: ready
+SELECT coalesce((SELECT max(version) FROM {schema_table}), 0), (SELECT value FROM {meta} WHERE name = 'install_id'),
+    pg_is_in_recovery();

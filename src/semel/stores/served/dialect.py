@@ -1,0 +1,58 @@
+"""What a plan has to know of a server: how each operation is said, and nothing of how it is sent.
+
+What always holds: whatever the server, a command's rows have the shape that is named here, so one plan reads them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
+from semel.stores.served.command import Command
+
+Values = tuple[Any, ...]
+
+
+class Dialect(Protocol):
+    """The statements of one kind of server."""
+
+    def claim(self, claims: Sequence[Claim], *, joined: bool) -> Command:
+        """Rows of `RECORD_COLUMNS`, now, and the name of the transaction or None.
+
+        A row without a status: somebody's open transaction holds the key. No row: not the store's database.
+        """
+
+    def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
+        """A write under a lease: `renew`, `complete`, `fail` or `checkpoint`, or `enter`.
+
+        Rows of digest, done, now, nonce, fence, status, completed_us, updated_us, error_type, error_message; for
+        `enter` also the name of the transaction. No row: `transaction` is not the one that is open.
+        """
+
+    def mark(self, name: str) -> Command | None:
+        """Mark the caller's transaction, where it has no name that the server knows."""
+
+    def demand(self, name: str) -> Command | None:
+        """Demand that mark; the server refuses where the transaction has ended."""
+
+    def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:
+        """Rows of `RECORD_COLUMNS` and now, in the order asked for; a digest of None where there is no record."""
+
+    def steps(self, digest: bytes, life: int, *, joined: bool) -> Command:
+        """Rows of position, name and outcome."""
+
+    def scan(self, operation: Scan) -> Command | None:
+        """Rows of `RECORD_COLUMNS`, one more than the page holds; None where nothing can match."""
+
+    def resolve(self, operation: Resolve) -> Command:
+        """Rows of `RECORD_COLUMNS`: the record as it was changed, or nothing."""
+
+    def purge(self, operation: Purge) -> Sequence[Command]:
+        """The last one's row: how many were deleted."""
+
+    def lapse(self, operation: Lapse) -> Sequence[Command]:
+        """The last one's row: how many were marked."""
+
+    def tally(self, operations: Sequence[Tally]) -> Command:
+        """Rows of digest and now."""

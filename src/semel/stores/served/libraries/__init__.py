@@ -1,0 +1,1 @@
+"""Client libraries, one file each: how a command is sent, and what an error means."""

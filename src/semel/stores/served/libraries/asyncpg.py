@@ -1,0 +1,63 @@
+"""asyncpg: PostgreSQL on an event loop.
+
+What always holds: outside `transaction()` every statement of a caller's connection would commit by itself, so such a
+connection is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Any, Final, cast
+
+import asyncpg
+
+from semel.errors import NotInTransaction
+from semel.stores.postgresql.session import session_settings
+from semel.stores.served.command import Command, Row
+from semel.stores.served.library import Texts
+from semel.stores.served.settings import Settings
+from semel.stores.served.sqlstates import trouble_of
+from semel.stores.served.troubles import Trouble
+
+_texts: Final = Texts("$")
+
+
+class AsyncpgLibrary:
+    """Sends commands through `asyncpg.Connection`."""
+
+    async def connect(self, settings: Settings) -> Any:
+        """A connection of the store's own."""
+        return await asyncpg.connect(
+            settings.url,
+            timeout=settings.connect_timeout,
+            # The server ends a statement that takes too long; this is for a server that does not answer at all.
+            command_timeout=settings.statement_timeout + settings.connect_timeout,
+            server_settings=session_settings(settings),
+        )
+
+    def execute(self, connection: Any, command: Command) -> Awaitable[list[Row]]:
+        """The rows of `command`."""
+        return cast("Awaitable[list[Row]]", connection.fetch(_texts(command.text), *command.values))
+
+    async def close(self, connection: Any) -> None:
+        """Let go of a connection, politely if that takes no time."""
+        with suppress(Exception):
+            await connection.close(timeout=1)
+
+    def trouble(self, error: Exception) -> Trouble | None:
+        """What an error of asyncpg means."""
+        if isinstance(error, asyncpg.PostgresError):
+            return trouble_of(error.sqlstate)
+        if isinstance(error, asyncpg.InterfaceError):
+            return Trouble.LOST if "connection" in str(error) and "closed" in str(error) else None
+        return Trouble.LOST if isinstance(error, (OSError, TimeoutError, asyncpg.InternalClientError)) else None
+
+    def demand_transaction(self, connection: Any) -> None:
+        """The connection must be inside `transaction()`."""
+        if not connection.is_in_transaction():
+            message = (
+                "within() needs an open transaction, and this asyncpg connection has none, so every statement would "
+                "commit by itself; nothing ran. Write `async with connection.transaction():` around it."
+            )
+            raise NotInTransaction(message)

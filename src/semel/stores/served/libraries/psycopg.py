@@ -1,0 +1,100 @@
+"""psycopg 3: PostgreSQL in threads, and on an event loop where the caller's own connection is of that kind.
+
+What always holds: rows come as tuples and values as bytes whatever factories the caller has set. A fresh connection
+begins its transaction by itself; one in autocommit must have begun one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final, cast
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from semel.errors import NotInTransaction
+from semel.stores.postgresql.session import session_settings
+from semel.stores.served.command import Command, Row
+from semel.stores.served.library import Texts
+from semel.stores.served.settings import Settings
+from semel.stores.served.sqlstates import trouble_of
+from semel.stores.served.troubles import Trouble
+
+_texts: Final = Texts("%s")
+
+
+def _options(settings: Settings) -> str:
+    given = session_settings(settings).items()
+    return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in given)
+
+
+class _Psycopg:
+    def trouble(self, error: Exception) -> Trouble | None:
+        """What an error of psycopg means."""
+        if not isinstance(error, psycopg.Error):
+            return Trouble.LOST if isinstance(error, OSError) else None
+        if error.sqlstate is not None:
+            return trouble_of(error.sqlstate)
+        if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+            return Trouble.LOST
+        return Trouble.OF_ONE if isinstance(error, psycopg.DataError) else None
+
+    def demand_transaction(self, connection: Any) -> None:
+        """A transaction must be open, or begin with the first statement."""
+        if connection.closed or (
+            connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
+        ):
+            message = (
+                "within() needs an open transaction, and this psycopg connection is closed or in autocommit mode "
+                "without one; nothing ran. Write `with connection.transaction():` around it."
+            )
+            raise NotInTransaction(message)
+
+
+class PsycopgLibrary(_Psycopg):
+    """Sends commands through `psycopg.Connection`."""
+
+    def connect(self, settings: Settings) -> Any:
+        """A connection of the store's own."""
+        return psycopg.connect(
+            settings.url,
+            autocommit=True,
+            connect_timeout=max(2, round(settings.connect_timeout)),
+            options=_options(settings),
+        )
+
+    def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        with connection.cursor(row_factory=tuple_row, binary=True) as cursor:
+            cursor.execute(_texts(command.text), command.values)
+            return cast("list[Row]", cursor.fetchall() if cursor.description else [])
+
+    def close(self, connection: Any) -> None:
+        """Let go of a connection."""
+        with suppress(Exception):
+            connection.close()
+
+
+class AsyncPsycopgLibrary(_Psycopg):
+    """Sends commands through `psycopg.AsyncConnection`."""
+
+    async def connect(self, settings: Settings) -> Any:
+        """A connection of the store's own."""
+        return await psycopg.AsyncConnection.connect(
+            settings.url,
+            autocommit=True,
+            connect_timeout=max(2, round(settings.connect_timeout)),
+            options=_options(settings),
+        )
+
+    async def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        async with connection.cursor(row_factory=tuple_row, binary=True) as cursor:
+            await cursor.execute(_texts(command.text), command.values)
+            return cast("list[Row]", await cursor.fetchall() if cursor.description else [])
+
+    async def close(self, connection: Any) -> None:
+        """Let go of a connection."""
+        with suppress(Exception):
+            await connection.close()

@@ -1,0 +1,249 @@
+"""Plans: operations as commands, one plan for every server. Without colour and without a connection.
+
+What always holds: a plan answers each operation as the memory store's table would. A list goes out as one command; what
+befalls a single row of it sends them one by one, and is then the answer of that one alone. A write that changed nothing
+tells what it met: sent a second time after a lost reply, it gets the answer of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, cast
+
+from semel.core.operations import (
+    Answer,
+    Checkpoint,
+    Claim,
+    Complete,
+    Enter,
+    Entered,
+    Fail,
+    Found,
+    Held,
+    Lapse,
+    Lost,
+    Operation,
+    Page,
+    Purge,
+    Read,
+    Recorded,
+    Renew,
+    Resolve,
+    Resolved,
+    Scan,
+    Swept,
+    Tally,
+    Unresolvable,
+)
+from semel.core.record import Failure, Lease, Record, Status
+from semel.core.store import Answers, Plan
+from semel.stores.served.claims import claims
+from semel.stores.served.command import Command, Row
+from semel.stores.served.dialect import Dialect, Values
+from semel.stores.served.troubles import OfOneOperation, RowLocked, ended, other_database
+from semel.stores.sql import record_of, steps_of, storable, stored_failure
+
+Many = Callable[[Dialect, Sequence[Any], bool], Plan]
+Part = Generator[Command, list[Row], Any]
+
+
+def plan(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> Plan:
+    """The commands for `operations`, all of one kind."""
+    many = _PLANS[type(operations[0])] if operations else _nothing
+    try:
+        return (yield from many(dialect, operations, joined))
+    except OfOneOperation as problem:
+        if len(operations) == 1:
+            return [problem.error]
+    except Exception as error:  # noqa: BLE001 - it befell all of them
+        return [error] * len(operations)
+    answers: Answers = []
+    for operation in operations:
+        answers += yield from plan(dialect, [operation], joined=joined)
+    return answers
+
+
+def _nothing(_dialect: Dialect, _operations: Sequence[Operation], _joined: bool) -> Plan:  # noqa: FBT001
+    return []
+    yield
+
+
+# ---------------------------------------------------------------- writing under a lease
+
+
+def _shown(lease: Lease) -> Values:
+    return lease.key.digest, lease.nonce, lease.fence
+
+
+def _renew_row(operation: Renew) -> Values:
+    return (*_shown(operation.lease), operation.lease_us)
+
+
+def _complete_row(operation: Complete) -> Values:
+    return (*_shown(operation.lease), operation.outcome)
+
+
+def _fail_row(operation: Fail) -> Values:
+    error = stored_failure(operation.error)
+    status = Status.IN_DOUBT if operation.ending == "doubt" else Status.FAILED
+    unstarted = 0 if operation.started else 1
+    retryable = operation.ending == "retry"
+    return (
+        *_shown(operation.lease),
+        status.value,
+        retryable,
+        error.type,
+        error.message,
+        operation.doubtful,
+        unstarted,
+    )
+
+
+def _checkpoint_row(operation: Checkpoint) -> Values:
+    step = operation.step
+    return (*_shown(operation.lease), step.index, storable(step.name), step.outcome)
+
+
+def _writing(what: str, row: Callable[[Any], Values]) -> Many:
+    def many(dialect: Dialect, operations: Sequence[Any], joined: bool) -> Plan:  # noqa: FBT001
+        lease: Lease = operations[0].lease
+        transaction = lease.transaction if joined and lease.transaction else None
+        demand = dialect.demand(transaction) if transaction is not None else None
+        if demand is not None:
+            yield demand
+        told = yield dialect.write(what, [row(operation) for operation in operations], transaction=transaction)
+        if not told and transaction is not None:
+            raise ended()
+        by_lease = {line[0]: line for line in told}
+        return [_outcome(operation, by_lease.get(operation.lease.key.digest)) for operation in operations]
+
+    return many
+
+
+def _outcome(operation: Renew | Complete | Fail | Checkpoint, told: Row | None) -> Answer | Exception:
+    """What became of one write."""
+    if told is None:
+        return Lost()
+    _, done, now, nonce, fence, status, completed_us, updated_us, *error = told
+    lease = operation.lease
+    if done:
+        return Held(now + operation.lease_us) if isinstance(operation, Renew) else Recorded(now)
+    if nonce != lease.nonce or fence != lease.fence:
+        return Lost()
+    if status == Status.RUNNING:
+        return RowLocked(lease.key.reference)
+    match operation:
+        case Complete() if status == Status.COMPLETED:
+            return Recorded(completed_us or now)  # the same completion again, after its reply was lost
+        case Fail() if status != Status.COMPLETED and Failure(error[0], error[1]) == stored_failure(operation.error):
+            return Recorded(updated_us)  # the same end again
+    return Lost()
+
+
+def _enter(dialect: Dialect, operations: Sequence[Enter], joined: bool) -> Plan:  # noqa: FBT001
+    if not joined:
+        return [Lost()] * len(operations)  # there is no transaction to enter
+    lease = operations[0].lease
+    told = yield dialect.write("enter", [_shown(lease)], transaction=None)
+    if not told:
+        raise other_database()
+    *line, transaction = told[0]
+    if not line[1]:
+        ours = line[3] == lease.nonce and line[4] == lease.fence and line[5] == Status.RUNNING
+        return [RowLocked(lease.key.reference) if ours else Lost()]
+    if transaction is None:
+        transaction = f"semel_step_{lease.nonce.hex()}"
+        yield cast("Command", dialect.mark(transaction))
+    return [Entered(transaction)]
+
+
+# ---------------------------------------------------------------- reading
+
+
+def whole(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, list[Row], Record]:
+    """The record that a row stands for, with its finished steps."""
+    record = record_of(row)
+    if not row[-1]:
+        return record
+    steps = yield dialect.steps(record.key.digest, record.created_us, joined=joined)
+    return record_of(row, steps_of(steps))
+
+
+def _read(dialect: Dialect, operations: Sequence[Read], joined: bool) -> Plan:  # noqa: FBT001
+    rows = yield dialect.read([operation.digest for operation in operations], joined=joined)
+    answers: Answers = []
+    for *row, now in rows:
+        try:
+            found = None if row[0] is None else (yield from whole(dialect, tuple(row), joined=joined))
+        except Exception as error:  # noqa: BLE001 - a row that cannot be read is the answer of who asked for it
+            answers.append(error)
+        else:
+            answers.append(Found(found, now))
+    return answers
+
+
+def _scan(dialect: Dialect, operations: Sequence[Scan], joined: bool) -> Plan:  # noqa: FBT001
+    del joined  # only ever asked of the store itself
+    answers: Answers = []
+    for operation in operations:
+        command = dialect.scan(operation)
+        rows = (yield command) if command is not None else []
+        records: list[Record] = []
+        for row in rows[: operation.limit]:
+            records += [(yield from whole(dialect, row, joined=False))]
+        last = records[-1] if len(rows) > operation.limit else None
+        answers.append(Page(tuple(records), None if last is None else (last.created_us, last.key.digest)))
+    return answers
+
+
+# ---------------------------------------------------------------- decisions and the sweep
+
+
+def _resolve(dialect: Dialect, operations: Sequence[Resolve], joined: bool) -> Plan:  # noqa: FBT001
+    answers: Answers = []
+    for operation in operations:
+        changed = yield dialect.resolve(operation)
+        if changed:
+            answers.append(Resolved((yield from whole(dialect, changed[0], joined=joined))))
+            continue
+        found = cast("Found", (yield from _read(dialect, [Read(operation.digest)], joined))[0])
+        record = found.record
+        again = record is not None and record.nonce == operation.nonce  # the same command before its reply was lost
+        answers.append(Resolved(cast("Record", record)) if again else Unresolvable(record))
+    return answers
+
+
+def _sweeping(commands_of: Callable[[Dialect, Any], Sequence[Command]]) -> Many:
+    def many(dialect: Dialect, operations: Sequence[Any], joined: bool) -> Plan:  # noqa: FBT001
+        del joined
+        answers: Answers = []
+        for operation in operations:
+            rows: list[Row] = []
+            for command in commands_of(dialect, operation):
+                rows = yield command
+            answers.append(Swept(rows[0][0]))
+        return answers
+
+    return many
+
+
+def _tally(dialect: Dialect, operations: Sequence[Tally], joined: bool) -> Plan:  # noqa: FBT001
+    del joined
+    rows = yield dialect.tally(operations)
+    return [Recorded(now) for _, now in rows]
+
+
+_PLANS: dict[type, Many] = {
+    Claim: lambda dialect, operations, joined: claims(dialect, operations, joined=joined),
+    Renew: _writing("renew", _renew_row),
+    Complete: _writing("complete", _complete_row),
+    Fail: _writing("fail", _fail_row),
+    Checkpoint: _writing("checkpoint", _checkpoint_row),
+    Enter: _enter,
+    Read: _read,
+    Scan: _scan,
+    Resolve: _resolve,
+    Purge: _sweeping(lambda dialect, operation: dialect.purge(operation)),
+    Lapse: _sweeping(lambda dialect, operation: dialect.lapse(operation)),
+    Tally: _tally,
+}

@@ -1,0 +1,118 @@
+"""How a store on a server is set up: where it is, how long it may take, and what its tables are called.
+
+What always holds: everything is checked before anything is opened, and the name of a store never shows a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from semel.errors import UsageError
+from semel.stores.clock import StoreClock
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}")
+_SECONDS: Final = ("connect_timeout", "statement_timeout", "lock_timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a store was given.
+
+    Attributes:
+        url: where the server is, as its client library wants it, without semel's own settings.
+        name: the same for messages: without user, password and settings.
+        pool_size: how many connections a driver opens at most.
+        connect_timeout: how long to wait for a connection.
+        statement_timeout: how long a single statement may take. Less than any `keep_for`, so that a claim that is stuck
+            on its way never outlives the record that answers it.
+        lock_timeout: how long a statement waits for a row that somebody else has locked.
+        schema: where the tables are; empty: where the connection looks first.
+        prefix: what the names of the tables begin with.
+        migrate: whether missing tables are created on first use. Existing ones are changed by `semel migrate` alone.
+        clock: a virtual clock instead of the server's, for tests alone.
+    """
+
+    url: str
+    name: str
+    pool_size: int = 4
+    connect_timeout: float = 10.0
+    statement_timeout: float = 15.0
+    lock_timeout: float = 2.0
+    schema: str = ""
+    prefix: str = "semel_"
+    migrate: bool = True
+    clock: StoreClock | None = None
+
+    @classmethod
+    def of(cls, url: str, **given: Any) -> Settings:
+        """The settings in `url` and in `given`, which go first.
+
+        Raises:
+            UsageError: one of them is not usable.
+        """
+        parts = urlsplit(url)
+        own, rest = {}, []
+        for name, value in parse_qsl(parts.query, keep_blank_values=True):
+            if name in cls.__dataclass_fields__ and name not in ("url", "name", "clock"):
+                own[name] = value
+            else:
+                rest.append((name, value))
+        plain = urlunsplit(parts._replace(query=urlencode(rest)))
+        return cls(plain, _shown(url), **_checked({**own, **given}))
+
+
+def _shown(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+
+
+def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    checked: dict[str, Any] = dict(given)
+    for name in _SECONDS:
+        if name in checked:
+            checked[name] = _seconds(name, checked[name])
+    if "pool_size" in checked:
+        checked["pool_size"] = _count("pool_size", checked["pool_size"])
+    if "migrate" in checked:
+        checked["migrate"] = _truth("migrate", checked["migrate"])
+    for name in ("schema", "prefix"):
+        if checked.get(name) and not _IDENTIFIER.fullmatch(str(checked[name])):
+            message = f"{name} must be letters, digits and _, at most 31 of them; nothing was opened."
+            raise UsageError(message)
+    return checked
+
+
+def _seconds(name: str, value: Any) -> float:
+    try:
+        seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not 0 < seconds <= 24 * 3600:
+        message = f"{name} must be a number of seconds above 0, not {value!r}; nothing was opened."
+        raise UsageError(message)
+    return seconds
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        count = int(value)
+    except (TypeError, ValueError):
+        count = 0
+    if not 1 <= count <= 1000:  # noqa: PLR2004
+        message = f"{name} must be a whole number from 1 to 1000, not {value!r}; nothing was opened."
+        raise UsageError(message)
+    return count
+
+
+def _truth(name: str, value: Any) -> bool:
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    truth = value if isinstance(value, bool) else words.get(str(value).lower())
+    if truth is None:
+        message = f"{name} must be true or false, not {value!r}; nothing was opened."
+        raise UsageError(message)
+    return truth

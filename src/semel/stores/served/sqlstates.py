@@ -1,0 +1,48 @@
+"""SQLSTATE codes by what they mean: PostgreSQL's own, and what the standard says of connections.
+
+What always holds: a code that is not listed means nothing that is known, so its error stays the bug it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from semel.stores.served.troubles import Trouble
+
+_CODES: Final = {
+    "40001": Trouble.CONFLICT,  # serialization_failure
+    "40P01": Trouble.CONFLICT,  # deadlock_detected
+    "40003": Trouble.LOST,  # statement_completion_unknown
+    "55P03": Trouble.LOCKED,  # lock_not_available, lock_timeout too
+    "57014": Trouble.SLOW,  # query_canceled, statement_timeout too
+    "57P01": Trouble.LOST,  # admin_shutdown
+    "57P02": Trouble.LOST,  # crash_shutdown
+    "57P03": Trouble.LOST,  # cannot_connect_now
+    "57P04": Trouble.LOST,  # database_dropped
+    "57P05": Trouble.LOST,  # idle_session_timeout
+    "25P03": Trouble.LOST,  # idle_in_transaction_session_timeout
+    "25P02": Trouble.ABORTED,  # in_failed_sql_transaction
+    "25006": Trouble.READ_ONLY,  # read_only_sql_transaction
+    "25P01": Trouble.NO_TRANSACTION,  # no_active_sql_transaction
+    "42501": Trouble.DENIED,  # insufficient_privilege
+    "3D000": Trouble.DENIED,  # invalid_catalog_name: no such database
+    "42P01": Trouble.MISSING,  # undefined_table
+    "42703": Trouble.MISSING,  # undefined_column
+    "3F000": Trouble.MISSING,  # invalid_schema_name
+    "3B001": Trouble.MARK_GONE,  # invalid_savepoint_specification
+    "XX001": Trouble.DAMAGED,  # data_corrupted
+    "XX002": Trouble.DAMAGED,  # index_corrupted
+}
+_CLASSES: Final = {
+    "08": Trouble.LOST,
+    "28": Trouble.DENIED,
+    "53": Trouble.FULL,
+    "58": Trouble.FULL,  # the system under the server failed
+    "22": Trouble.OF_ONE,
+    "23": Trouble.OF_ONE,
+}
+
+
+def trouble_of(sqlstate: str | None) -> Trouble | None:
+    """What a code means."""
+    return _CODES.get(sqlstate or "") or _CLASSES.get((sqlstate or "")[:2])

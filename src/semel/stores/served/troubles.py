@@ -1,0 +1,134 @@
+"""What goes wrong on a server, and what it means to semel. A client library names the trouble; this says the sentence.
+
+What always holds: a translated error says what happened, whether anything was recorded, and what to do, and carries its
+cause. Only what is named is translated; everything else stays the bug it is. On the caller's connection nothing is ever
+sent again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from semel.errors import (
+    NotInTransaction,
+    RecordUnreadable,
+    SchemaOutdated,
+    SemelError,
+    StoreUnavailable,
+    TransactionAborted,
+)
+
+
+class Trouble(Enum):
+    """Kinds of trouble; the value says what to do."""
+
+    CONFLICT = "it was in the way of another transaction; try again"
+    LOCKED = "another transaction held a lock for too long; look for one that is idle in transaction"
+    SLOW = "it took longer than statement_timeout allows; look at what keeps the server busy"
+    LOST = "the connection broke; try again once the server can be reached"
+    DENIED = "the server refused the login or a permission; look at the user, the password and the grants"
+    READ_ONLY = "the server accepts no writes; give the address of the primary"
+    FULL = "the server is out of disk, memory or connections; free some"
+    MISSING = "a table or column is missing; run `semel migrate`"
+    MARK_GONE = "the transaction of the claim is not open any more"
+    ABORTED = "the transaction is past use; roll it back and run all of it again"
+    NO_TRANSACTION = "no transaction is open"
+    DAMAGED = "what is stored is damaged; restore it from a backup"
+    OF_ONE = "a value or a constraint refuses a single row"
+
+
+class OfOneOperation(Exception):
+    """A value or a constraint refused one row of a list: told apart by sending them one by one. Never leaves a plan."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class RowLocked(StoreUnavailable):
+    """A transaction that is still open holds the record; nothing was written."""
+
+    def __init__(self, reference: str) -> None:
+        message = (
+            f"The record {reference[:16]} is held by a transaction that is still open, so nothing was written to it. "
+            f"It is tried again; end the transaction of a step before the operation returns."
+        )
+        super().__init__(message, reference=reference)
+
+
+def translated(error: Exception, trouble: Trouble | None, name: str) -> Exception:
+    """`error` on the store's own connection, as semel's own."""
+    known: SemelError
+    match trouble:
+        case None:
+            return error
+        case Trouble.OF_ONE:
+            return OfOneOperation(error)
+        case Trouble.MISSING:
+            known = SchemaOutdated(
+                f"{name} lacks what this release needs ({brief(error)}); nothing ran. {_do(trouble)}"
+            )
+        case Trouble.DAMAGED:
+            known = RecordUnreadable(f"{name} could not read a record ({brief(error)}); nothing ran. {_do(trouble)}")
+        case Trouble.LOST:
+            known = StoreUnavailable(
+                f"{name} did not answer ({brief(error)}); whether it was recorded is not known. {_do(trouble)}"
+            )
+        case _:
+            known = StoreUnavailable(f"{name} did not do it ({brief(error)}); nothing was recorded. {_do(trouble)}")
+    known.__cause__ = error
+    return known
+
+
+def translated_joined(error: Exception, trouble: Trouble | None, name: str) -> Exception:
+    """`error` on the caller's connection: what would be tried again elsewhere ends the caller's transaction here."""
+    known: SemelError
+    match trouble:
+        case None | Trouble.OF_ONE:
+            return error
+        case Trouble.MARK_GONE:
+            return ended()
+        case Trouble.NO_TRANSACTION:
+            known = NotInTransaction(
+                f"within() needs an open transaction on {name}, and this connection has none ({brief(error)}); "
+                f"nothing ran. Begin one around within()."
+            )
+        case Trouble.MISSING:
+            known = NotInTransaction(
+                f"The connection given to within() leads to a database without semel's tables ({brief(error)}); "
+                f"nothing ran. Give a connection to {name}."
+            )
+        case _:
+            known = TransactionAborted(
+                f"The caller's transaction on {name} cannot go on ({brief(error)}); nothing of it is kept. "
+                f"Roll it back and run all of it again."
+            )
+    known.__cause__ = error
+    return known
+
+
+def ended() -> NotInTransaction:
+    """The error for a transaction that the handler ended."""
+    return NotInTransaction(
+        "The transaction that the claim was written in is not open any more: the handler committed it or rolled it "
+        "back. What it committed is kept and its record is in doubt; what it rolled back did not happen. Leave commit "
+        "and rollback to the code around within()."
+    )
+
+
+def other_database() -> NotInTransaction:
+    """The error for a connection whose database has another install_id."""
+    return NotInTransaction(
+        "The connection given to within() leads to another database than the store's; nothing ran. "
+        "Give a connection to the same database."
+    )
+
+
+def brief(error: Exception) -> str:
+    """The first line of a library's message: the rest may repeat the statement and its values."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+
+
+def _do(trouble: Trouble) -> str:
+    return f"{trouble.value[0].upper()}{trouble.value[1:]}."

