@@ -77,10 +77,11 @@ class Enter(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """Ask for a record, finished steps included where wanted."""
+    """Ask for a record, finished steps included where wanted. `waits`: somebody waits for its end, to be told of it."""
 
     digest: bytes
     with_steps: bool = False
+    waits: bool = False
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):

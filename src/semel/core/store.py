@@ -17,7 +17,11 @@ Answers = list[Answer | Exception]
 
 
 class Driver(Protocol):
-    """Carries out rounds of plans on connections of its own."""
+    """Carries out rounds of plans on connections of its own.
+
+    A driver whose store can tell of ends may have a method `listen(told)`: from then on `told(digest)` is called, in
+    any thread, when a run ends that was read with `waits`. Nobody relies on it: whoever waits also looks by itself.
+    """
 
     def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
         """Run one round. The reply of a plan is its answers, or the error that befell all of it."""
@@ -31,7 +35,8 @@ class AsyncDriver(Protocol):
 
     A driver may say `eager = True` if its `perform` may be started outside a task of its own: it awaits nothing but
     plain futures of the running loop. A lane then gives answers that are at hand without waiting. With `gathers = True`
-    it does so only for an asker who is alone: what several tasks ask in one turn of the loop is cheaper together.
+    it does so only for an asker who is alone: what several tasks ask in one turn of the loop is cheaper together. Its
+    `listen(told)`, where it has one, calls `told` in that loop.
     """
 
     async def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:

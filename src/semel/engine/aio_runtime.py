@@ -38,6 +38,7 @@ class Runtime:
         self._wake = asyncio.Event()
         self._resting_until: float | None = None
         self._stirred = False
+        self._listens = False
         self._task: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -56,6 +57,7 @@ class Runtime:
 
     async def wait(self, digest: bytes, until: float, last: Waiter | None) -> Waiter:
         """Wait until the waiter has news; `last` is the one this call waited with before."""
+        self._listen()
         seat = asyncio.get_running_loop().create_future()
         waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat, last)
         self._rouse(min(until, self._keeper.waiting.due() or until))
@@ -66,6 +68,14 @@ class Runtime:
             self.done(None, digest, waiter)
             raise
         return waiter
+
+    def _listen(self) -> None:
+        """From the first wait on, have the store tell of ends, where it can."""
+        if not self._listens:
+            self._listens = True
+            listen = getattr(self._driver, "listen", None)
+            if listen is not None:
+                listen(lambda digest: self.done(None, digest, None))
 
     def done(self, state: AttemptState | None, digest: bytes, waiter: Waiter | None) -> None:
         """A call is over."""

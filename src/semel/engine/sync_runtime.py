@@ -42,6 +42,7 @@ class Runtime:
         self._wake = threading.Event()
         self._resting_until: float | None = None
         self._stirred = False
+        self._listens = False
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -61,6 +62,7 @@ class Runtime:
 
     def wait(self, digest: bytes, until: float, last: Waiter | None) -> Waiter:
         """Block until the waiter has news; `last` is the one this call waited with before."""
+        self._listen()
         seat = threading.Lock()
         seat.acquire()
         with self._lock:
@@ -75,6 +77,14 @@ class Runtime:
                     self._rouse(None)
             raise
         return waiter
+
+    def _listen(self) -> None:
+        """From the first wait on, have the store tell of ends, where it can."""
+        with self._lock:
+            first, self._listens = not self._listens, True
+        listen = getattr(self._driver, "listen", None) if first else None
+        if listen is not None:
+            listen(lambda digest: self.done(None, digest, None))
 
     def done(self, state: AttemptState | None, digest: bytes, waiter: Waiter | None) -> None:
         """A call is over."""

@@ -97,7 +97,7 @@ class Waiting:
         else:
             wanted = [digest for digest in self._nudged if digest in self._keys]
         self._nudged.clear()
-        return late, [Read(digest) for digest in wanted]
+        return late, [Read(digest, waits=True) for digest in wanted]
 
     def looked(self, read: Read, answer: Answer | Exception) -> list[Waiter]:
         """Take in what a read found; returns the waiters who now have news."""

@@ -84,6 +84,11 @@ def table_names(settings: Settings) -> dict[str, str]:
     }
 
 
+def channel(settings: Settings) -> str:
+    """On which channel ends are told."""
+    return f"{settings.schema or 'public'}.{settings.prefix}ended"
+
+
 class PostgresDialect:
     """The statements for one place."""
 
@@ -103,7 +108,7 @@ class PostgresDialect:
                 **self._names,
                 **rules,
                 **kept,
-                "channel": f"'{settings.schema or 'public'}.{settings.prefix}ended'",
+                "channel": f"'{channel(settings)}'",
                 "record": ", ".join(RECORD_COLUMNS),
                 "r_record": ", ".join(f"r.{column}" for column in RECORD_COLUMNS),
                 "held_record": "w.digest, " + ", ".join("NULL" for _ in RECORD_COLUMNS[1:]),
@@ -151,6 +156,10 @@ class PostgresDialect:
         """Not needed: every write demands the transaction by its name."""
         del name
         return None
+
+    def want(self, digests: Sequence[bytes]) -> Command | None:
+        """Have whoever ends these runs tell of it."""
+        return Command(self._sql["want"], (list(digests),)) if digests else None
 
     def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:
         """Look records up."""

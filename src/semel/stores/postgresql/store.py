@@ -35,12 +35,14 @@ class PostgresStore:
 
     def driver(self) -> Driver:
         """A driver for threads."""
+        from semel.stores.postgresql.listening import Listener
         from semel.stores.served.libraries.psycopg import PsycopgLibrary
 
-        return ServedDriver(self._place, PsycopgLibrary())
+        return ServedDriver(self._place, PsycopgLibrary(), Listener)
 
     def async_driver(self) -> AsyncDriver:
         """A driver for an event loop."""
+        from semel.stores.postgresql.listening import AsyncListener
         from semel.stores.served.libraries.asyncpg import AsyncpgLibrary
 
-        return AsyncServedDriver(self._place, AsyncpgLibrary())
+        return AsyncServedDriver(self._place, AsyncpgLibrary(), AsyncListener)

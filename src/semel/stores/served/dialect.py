@@ -36,6 +36,9 @@ class Dialect(Protocol):
     def demand(self, name: str) -> Command | None:
         """Demand that mark; the server refuses where the transaction has ended."""
 
+    def want(self, digests: Sequence[bytes]) -> Command | None:
+        """Have whoever ends these runs tell of it, where the server can."""
+
     def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:
         """Rows of `RECORD_COLUMNS` and now, in the order asked for; a digest of None where there is no record."""
 

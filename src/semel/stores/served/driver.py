@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,9 +22,12 @@ from semel.stores.served.command import Command, Row
 from semel.stores.served.library import AsyncLibrary, Library
 from semel.stores.served.opening import opening
 from semel.stores.served.place import Place
+from semel.stores.served.settings import Settings
 from semel.stores.served.troubles import Trouble, translated
 
 Replies = list[Answers | Exception]
+Hears = Callable[[Settings, Any, Callable[[bytes], None]], Any]
+"""Makes a listener from settings, a client library and whom to tell; it has a `close` of the driver's colour."""
 
 _AGAIN: Final = 5
 _KEEPS_CONNECTION: Final = frozenset({None, Trouble.CONFLICT, Trouble.LOCKED, Trouble.OF_ONE, Trouble.MISSING})
@@ -54,14 +57,16 @@ def _is_again(library: Library | AsyncLibrary, error: Exception, turn: int) -> b
 class ServedDriver:
     """Rounds in the calling thread."""
 
-    def __init__(self, place: Place, library: Library) -> None:
+    def __init__(self, place: Place, library: Library, hears: Hears | None = None) -> None:
         self._place = place
         self._library = library
+        self._hears = hears if place.settings.listen else None
         self._start_over()
 
     def _start_over(self) -> None:
         self._pid = os.getpid()
         self._idle: list[Any] = []
+        self._listener: Any = None
         self._lock = threading.Lock()
         self._room = threading.BoundedSemaphore(self._place.settings.pool_size)
 
@@ -138,6 +143,11 @@ class ServedDriver:
         for connection in stale:
             self._library.close(connection)
 
+    def listen(self, told: Callable[[bytes], None]) -> None:
+        """Have `told` called, in a thread of the listener, when somebody else ends what is waited for."""
+        if self._hears is not None:
+            self._listener = self._hears(self._place.settings, self._library, told)
+
     def learn(self) -> None:
         """Open a connection once, where nothing is known of the place yet."""
         self._give_back(self._take())
@@ -145,6 +155,8 @@ class ServedDriver:
     def close(self) -> None:
         """Let go of every connection."""
         if self._pid == os.getpid():
+            if self._listener is not None:
+                self._listener.close()
             with self._lock:
                 idle, self._idle = self._idle, []
             for connection in idle:
@@ -154,9 +166,11 @@ class ServedDriver:
 class AsyncServedDriver:
     """The same on an event loop; the plans of a round go side by side."""
 
-    def __init__(self, place: Place, library: AsyncLibrary) -> None:
+    def __init__(self, place: Place, library: AsyncLibrary, hears: Hears | None = None) -> None:
         self._place = place
         self._library = library
+        self._hears = hears if place.settings.listen else None
+        self._listener: Any = None
         self._idle: list[Any] = []
         self._room = asyncio.BoundedSemaphore(place.settings.pool_size)
 
@@ -231,12 +245,19 @@ class AsyncServedDriver:
             with suppress(Exception):
                 await self._library.close(connection)
 
+    def listen(self, told: Callable[[bytes], None]) -> None:
+        """Have `told` called, in this loop, when somebody else ends what is waited for."""
+        if self._hears is not None:
+            self._listener = self._hears(self._place.settings, self._library, told)
+
     async def learn(self) -> None:
         """Open a connection once, where nothing is known of the place yet."""
         await self._give_back(await self._take())
 
     async def close(self) -> None:
         """Let go of every connection."""
+        if self._listener is not None:
+            await self._listener.close()
         idle, self._idle = self._idle, []
         for connection in idle:
             await self._library.close(connection)

@@ -13,19 +13,44 @@ from typing import Any
 from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.errors import NotInTransaction, TransactionAborted
-from semel.stores.served.command import Command, Row
-from semel.stores.served.library import AsyncLibrary, Library
+from semel.stores.served.command import Command, Known, Row
+from semel.stores.served.library import AsyncJoinable, Joinable
 from semel.stores.served.place import Place
-from semel.stores.served.troubles import translated_joined
+from semel.stores.served.troubles import Trouble, ended, translated_joined
 
 
-class ServedJoined:
+class _Membership:
+    """What both colours know of a transaction they take part in."""
+
+    def __init__(self, place: Place, library: Joinable | AsyncJoinable, connection: Any) -> None:
+        self._place = place
+        self._told = library
+        self._connection = connection
+        self._entered = False
+
+    def _before(self, *, opens: bool) -> bool:
+        """Refuse what has no transaction; answers whether the store itself has to be asked which database it is.
+
+        Once a claim is written, its transaction is demanded by name: a handler that ended it did run, and has to be
+        told so, and not that a transaction is missing.
+        """
+        if opens or not self._entered:
+            self._told.demand_transaction(self._connection)
+        return opens and self._place.install_id is None
+
+    def _meaning(self, error: Exception, *, opens: bool) -> Exception:
+        trouble = self._told.trouble(error)
+        if trouble is Trouble.NO_TRANSACTION and self._entered and not opens:
+            return ended()
+        return translated_joined(error, trouble, self._place.name)
+
+
+class ServedJoined(_Membership):
     """A connection of the caller whose calls block."""
 
-    def __init__(self, place: Place, library: Library, connection: Any, learn: Callable[[], None]) -> None:
-        self._place = place
+    def __init__(self, place: Place, library: Joinable, connection: Any, learn: Callable[[], None]) -> None:
+        super().__init__(place, library, connection)
         self._library = library
-        self._connection = connection
         self._learn = learn
 
     def perform(self, plan: Plan) -> Answers:
@@ -35,41 +60,44 @@ class ServedJoined:
             NotInTransaction: no transaction of the store's database is open, or the one of the claim has ended.
             TransactionAborted: the caller's transaction is gone.
         """
-        self._library.demand_transaction(self._connection)
-        if self._place.install_id is None:
-            self._learn()
         return checked(run(plan, self._execute))
 
     def _execute(self, command: Command) -> list[Row]:
+        opens = Known.INSTALL in command.values
+        if self._before(opens=opens):
+            self._learn()
         try:
-            return self._library.execute(self._connection, self._place.spoken(command))
+            rows = self._library.execute(self._connection, self._place.spoken(command))
         except Exception as error:
-            raise translated_joined(error, self._library.trouble(error), self._place.name) from error
+            raise self._meaning(error, opens=opens) from error
+        self._entered |= opens
+        return rows
 
 
-class AsyncServedJoined:
+class AsyncServedJoined(_Membership):
     """The same, awaited."""
 
     def __init__(
-        self, place: Place, library: AsyncLibrary, connection: Any, learn: Callable[[], Awaitable[None]]
+        self, place: Place, library: AsyncJoinable, connection: Any, learn: Callable[[], Awaitable[None]]
     ) -> None:
-        self._place = place
+        super().__init__(place, library, connection)
         self._library = library
-        self._connection = connection
         self._learn = learn
 
     async def perform(self, plan: Plan) -> Answers:
         """Run one plan."""
-        self._library.demand_transaction(self._connection)
-        if self._place.install_id is None:
-            await self._learn()
         return checked(await arun(plan, self._execute))
 
     async def _execute(self, command: Command) -> list[Row]:
+        opens = Known.INSTALL in command.values
+        if self._before(opens=opens):
+            await self._learn()
         try:
-            return await self._library.execute(self._connection, self._place.spoken(command))
+            rows = await self._library.execute(self._connection, self._place.spoken(command))
         except Exception as error:
-            raise translated_joined(error, self._library.trouble(error), self._place.name) from error
+            raise self._meaning(error, opens=opens) from error
+        self._entered |= opens
+        return rows
 
 
 def checked(answers: Answers) -> Answers:

@@ -14,17 +14,11 @@ from semel.stores.served.settings import Settings
 from semel.stores.served.troubles import Trouble
 
 
-class Library(Protocol):
-    """A client library whose calls block."""
-
-    def connect(self, settings: Settings) -> Any:
-        """A connection of the store's own, in autocommit, with the store's timeouts."""
+class Joinable(Protocol):
+    """A client library whose calls block, as far as a connection of the caller needs it."""
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of the last statement of `command`."""
-
-    def close(self, connection: Any) -> None:
-        """Let go of a connection; never raises."""
 
     def trouble(self, error: Exception) -> Trouble | None:
         """What an error of this library means; None: nothing that is known."""
@@ -37,23 +31,37 @@ class Library(Protocol):
         """
 
 
-class AsyncLibrary(Protocol):
-    """A client library whose calls are awaited."""
+class Library(Joinable, Protocol):
+    """The same with connections of the store's own."""
 
-    async def connect(self, settings: Settings) -> Any:
+    def connect(self, settings: Settings) -> Any:
         """A connection of the store's own, in autocommit, with the store's timeouts."""
+
+    def close(self, connection: Any) -> None:
+        """Let go of a connection; never raises."""
+
+
+class AsyncJoinable(Protocol):
+    """A client library whose calls are awaited, as far as a connection of the caller needs it."""
 
     def execute(self, connection: Any, command: Command) -> Awaitable[list[Row]]:
         """The rows of the last statement of `command`."""
-
-    async def close(self, connection: Any) -> None:
-        """Let go of a connection; never raises."""
 
     def trouble(self, error: Exception) -> Trouble | None:
         """What an error of this library means; None: nothing that is known."""
 
     def demand_transaction(self, connection: Any) -> None:
         """Refuse a connection of the caller that has no transaction open and would not begin one by itself."""
+
+
+class AsyncLibrary(AsyncJoinable, Protocol):
+    """The same with connections of the store's own."""
+
+    async def connect(self, settings: Settings) -> Any:
+        """A connection of the store's own, in autocommit, with the store's timeouts."""
+
+    async def close(self, connection: Any) -> None:
+        """Let go of a connection; never raises."""
 
 
 class Texts:

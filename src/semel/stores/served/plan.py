@@ -170,6 +170,9 @@ def whole(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, lis
 
 
 def _read(dialect: Dialect, operations: Sequence[Read], joined: bool) -> Plan:  # noqa: FBT001
+    want = dialect.want([operation.digest for operation in operations if operation.waits])
+    if want is not None:
+        yield want  # first: what ends after this is told, what ended before is read
     rows = yield dialect.read([operation.digest for operation in operations], joined=joined)
     answers: Answers = []
     for *row, now in rows:

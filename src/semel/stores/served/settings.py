@@ -31,6 +31,8 @@ class Settings:
         statement_timeout: how long a single statement may take. Less than any `keep_for`, so that a claim that is stuck
             on its way never outlives the record that answers it.
         lock_timeout: how long a statement waits for a row that somebody else has locked.
+        listen: whether one more connection of each process that has waiters is told of ends; without it they look.
+        listen_url: where to listen, if `url` leads through a proxy that pools transactions, which tells nobody.
         schema: where the tables are; empty: where the connection looks first.
         prefix: what the names of the tables begin with.
         migrate: whether missing tables are created on first use. Existing ones are changed by `semel migrate` alone.
@@ -43,6 +45,8 @@ class Settings:
     connect_timeout: float = 10.0
     statement_timeout: float = 15.0
     lock_timeout: float = 2.0
+    listen: bool = True
+    listen_url: str = ""
     schema: str = ""
     prefix: str = "semel_"
     migrate: bool = True
@@ -78,8 +82,9 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
             checked[name] = _seconds(name, checked[name])
     if "pool_size" in checked:
         checked["pool_size"] = _count("pool_size", checked["pool_size"])
-    if "migrate" in checked:
-        checked["migrate"] = _truth("migrate", checked["migrate"])
+    for name in ("listen", "migrate"):
+        if name in checked:
+            checked[name] = _truth(name, checked[name])
     for name in ("schema", "prefix"):
         if checked.get(name) and not _IDENTIFIER.fullmatch(str(checked[name])):
             message = f"{name} must be letters, digits and _, at most 31 of them; nothing was opened."

@@ -98,6 +98,11 @@ def translated_joined(error: Exception, trouble: Trouble | None, name: str) -> E
                 f"The connection given to within() leads to a database without semel's tables ({brief(error)}); "
                 f"nothing ran. Give a connection to {name}."
             )
+        case Trouble.READ_ONLY:
+            known = NotInTransaction(
+                f"The transaction given to within() takes no writes ({brief(error)}); nothing was recorded. "
+                f"Give one that may write, on {name} itself and not on a replica."
+            )
         case _:
             known = TransactionAborted(
                 f"The caller's transaction on {name} cannot go on ({brief(error)}); nothing of it is kept. "

@@ -1,0 +1,87 @@
+"""SQLAlchemy: the caller's Session or Connection, of either colour, on whichever DBAPI is underneath.
+
+What always holds: statements go through the connection of the session's own transaction, which SQLAlchemy begins by
+itself; the DBAPI connection is never used behind its back, because it may not be in that transaction yet. Under
+AUTOCOMMIT SQLAlchemy claims to be in a transaction and is not, so the DBAPI's own flag is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from semel.errors import NotInTransaction
+from semel.stores.served.command import Command, Row
+from semel.stores.served.libraries.dbapi import Meaning, kinds, plain
+from semel.stores.served.library import Texts
+from semel.stores.served.troubles import Trouble
+
+_texts: Final = {
+    "pyformat": Texts("%s"),
+    "format": Texts("%s"),
+    "numeric_dollar": Texts("$"),
+    "qmark": Texts("?"),
+}
+PARAMSTYLES: Final = frozenset(_texts)
+_OPTIONS: Final = {"stream_results": False}  # a server-side cursor cannot write
+
+
+class SqlalchemyLibrary:
+    """Sends commands through `sqlalchemy.Connection` and `sqlalchemy.orm.Session`."""
+
+    def __init__(self, meaning: Meaning) -> None:
+        self._meaning = meaning
+
+    def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        link = connection if hasattr(connection, "exec_driver_sql") else connection.connection()
+        _refuse_autocommit(link)
+        texts = _texts[link.dialect.paramstyle]
+        rows: list[Row] = []
+        step: Command | None = command
+        while step is not None:
+            result = link.exec_driver_sql(texts(step.text), step.values, execution_options=_OPTIONS)
+            rows = plain(result) if result.returns_rows else []
+            step = step.then
+        return rows
+
+    def trouble(self, error: Exception) -> Trouble | None:
+        """What an error of SQLAlchemy means, or the one that it wraps."""
+        names = kinds(error)
+        if "sqlalchemy.exc.PendingRollbackError" in names:
+            return Trouble.ABORTED
+        if "sqlalchemy.exc.InvalidRequestError" in names:
+            return Trouble.NO_TRANSACTION  # closed, or its transaction was ended inside `with …begin()`
+        if getattr(error, "connection_invalidated", False):
+            return Trouble.LOST
+        wrapped = getattr(error, "orig", None)
+        return None if wrapped is None else self._meaning(wrapped)
+
+    def demand_transaction(self, connection: Any) -> None:
+        """Nothing to refuse yet: it begins by itself, and what it stands on is known with the first statement."""
+
+
+class AsyncSqlalchemyLibrary(SqlalchemyLibrary):
+    """Sends commands through `AsyncConnection` and `AsyncSession`."""
+
+    async def execute(self, connection: Any, command: Command) -> list[Row]:  # type: ignore[override]  # the other colour
+        """The rows of `command`."""
+        return cast("list[Row]", await connection.run_sync(super().execute, command))
+
+
+def _refuse_autocommit(link: Any) -> None:
+    if not _commits_by_itself(link.dialect, link.connection.dbapi_connection):
+        return
+    message = (
+        "within() needs a transaction, and this SQLAlchemy connection is set to AUTOCOMMIT, so every statement would "
+        "commit by itself; nothing ran. Use another isolation_level for it."
+    )
+    raise NotInTransaction(message)
+
+
+def _commits_by_itself(dialect: Any, dbapi_connection: Any) -> bool:
+    """What the DBAPI connection itself says; where it cannot be asked, the completion notices."""
+    try:
+        return bool(dialect.detect_autocommit_setting(dbapi_connection))
+    except (AttributeError, NotImplementedError):
+        flag = getattr(dbapi_connection, "autocommit", False)
+        return flag is True
