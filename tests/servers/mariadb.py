@@ -16,7 +16,7 @@ from tests.servers.server import HOST, Options, Server, arguments
 from tests.servers.service import Service
 
 _NAMES = ("mariadb-install-db", "mariadbd", "my_print_defaults")
-_USER = f"""\
+USER = f"""\
 CREATE USER IF NOT EXISTS semel@'{HOST}';
 GRANT ALL ON *.* TO semel@'{HOST}' WITH GRANT OPTION;
 """
@@ -57,7 +57,7 @@ class MariadbServer(Server):
 
     def prepare(self) -> None:
         init = self.folder / "init.sql"
-        init.write_text(_USER)
+        init.write_text(USER)
         init.chmod(0o644)
         self.prepare_with([
             self.programs["mariadb-install-db"], "--no-defaults", *self._base(), f"--datadir={self.data}",

@@ -50,7 +50,7 @@ def mariadb(room: Room) -> Iterator[Databases]:
 
 @pytest.fixture(scope="session")
 def mysql(room: Room) -> Iterator[Databases]:
-    """The MySQL that the environment names."""
+    """The MySQL that the environment names or asks for."""
     yield from _databases(Mysql(), room)
 
 
@@ -117,7 +117,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         terminalreporter.write_line(why)
     if exitstatus and any(room.path.glob("*/server.log")):
         config.stash[_FAILED] = True
-        terminalreporter.write_line(f"The logs of the servers are kept in {room.path}.")
+        terminalreporter.write_line(f"The logs of the servers are kept in {room.logs}.")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

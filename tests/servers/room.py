@@ -20,6 +20,8 @@ from tests.servers import process
 ROOT = Path(__file__).parents[2]
 _DAEMON = "daemon.pid"
 _KEEPER = "keeper.pid"
+_LOGS = ROOT / ".servers" / "logs"
+_RUNS = 5
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,13 @@ class Room:
         process.hand_over(folder)
         return folder
 
+    @property
+    def logs(self) -> Path:
+        """Where the logs of a run that failed are kept."""
+        return _LOGS / self.path.name
+
     def close(self, *, keep_logs: bool = False) -> None:
-        """End all servers and remove everything; logs stay on request."""
+        """End all servers and remove everything; logs are kept on request, those of the last few runs."""
         if not self.path.exists():
             return
         with contextlib.suppress(FileNotFoundError):
@@ -63,17 +70,17 @@ class Room:
         for folder in self.path.iterdir():
             end(folder)
         if keep_logs:
-            self._remove_all_but_logs()
-        else:
-            shutil.rmtree(self.path, ignore_errors=True)
+            self._save_logs()
+        shutil.rmtree(self.path, ignore_errors=True)
 
-    def _remove_all_but_logs(self) -> None:
-        for folder in self.path.iterdir():
-            for inside in folder.iterdir() if folder.is_dir() else (folder,):
-                if inside.is_dir():
-                    shutil.rmtree(inside, ignore_errors=True)
-                elif inside.suffix != ".log":
-                    inside.unlink()
+    def _save_logs(self) -> None:
+        for log in self.path.glob("*/*.log"):
+            target = self.logs / log.parent.name / log.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(log, target)
+        kept = sorted(_LOGS.iterdir(), key=lambda folder: folder.stat().st_mtime)
+        for old in kept[:-_RUNS]:
+            shutil.rmtree(old, ignore_errors=True)
 
     def _keep(self) -> None:
         with self.lock("keeper"):

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.servers import process, programs
+from tests.servers import room as room_module
 from tests.servers.databases import Databases, Endpoint
 from tests.servers.mariadb import Mariadb
 from tests.servers.plugin import obtain_or_skip
@@ -63,6 +64,11 @@ def own_room(tmp_path: Path) -> Room:
 @BOTH
 def test_the_server_of_the_run_answers(databases: Databases) -> None:
     assert databases.admin("SELECT 1", databases.url) == [(1,)]
+
+
+def test_mysql_is_not_mariadb(mysql: Databases) -> None:
+    ((version,),) = mysql.admin("SELECT VERSION()", mysql.url)
+    assert "MariaDB" not in version
 
 
 @BOTH
@@ -154,6 +160,18 @@ def test_a_killed_run_leaves_neither_server_nor_folder(kind: str, databases: Dat
     assert process.wait_for_end(int(keeper), process.LONG)
     assert not process.is_alive(int(server))
     assert not Path(room).exists()
+
+
+def test_a_room_is_removed_and_its_logs_are_kept_on_request(
+    own_room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room_module, "_LOGS", tmp_path / "logs")
+    for name in ("one.log", "two.sql"):
+        (own_room.path / "server").mkdir(parents=True, exist_ok=True)
+        (own_room.path / "server" / name).touch()
+    own_room.close(keep_logs=True)
+    assert not own_room.path.exists()
+    assert [path for path in own_room.logs.rglob("*") if path.is_file()] == [own_room.logs / "server" / "one.log"]
 
 
 class Counted(Service[Endpoint]):
