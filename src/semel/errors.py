@@ -184,6 +184,15 @@ class SchemaOutdated(SemelError):
 
 
 class ConcurrentModification(SemelError):
-    """A row changed since it was read."""
+    """A row changed since it was read; nothing was written.
+
+    `expected` is the version the caller had read, None where there should have been no row; `found` is the version that
+    is there, None where there is no row.
+    """
 
     code = "concurrent_modification"
+
+    def __init__(self, message: str, *, expected: int | None = None, found: int | None = None, **facts: Any) -> None:
+        super().__init__(message, expected=expected, found=found, **facts)
+        self.expected = expected
+        self.found = found

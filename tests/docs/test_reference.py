@@ -22,6 +22,7 @@ from semel.core.store import Store
 from semel.engine.administration import SweepReport
 from semel.engine.request import Result
 from semel.stores.memory import MemoryStore
+from semel.stores.served.settings import Settings
 from semel.stores.sqlite import SqliteStore
 from semel.stores.sqlite.versions import schema_sql
 from tests.docs.pages import page, pages, slug, table
@@ -144,7 +145,9 @@ def test_the_event_page_holds_every_kind_and_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("store", "skipped"), [(SqliteStore, {"path"}), (MemoryStore, {"table"})], ids=["sqlite", "memory"]
+    ("store", "skipped"),
+    [(SqliteStore, {"path"}), (MemoryStore, {"table"}), (Settings, {"url", "name"})],
+    ids=["sqlite", "memory", "servers"],
 )
 def test_the_settings_of_stores_are_told(store: Any, skipped: set[str]) -> None:
     told = set(first_column("docs/reference/stores.md", "setting"))
@@ -153,7 +156,8 @@ def test_the_settings_of_stores_are_told(store: Any, skipped: set[str]) -> None:
 
 def test_no_setting_is_told_that_is_not_there() -> None:
     told = set(first_column("docs/reference/stores.md", "setting"))
-    assert told <= {*inspect.signature(SqliteStore).parameters, *inspect.signature(MemoryStore).parameters}
+    stores = (SqliteStore, MemoryStore, Settings)
+    assert told <= {name for store in stores for name in inspect.signature(store).parameters}
 
 
 def test_the_port_of_a_store_is_told_whole() -> None:

@@ -84,11 +84,13 @@ class Policy:
 
     def replace(self, **changes: Any) -> Policy:
         """A copy with `changes`, checked again."""
+        if not changes:
+            return self
         unknown = sorted(set(changes) - {field.name for field in dataclasses.fields(self)})
         if unknown:
             message = f"A policy has no {' or '.join(unknown)}; nothing ran. It has: {', '.join(self.__slots__)}."
             raise PolicyInvalid(message)
-        return dataclasses.replace(self, **changes) if changes else self
+        return dataclasses.replace(self, **changes)
 
 
 def _duration(name: str, value: object, *, may_be_zero: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
-from semel.core.record import LEASE_ENDED
+from semel.core.record import LEASE_ENDED, NOTHING
 from semel.stores.served.command import NOW, Command, Known
 from semel.stores.served.dialect import Values
 from semel.stores.served.scan import scan_terms
@@ -56,6 +56,7 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     "lapse": {"most": "bigint", "error_type": "text", "error_message": "text"},
     "tally": {"digest": "bytea", "replays": "integer"},
 }
+_NOTHING: Final = (None, None, None, None, None)
 _CLOCK: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _SAME_DATABASE: Final = "EXISTS (SELECT 1 FROM {meta} AS m WHERE m.name = 'install_id' AND m.value = ?::bytea)"
 _SAME_TRANSACTION: Final = "pg_current_xact_id()::text = ?"
@@ -69,6 +70,31 @@ def _many(columns: dict[str, str], clock: str) -> str:
 def _one(columns: dict[str, str], clock: str, condition: str = "") -> str:
     plain = ", ".join(f"?::{kind} AS {name}" for name, kind in columns.items())
     return f"SELECT {plain}, {clock} AS now" + (f" WHERE {condition}" if condition else "")
+
+
+# Claims of one operation travel in three arrays: a client library looks at each element of an array by itself, and
+# sixteen arrays cost it more than all the rest of a claim. What is equal for all goes out once.
+_ALIKE: Final = """
+SELECT substr(u.packed, 1, 32) AS digest, u.scope, ?::text AS operation, u.value, substr(u.packed, 49) AS fingerprint,
+    substr(u.packed, 33, 16) AS nonce, ?::bigint AS lease_us, ?::bigint AS keep_us, ?::text AS in_doubt_policy,
+    ?::bigint AS reconcile_after_us, ('x' || encode(substr(u.packed, 1, 8), 'hex'))::bit(64)::bigint AS lock,
+    NULL::text AS subject, NULL::text AS business_key, NULL::text AS process_instance, NULL::text AS requester,
+    NULL::text AS tags, {clock} AS now
+FROM unnest(?::bytea[], ?::text[], ?::text[]) AS u(packed, scope, value)"""
+
+
+def _are_alike(claims: Sequence[Claim]) -> bool:
+    first = claims[0]
+    operation, terms = first.key.operation, first.terms
+    return all(
+        claim.key.operation == operation and claim.about is NOTHING and (claim.terms is terms or claim.terms == terms)
+        for claim in claims
+    )
+
+
+def clock_text(settings: Settings) -> str:
+    """The clock that decides: the server's, or a virtual one in tests."""
+    return _CLOCK if settings.clock is None else f"({NOW})::bigint"
 
 
 def table_names(settings: Settings) -> dict[str, str]:
@@ -93,7 +119,7 @@ class PostgresDialect:
     """The statements for one place."""
 
     def __init__(self, settings: Settings) -> None:
-        self._clock = _CLOCK if settings.clock is None else f"({NOW})::bigint"
+        self._clock = clock_text(settings)
         self._names = table_names(settings)
         self._sql = self._loaded(settings)
         self._texts: dict[tuple[str, str], str] = {}
@@ -116,12 +142,17 @@ class PostgresDialect:
         )
 
     def text(self, name: str, form: str) -> str:
-        """The text of a statement, for a list, for one, or for one in the caller's transaction."""
+        """The text of a statement: for a list, for one, or for one in the caller's transaction."""
         text = self._texts.get((name, form))
         if text is None:
             columns = _INPUTS[name]
             conditions = {"one": "", "here": _SAME_DATABASE.format(**self._names), "same": _SAME_TRANSACTION}
-            input_ = _many(columns, self._clock) if form == "many" else _one(columns, self._clock, conditions[form])
+            if form == "alike":
+                input_ = _ALIKE.format(clock=self._clock)
+            elif form == "many":
+                input_ = _many(columns, self._clock)
+            else:
+                input_ = _one(columns, self._clock, conditions[form])
             transaction = "pg_current_xact_id()::text" if form == "here" else "NULL"
             text = self._sql[name].replace("{input}", input_).replace("{transaction}", transaction)
             self._texts[name, form] = text
@@ -137,7 +168,16 @@ class PostgresDialect:
         if joined:
             values = _claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
             return Command(self.text("claim", "here"), (*values, Known.INSTALL))
+        if len(claims) > 1 and _are_alike(claims):
+            return self._alike(claims)
         return self._asked("claim", [_claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims])
+
+    def _alike(self, claims: Sequence[Claim]) -> Command:
+        operation, terms = claims[0].key.operation, claims[0].terms
+        equal = (operation, terms.lease_us, terms.keep_us, terms.in_doubt, terms.reconcile_after_us)
+        packed = [claim.key.digest + claim.nonce + claim.fingerprint for claim in claims]
+        arrays = (packed, [claim.key.scope for claim in claims], [claim.key.value for claim in claims])
+        return Command(self.text("claim", "alike"), (*equal, *arrays))
 
     def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
         """A write under a lease."""
@@ -205,7 +245,7 @@ class PostgresDialect:
 
 def _claim_row(claim: Claim, *, lease_us: int) -> Values:
     key, terms = claim.key, claim.terms
-    about: Sequence[Any] = tuple(about_values(claim.about).values())
+    about: Sequence[Any] = _NOTHING if claim.about is NOTHING else tuple(about_values(claim.about).values())
     return (
         key.digest,
         key.scope,
