@@ -26,6 +26,17 @@ def keys_of(calls: int, keys: int) -> list[int]:
     return [number % keys for number in range(calls)]
 
 
+def timed(call: Callable[[int], object], seconds: list[float]) -> Callable[[int], None]:
+    """`call`, each time noting in `seconds` how long it took; for percentiles."""
+
+    def one(number: int) -> None:
+        began = time.perf_counter()
+        call(number)
+        seconds.append(time.perf_counter() - began)
+
+    return one
+
+
 def alone(numbers: list[int], call: Callable[[int], object]) -> float:
     """Seconds that one caller needs."""
     began = time.perf_counter()
@@ -43,13 +54,17 @@ async def alone_async(numbers: list[int], call: Callable[[int], Awaitable[object
 
 
 def in_threads(callers: int, numbers: list[int], call: Callable[[int], object]) -> float:
-    """Seconds that so many threads need together; starting them is not counted."""
+    """Seconds that so many threads need together; starting them is not counted. What fails in one is raised here."""
     ready = threading.Barrier(callers + 1)
+    problems: list[Exception] = []
 
     def work(share: list[int]) -> None:
         ready.wait()
-        for number in share:
-            call(number)
+        try:
+            for number in share:
+                call(number)
+        except Exception as problem:  # noqa: BLE001 - raised below: a call that fails is quick, and no comparison
+            problems.append(problem)
 
     threads = [threading.Thread(target=work, args=(numbers[first::callers],)) for first in range(callers)]
     for thread in threads:
@@ -58,7 +73,10 @@ def in_threads(callers: int, numbers: list[int], call: Callable[[int], object]) 
     began = time.perf_counter()
     for thread in threads:
         thread.join()
-    return time.perf_counter() - began
+    seconds = time.perf_counter() - began
+    if problems:
+        raise problems[0]
+    return seconds
 
 
 async def in_tasks(callers: int, numbers: list[int], call: Callable[[int], Awaitable[object]]) -> float:

@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+from bench.cases.latency import LATENCY
+from bench.cases.mariadb_many import MARIADB_64
 from bench.cases.memory import ENGINE
 from bench.cases.peers import IDEMKIT
+from bench.cases.postgresql_many import POSTGRESQL_64
+from bench.cases.postgresql_one import POSTGRESQL_ONE
+from bench.cases.postgresql_peers import POSTGRESQL_IDEMKIT
+from bench.cases.round_trips import ROUND_TRIPS
+from bench.cases.rows import ROWS
 from bench.cases.sqlite_many import SQLITE_64
 from bench.cases.sqlite_one import SQLITE_ONE, SQLITE_REPLAY
+from bench.cases.sweep import SWEEP
+from bench.cases.within import WITHIN
 from bench.harness import Case
 from bench.machine import version_of
 
-CASES = {case.name: case for case in (SQLITE_64, SQLITE_ONE, SQLITE_REPLAY, ENGINE, IDEMKIT)}
+CASES = {
+    case.name: case
+    for case in (
+        SQLITE_64,
+        SQLITE_ONE,
+        SQLITE_REPLAY,
+        ENGINE,
+        IDEMKIT,
+        POSTGRESQL_64,
+        POSTGRESQL_IDEMKIT,
+        POSTGRESQL_ONE,
+        MARIADB_64,
+        WITHIN,
+        ROUND_TRIPS,
+        LATENCY,
+        ROWS,
+        SWEEP,
+    )
+}
 
 
 def chosen(names: list[str]) -> list[Case]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import gc
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from bench.machine import Watch
+from bench.site import Fact, Site, in_this_process
 
 Measure = Callable[[int], float]
 """Makes so many calls and gives back the seconds that they took, without what was prepared for them."""
@@ -84,13 +86,21 @@ class Variant:
 
 @dataclass(frozen=True)
 class Case:
-    """Variants that are compared with each other."""
+    """Variants that are compared with each other.
+
+    Attributes:
+        needs: a package of others that has to be installed.
+        site: what runs around all of it: a server, with tables that hold so many rows.
+        facts: what is counted after the rounds, on the same site.
+    """
 
     name: str
     title: str
-    variants: tuple[Variant, ...]
+    variants: tuple[Variant, ...] = ()
     notes: tuple[str, ...] = ()
     needs: str | None = None
+    site: Callable[[Path, int], AbstractContextManager[Site]] = in_this_process
+    facts: Callable[[Path, Effort], Sequence[Fact]] | None = None
 
 
 @dataclass
@@ -122,6 +132,16 @@ class Figures:
         return None if self.ratio is None else self.variant.by.met(self.ratio)
 
 
+@dataclass
+class Outcome:
+    """What was measured of one case, and how what it was measured on is set."""
+
+    case: Case
+    figures: list[Figures]
+    facts: Sequence[Fact]
+    settings: Mapping[str, object]
+
+
 def spread(values: Sequence[float]) -> tuple[float, float]:
     """The middle half of `values`: a quarter is below the first, a quarter above the second."""
     if len(values) < 2:
@@ -134,59 +154,89 @@ Prepared = list[tuple[Variant, Measure]]
 Sample = tuple[float, float, float]
 
 
-def run_case(case: Case, effort: Effort, folder: Path, advance: Callable[[str, int], None]) -> list[Figures]:
-    """Measure a case: a round to warm up, then rounds that count. `advance` is told what is done, in how many steps."""
+def run_case(case: Case, effort: Effort, folder: Path, advance: Callable[[str, int], None]) -> Outcome:
+    """Measure a case: a round to warm up, then rounds that count. `advance` is told what is done, in how many steps.
+
+    Raises:
+        Unavailable: it cannot be measured here.
+    """
     figures = {variant.name: Figures(variant) for variant in case.variants}
+    facts: Sequence[Fact] = ()
     with ExitStack() as stack:
+        advance(f"{case.name}: preparing", 0)
+        site = stack.enter_context(case.site(folder, effort.rows))
         prepared: Prepared = []
         for variant in case.variants:
             advance(f"{case.name}: preparing {variant.name}", 1)
             prepared.append((variant, stack.enter_context(variant.prepare(folder, effort))))
-        _round(prepared, effort, lambda name: advance(f"{case.name}: warming up {name}", 1))
-        for turn in range(effort.rounds):
-            shift = turn % len(prepared)  # nobody is always first, or always after the same neighbour's disk writes
-            for name, sample in _quiet_round(prepared[shift:] + prepared[:shift], effort, case.name, advance).items():
-                for values, value in zip(_columns(figures[name]), sample, strict=True):
-                    values.append(value)
+        _rounds(prepared, figures, effort, _Turn(case.name, site.processes, advance))
+        if case.facts is not None:
+            advance(f"{case.name}: counting", 1)
+            facts = case.facts(folder, effort)
     for measured in figures.values():
         variant = measured.variant
         if variant.against is not None:
             pairs = zip(measured.seconds, figures[variant.against].seconds, strict=True)
             measured.ratios = [variant.by.ratio(seconds, baseline) for seconds, baseline in pairs]
-    return list(figures.values())
+    return Outcome(case, list(figures.values()), facts, site.settings)
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What every round of a case needs to know."""
+
+    case: str
+    processes: tuple[int, ...]
+    advance: Callable[[str, int], None]
+
+
+def _rounds(prepared: Prepared, figures: dict[str, Figures], effort: Effort, turn: _Turn) -> None:
+    if not prepared:
+        return
+    _round(prepared, effort, turn.processes, lambda name: turn.advance(f"{turn.case}: warming up {name}", 1))
+    for number in range(effort.rounds):
+        shift = number % len(prepared)  # nobody is always first, or always after the same neighbour's disk writes
+        for name, sample in _quiet_round(prepared[shift:] + prepared[:shift], effort, turn).items():
+            for values, value in zip(_columns(figures[name]), sample, strict=True):
+                values.append(value)
 
 
 def _columns(figures: Figures) -> tuple[list[float], list[float], list[float]]:
     return figures.seconds, figures.processor, figures.others
 
 
-def _quiet_round(
-    prepared: Prepared, effort: Effort, case: str, advance: Callable[[str, int], None]
-) -> dict[str, Sample]:
+def _quiet_round(prepared: Prepared, effort: Effort, turn: _Turn) -> dict[str, Sample]:
     """A round, tried again while others disturb it: the one that was disturbed least."""
     best: dict[str, Sample] = {}
     for attempt in range(max(1, effort.tries)):
         again = f" (try {attempt + 1})" if attempt else ""
-        samples = _round(prepared, effort, lambda name, again=again: advance(f"{case}: {name}{again}", 0))  # type: ignore[misc]  # binds the loop's value
+        before = partial(_before, turn, again)
+        samples = _round(prepared, effort, turn.processes, before)
         if not best or _most_others(samples) < _most_others(best):
             best = samples
         if _most_others(best) <= DISTURBED:
             break
-    advance(case, len(prepared))
+    turn.advance(turn.case, len(prepared))
     return best
+
+
+def _before(turn: _Turn, again: str, name: str) -> None:
+    turn.advance(f"{turn.case}: {name}{again}", 0)
 
 
 def _most_others(samples: dict[str, Sample]) -> float:
     return max(others for _, _, others in samples.values())
 
 
-def _round(prepared: Prepared, effort: Effort, before: Callable[[str], None]) -> dict[str, Sample]:
+def _round(
+    prepared: Prepared, effort: Effort, processes: tuple[int, ...], before: Callable[[str], None]
+) -> dict[str, Sample]:
     samples = {}
     for variant, measure in prepared:
         before(variant.name)
         calls = effort.calls(variant.calls)
         gc.collect()
-        watch = Watch()
+        watch = Watch(processes)
         seconds = measure(calls)
         used, others = watch.stop()
         samples[variant.name] = (seconds / calls, used / calls, others)
@@ -195,4 +245,4 @@ def _round(prepared: Prepared, effort: Effort, before: Callable[[str], None]) ->
 
 def steps(case: Case, effort: Effort) -> int:
     """How often `run_case` advances."""
-    return len(case.variants) * (effort.rounds + 2)
+    return len(case.variants) * (effort.rounds + 2) + (1 if case.facts is not None else 0)

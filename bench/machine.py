@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("semel", "msgspec", "idemkit")
+PACKAGES = ("semel", "msgspec", "psycopg", "asyncpg", "PyMySQL", "asyncmy", "idemkit")
 
 
 def facts(folder: Path) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def facts(folder: Path) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
-        "file_system": _file_system(folder),
+        "file_system": file_system(folder),
         "load": [round(load, 2) for load in os.getloadavg()],
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
@@ -33,18 +33,36 @@ def facts(folder: Path) -> dict[str, Any]:
 
 
 class Watch:
-    """Looks on while something is measured: how much of the machine this process takes, and how much the others."""
+    """Looks on while something is measured: how much of the machine this process takes, and how much the others.
 
-    def __init__(self) -> None:
+    What this process started, and `servers` with what they started, are no others.
+    """
+
+    def __init__(self, servers: tuple[int, ...] = ()) -> None:
+        self._roots = frozenset({os.getpid(), *servers})
         self._began = time.perf_counter()
         self._own = time.process_time()
+        self._party = party_seconds(self._roots)
         self._all = _busy_seconds()
 
     def stop(self) -> tuple[float, float]:
         """The processor seconds of this process, and the share of all processors that others used meanwhile."""
         own = time.process_time() - self._own
         capacity = (time.perf_counter() - self._began) * (os.cpu_count() or 1)
-        return own, max(0.0, _busy_seconds() - self._all - own) / capacity
+        everybody = _busy_seconds() - self._all
+        party = max(own, party_seconds(self._roots) - self._party)
+        return own, max(0.0, everybody - party) / capacity
+
+
+def party_seconds(roots: frozenset[int]) -> float:
+    """Processor seconds of some processes and their children, those included that have ended and were waited for."""
+    ticks = 0
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        # The name of the program stands in parentheses and may hold anything.
+        fields = " ".join(_lines(str(entry))).rpartition(")")[2].split()
+        if fields and (int(entry.parent.name) in roots or int(fields[1]) in roots):
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _busy_seconds() -> float:
@@ -71,7 +89,8 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _file_system(folder: Path) -> str:
+def file_system(folder: Path) -> str:
+    """The kind of file system that a folder is on."""
     best = ("", "unknown")
     for line in _lines("/proc/self/mounts"):
         _, point, kind, *_ = line.split(" ")
@@ -82,6 +101,6 @@ def _file_system(folder: Path) -> str:
 
 def _lines(path: str) -> list[str]:
     try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
+        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []

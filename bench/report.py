@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.harness import DISTURBED, Case, Effort, Figures, spread
+from bench.harness import DISTURBED, Case, Effort, Figures, Outcome, spread
+from bench.site import Fact, shown
 
-Measured = list[tuple[Case, list[Figures]]]
+Measured = list[Outcome]
 
 
 def as_table(case: Case, figures: list[Figures]) -> Table:
@@ -29,16 +31,32 @@ def as_table(case: Case, figures: list[Figures]) -> Table:
         table.add_column(name, justify=justify)  # type: ignore[arg-type]  # one of the two words just above
     table.add_column("target")
     table.add_column("")
+    baselines = {measured.variant.against for measured in figures}
     for measured in figures:
         table.add_row(
             measured.variant.name,
             f"{_microseconds(measured.median)} ({_range([1e6 * value for value in measured.seconds])})",
             _microseconds(statistics.median(measured.processor)),
             f"{1 / measured.median:,.0f}",
-            _ratio(measured),
+            _ratio(measured, baselines),
             measured.variant.by.target,
             _verdict(measured.verdict),
         )
+    return table
+
+
+def facts_table(case: Case, facts: Sequence[Fact]) -> Table:
+    """What was counted, each beside its target."""
+    title = f"{case.title}: counted" if case.variants else case.title
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    if not case.variants:
+        table.caption = "\n".join(case.notes)
+    table.add_column("what")
+    table.add_column("figure", justify="right")
+    table.add_column("target")
+    table.add_column("")
+    for fact in facts:
+        table.add_row(fact.what, f"{shown(fact.figure)} {fact.unit}".rstrip(), fact.target, _verdict(fact.met))
     return table
 
 
@@ -46,9 +64,9 @@ def _microseconds(seconds: float) -> str:
     return f"{seconds * 1e6:,.1f} µs"
 
 
-def _ratio(measured: Figures) -> str:
+def _ratio(measured: Figures, baselines: set[str | None]) -> str:
     if measured.ratio is None:
-        return "baseline"
+        return "baseline" if measured.variant.name in baselines else ""
     return f"{measured.ratio:.2f}× ({_range(measured.ratios)})"
 
 
@@ -62,21 +80,26 @@ def _verdict(verdict: bool | None) -> str:
     return "" if verdict is None else "[green]met[/]" if verdict else "[red]not met[/]"
 
 
-def as_data(measured: Measured, effort: Effort, facts: dict[str, Any], durability: dict[str, Any]) -> dict[str, Any]:
-    """Everything that was measured, and what it depends on."""
+def as_data(
+    measured: Measured, effort: Effort, facts: dict[str, Any], durability: dict[str, Any], left_out: dict[str, str]
+) -> dict[str, Any]:
+    """Everything that was measured, what it depends on, and what could not be measured."""
     return {
         "machine": facts,
         "durability": durability,
         "effort": dataclasses.asdict(effort),
-        "cases": {case.name: _case(case, figures, effort) for case, figures in measured},
+        "cases": {outcome.case.name: _case(outcome, effort) for outcome in measured},
+        "left_out": left_out,
     }
 
 
-def _case(case: Case, figures: list[Figures], effort: Effort) -> dict[str, Any]:
+def _case(outcome: Outcome, effort: Effort) -> dict[str, Any]:
     return {
-        "title": case.title,
-        "notes": list(case.notes),
-        "variants": {measured.variant.name: _variant(measured, effort) for measured in figures},
+        "title": outcome.case.title,
+        "notes": list(outcome.case.notes),
+        "settings": dict(outcome.settings),
+        "variants": {measured.variant.name: _variant(measured, effort) for measured in outcome.figures},
+        "facts": [{**dataclasses.asdict(fact), "met": fact.met} for fact in outcome.facts],
     }
 
 
@@ -114,14 +137,26 @@ def write(path: Path, data: dict[str, Any]) -> None:
     path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def missed(measured: Measured) -> int:
+    """How many targets were not met."""
+    verdicts = [figures.verdict for outcome in measured for figures in outcome.figures]
+    verdicts += [fact.met for outcome in measured for fact in outcome.facts]
+    return verdicts.count(False)
+
+
 def show(console: Console, measured: Measured, facts: dict[str, Any], durability: dict[str, Any]) -> None:
     """Print the tables and what they depend on."""
-    for case, figures in measured:
+    for outcome in measured:
         console.print()
-        console.print(as_table(case, figures))
+        if outcome.figures:
+            console.print(as_table(outcome.case, outcome.figures))
+        if outcome.facts:
+            console.print(facts_table(outcome.case, outcome.facts))
+        if outcome.settings:
+            console.print(f"[dim]set to: {_plain(outcome.settings)}[/]", highlight=False)
     console.print()
     console.print("Medians over the rounds, in brackets the middle half of them. Ratios are taken inside each round.")
-    shares = [share for _, figures in measured for one in figures for share in one.others]
+    shares = [share for outcome in measured for one in outcome.figures for share in one.others]
     disturbed = sum(share > DISTURBED for share in shares)
     console.print(
         f"{disturbed} of {len(shares)} measurements were disturbed: others took over {DISTURBED:.0%} meanwhile."
@@ -131,6 +166,6 @@ def show(console: Console, measured: Measured, facts: dict[str, Any], durability
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return ", ".join(f"{name} {inner}" for name, inner in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

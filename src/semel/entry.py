@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 from semel.core.observer import Observer
 from semel.core.policy import Policy
@@ -13,7 +13,8 @@ from semel.engine.clock import Clock
 from semel.engine.sync import SyncEngine
 from semel.errors import UsageError
 
-Place = str | PathLike[str] | Store
+Place = str | PathLike[str] | Store | Any
+"""A URL, a path, a store, or an engine or pool of a library that is known."""
 
 
 def open_store(place: Place, **settings: Any) -> Store:
@@ -31,10 +32,15 @@ def open_store(place: Place, **settings: Any) -> Store:
 
         return SqliteStore(place, **settings)
     if hasattr(place, "plan") and not settings:
-        return place
+        return cast("Store", place)
+    from semel.stores.pools import store_on
+
+    found = store_on(place, **settings)
+    if found is not None:
+        return found
     message = (
         f"{type(place).__qualname__} is no store; nothing was opened. Give a URL such as sqlite:///semel.db, the path "
-        f"of a file, or a store (whose settings are its own)."
+        f"of a file, an engine or pool, or a store (whose settings are its own)."
     )
     raise UsageError(message)
 

@@ -1,7 +1,8 @@
-"""Kill workers on one SQLite file and check what is left.
+"""Kill workers on one database and check what is left.
 
-    python -m tests.kill                 500 kills, as in `make test`
-    python -m tests.kill 5000 --seed 7   more, with other choices
+    python -m tests.kill                                  500 kills on a SQLite file, as in `make test`
+    python -m tests.kill 5000 --seed 7                    more, with other choices
+    python -m tests.kill 2000 --on postgresql://u@h/empty   on an empty database of a server; mysql:// the same
 
 Run it from the root of the checkout, in the environment that `make test` makes. It shows its progress, prints the
 report, and exits with 1 if something was lost, duplicated or wedged, or if a position was never hit.
@@ -12,12 +13,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.kill.positions import At
-from tests.kill.program import kill_and_check
+from tests.kill.grounds.ground import ground_of
+from tests.kill.program import Outcome, kill_and_check
 
 
 def _progress(kills: int, covered: int) -> None:
-    sys.stderr.write(f"\r{kills} kills, {covered} of {len(At)} positions covered ")
+    sys.stderr.write(f"\r{kills} kills, {covered} positions covered ")
+
+
+def _run(folder: Path, options: argparse.Namespace) -> Outcome:
+    ground = ground_of(options.on or str(folder / "semel.db"))
+    return kill_and_check(folder, ground, options.kills, options.seed, _progress)
 
 
 def main() -> int:
@@ -25,14 +31,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kill", description=__doc__.partition("\n")[0])
     parser.add_argument("kills", type=int, nargs="?", default=500)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--on", help="the URL of an empty database; a new SQLite file if none is given")
     parser.add_argument("--folder", type=Path, help="where to work; what the run leaves is kept there")
     options = parser.parse_args()
     if options.folder is not None:
         options.folder.mkdir(parents=True)
-        outcome = kill_and_check(options.folder, options.kills, options.seed, _progress)
+        outcome = _run(options.folder, options)
     else:
         with tempfile.TemporaryDirectory(prefix="semel-kill-") as folder:
-            outcome = kill_and_check(Path(folder), options.kills, options.seed, _progress)
+            outcome = _run(Path(folder), options)
     print(f"\n{outcome.text}")
     return 0 if outcome.good else 1
 

@@ -6,7 +6,6 @@ every answer is written down before the next key is asked for. A key is asked fo
 
 import itertools
 import random
-import sqlite3
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -14,19 +13,16 @@ from typing import Final
 
 from semel import AsyncAttempt, Attempt, Policy
 from semel.engine.request import Result
-from semel.errors import InDoubt, LeaseLost, SemelError, StoreUnavailable
+from semel.errors import InDoubt
 from tests.kill.board import Board, Field, askers_of
+from tests.kill.grounds.ground import Row
 from tests.kill.ledger import Ledger, Line
 from tests.kill.positions import At, Mode, mode_of
 
 LEASE: Final = timedelta(seconds=0.7)
 REJECT: Final = Policy(lease_for=LEASE, when_running="reject")
 WAIT: Final = Policy(lease_for=LEASE, when_running="wait", wait_for=timedelta(seconds=0.3))
-DATABASE, EFFECTS, ANSWERS = "semel.db", "effects.ledger", "answers.ledger"
-TABLE: Final = (
-    "CREATE TABLE effect (mode INTEGER, key INTEGER, step INTEGER, fence INTEGER, life INTEGER, sequence INTEGER)"
-)
-_BEGINNINGS: Final = ("", "BEGIN", "BEGIN IMMEDIATE")
+EFFECTS, ANSWERS = "effects.ledger", "answers.ledger"
 _ASK_AGAIN: Final = (0.02, 0.2)
 
 
@@ -36,7 +32,6 @@ class Asker:
     def __init__(self, folder: Path, board: Board, number: int, life: int) -> None:
         self.board = board
         self.slot = board.slot(number)
-        self.connection = sqlite3.connect(folder / DATABASE, timeout=10, check_same_thread=False)
         self.random = random.Random(f"{life} {number}")
         self._number = number
         self._life = life
@@ -75,15 +70,13 @@ class Asker:
         self._note("replayed" if result.replayed else "ran", key, result.value)
         self._settled(key)
 
-    def end_badly(self, key: int, error: SemelError) -> None:
-        """No value came: in doubt is an answer, anything else is asked again."""
-        if self.connection.in_transaction:
-            self.connection.rollback()
+    def end_badly(self, key: int, error: Exception) -> None:
+        """No value came: in doubt is an answer, anything else is asked again. After a grant it says: not recorded."""
         if isinstance(error, InDoubt):
             self._note("in_doubt", key)
             self._settled(key)
             return
-        if isinstance(error, LeaseLost) or (isinstance(error, StoreUnavailable) and error.ran):
+        if self.slot.word(Field.FENCE) and mode_of(key) is not Mode.WITHIN:
             self._note("lost", key)
         self._note("later", key, type(error).__name__)
         self._not_before[key] = time.monotonic() + self.random.uniform(*_ASK_AGAIN)
@@ -124,12 +117,10 @@ class Asker:
         self.slot.mark(At.DONE)
         return line.value
 
-    def row(self, attempt: Attempt | AsyncAttempt) -> str:
-        """An effect in the caller's transaction; the ledger learns only that it was tried."""
+    def row(self, attempt: Attempt | AsyncAttempt) -> Line:
+        """What to insert in the caller's transaction; the ledger learns only that it was tried."""
         self.slot.mark(At.JOINED_STARTED)
-        line = self._insert(0, attempt)
-        self.slot.mark(At.JOINED_EFFECT)
-        return line.value
+        return self._tried(0, attempt)
 
     def step(self, step: int, attempt: Attempt | AsyncAttempt) -> int:
         """The effect of a plain step."""
@@ -141,12 +132,10 @@ class Asker:
         self.slot.mark(At.STEP_DONE)
         return line.sequence
 
-    def step_row(self, step: int, attempt: Attempt | AsyncAttempt) -> int:
-        """The effect of a step in a transaction."""
+    def step_row(self, step: int, attempt: Attempt | AsyncAttempt) -> Line:
+        """What a step inserts in a transaction."""
         self.slot.put(Field.STEP, step)
-        line = self._insert(step, attempt)
-        self.slot.mark(At.STEP_JOINED_EFFECT)
-        return line.sequence
+        return self._tried(step, attempt)
 
     def last_step_done(self, attempt: Attempt | AsyncAttempt) -> str:
         """The value of a handler made of steps."""
@@ -155,25 +144,12 @@ class Asker:
         self.slot.put(Field.STEP, 0)
         return line.value
 
-    def _insert(self, step: int, attempt: Attempt | AsyncAttempt) -> Line:
+    def _tried(self, step: int, attempt: Attempt | AsyncAttempt) -> Line:
         line = self._line("try", step, attempt)
         self._effects.append(line)
-        row = (line.mode, line.key, line.step, line.fence, line.life, line.sequence)
-        self.connection.execute("INSERT INTO effect VALUES (?, ?, ?, ?, ?, ?)", row)
         return line
 
-    # ---------------------------------------------------------------- the asker's own transaction
 
-    def begin_transaction(self) -> None:
-        """Begin in one of the ways that callers have; the first leaves it to sqlite3."""
-        beginning = self.random.choice(_BEGINNINGS)
-        if beginning:
-            self.connection.execute(beginning)
-        self.slot.mark(At.BEGUN)
-
-    def commit(self, during: At, after: At) -> None:
-        """Commit, if there is something to commit."""
-        if self.connection.in_transaction:
-            self.slot.mark(during)
-            self.connection.commit()
-            self.slot.mark(after)
+def row_of(line: Line) -> Row:
+    """The row that stands for an effect."""
+    return Row(line.mode, line.key, line.step, line.fence, line.life, line.sequence)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeVar
 
-from tests.kill.history import History, Row, Settled
-from tests.kill.killer import Hit
+from tests.kill.grounds.ground import Row
+from tests.kill.history import History, Settled
 from tests.kill.ledger import Line
 from tests.kill.positions import EXPLAINS_RERUN, EXPLAINS_STEP, Mode, mode_of
+from tests.kill.run import Hit
 
 T = TypeVar("T", Line, Row, Hit)
 

@@ -1,15 +1,15 @@
 """What a run left behind, gathered for the checker; and the last question for every key, once the killing is over."""
 
-import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
 from semel import DidNotHappen, Happened, Policy, Semel
 from semel.errors import SemelError
-from tests.kill.asker import ANSWERS, DATABASE, EFFECTS
-from tests.kill.killer import Hit
+from tests.kill.asker import ANSWERS, EFFECTS
+from tests.kill.grounds.ground import COLUMNS, Ground, Row
 from tests.kill.ledger import Ledger, Line, read_ledger
 from tests.kill.positions import Mode, mode_of
+from tests.kill.run import Hit
 
 _HOLD = Policy(in_doubt="hold", when_running="reject")
 _RERUN = Policy(when_running="reject")
@@ -25,17 +25,6 @@ class Settled(NamedTuple):
     in_doubt_before: bool = False
 
 
-class Row(NamedTuple):
-    """An effect in the database."""
-
-    mode: int
-    key: int
-    step: int
-    fence: int
-    life: int
-    sequence: int
-
-
 class History(NamedTuple):
     """Everything the verdict rests on."""
 
@@ -47,11 +36,11 @@ class History(NamedTuple):
     lease_us: int
 
 
-def settle(folder: Path, keys: int) -> dict[int, Settled]:
+def settle(folder: Path, ground: Ground, keys: int) -> dict[int, Settled]:
     """Resolve what is held, by what the ledger knows, then ask for every key a last time: all must have an answer."""
     effects = {line.key: line for line in read_ledger(folder / EFFECTS) if line.what == "effect" and not line.step}
     settled = {}
-    with Semel(folder / DATABASE) as semel:
+    with Semel(ground.store()) as semel:
         semel.sweep()
         held = {int(record.key.value) for record in semel.records(status="in_doubt", operation=Mode.HOLD.name)}
         for key in held:
@@ -86,10 +75,10 @@ def _last_question(semel: Semel, ledger: Ledger, key: int, *, may_run: bool) -> 
     return Settled(record.status, value, record.fence, len(record.steps))
 
 
-def gather(folder: Path, kills: list[tuple[Hit, ...]], settled: dict[int, Settled], lease_us: int) -> History:
+def gather(
+    folder: Path, ground: Ground, kills: list[tuple[Hit, ...]], settled: dict[int, Settled], lease_us: int
+) -> History:
     """Read the ledgers and the table."""
-    connection = sqlite3.connect(folder / DATABASE)
-    rows = [Row(*row) for row in connection.execute("SELECT mode, key, step, fence, life, sequence FROM effect")]
-    connection.close()
+    rows = [Row(*row) for row in ground.fetch(f"SELECT {COLUMNS} FROM effect")]  # noqa: S608 - names of ours
     effects, answers = list(read_ledger(folder / EFFECTS)), list(read_ledger(folder / ANSWERS))
     return History(effects, rows, answers, kills, settled, lease_us)

@@ -7,19 +7,18 @@ decides only how long a run takes: every verdict comes from the logs.
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
-from semel.stores.sqlite import migrate
-from tests.kill.asker import DATABASE, LEASE, TABLE
+from tests.kill.asker import LEASE
 from tests.kill.board import Board, Field, Slot
-from tests.kill.positions import IN_COMMIT, STALLS, At
+from tests.kill.grounds.ground import Ground
+from tests.kill.positions import IN_COMMIT, STALLS, At, positions_of
+from tests.kill.run import Hit, Plan, Run
 from tests.kill.zygote import ASKERS, BOARD, ERRORS
 
 _WINDOW = 96
@@ -28,63 +27,36 @@ _LOOK = 0.0005
 _AT_ONCE = 2
 LOG = "kills.log"
 _AUDIT_EVERY = 10
+_BETWEEN_OUTAGES = 30
+_PATIENCE = 10.0
 # One statement, so one snapshot of the database.
 _AUDIT = """
-SELECT (SELECT count(*) FROM effect WHERE mode = 1), (SELECT count(DISTINCT key) FROM effect WHERE mode = 1),
+SELECT (SELECT count(*) FROM effect WHERE mode = 1), (SELECT count(DISTINCT key_number) FROM effect WHERE mode = 1),
     (SELECT count(*) FROM semel_record WHERE operation = 'WITHIN' AND status = 'completed'),
     (SELECT count(*) FROM semel_record WHERE operation = 'WITHIN')
 """
 _ROOT = Path(__file__).parents[2]
 
 
-class Hit(NamedTuple):
-    """Where one thread of a killed worker was."""
-
-    at: At
-    key: int
-    fence: int
-    step: int
-    life: int
-
-
-class Plan(NamedTuple):
-    """How much to do. A position is covered after `least` kills there. A stall is SIGSTOP for longer than a lease."""
-
-    kills: int
-    least: int
-    seed: int
-    stalls: int = 0
-    processes: int = 4
-    settle_within: float = 120.0
-
-    @property
-    def keys(self) -> int:
-        """More keys than can be used up."""
-        return (self.kills + self.stalls) * 40 + 2000
-
-
-class Run(NamedTuple):
-    """What a run did, apart from the ledgers it left."""
-
-    kills: list[tuple[Hit, ...]]
-    keys: int
-    asked: int
-    seconds: float
-    wedged: list[int]
-    audits: int
-
-    def hits(self) -> Counter[At]:
-        """How often each position was hit."""
-        return Counter(hit.at for kill in self.kills for hit in kill)
-
-
 class Killer:
-    """One run in `folder`. `tell` is given the number of kills and of covered positions as it goes."""
+    """One run on `ground`, with its ledgers in `folder`.
+
+    `tell` is given the number of kills and of covered positions as it goes; `break_server` ends the server and starts
+    it again.
+    """
 
     def __init__(
-        self, folder: Path, plan: Plan, tell: Callable[[int, int], None] = lambda kills, covered: None
+        self,
+        folder: Path,
+        ground: Ground,
+        plan: Plan,
+        tell: Callable[[int, int], None] = lambda kills, covered: None,
+        break_server: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder = folder
+        self._ground = ground
+        self._positions = positions_of(commits_rounds=ground.commits_rounds)
+        self._break_server = break_server
         self._plan = plan
         self._tell = tell
         self._random = random.Random(plan.seed)
@@ -98,8 +70,9 @@ class Killer:
 
     def run(self) -> Run:
         """Kill until the plan is fulfilled, then let everything settle."""
-        prepare(self._folder)
-        command = [sys.executable, "-m", "tests.kill.zygote", self._folder, self._plan.processes, self._plan.keys]
+        self._ground.prepare()
+        plan, program = self._plan, "tests.kill.zygote"
+        command = [sys.executable, "-m", program, self._folder, self._ground.name, plan.processes, plan.keys]
         began = time.monotonic()
         with subprocess.Popen(
             [*map(str, command)], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -109,6 +82,7 @@ class Killer:
                     self._spawn(process)
                 self._move()
                 self._stall_workers()
+                self._break_servers()
                 self._rampage()
                 wedged = self._settle()
                 self._stop()
@@ -175,17 +149,17 @@ class Killer:
             self._move()
             if len(self._kills) % _AUDIT_EVERY == 0:
                 self._audit()
-            self._tell(len(self._kills), len(At) - len(self._uncovered()))
+            self._tell(len(self._kills), len(self._positions) - len(self._uncovered()))
             if len(self._kills) > 4 * self._plan.kills:
                 return  # the report will name what was never hit
 
     def _uncovered(self) -> list[At]:
-        return [at for at in At if self._hits[at] < self._plan.least]
+        return [at for at in self._positions if self._hits[at] < self._plan.least]
 
     def _target(self) -> At:
         """A position that was hit least so far, or any."""
         uncovered = self._uncovered()
-        return self._random.choice(uncovered or list(At))
+        return self._random.choice(uncovered or self._positions)
 
     def _ambush(self, at: At) -> None:
         """Stop everybody who gets to a position, and kill the first: there, or in what it does next."""
@@ -235,11 +209,29 @@ class Killer:
         for process in stopped:
             os.kill(self._pids[process], signal.SIGCONT)
 
+    def _break_servers(self) -> None:
+        """End the server in the middle of what everybody does, and start it again."""
+        for done in range(self._plan.outages):
+            slot, _ = self._lie_in_wait(self._random.choice(self._positions), range(self._plan.processes))
+            if slot is not None and self._random.random() < 0.7:
+                self._lift_barriers()
+                time.sleep(self._random.uniform(0, 0.01))
+            self._break_server()
+            self._lift_barriers()
+            self._audit()
+            self._get_on(_BETWEEN_OUTAGES)
+            self._tell(done + 1, 0)
+
+    def _get_on(self, keys: int) -> None:
+        """Let so many keys come to their end; whether all do is judged later."""
+        wanted, deadline = self._board.window[0] + keys, time.monotonic() + _PATIENCE
+        while self._board.window[0] < wanted and time.monotonic() < deadline:
+            time.sleep(_LOOK)
+            self._move()
+
     def _audit(self) -> None:
         """At any instant each row of a caller has its completed record, and the other way round."""
-        connection = sqlite3.connect(self._folder / DATABASE, timeout=30)
-        rows, distinct, completed, records = connection.execute(_AUDIT).fetchone()
-        connection.close()
+        ((rows, distinct, completed, records),) = self._ground.fetch(_AUDIT)
         self._audits += 1
         if not rows == distinct == completed == records:
             message = f"within: {rows} rows of {distinct} keys, {records} records of which {completed} are completed"
@@ -268,11 +260,3 @@ class Killer:
 
 def _hit(slot: Slot, life: int) -> Hit:
     return Hit(slot.at, slot.word(Field.KEY), slot.word(Field.FENCE), slot.word(Field.STEP), life)
-
-
-def prepare(folder: Path) -> None:
-    """Make the database, with the table of effects beside semel's own."""
-    migrate(folder / DATABASE)
-    with sqlite3.connect(folder / DATABASE) as connection:
-        connection.execute(TABLE)
-    connection.close()

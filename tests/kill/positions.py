@@ -91,6 +91,8 @@ EXPLAINS_STEP: Final = frozenset({At.STEP_EFFECT, At.STEP_DONE, At.STEP_SAVING, 
 IN_COMMIT: Final = frozenset(
     {At.CLAIM_WRITTEN, At.COMPLETE_WRITTEN, At.STEP_WRITTEN, At.STEP_COMMITTING, At.COMMITTING}
 )
+# Where there is no time between writing and committing, these are no places to be at.
+_IN_ROUND: Final = frozenset({At.CLAIM_WRITTEN, At.COMPLETE_WRITTEN, At.STEP_WRITTEN})
 # Where a worker is stopped for longer than its lease: it holds no lock of the database there, only its claim.
 STALLS: Final = (At.CLAIMED, At.STARTED, At.IN_EFFECT, At.DONE, At.RETURNING, At.STEP_STARTED, At.STEP_DONE)
 
@@ -106,6 +108,11 @@ class Mode(IntEnum):
 
 
 _TURNS: Final = (Mode.WITHIN, Mode.STEPS, Mode.RERUN, Mode.WITHIN, Mode.STEPS, Mode.HOLD, Mode.RERUN)
+
+
+def positions_of(*, commits_rounds: bool) -> tuple[At, ...]:
+    """Where a worker can be, on a ground whose store commits rounds of statements or each by itself."""
+    return tuple(at for at in At if commits_rounds or at not in _IN_ROUND)
 
 
 def mode_of(key: int) -> Mode:

@@ -7,10 +7,12 @@ from typing import NamedTuple
 from semel.core.policy import microseconds
 from tests.kill.asker import LEASE
 from tests.kill.checker import Verdict, check
+from tests.kill.grounds.ground import Ground
 from tests.kill.history import gather, settle
-from tests.kill.killer import Killer, Plan, Run
-from tests.kill.positions import At
+from tests.kill.killer import Killer
+from tests.kill.positions import At, positions_of
 from tests.kill.report import report, summary
+from tests.kill.run import Plan, Run
 
 _LEAST = 5
 
@@ -22,12 +24,8 @@ class Outcome(NamedTuple):
     verdict: Verdict
     text: str
     summary: str
-
-    @property
-    def never_hit(self) -> list[At]:
-        """Positions that no kill hit; a run with one of those proves nothing about it."""
-        hits = self.run.hits()
-        return [at for at in At if not hits[at]]
+    never_hit: list[At]
+    """Positions that no kill hit; a run with one of those proves nothing about it."""
 
     @property
     def good(self) -> bool:
@@ -36,18 +34,32 @@ class Outcome(NamedTuple):
 
 
 def kill_and_check(
-    folder: Path, kills: int, seed: int, tell: Callable[[int, int], None] = lambda kills, covered: None
+    folder: Path, ground: Ground, kills: int, seed: int, tell: Callable[[int, int], None] = lambda kills, covered: None
 ) -> Outcome:
     """Kill `kills` workers or more, let everything settle, and judge."""
-    return _judged(folder, Killer(folder, Plan(kills, min(_LEAST, kills // len(At) + 1), seed), tell).run())
+    plan = Plan(kills, min(_LEAST, kills // len(At) + 1), seed)
+    return _judged(folder, ground, Killer(folder, ground, plan, tell).run())
 
 
-def stall_and_check(folder: Path, stalls: int, seed: int) -> Outcome:
+def stall_and_check(folder: Path, ground: Ground, stalls: int, seed: int) -> Outcome:
     """Stop workers for longer than their lease, let them go on, and judge."""
-    return _judged(folder, Killer(folder, Plan(0, 0, seed, stalls=stalls)).run())
+    return _judged(folder, ground, Killer(folder, ground, Plan(0, 0, seed, stalls=stalls)).run())
 
 
-def _judged(folder: Path, run: Run) -> Outcome:
-    settled = settle(folder, run.keys)
-    verdict = check(gather(folder, run.kills, settled, microseconds(LEASE)))
-    return Outcome(run, verdict, report(run, verdict), summary(run, verdict))
+def break_server_and_check(
+    folder: Path, ground: Ground, outages: int, seed: int, break_server: Callable[[], None]
+) -> Outcome:
+    """Kill the server under the workers and start it again, `outages` times, and judge.
+
+    Whoever was told that its run is not recorded says so: that, and nothing else, explains an effect that is repeated.
+    """
+    run = Killer(folder, ground, Plan(0, 0, seed, outages=outages), break_server=break_server).run()
+    return _judged(folder, ground, run, lease_us=0)
+
+
+def _judged(folder: Path, ground: Ground, run: Run, *, lease_us: int = microseconds(LEASE)) -> Outcome:
+    settled = settle(folder, ground, run.keys)
+    verdict = check(gather(folder, ground, run.kills, settled, lease_us))
+    positions, hits = positions_of(commits_rounds=ground.commits_rounds), run.hits()
+    never = [at for at in positions if not hits[at]]
+    return Outcome(run, verdict, report(run, verdict, positions), summary(run, verdict), never)

@@ -1,15 +1,17 @@
 """The report of a run: what was killed where, what came of it, and the verdict."""
 
+from collections.abc import Iterable
+
 from tests.kill.checker import Verdict
-from tests.kill.killer import Run
 from tests.kill.positions import MEANING, At
+from tests.kill.run import Run
 
 
-def report(run: Run, verdict: Verdict) -> str:
+def report(run: Run, verdict: Verdict, positions: Iterable[At]) -> str:
     """The report as text."""
     hits = run.hits()
-    lines = [f"{hits[at]:6}  {MEANING[at]}" for at in At]
-    never = [MEANING[at] for at in At if not hits[at]]
+    lines = [f"{hits[at]:6}  {MEANING[at]}" for at in positions]
+    never = [MEANING[at] for at in positions if not hits[at]]
     return "\n".join(
         [
             f"{len(run.kills)} kills (SIGKILL) in {run.seconds:.1f} s, {len(run.kills) / run.seconds:.1f} a second",

@@ -6,17 +6,19 @@ from collections.abc import Callable
 from semel import AsyncSemel, Policy
 from semel.engine.request import Result
 from semel.errors import InDoubt, LeaseLost, TryLater
-from tests.kill.asker import Asker
+from tests.kill.asker import Asker, row_of
+from tests.kill.grounds.ground import AsyncSession, Ground
 from tests.kill.positions import At, Mode, mode_of
 from tests.kill.watched import current_slot
 
 _NOTHING_TO_DO = 0.004
 
 
-async def ask_in_task(asker: Asker, semel: AsyncSemel, gone: Callable[[], bool]) -> None:
+async def ask_in_task(asker: Asker, semel: AsyncSemel, ground: Ground, gone: Callable[[], bool]) -> None:
     """Ask until the board says stop."""
     current_slot.set(asker.slot)
-    asking = _Asking(asker, semel)
+    session = ground.async_session()
+    asking = _Asking(asker, semel, session, ground.lost)
     while not (asker.board.stopping or gone()):
         key = asker.next_key()
         if key is None:
@@ -24,19 +26,24 @@ async def ask_in_task(asker: Asker, semel: AsyncSemel, gone: Callable[[], bool])
         else:
             await asking.ask(key)
         asker.slot.mark(At.IDLE)
-    asker.connection.close()
+    await session.close()
 
 
 class _Asking:
-    def __init__(self, asker: Asker, semel: AsyncSemel) -> None:
+    def __init__(
+        self, asker: Asker, semel: AsyncSemel, session: AsyncSession, lost: tuple[type[Exception], ...]
+    ) -> None:
         self._asker = asker
+        self._session = session
+        self._asked_again: tuple[type[Exception], ...] = (InDoubt, LeaseLost, TryLater, *lost)
         self._semel = semel
 
     async def ask(self, key: int) -> None:
         policy = self._asker.begin(key)
         try:
             result = await self._ask(key, policy)
-        except (InDoubt, LeaseLost, TryLater) as error:
+        except self._asked_again as error:
+            await self._session.rollback()
             self._asker.end_badly(key, error)
         else:
             self._asker.end(key, result)
@@ -56,23 +63,35 @@ class _Asking:
         return value
 
     async def _within(self, key: int, policy: Policy) -> Result[str]:
-        # Nothing here really waits between begin and commit: another task of this loop, blocked on the write lock in
-        # its own sqlite3 call, would keep this one from ever committing.
-        self._asker.begin_transaction()
-        async with self._semel.within(self._asker.connection):
+        # On SQLite nothing here really waits between begin and commit: another task of this loop, blocked on the write
+        # lock in its own sqlite3 call, would keep this one from ever committing.
+        await self._session.begin(self._asker.random)
+        self._asker.slot.mark(At.BEGUN)
+        async with self._semel.within(self._session.raw):
             result = await self._semel.run(str(key), self._row, operation=Mode.WITHIN.name, policy=policy)
-        self._asker.commit(At.COMMITTING, At.COMMITTED)
+        await self._commit(At.COMMITTING, At.COMMITTED)
         return result
 
     async def _row(self) -> str:
-        return self._asker.row(self._semel.current())
+        line = self._asker.row(self._semel.current())
+        await self._session.insert(row_of(line))
+        self._asker.slot.mark(At.JOINED_EFFECT)
+        return line.value
+
+    async def _commit(self, during: At, after: At) -> None:
+        """Commit, if there is something to commit."""
+        if self._session.in_transaction:
+            self._asker.slot.mark(during)
+            await self._session.commit()
+            self._asker.slot.mark(after)
 
     async def _by_steps(self) -> str:
         asker, attempt = self._asker, self._semel.current()
         asker.slot.mark(At.STARTED)
         await attempt.step("reserve", self._step, 1)
-        await attempt.step("book", self._step_row, 2, within=asker.connection)
-        asker.commit(At.STEP_COMMITTING, At.STEP_COMMITTED)
+        await self._session.begin_step()
+        await attempt.step("book", self._step_row, 2, within=self._session.raw)
+        await self._commit(At.STEP_COMMITTING, At.STEP_COMMITTED)
         await attempt.step("tell", self._step, 3)
         value = asker.last_step_done(attempt)
         asker.slot.mark(At.RETURNING)
@@ -82,4 +101,7 @@ class _Asking:
         return self._asker.step(step, self._semel.current())
 
     async def _step_row(self, step: int) -> int:
-        return self._asker.step_row(step, self._semel.current())
+        line = self._asker.step_row(step, self._semel.current())
+        await self._session.insert(row_of(line))
+        self._asker.slot.mark(At.STEP_JOINED_EFFECT)
+        return line.sequence

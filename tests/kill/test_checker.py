@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.kill.checker import check
-from tests.kill.history import History, Row, Settled
-from tests.kill.killer import Hit
+from tests.kill.grounds.ground import Row
+from tests.kill.history import History, Settled
 from tests.kill.ledger import LENGTH, Line
 from tests.kill.positions import MEANING, At, Mode, mode_of
+from tests.kill.run import Hit
 
 WITHIN, STEPS, RERUN, HOLD = (
     next(key for key in range(20) if mode_of(key) is mode) for mode in (Mode.WITHIN, Mode.STEPS, Mode.RERUN, Mode.HOLD)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kill.grounds.sqlite import SqliteGround
 from tests.kill.program import kill_and_check, stall_and_check
 
 FULL = os.environ.get("SEMEL_EFFORT") == "full"
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE)]
 def test_killed_workers_lose_nothing_and_repeat_only_what_a_kill_explains(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    outcome = kill_and_check(tmp_path, KILLS, seed=1)
+    outcome = kill_and_check(tmp_path, SqliteGround(str(tmp_path / "semel.db")), KILLS, seed=1)
     record_property("figures", outcome.text)
     assert outcome.never_hit == [], "a run in which a position was never hit is not a pass"
     assert outcome.run.wedged == []
@@ -32,7 +33,7 @@ def test_killed_workers_lose_nothing_and_repeat_only_what_a_kill_explains(
 def test_workers_that_stood_still_past_their_lease_change_nothing(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    outcome = stall_and_check(tmp_path, STALLS, seed=2)
+    outcome = stall_and_check(tmp_path, SqliteGround(str(tmp_path / "semel.db")), STALLS, seed=2)
     record_property("figures", outcome.summary)
     assert outcome.run.wedged == []
     assert outcome.verdict.problems == []

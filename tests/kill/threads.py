@@ -6,17 +6,19 @@ from collections.abc import Callable
 from semel import Policy, Semel
 from semel.engine.request import Result
 from semel.errors import InDoubt, LeaseLost, TryLater
-from tests.kill.asker import Asker
+from tests.kill.asker import Asker, row_of
+from tests.kill.grounds.ground import Ground, Session
 from tests.kill.positions import At, Mode, mode_of
 from tests.kill.watched import current_slot
 
 _NOTHING_TO_DO = 0.004
 
 
-def ask_in_thread(asker: Asker, semel: Semel, gone: Callable[[], bool]) -> None:
+def ask_in_thread(asker: Asker, semel: Semel, ground: Ground, gone: Callable[[], bool]) -> None:
     """Ask until the board says stop."""
     current_slot.set(asker.slot)
-    asking = _Asking(asker, semel)
+    session = ground.session()
+    asking = _Asking(asker, semel, session, ground.lost)
     while not (asker.board.stopping or gone()):
         key = asker.next_key()
         if key is None:
@@ -24,19 +26,22 @@ def ask_in_thread(asker: Asker, semel: Semel, gone: Callable[[], bool]) -> None:
         else:
             asking.ask(key)
         asker.slot.mark(At.IDLE)
-    asker.connection.close()
+    session.close()
 
 
 class _Asking:
-    def __init__(self, asker: Asker, semel: Semel) -> None:
+    def __init__(self, asker: Asker, semel: Semel, session: Session, lost: tuple[type[Exception], ...]) -> None:
         self._asker = asker
+        self._session = session
+        self._asked_again: tuple[type[Exception], ...] = (InDoubt, LeaseLost, TryLater, *lost)
         self._semel = semel
 
     def ask(self, key: int) -> None:
         policy = self._asker.begin(key)
         try:
             result = self._ask(key, policy)
-        except (InDoubt, LeaseLost, TryLater) as error:
+        except self._asked_again as error:
+            self._session.rollback()
             self._asker.end_badly(key, error)
         else:
             self._asker.end(key, result)
@@ -56,21 +61,33 @@ class _Asking:
         return value
 
     def _within(self, key: int, policy: Policy) -> Result[str]:
-        self._asker.begin_transaction()
-        with self._semel.within(self._asker.connection):
+        self._session.begin(self._asker.random)
+        self._asker.slot.mark(At.BEGUN)
+        with self._semel.within(self._session.raw):
             result = self._semel.run(str(key), self._row, operation=Mode.WITHIN.name, policy=policy)
-        self._asker.commit(At.COMMITTING, At.COMMITTED)
+        self._commit(At.COMMITTING, At.COMMITTED)
         return result
 
     def _row(self) -> str:
-        return self._asker.row(self._semel.current())
+        line = self._asker.row(self._semel.current())
+        self._session.insert(row_of(line))
+        self._asker.slot.mark(At.JOINED_EFFECT)
+        return line.value
+
+    def _commit(self, during: At, after: At) -> None:
+        """Commit, if there is something to commit."""
+        if self._session.in_transaction:
+            self._asker.slot.mark(during)
+            self._session.commit()
+            self._asker.slot.mark(after)
 
     def _by_steps(self) -> str:
         asker, attempt = self._asker, self._semel.current()
         asker.slot.mark(At.STARTED)
         attempt.step("reserve", self._step, 1)
-        attempt.step("book", self._step_row, 2, within=asker.connection)
-        asker.commit(At.STEP_COMMITTING, At.STEP_COMMITTED)
+        self._session.begin_step()
+        attempt.step("book", self._step_row, 2, within=self._session.raw)
+        self._commit(At.STEP_COMMITTING, At.STEP_COMMITTED)
         attempt.step("tell", self._step, 3)
         value = asker.last_step_done(attempt)
         asker.slot.mark(At.RETURNING)
@@ -80,4 +97,7 @@ class _Asking:
         return self._asker.step(step, self._semel.current())
 
     def _step_row(self, step: int) -> int:
-        return self._asker.step_row(step, self._semel.current())
+        line = self._asker.step_row(step, self._semel.current())
+        self._session.insert(row_of(line))
+        self._asker.slot.mark(At.STEP_JOINED_EFFECT)
+        return line.sequence

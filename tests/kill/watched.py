@@ -48,9 +48,10 @@ _WAYS: Final = {
 
 
 class WatchedStore:
-    """`store`, watched."""
+    """`store`, watched. Without `commits_rounds` what is written is committed already."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, commits_rounds: bool = True) -> None:
+        self._commits_rounds = commits_rounds
         self._store = store
         self._slots: dict[bytes, Slot] = {}
         self._uncommitted: list[tuple[Slot, At]] = []
@@ -86,8 +87,9 @@ class WatchedStore:
         if isinstance(answer, Granted):
             slot.put(Field.FENCE, answer.record.fence)
         if isinstance(answer, (Granted, Recorded, Entered)):
-            slot.mark(way.written)
-            if way.committed is not None:
+            done_at_once = way.committed is not None and not self._commits_rounds
+            slot.mark(way.committed if way.committed is not None and done_at_once else way.written)
+            if way.committed is not None and not done_at_once:
                 self._uncommitted.append((slot, way.committed))
         elif isinstance(answer, (Running, Doubtful)):
             slot.mark(At.WAITING)

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from semel import AsyncSemel, Semel
-from semel.stores.sqlite import SqliteStore
-from tests.kill.asker import DATABASE, Asker
+from tests.kill.asker import Asker
 from tests.kill.board import Board
+from tests.kill.grounds.ground import Ground, ground_of
 from tests.kill.tasks import ask_in_task
 from tests.kill.threads import ask_in_thread
 from tests.kill.watched import WatchedStore
@@ -29,7 +29,7 @@ ASKERS = 2
 """How many threads or tasks of a worker ask, so that a lane has something to gather."""
 
 
-def main(folder: Path, processes: int, keys: int) -> None:
+def main(folder: Path, ground: Ground, processes: int, keys: int) -> None:
     """Serve until the input ends."""
     board = Board(folder / BOARD, askers=processes * ASKERS, keys=keys)
     logging.basicConfig(level=logging.ERROR, handlers=[logging.FileHandler(folder / ERRORS, delay=True)])
@@ -41,7 +41,7 @@ def main(folder: Path, processes: int, keys: int) -> None:
             if word == "spawn":
                 child = os.fork()
                 if child == 0:
-                    _worker(folder, board, first, rest[0])
+                    _worker(folder, ground, board, first, rest[0])
                 children.add(child)
                 print(child, flush=True)
             else:
@@ -53,17 +53,17 @@ def main(folder: Path, processes: int, keys: int) -> None:
             os.kill(child, signal.SIGKILL)
 
 
-def _worker(folder: Path, board: Board, process: int, life: int) -> None:
+def _worker(folder: Path, ground: Ground, board: Board, process: int, life: int) -> None:
     """The life of a worker, up to its end."""
     status = 1
     try:
         parent = os.getppid()
         askers = [Asker(folder, board, process * ASKERS + turn, life) for turn in range(ASKERS)]
-        store = WatchedStore(SqliteStore(folder / DATABASE))
+        store = WatchedStore(ground.store(), commits_rounds=ground.commits_rounds)
         if process % 2:
-            asyncio.run(_ask_in_tasks(askers, store, lambda: os.getppid() != parent))
+            asyncio.run(_ask_in_tasks(askers, store, ground, lambda: os.getppid() != parent))
         else:
-            _ask_in_threads(askers, store, lambda: os.getppid() != parent)
+            _ask_in_threads(askers, store, ground, lambda: os.getppid() != parent)
         status = 0
     except BaseException:  # noqa: BLE001 - whatever it is, the killer has to see it
         with (folder / ERRORS).open("a") as file:
@@ -72,19 +72,19 @@ def _worker(folder: Path, board: Board, process: int, life: int) -> None:
         os._exit(status)
 
 
-async def _ask_in_tasks(askers: list[Asker], store: WatchedStore, orphaned: Callable[[], bool]) -> None:
+async def _ask_in_tasks(askers: list[Asker], store: WatchedStore, ground: Ground, orphaned: Callable[[], bool]) -> None:
     async with AsyncSemel(store) as semel, asyncio.TaskGroup() as tasks:
         semel.new_nonce = store.new_nonce
         for asker in askers:
-            tasks.create_task(ask_in_task(asker, semel, orphaned))
+            tasks.create_task(ask_in_task(asker, semel, ground, orphaned))
 
 
-def _ask_in_threads(askers: list[Asker], store: WatchedStore, orphaned: Callable[[], bool]) -> None:
+def _ask_in_threads(askers: list[Asker], store: WatchedStore, ground: Ground, orphaned: Callable[[], bool]) -> None:
     problems: list[BaseException] = []
 
     def ask(asker: Asker) -> None:
         try:
-            ask_in_thread(asker, semel, lambda: bool(problems) or orphaned())
+            ask_in_thread(asker, semel, ground, lambda: bool(problems) or orphaned())
         except BaseException as problem:  # noqa: BLE001 - raised again where it can be seen
             problems.append(problem)
 
@@ -100,4 +100,4 @@ def _ask_in_threads(askers: list[Asker], store: WatchedStore, orphaned: Callable
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), ground_of(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

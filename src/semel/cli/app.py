@@ -13,10 +13,12 @@ import typer.main
 
 from semel.cli import exits
 from semel.cli.demo.command import demo
+from semel.cli.doctor import doctor
 from semel.cli.list import list_records
 from semel.cli.migrate import migrate
 from semel.cli.printing import complain
 from semel.cli.resolve import resolve
+from semel.cli.restored import restored
 from semel.cli.show import show
 from semel.cli.sweep import sweep
 from semel.cli.verify import verify
@@ -46,6 +48,8 @@ app.command("show", rich_help_panel=_RECORDS)(show)
 app.command("resolve", rich_help_panel=_RECORDS)(resolve)
 app.command("migrate", rich_help_panel=_DATABASE)(migrate)
 app.command("sweep", rich_help_panel=_DATABASE)(sweep)
+app.command("doctor", rich_help_panel=_DATABASE)(doctor)
+app.command("restored", rich_help_panel=_DATABASE)(restored)
 app.command("demo", rich_help_panel=_PROOF)(demo)
 app.command("verify", rich_help_panel=_PROOF)(verify)
 

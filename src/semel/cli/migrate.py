@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Literal
 
 import typer
 from rich.text import Text
@@ -12,10 +13,19 @@ from rich.text import Text
 from semel.cli.exits import refused
 from semel.cli.place import VARIABLE, Url, as_place, named
 from semel.cli.printing import console, shown
+from semel.core.store import Store
 from semel.entry import open_store
+from semel.stores.served.upkeep import Kept, Upkeep
 from semel.stores.sqlite import SqliteStore, pending_sql
 from semel.stores.sqlite import migrate as apply
 from semel.stores.sqlite.versions import schema_sql
+
+
+class Half(StrEnum):
+    """The halves of a migration."""
+
+    PRE = "pre"
+    POST = "post"
 
 
 def migrate(
@@ -24,25 +34,61 @@ def migrate(
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the SQL that is pending there, or all of it, and change nothing.")
     ] = False,
+    half: Annotated[
+        Half | None,
+        typer.Option(
+            help="pre: what workers of the release before can live with (default). post: the rest, once they are gone.",
+            show_default=False,
+        ),
+    ] = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Also make the indexes for searching, without holding anybody up.")
+    ] = False,
+    partitions: Annotated[
+        int, typer.Option(min=0, max=1024, help="Hash partitions of the record table, when it is created.")
+    ] = 0,
 ) -> None:
     """Apply the migrations that a database still needs.
 
-    An SQLite file is created where there is none. Running it again changes nothing.
+    An SQLite file, and the tables on a server, are created where there are none. Running it again changes nothing.
+    --half, --search and --partitions are for servers.
     """
     if sql and not (url or os.environ.get(VARIABLE)):
         sys.stdout.write(schema_sql())
         return
-    path = _file(named(url))
+    store = open_store(as_place(named(url)))
+    if isinstance(store, Kept):
+        _server(store.name, store.upkeep(), half, sql=sql, search=search, partitions=partitions)
+        return
+    if half or search or partitions:
+        message = f"--half, --search and --partitions are for servers, not for {store.name}; nothing was done."
+        raise refused(message)
+    path = _file(store)
     if sql:
         sys.stdout.write(pending_sql(path) or "-- Nothing is pending.\n")
         return
-    applied = apply(path)
-    done = f"applied {', '.join(f'{version:04}' for version in applied)}" if applied else "up to date, nothing to apply"
-    console().print(Text.assemble(shown(path), ": ", (done, "green")))
+    _say(path, [f"{version:04}" for version in apply(path)])
 
 
-def _file(place: str) -> str:
-    store = open_store(as_place(place))
+def _server(name: str, upkeep: Upkeep, half: Half | None, *, sql: bool, search: bool, partitions: int) -> None:
+    wanted: Literal["pre", "post"] | None = None if half is None else "pre" if half is Half.PRE else "post"
+    if sql:
+        text = upkeep.pending_sql(wanted, search=search, partitions=partitions)
+        sys.stdout.write(text or "-- Nothing is pending.\n")
+        return
+    _say(name, upkeep.migrate(wanted, search=search, partitions=partitions))
+    left = upkeep.pending()
+    if left:
+        line = f"pending: {', '.join(left)}. Once no worker of the release before runs: semel migrate --half post"
+        console().print(Text(line, "yellow"), soft_wrap=True)
+
+
+def _say(name: str, applied: list[str]) -> None:
+    done = f"applied {', '.join(applied)}" if applied else "up to date, nothing to apply"
+    console().print(Text.assemble(shown(name), ": ", (done, "green")), soft_wrap=True)
+
+
+def _file(store: Store) -> str:
     if isinstance(store, SqliteStore):
         return store.path
     message = f"{store.name} has no schema to migrate; nothing was done."

@@ -17,6 +17,7 @@ from semel.core.store import Store
 from semel.entry import Semel, open_store
 
 VARIABLE = "SEMEL_URL"
+_WITH_SCHEMA = frozenset({"sqlite", "postgresql", "postgres", "mysql", "mariadb"})
 Url = Annotated[
     str | None,
     typer.Argument(
@@ -68,9 +69,9 @@ def as_place(place: str) -> str | Path:
 
 
 def _only_looking(place: str) -> dict[str, Any]:
-    """Settings of an embedded database for looking only: an older schema is reported, not changed."""
-    embedded = "://" not in place or place.lower().startswith("sqlite://")
-    return {"migrate": False} if embedded else {}
+    """Settings for looking only: a missing or older schema is reported, not changed."""
+    scheme, colon, _ = place.partition("://")
+    return {"migrate": False} if not colon or scheme.lower() in _WITH_SCHEMA else {}
 
 
 def opened(url: str | None) -> Semel:

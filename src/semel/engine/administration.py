@@ -32,13 +32,14 @@ from semel.core.record import Failure, Note, Record, Status
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.colourless import Known
-from semel.engine.effects import Apart
+from semel.engine.effects import Apart, Pause
 from semel.engine.flows import Once
 from semel.engine.request import Request, Result, terms_of
 from semel.errors import NotResolvable, SemelError, UsageError
 
 PAGE = 200
 _BATCH = 500
+_LONGEST_REST = 1.0
 
 
 def read(digest: bytes) -> Flow[Record | None]:
@@ -124,8 +125,8 @@ class SweepReport:
 
 def sweep(known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes]) -> Flow[SweepReport]:
     """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held."""
-    deleted = yield from _until_none(Purge(_BATCH))
-    lapsed = yield from _until_none(Lapse(_BATCH))
+    deleted = yield from _until_none(Purge(_BATCH), clock)
+    lapsed = yield from _until_none(Lapse(_BATCH), clock)
     reconciled, held = 0, 0
     cursor: tuple[int, bytes] | None = None
     while True:
@@ -140,13 +141,18 @@ def sweep(known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes])
             return SweepReport(deleted, lapsed, reconciled, held)
 
 
-def _until_none(operation: Purge | Lapse) -> Flow[int]:
+def _until_none(operation: Purge | Lapse, clock: Clock) -> Flow[int]:
+    """Batch after batch, each followed by as long a rest as it took: half of the time belongs to those who claim."""
     total = 0
     while True:
+        began = clock.monotonic()
         swept: Swept = yield operation
         total += swept.count
         if swept.count < operation.limit:
             return total
+        took = clock.monotonic() - began
+        if took > 0:
+            yield Pause(min(took, _LONGEST_REST))
 
 
 def _reconcile(record: Record, known: Known | None, clock: Clock, new_nonce: Callable[[], bytes]) -> Flow[bool]:

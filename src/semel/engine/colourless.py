@@ -7,7 +7,8 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, get_args
 
 from semel.core import codec
 from semel.core.fingerprint import fingerprint
@@ -149,7 +150,20 @@ def _new_nonce() -> bytes:
 
 
 def _shape(handler: Callable[..., Any]) -> codec.Shape:
+    """What a handler declares to return. `run` asks at every call, so what needs no resolving is not resolved."""
+    declared = getattr(handler, "__annotations__", None)
+    if type(declared) is dict and not hasattr(handler, "__wrapped__"):
+        returns = declared.get("return", codec.inspect_empty)
+        if returns is codec.inspect_empty:
+            return codec.shape_of(returns)
+        if isinstance(returns, type) and not get_args(returns):
+            return _shape_of_class(returns)
     return shape_of_result(handler, resolved_hints(handler))
+
+
+@lru_cache(maxsize=256)
+def _shape_of_class(declared: type) -> codec.Shape:
+    return codec.shape_of(declared)
 
 
 def query_of(

@@ -41,6 +41,10 @@ def store_from_url(url: str, **settings: Any) -> Store:
             from semel.stores.postgresql import PostgresStore
 
             return _made(PostgresStore, f"postgresql://{rest}", **settings)
+        case "django":
+            from semel.stores.django import DjangoStore
+
+            return _made(DjangoStore, unquote(rest).strip("/") or "default", **settings)
         case "mysql" | "mariadb":
             from semel.stores.mysql import MysqlStore
 

@@ -103,14 +103,16 @@ async def test_nothing_is_told_where_nobody_waits(database: str, outsider: psyco
 
 
 async def test_without_listening_a_waiter_looks(database: str, outsider: psycopg.Connection[Any]) -> None:
-    let_go = asyncio.Event()
+    let_go, began = asyncio.Event(), asyncio.Event()
 
     async def work() -> str:
+        began.set()
         await let_go.wait()
         return "done"
 
     async with AsyncSemel(database) as owner, AsyncSemel(database, listen=False) as other:
         running = asyncio.create_task(owner.run("k", work, operation="pay"))
+        await began.wait()
         waiting = asyncio.create_task(other.run("k", work, operation="pay"))
         while not wanted(outsider):  # noqa: ASYNC110 - only the server knows
             await asyncio.sleep(0)

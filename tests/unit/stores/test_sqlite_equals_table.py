@@ -55,6 +55,7 @@ def test_random_sequences_in_a_callers_transactions_are_answered_as_by_the_table
     with connected(Path(pair.store.path)) as connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         joined = pair.store.join(connection)
+        assert isinstance(joined, SqliteJoined)
         for seed in range(start, start + TOGETHER):
             for table in ("semel_record", "semel_step"):
                 connection.execute(f"DELETE FROM {table}")  # noqa: S608 - the two names above

@@ -27,6 +27,7 @@ from semel.core.operations import (
 from semel.core.record import Failure, Status, Step
 from semel.errors import NotInTransaction, SchemaOutdated, TransactionAborted, UsageError
 from semel.stores.sqlite import SqliteStore, migrate
+from semel.stores.sqlite.joined import SqliteJoined
 from tests.unit.stores.kit import Asker, connected
 from tests.unit.stores.operations import ABOUTS, KEYS, SECOND, Clock, claim
 
@@ -232,6 +233,7 @@ def test_a_connection_to_a_copy_of_the_file_is_refused(asker: Asker, path: Path,
 
 def test_the_check_of_the_file_does_not_fix_what_the_transaction_sees(caller: Caller, asker: Asker) -> None:
     caller.connection.execute("BEGIN")
+    assert isinstance(caller.joined, SqliteJoined)
     caller.joined._demand_transaction()
     asker.granted(number=9)
     caller.connection.execute("INSERT INTO orders VALUES ('not BUSY_SNAPSHOT')")

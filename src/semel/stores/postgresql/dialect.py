@@ -7,12 +7,12 @@ prepared; a list of one travels as plain values, which the server plans better a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
 from semel.core.record import LEASE_ENDED, NOTHING
 from semel.stores.served.command import NOW, Command, Known
-from semel.stores.served.dialect import Values
+from semel.stores.served.dialect import Sweep, Values
 from semel.stores.served.scan import scan_terms
 from semel.stores.served.settings import Settings
 from semel.stores.sql import RECORD_COLUMNS, about_values, load_statements, storable
@@ -92,6 +92,20 @@ def _are_alike(claims: Sequence[Claim]) -> bool:
     )
 
 
+def _column(name: str, row: str = "") -> str:
+    """A column of a record. What follows from the others is not stored: it would cost bytes in every row."""
+    match name:
+        case "completed_us":  # nothing changes a settled record but a new claim
+            return f"CASE WHEN {row}status NOT IN ('running', 'in_doubt') THEN {row}updated_us END AS completed_us"
+        case "started_us":
+            return f"coalesce({row}started_us, {row}created_us) AS started_us"
+        case "replays":
+            return f"coalesce({row}replays, 0) AS replays"
+        case "steps":
+            return f"coalesce({row}steps, 0) AS steps"
+    return f"{row}{name}"
+
+
 def clock_text(settings: Settings) -> str:
     """The clock that decides: the server's, or a virtual one in tests."""
     return _CLOCK if settings.clock is None else f"({NOW})::bigint"
@@ -135,8 +149,8 @@ class PostgresDialect:
                 **rules,
                 **kept,
                 "channel": f"'{channel(settings)}'",
-                "record": ", ".join(RECORD_COLUMNS),
-                "r_record": ", ".join(f"r.{column}" for column in RECORD_COLUMNS),
+                "record": ", ".join(_column(name) for name in RECORD_COLUMNS),
+                "r_record": ", ".join(_column(name, "r.") for name in RECORD_COLUMNS),
                 "held_record": "w.digest, " + ", ".join("NULL" for _ in RECORD_COLUMNS[1:]),
             },
         )
@@ -225,14 +239,16 @@ class PostgresDialect:
         values = (operation.digest, operation.nonce, operation.status.value, operation.outcome, note)
         return Command(self.text("resolve", "one"), values)
 
-    def purge(self, operation: Purge) -> Sequence[Command]:
+    def purge(self, operation: Purge) -> Sweep:
         """Delete what is expired."""
-        return [Command(self.text("purge", "one"), (max(operation.limit, 0),))]
+        rows = yield Command(self.text("purge", "one"), (max(operation.limit, 0),))
+        return cast("int", rows[0][0])
 
-    def lapse(self, operation: Lapse) -> Sequence[Command]:
+    def lapse(self, operation: Lapse) -> Sweep:
         """Mark what has lapsed."""
         values = (max(operation.limit, 0), LEASE_ENDED.type, LEASE_ENDED.message)
-        return [Command(self.text("lapse", "one"), values)]
+        rows = yield Command(self.text("lapse", "one"), values)
+        return cast("int", rows[0][0])
 
     def tally(self, operations: Sequence[Tally]) -> Command:
         """Add replays."""

@@ -41,6 +41,11 @@ def _pass_on(payload: str, told: Told) -> None:
         told(bytes.fromhex(payload))
 
 
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
 class Listener:
     """A thread that listens on a psycopg connection."""
 
@@ -109,7 +114,7 @@ class AsyncListener:
         connection = await self._library.connect(self._settings)
         broken = asyncio.get_running_loop().create_future()
         try:
-            connection.add_termination_listener(lambda _: broken.done() or broken.set_result(None))
+            connection.add_termination_listener(lambda _: _wake(broken))
             await connection.add_listener(channel(self._settings), self._heard)
             await broken
         finally:

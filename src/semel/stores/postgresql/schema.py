@@ -1,29 +1,40 @@
 """The schema of the PostgreSQL store: numbered files in two halves, and how they are applied.
 
 What always holds: the `pre` half of a migration is safe while workers of the release before still run, and is one
-transaction; the `post` half waits until they are gone. One process applies, the others wait for its lock.
+transaction; the `post` half waits until they are gone, and each of its statements can be repeated. One process applies,
+the others wait for its lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Final, Literal
+from typing import Final
 
 from semel.stores.postgresql.dialect import PostgresDialect, table_names
+from semel.stores.postgresql.search import searching
 from semel.stores.served.command import Command
+from semel.stores.served.migrate import Building, Half
 from semel.stores.served.settings import Settings
 
-Half = Literal["pre", "post"]
+Scripts = Mapping[tuple[int, Half], str]
 
+FILLFACTOR: Final = 100
 _FOLDER: Final = "schema"
-FILLFACTOR: Final = 85
 _LOCK: Final = 0x73656D656C  # an advisory lock of migrations
+_STORAGE: Final = (
+    "WITH (fillfactor = {fillfactor}, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)"
+)
+_APPLIED: Final = "SELECT version, post FROM {schema_table} ORDER BY version"
+_NOTE: Final = "INSERT INTO {{schema_table}} (version, oldest, post) VALUES ({version}, {oldest}, {post})"
+_NOTE_POST: Final = "UPDATE {{schema_table}} SET post = true, oldest = {version} WHERE version = {version}"
+_RECORDS: Final = 1  # the migration that makes the table of records
 
 
 @cache
-def _scripts() -> dict[tuple[int, Half], str]:
+def scripts() -> Scripts:
+    """The files of this release."""
     folder = files("semel.stores.postgresql").joinpath(_FOLDER)
     found: dict[tuple[int, Half], str] = {}
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
@@ -34,23 +45,19 @@ def _scripts() -> dict[tuple[int, Half], str]:
     return found
 
 
-def newest() -> int:
-    """The version that this release works with."""
-    return max(version for version, _ in _scripts())
-
-
 class PostgresSchema:
     """The schema of one place."""
 
-    def __init__(self, settings: Settings, dialect: PostgresDialect) -> None:
+    def __init__(self, settings: Settings, dialect: PostgresDialect, given: Scripts | None = None) -> None:
         self._settings = settings
         self._dialect = dialect
+        self._scripts = scripts() if given is None else given
         self._names = {**table_names(settings), "fillfactor": str(FILLFACTOR)}
 
     @property
     def newest(self) -> int:
         """The version that this release works with."""
-        return newest()
+        return max(version for version, _ in self._scripts)
 
     def ready(self) -> Command:
         """What a new connection is asked first."""
@@ -60,29 +67,104 @@ class PostgresSchema:
         """Leave a transaction that failed."""
         return Command("ROLLBACK")
 
-    def creation(self) -> Sequence[Command]:
-        """All of the newest schema, in one transaction."""
+    # ------------------------------------------------------------ one process at a time
+
+    def lock(self) -> Command:
+        """Try to be the one who migrates; one row says whether it was possible.
+
+        Waiting inside the statement would hold a snapshot, and an index that is built concurrently waits for those.
+        """
+        return Command("SELECT pg_try_advisory_lock(?::bigint)", (_LOCK,))
+
+    def pause(self) -> Command:
+        """Wait a moment before trying again."""
+        return Command("SELECT pg_sleep(0.1)")
+
+    def unlock(self) -> Command:
+        """Let the next one migrate."""
+        return Command("SELECT pg_advisory_unlock(?::bigint)", (_LOCK,))
+
+    # ------------------------------------------------------------ migrations
+
+    def applied(self) -> Command:
+        """Rows of version and whether the post half was applied too."""
+        return Command(self._named(_APPLIED))
+
+    def has_post(self, version: int) -> bool:
+        """Whether a migration has a second half."""
+        return (version, "post") in self._scripts
+
+    def creation(self, partitions: int = 0) -> Sequence[Command]:
+        """All of the newest schema where there is none: nobody works there, so it is one transaction."""
         return [
             Command("BEGIN"),
             Command("SELECT pg_advisory_xact_lock(?::bigint)", (_LOCK,)),
-            *([Command(f'CREATE SCHEMA IF NOT EXISTS "{self._settings.schema}"')] if self._settings.schema else []),
-            *(command for version in range(1, self.newest + 1) for command in self.half(version, "pre")),
+            *map(Command, self._creating(partitions)),
             Command("COMMIT"),
         ]
 
-    def half(self, version: int, half: Half) -> Iterator[Command]:
-        """The statements of one half of a migration, and the note that it was applied."""
-        script = _scripts().get((version, half))
-        if script is not None:
-            yield from map(Command, statements_of(self.named(script)))
-        table = self._names["schema_table"]
-        if half == "pre":
-            yield Command(f"INSERT INTO {table} (version) VALUES (?::integer)", (version,))
-        else:
-            yield Command(f"UPDATE {table} SET post = true WHERE version = ?::integer", (version,))
+    def creation_sql(self, partitions: int = 0) -> str:
+        """The same as text."""
+        return _text(["BEGIN", *self._creating(partitions), "COMMIT"])
 
-    def named(self, script: str) -> str:
-        """A script with the names of this place."""
+    def half(self, version: int, half: Half) -> Sequence[Command]:
+        """One half of a migration, and the note that it was applied."""
+        return list(map(Command, self._half(version, half)))
+
+    def half_sql(self, version: int, half: Half) -> str:
+        """The same as text."""
+        return _text(self._half(version, half))
+
+    def search(self) -> Building:
+        """Make the indexes for searching that are missing."""
+        return searching(self._settings)
+
+    def _creating(self, partitions: int) -> Iterator[str]:
+        if self._settings.schema:
+            yield f'CREATE SCHEMA IF NOT EXISTS "{self._settings.schema}"'
+        for version in range(1, self.newest + 1):
+            yield from self._statements(version, "pre", partitions)
+            if version == _RECORDS:
+                yield from self._partitions(partitions)
+            yield self._note(version)
+            for statement in self._statements(version, "post", partitions):
+                yield statement.replace(" CONCURRENTLY", "")
+            if self.has_post(version):
+                yield self._noted_post(version)
+
+    def _half(self, version: int, half: Half) -> Iterator[str]:
+        if half == "pre":
+            yield "BEGIN"
+            yield from self._statements(version, "pre")
+            yield self._note(version)
+            yield "COMMIT"
+        else:
+            yield from self._statements(version, "post")
+            yield self._noted_post(version)
+
+    def _note(self, version: int) -> str:
+        """After `pre` alone the release before can still work, so rolling out needs no pause."""
+        post = "false" if self.has_post(version) else "true"
+        oldest = max(version - 1, 1)
+        return self._named(_NOTE.format(version=version, oldest=oldest, post=post))
+
+    def _noted_post(self, version: int) -> str:
+        return self._named(_NOTE_POST.format(version=version))
+
+    def _statements(self, version: int, half: Half, partitions: int = 0) -> Iterator[str]:
+        yield from statements_of(self._named(self._scripts.get((version, half), ""), partitions))
+
+    def _partitions(self, count: int) -> Iterator[str]:
+        table = self._names["record_table"]
+        for number in range(count):
+            yield self._named(
+                f'CREATE TABLE {table[:-1]}_p{number}" PARTITION OF {table} '
+                f"FOR VALUES WITH (MODULUS {count}, REMAINDER {number}) {_STORAGE}"
+            )
+
+    def _named(self, script: str, partitions: int = 0) -> str:
+        """A script with the names of this place. The parts of a table have storage settings, the whole has none."""
+        script = script.replace("{storage}", "PARTITION BY HASH (digest)" if partitions else _STORAGE)
         for name, text in self._names.items():
             script = script.replace(f"{{{name}}}", text)
         return script
@@ -98,3 +180,7 @@ def statements_of(script: str) -> Iterator[str]:
         if line.rstrip().endswith(";"):
             yield statement.strip().rstrip(";")
             statement = ""
+
+
+def _text(statements: Iterator[str] | list[str]) -> str:
+    return "".join(f"{statement};\n" for statement in statements)

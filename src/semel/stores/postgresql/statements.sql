@@ -24,17 +24,17 @@ won AS (
     INSERT INTO {record_table} AS r (
         digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
         reconcile_after_us, doubtful, attempts, subject, business_key, process_instance, requester, tags,
-        created_us, started_us, updated_us, expires_us, keep_us
+        created_us, updated_us, expires_us, keep_us
     )
     SELECT
         w.digest, w.scope, w.operation, w.value, 'running', false, w.fingerprint, 1, w.nonce, w.now + w.lease_us,
         w.in_doubt_policy, w.reconcile_after_us, false, 1, w.subject, w.business_key, w.process_instance, w.requester,
-        w.tags, w.now, w.now, w.now, w.now + w.keep_us, w.keep_us
+        w.tags, w.now, w.now, w.now + w.keep_us, w.keep_us
     FROM wanted AS w WHERE w.free ORDER BY w.digest
     ON CONFLICT (digest) DO UPDATE SET (
         scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
         reconcile_after_us, doubtful, attempts, outcome, error_type, error_message, subject, business_key,
-        process_instance, requester, tags, created_us, started_us, updated_us, completed_us, expires_us, keep_us,
+        process_instance, requester, tags, created_us, started_us, updated_us, expires_us, keep_us,
         resolution, replays, replayed_us, steps, wanted
     ) = (
         SELECT
@@ -58,15 +58,14 @@ won AS (
             CASE WHEN z.wins THEN excluded.requester ELSE r.requester END,
             CASE WHEN z.wins THEN excluded.tags ELSE r.tags END,
             CASE WHEN z.expired THEN excluded.created_us ELSE r.created_us END,
-            CASE WHEN z.wins THEN excluded.started_us ELSE r.started_us END,
+            CASE WHEN z.expired THEN NULL WHEN z.wins THEN excluded.updated_us ELSE r.started_us END,
             CASE WHEN z.wins THEN excluded.updated_us ELSE r.updated_us END,
-            CASE WHEN z.wins THEN NULL ELSE r.completed_us END,
             CASE WHEN z.wins THEN excluded.expires_us ELSE r.expires_us END,
             CASE WHEN z.wins THEN excluded.keep_us ELSE r.keep_us END,
             CASE WHEN z.expired THEN NULL ELSE r.resolution END,
-            CASE WHEN z.wins THEN 0 ELSE r.replays END,
+            CASE WHEN z.wins THEN NULL ELSE r.replays END,
             CASE WHEN z.wins THEN NULL ELSE r.replayed_us END,
-            CASE WHEN z.expired THEN 0 ELSE r.steps END,
+            CASE WHEN z.expired THEN NULL ELSE r.steps END,
             r.wanted AND NOT z.wins
         FROM (
             SELECT {expired} AS expired, {wins} AS wins
@@ -103,7 +102,7 @@ CASE WHEN r.expires_us - e.now > r.keep_us / 2 THEN r.expires_us ELSE e.now + r.
 -- What came of each: done, or the row as it is seen by a statement that could not change it. Whoever waits for the key
 -- is told, and only where somebody does: a notification makes all commits queue behind each other.
 -- part: told
-SELECT e.digest, d.digest IS NOT NULL AS done, e.now, r.nonce, r.fence, r.status, r.completed_us, r.updated_us,
+SELECT e.digest, d.digest IS NOT NULL AS done, e.now, r.nonce, r.fence, r.status, r.updated_us, r.updated_us,
     r.error_type, r.error_message, CASE WHEN d.wanted THEN pg_notify({channel}, encode(d.digest, 'hex')) END
 FROM e LEFT JOIN done AS d ON d.digest = e.digest
 LEFT JOIN LATERAL (
@@ -120,7 +119,7 @@ WITH e AS MATERIALIZED ({input}), {own}, done AS (
 -- name: complete
 WITH e AS MATERIALIZED ({input}), {own}, done AS (
     UPDATE {record_table} AS r SET status = 'completed', outcome = e.outcome, error_type = NULL, error_message = NULL,
-        completed_us = e.now, updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
+        updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
     FROM own AS e WHERE r.digest = e.digest
     RETURNING r.digest, r.wanted
 ) {told};
@@ -131,7 +130,6 @@ WITH e AS MATERIALIZED ({input}), {own}, done AS (
 WITH e AS MATERIALIZED ({input}), {own}, done AS (
     UPDATE {record_table} AS r SET status = e.status, retryable = e.retryable, error_type = e.error_type,
         error_message = e.error_message, doubtful = e.doubtful, attempts = greatest(r.attempts - e.unstarted, 0),
-        completed_us = CASE WHEN e.status = 'failed' THEN e.now END,
         updated_us = e.now, lease_us = least(r.lease_us, e.now),
         expires_us = CASE WHEN e.status = 'failed' THEN {kept} ELSE r.expires_us END
     FROM own AS e WHERE r.digest = e.digest
@@ -150,7 +148,7 @@ WITH e AS MATERIALIZED ({input}), {own}, added AS (
     )
     RETURNING digest
 ), counted AS (
-    UPDATE {record_table} AS r SET steps = r.steps + a.steps, updated_us = a.now
+    UPDATE {record_table} AS r SET steps = coalesce(r.steps, 0) + a.steps, updated_us = a.now
     FROM (
         SELECT a.digest, count(*) AS steps, (SELECT max(e.now) FROM e) AS now FROM added AS a GROUP BY a.digest
     ) AS a
@@ -173,9 +171,16 @@ WITH e AS MATERIALIZED ({input})
 SELECT {r_record}, e.now FROM e
 LEFT JOIN LATERAL (SELECT * FROM {record_table} AS x WHERE x.digest = e.digest OFFSET 0) AS r ON true;
 
--- From now on whoever ends this run tells it.
+-- From now on whoever ends this run tells it. What somebody has locked is left for the waiter's own look: it may be held
+-- by a long transaction, and all waiters of a process are served by this one list.
 -- name: want
-UPDATE {record_table} SET wanted = true WHERE digest = ANY(?::bytea[]) AND status = 'running' AND NOT wanted;
+UPDATE {record_table} AS r SET wanted = true
+FROM (
+    SELECT x.digest FROM {record_table} AS x
+    WHERE x.digest = ANY(?::bytea[]) AND x.status = 'running' AND NOT x.wanted
+    ORDER BY x.digest FOR NO KEY UPDATE SKIP LOCKED
+) AS w
+WHERE r.digest = w.digest;
 
 -- name: steps
 SELECT position, name, outcome FROM {step_table} WHERE digest = ?::bytea AND life = ?::bigint ORDER BY position, step;
@@ -185,7 +190,7 @@ SELECT position, name, outcome FROM {step_table} WHERE digest = ?::bytea AND lif
 WITH e AS MATERIALIZED ({input})
 UPDATE {record_table} AS r SET status = e.status, retryable = (e.status = 'failed'), outcome = e.outcome,
     nonce = e.nonce, fence = r.fence + 1, doubtful = false, resolution = e.note,
-    completed_us = e.now, updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
+    updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
 FROM e
 WHERE r.digest = e.digest AND r.nonce <> e.nonce
     AND (r.status = 'in_doubt' OR (r.status = 'running' AND r.lease_us <= e.now))
@@ -216,11 +221,19 @@ WITH e AS MATERIALIZED ({input}), stale AS MATERIALIZED (
 )
 SELECT count(*), count(CASE WHEN m.wanted THEN pg_notify({channel}, encode(m.digest, 'hex')) END) FROM marked AS m;
 
+-- Rows are locked in the order of digests, as everywhere: an UPDATE by itself would deadlock with claims.
 -- name: tally
-WITH e AS MATERIALIZED ({input}), counted AS (
-    UPDATE {record_table} AS r SET replays = r.replays + a.replays, replayed_us = a.now
-    FROM (SELECT e.digest, sum(e.replays)::integer AS replays, max(e.now) AS now FROM e GROUP BY e.digest) AS a
-    WHERE r.digest = a.digest
+WITH e AS MATERIALIZED ({input}), met AS MATERIALIZED (
+    SELECT a.digest, a.replays, a.now
+    FROM (
+        SELECT e.digest, sum(e.replays)::integer AS replays, max(e.now) AS now FROM e GROUP BY e.digest ORDER BY e.digest
+    ) AS a
+    CROSS JOIN LATERAL (
+        SELECT x.digest FROM {record_table} AS x WHERE x.digest = a.digest FOR NO KEY UPDATE
+    ) AS r
+), counted AS (
+    UPDATE {record_table} AS r SET replays = coalesce(r.replays, 0) + a.replays, replayed_us = a.now
+    FROM met AS a WHERE r.digest = a.digest
 )
 SELECT e.digest, e.now FROM e;
 
@@ -231,4 +244,4 @@ SELECT {r_record} FROM {record_table} AS r WHERE {restrictions} ORDER BY r.creat
 -- What a new connection is asked first: which schema, which database, and whether it may be written.
 -- name: ready
 SELECT coalesce((SELECT max(version) FROM {schema_table}), 0), (SELECT value FROM {meta} WHERE name = 'install_id'),
-    pg_is_in_recovery();
+    pg_is_in_recovery(), (SELECT max(oldest) FROM {schema_table});

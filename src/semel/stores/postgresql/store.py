@@ -2,47 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
-from semel.core.operations import Operation
-from semel.core.store import AsyncDriver, Driver, Plan
+from semel.stores.doctor import Finding
 from semel.stores.postgresql.dialect import PostgresDialect
 from semel.stores.postgresql.schema import PostgresSchema
-from semel.stores.served.driver import AsyncServedDriver, ServedDriver
+from semel.stores.served.borrowed import Borrowed
+from semel.stores.served.driver import Hears
+from semel.stores.served.joining import POSTGRESQL
+from semel.stores.served.library import AsyncLibrary, Library
 from semel.stores.served.place import Place
-from semel.stores.served.plan import plan
 from semel.stores.served.settings import Settings
+from semel.stores.served.store import ServedStore
+from semel.stores.served.upkeep import Upkeep
 
 
-class PostgresStore:
-    """Records in the PostgreSQL database at `url`. Settings: see `served.settings.Settings`.
+class PostgresStore(ServedStore):
+    """Records in the PostgreSQL database at `url`, or where an engine or pool of the caller leads.
 
-    Nothing is opened before the first use.
+    Settings: see `served.settings.Settings`. Nothing is opened before the first use.
     """
 
-    batch = 64
+    server = POSTGRESQL
 
-    def __init__(self, url: str, **settings: Any) -> None:
-        given = Settings.of(url, **settings)
+    def __init__(self, url: str | Borrowed, **settings: Any) -> None:
+        borrowed = url if isinstance(url, Borrowed) else None
+        given = Settings.borrowed(borrowed.name, **settings) if borrowed else Settings.of(str(url), **settings)
         dialect = PostgresDialect(given)
-        self._place = Place(given, dialect, PostgresSchema(given, dialect))
-        self.name = given.name
+        self._schema = PostgresSchema(given, dialect)
+        super().__init__(Place(given, dialect, self._schema), borrowed)
 
-    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
-        """The commands for `operations`, all of one kind."""
-        return plan(self._place.dialect, operations, joined=joined)
+    def _library(self) -> Library:
+        if self._place.settings.pooled:
+            from semel.stores.served.libraries.pooled import PooledPsycopg
 
-    def driver(self) -> Driver:
-        """A driver for threads."""
-        from semel.stores.postgresql.listening import Listener
+            return PooledPsycopg()
         from semel.stores.served.libraries.psycopg import PsycopgLibrary
 
-        return ServedDriver(self._place, PsycopgLibrary(), Listener)
+        return PsycopgLibrary()
 
-    def async_driver(self) -> AsyncDriver:
-        """A driver for an event loop."""
-        from semel.stores.postgresql.listening import AsyncListener
+    def _async_library(self) -> AsyncLibrary:
+        if self._place.settings.pooled:
+            from semel.stores.served.libraries.pooled import PooledAsyncpg
+
+            return PooledAsyncpg()
         from semel.stores.served.libraries.asyncpg import AsyncpgLibrary
 
-        return AsyncServedDriver(self._place, AsyncpgLibrary(), AsyncListener)
+        return AsyncpgLibrary()
+
+    def _hears(self) -> tuple[Hears | None, Hears | None]:
+        from semel.stores.postgresql.listening import AsyncListener, Listener
+
+        if self._place.settings.pooled and not self._place.settings.listen_url:
+            return None, None
+        return Listener, AsyncListener
+
+    def upkeep(self) -> Upkeep:
+        """What operators do: migrate, look, mark as restored."""
+        from semel.stores.postgresql.doctor import PostgresDoctor
+        from semel.stores.postgresql.restored import PostgresRestoring
+        from semel.stores.postgresql.search import search_sql
+        from semel.stores.served.libraries.psycopg import PsycopgLibrary
+
+        settings, schema = self._place.settings, self._schema
+        restoring = PostgresRestoring(settings, schema)
+        doctor = PostgresDoctor(settings)
+        return Upkeep(self._place, PsycopgLibrary(), schema, doctor, restoring, search_sql(settings))
+
+    def examine(self, horizon: timedelta) -> list[Finding]:
+        """What `semel doctor` finds here."""
+        return self.upkeep().examine(horizon)

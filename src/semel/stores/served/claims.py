@@ -22,7 +22,7 @@ from semel.stores.served.dialect import Dialect
 from semel.stores.served.troubles import other_database
 from semel.stores.sql import record_of, steps_of
 
-_TRY_AGAIN_US: Final = 50_000
+TRY_AGAIN_US: Final = 50_000
 _ROUNDS: Final = 4
 Judged = Answer | Exception | None
 """None: to be sent (again)."""
@@ -51,7 +51,7 @@ def _judged(dialect: Dialect, claim: Claim, line: Row | None, joined: bool) -> G
     *columns, now, transaction = line
     row = tuple(columns)
     if row[4] is None:
-        return Running(_TRY_AGAIN_US)  # an open transaction is writing this very key
+        return Running(TRY_AGAIN_US)  # an open transaction is writing this very key
     try:
         record = record_of(row)
         if row[-1] and _mine(record, claim):

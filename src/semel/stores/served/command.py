@@ -25,10 +25,11 @@ class Known(Enum):
 class Command(msgspec.Struct, frozen=True):
     """One statement, and where a server cannot give rows back from a write, the reading that follows it.
 
-    `then` goes out together with the statement where the client library can do that. The rows of the last one are the
-    reply.
+    `then` goes out together with the statement where the client library can do that. The rows of the last one that has
+    rows are the reply. `atomic`: all of them are one transaction, or nothing; only ever on the store's own connection.
     """
 
     text: str
     values: tuple[Any, ...] = ()
     then: Command | None = None
+    atomic: bool = False

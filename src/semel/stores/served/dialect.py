@@ -5,13 +5,14 @@ What always holds: whatever the server, a command's rows have the shape that is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Protocol
 
 from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
-from semel.stores.served.command import Command
+from semel.stores.served.command import Command, Row
 
 Values = tuple[Any, ...]
+Sweep = Generator[Command, list[Row], int]
 
 
 class Dialect(Protocol):
@@ -51,11 +52,11 @@ class Dialect(Protocol):
     def resolve(self, operation: Resolve) -> Command:
         """Rows of `RECORD_COLUMNS`: the record as it was changed, or nothing."""
 
-    def purge(self, operation: Purge) -> Sequence[Command]:
-        """The last one's row: how many were deleted."""
+    def purge(self, operation: Purge) -> Sweep:
+        """The commands that delete; answers how many were deleted."""
 
-    def lapse(self, operation: Lapse) -> Sequence[Command]:
-        """The last one's row: how many were marked."""
+    def lapse(self, operation: Lapse) -> Sweep:
+        """The commands that mark; answers how many were marked."""
 
     def tally(self, operations: Sequence[Tally]) -> Command:
         """Rows of digest and now."""

@@ -30,7 +30,9 @@ Hears = Callable[[Settings, Any, Callable[[bytes], None]], Any]
 """Makes a listener from settings, a client library and whom to tell; it has a `close` of the driver's colour."""
 
 _AGAIN: Final = 5
-_KEEPS_CONNECTION: Final = frozenset({None, Trouble.CONFLICT, Trouble.LOCKED, Trouble.OF_ONE, Trouble.MISSING})
+_KEEPS_CONNECTION: Final = frozenset(
+    {None, Trouble.CONFLICT, Trouble.LOCKED, Trouble.HELD, Trouble.OF_ONE, Trouble.MISSING}
+)
 _inherited: list[Any] = []
 """Connections of a parent process, kept so that no collection closes them: the parent still uses them."""
 
@@ -60,6 +62,7 @@ class ServedDriver:
     def __init__(self, place: Place, library: Library, hears: Hears | None = None) -> None:
         self._place = place
         self._library = library
+        self._keeps = getattr(library, "keeps", True)
         self._hears = hears if place.settings.listen else None
         self._start_over()
 
@@ -122,6 +125,8 @@ class ServedDriver:
             lent.connection = self._library.connect(self._place.settings)
         except Exception as error:
             raise lent.meaning(self._library, error, self._place.name) from error
+        if self._place.install_id is not None and not self._keeps:
+            return lent.connection  # looked at before, by the first one that was borrowed
         try:
             install_id = run(
                 opening(self._place.schema, self._place.settings), lambda command: self._execute(lent, command)
@@ -134,8 +139,9 @@ class ServedDriver:
 
     def _give_back(self, lent: Lent) -> None:
         with self._lock:
-            stale = [lent.connection, *self._idle] if lent.broken else []
-            if lent.broken:
+            gone = lent.broken or not self._keeps
+            stale = [lent.connection, *self._idle] if gone else []
+            if gone:
                 self._idle.clear()
             else:
                 self._idle.append(lent.connection)
@@ -169,6 +175,7 @@ class AsyncServedDriver:
     def __init__(self, place: Place, library: AsyncLibrary, hears: Hears | None = None) -> None:
         self._place = place
         self._library = library
+        self._keeps = getattr(library, "keeps", True)
         self._hears = hears if place.settings.listen else None
         self._listener: Any = None
         self._idle: list[Any] = []
@@ -225,6 +232,8 @@ class AsyncServedDriver:
             lent.connection = await self._library.connect(self._place.settings)
         except Exception as error:
             raise lent.meaning(self._library, error, self._place.name) from error
+        if self._place.install_id is not None and not self._keeps:
+            return lent.connection
         try:
             install_id = await arun(
                 opening(self._place.schema, self._place.settings), lambda command: self._execute(lent, command)
@@ -237,7 +246,7 @@ class AsyncServedDriver:
 
     async def _give_back(self, lent: Lent) -> None:
         self._room.release()
-        if not lent.broken:
+        if self._keeps and not lent.broken:
             self._idle.append(lent.connection)
             return
         stale, self._idle = [lent.connection, *self._idle], []

@@ -38,6 +38,10 @@ class _Membership:
             self._told.demand_transaction(self._connection)
         return opens and self._place.install_id is None
 
+    def _spoken(self, command: Command) -> Command:
+        marks = self._place.marks
+        return self._place.spoken(command if marks is None else marks.kept(self._connection, command))
+
     def _meaning(self, error: Exception, *, opens: bool) -> Exception:
         trouble = self._told.trouble(error)
         if trouble is Trouble.NO_TRANSACTION and self._entered and not opens:
@@ -67,9 +71,12 @@ class ServedJoined(_Membership):
         if self._before(opens=opens):
             self._learn()
         try:
-            rows = self._library.execute(self._connection, self._place.spoken(command))
+            rows = self._library.execute(self._connection, self._spoken(command))
         except Exception as error:
-            raise self._meaning(error, opens=opens) from error
+            meaning = self._meaning(error, opens=opens)
+            if meaning is error:
+                raise
+            raise meaning from error
         self._entered |= opens
         return rows
 
@@ -93,9 +100,12 @@ class AsyncServedJoined(_Membership):
         if self._before(opens=opens):
             await self._learn()
         try:
-            rows = await self._library.execute(self._connection, self._place.spoken(command))
+            rows = await self._library.execute(self._connection, self._spoken(command))
         except Exception as error:
-            raise self._meaning(error, opens=opens) from error
+            meaning = self._meaning(error, opens=opens)
+            if meaning is error:
+                raise
+            raise meaning from error
         self._entered |= opens
         return rows
 

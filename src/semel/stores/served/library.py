@@ -6,7 +6,7 @@ values, on the connection it is given; it begins, commits and rolls back nothing
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from semel.stores.served.command import Command, Row
@@ -32,7 +32,7 @@ class Joinable(Protocol):
 
 
 class Library(Joinable, Protocol):
-    """The same with connections of the store's own."""
+    """The same with connections of the store's own; with `keeps = False` they are borrowed, and given back at once."""
 
     def connect(self, settings: Settings) -> Any:
         """A connection of the store's own, in autocommit, with the store's timeouts."""
@@ -55,7 +55,7 @@ class AsyncJoinable(Protocol):
 
 
 class AsyncLibrary(AsyncJoinable, Protocol):
-    """The same with connections of the store's own."""
+    """The same with connections of the store's own; with `keeps = False` they are borrowed, and given back at once."""
 
     async def connect(self, settings: Settings) -> Any:
         """A connection of the store's own, in autocommit, with the store's timeouts."""
@@ -83,6 +83,3 @@ class Texts:
                 self._made.clear()
             self._made[text] = made
         return made
-
-
-Known = Callable[[], bytes]

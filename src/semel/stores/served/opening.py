@@ -20,7 +20,7 @@ class Schema(Protocol):
     """The schema of one kind of server."""
 
     def ready(self) -> Command:
-        """One row: version, install_id, whether the server takes no writes."""
+        """One row: version, install_id, whether the server takes no writes, and which version a release has to know."""
 
     def creation(self) -> Sequence[Command]:
         """All that creates the newest schema where there is none, transaction included."""
@@ -47,11 +47,14 @@ def opening(schema: Schema, settings: Settings) -> Talk:
             raise
         yield from create(schema)
         rows = yield schema.ready()
-    version, install_id, read_only = rows[0]
+    if rows[0][0] == 0 and settings.migrate:  # created half-way, where the server cannot do it in one transaction
+        yield from create(schema)
+        rows = yield schema.ready()
+    version, install_id, read_only, *oldest = rows[0]
     if read_only:
         message = f"{settings.name} takes no writes: it is a replica. Nothing ran. Give the address of the primary."
         raise StoreUnavailable(message)
-    check(version, schema.newest, settings.name)
+    check(version, schema.newest, settings.name, oldest=(oldest or [None])[0])
     return bytes(install_id)
 
 
@@ -67,17 +70,21 @@ def create(schema: Schema) -> Generator[Command, list[Row], None]:
             raise
 
 
-def check(version: int, newest: int, name: str) -> None:
-    """Refuse a schema of another release.
+def check(version: int, newest: int, name: str, *, oldest: int | None = None) -> None:
+    """Refuse a schema that this release cannot work with.
+
+    One that is newer is fine while its second half has not been applied: `oldest` is the version that a release has to
+    know. So the schema can be migrated before the workers are replaced, one by one.
 
     Raises:
-        SchemaOutdated: it is newer or older.
+        SchemaOutdated: it is older, or too new.
     """
-    if version == newest:
+    needed = version if oldest is None else oldest
+    if version >= newest >= needed:
         return
     message = (
-        f"{name} has schema version {version}, and this release knows {newest}; nothing ran. "
-        f"Use the newer release that wrote it."
+        f"{name} has schema version {version}, which needs a release that knows {needed}, and this one knows {newest}; "
+        f"nothing ran. Use the newer release that wrote it."
         if version > newest
         else f"{name} has schema version {version}, and this release needs {newest}; nothing ran. Run `semel migrate`."
     )

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from semel.stores.served.command import NOW, Command, Known
 from semel.stores.served.dialect import Dialect
+from semel.stores.served.marks import Marks
 from semel.stores.served.opening import Schema
 from semel.stores.served.settings import Settings
 
@@ -20,6 +21,7 @@ class Place:
     dialect: Dialect
     schema: Schema
     install_id: bytes | None = field(default=None)
+    marks: Marks | None = field(default=None)
 
     @property
     def name(self) -> str:

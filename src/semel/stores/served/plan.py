@@ -30,6 +30,7 @@ from semel.core.operations import (
     Renew,
     Resolve,
     Resolved,
+    Running,
     Scan,
     Swept,
     Tally,
@@ -37,10 +38,11 @@ from semel.core.operations import (
 )
 from semel.core.record import Failure, Lease, Record, Status
 from semel.core.store import Answers, Plan
-from semel.stores.served.claims import claims
+from semel.errors import UsageError
+from semel.stores.served.claims import TRY_AGAIN_US, claims
 from semel.stores.served.command import Command, Row
-from semel.stores.served.dialect import Dialect, Values
-from semel.stores.served.troubles import OfOneOperation, RowLocked, ended, other_database
+from semel.stores.served.dialect import Dialect, Sweep, Values
+from semel.stores.served.troubles import OfOneOperation, RecordHeld, RowLocked, ended, other_database
 from semel.stores.sql import record_of, steps_of, storable, stored_failure
 
 Many = Callable[[Dialect, Sequence[Any], bool], Plan]
@@ -54,13 +56,28 @@ def plan(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> 
         return (yield from many(dialect, operations, joined))
     except OfOneOperation as problem:
         if len(operations) == 1:
-            return [problem.error]
+            return [_refused(operations[0], problem)]
     except Exception as error:  # noqa: BLE001 - it befell all of them
         return [error] * len(operations)
+    return (yield from _one_by_one(dialect, operations, joined))
+
+
+def _one_by_one(dialect: Dialect, operations: Sequence[Operation], joined: bool) -> Plan:  # noqa: FBT001
     answers: Answers = []
     for operation in operations:
         answers += yield from plan(dialect, [operation], joined=joined)
     return answers
+
+
+def _refused(operation: Operation, problem: OfOneOperation) -> Answer | Exception:
+    """What befell the single operation; a record that somebody holds is an answer like any other."""
+    if isinstance(problem, RecordHeld):
+        match operation:
+            case Claim():
+                return Running(TRY_AGAIN_US)  # an open transaction is writing this very key
+            case Renew(lease) | Complete(lease) | Fail(lease) | Checkpoint(lease):
+                return RowLocked(lease.key.reference)
+    return problem.error
 
 
 def _nothing(_dialect: Dialect, _operations: Sequence[Operation], _joined: bool) -> Plan:  # noqa: FBT001
@@ -106,6 +123,10 @@ def _checkpoint_row(operation: Checkpoint) -> Values:
 
 def _writing(what: str, row: Callable[[Any], Values]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], joined: bool) -> Plan:  # noqa: FBT001
+        leases = {_shown(operation.lease) for operation in operations}
+        if len(leases) > len({digest for digest, *_ in leases}):
+            # A late worker and its successor in one list: what became of a record would be told to both.
+            return (yield from _one_by_one(dialect, operations, joined))
         lease: Lease = operations[0].lease
         transaction = lease.transaction if joined and lease.transaction else None
         demand = dialect.demand(transaction) if transaction is not None else None
@@ -202,7 +223,17 @@ def _scan(dialect: Dialect, operations: Sequence[Scan], joined: bool) -> Plan:  
 # ---------------------------------------------------------------- decisions and the sweep
 
 
+def _not_inside(what: str) -> UsageError:
+    """A sweep has transactions of its own, and either would hold rows of others until the caller's transaction ends."""
+    return UsageError(
+        f"{what}() decides for everybody and is not part of your transaction; nothing was changed. Call it outside "
+        f"within()."
+    )
+
+
 def _resolve(dialect: Dialect, operations: Sequence[Resolve], joined: bool) -> Plan:  # noqa: FBT001
+    if joined:
+        raise _not_inside("resolve")
     answers: Answers = []
     for operation in operations:
         changed = yield dialect.resolve(operation)
@@ -216,15 +247,13 @@ def _resolve(dialect: Dialect, operations: Sequence[Resolve], joined: bool) -> P
     return answers
 
 
-def _sweeping(commands_of: Callable[[Dialect, Any], Sequence[Command]]) -> Many:
+def _sweeping(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], joined: bool) -> Plan:  # noqa: FBT001
-        del joined
+        if joined:
+            raise _not_inside("sweep")
         answers: Answers = []
         for operation in operations:
-            rows: list[Row] = []
-            for command in commands_of(dialect, operation):
-                rows = yield command
-            answers.append(Swept(rows[0][0]))
+            answers.append(Swept((yield from sweep_of(dialect, operation))))
         return answers
 
     return many

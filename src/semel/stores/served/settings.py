@@ -31,8 +31,9 @@ class Settings:
         statement_timeout: how long a single statement may take. Less than any `keep_for`, so that a claim that is stuck
             on its way never outlives the record that answers it.
         lock_timeout: how long a statement waits for a row that somebody else has locked.
+        pooled: PostgreSQL: `url` leads through a proxy that pools transactions, so nothing is left to a session.
         listen: whether one more connection of each process that has waiters is told of ends; without it they look.
-        listen_url: where to listen, if `url` leads through a proxy that pools transactions, which tells nobody.
+        listen_url: where to listen, if `url` leads through such a proxy, which tells nobody.
         schema: where the tables are; empty: where the connection looks first.
         prefix: what the names of the tables begin with.
         migrate: whether missing tables are created on first use. Existing ones are changed by `semel migrate` alone.
@@ -45,6 +46,7 @@ class Settings:
     connect_timeout: float = 10.0
     statement_timeout: float = 15.0
     lock_timeout: float = 2.0
+    pooled: bool = False
     listen: bool = True
     listen_url: str = ""
     schema: str = ""
@@ -69,6 +71,15 @@ class Settings:
         plain = urlunsplit(parts._replace(query=urlencode(rest)))
         return cls(plain, _shown(url), **_checked({**own, **given}))
 
+    @classmethod
+    def borrowed(cls, name: str, **given: Any) -> Settings:
+        """The settings for connections that are borrowed: nobody listens on those.
+
+        Raises:
+            UsageError: one of them is not usable.
+        """
+        return cls("", name, **_checked({**given, "listen": False}))
+
 
 def _shown(url: str) -> str:
     parts = urlsplit(url)
@@ -82,7 +93,7 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
             checked[name] = _seconds(name, checked[name])
     if "pool_size" in checked:
         checked["pool_size"] = _count("pool_size", checked["pool_size"])
-    for name in ("listen", "migrate"):
+    for name in ("listen", "migrate", "pooled"):
         if name in checked:
             checked[name] = _truth(name, checked[name])
     for name in ("schema", "prefix"):

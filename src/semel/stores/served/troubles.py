@@ -24,6 +24,7 @@ class Trouble(Enum):
 
     CONFLICT = "it was in the way of another transaction; try again"
     LOCKED = "another transaction held a lock for too long; look for one that is idle in transaction"
+    HELD = "a transaction that is still open holds the record; look for one that is idle in transaction"
     SLOW = "it took longer than statement_timeout allows; look at what keeps the server busy"
     LOST = "the connection broke; try again once the server can be reached"
     DENIED = "the server refused the login or a permission; look at the user, the password and the grants"
@@ -45,6 +46,10 @@ class OfOneOperation(Exception):
         self.error = error
 
 
+class RecordHeld(OfOneOperation):
+    """An open transaction holds a row of a list, and the server would have waited for it. Never leaves a plan."""
+
+
 class RowLocked(StoreUnavailable):
     """A transaction that is still open holds the record; nothing was written."""
 
@@ -64,6 +69,10 @@ def translated(error: Exception, trouble: Trouble | None, name: str) -> Exceptio
             return error
         case Trouble.OF_ONE:
             return OfOneOperation(error)
+        case Trouble.HELD:
+            held = StoreUnavailable(f"{name} did not do it ({brief(error)}); nothing was recorded. {_do(trouble)}")
+            held.__cause__ = error
+            return RecordHeld(held)
         case Trouble.MISSING:
             known = SchemaOutdated(
                 f"{name} lacks what this release needs ({brief(error)}); nothing ran. {_do(trouble)}"

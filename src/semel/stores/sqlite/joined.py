@@ -39,7 +39,8 @@ class SqliteJoined:
     def __init__(self, connection: object, settings: Settings, install: Install) -> None:
         if not isinstance(connection, sqlite3.Connection):
             message = (
-                f"An SQLite store joins a sqlite3.Connection, not a {type(connection).__qualname__}; nothing ran. "
+                f"An SQLite store joins a sqlite3.Connection, or with Semel a SQLAlchemy Session or Connection or a "
+                f"Django connection, not a {type(connection).__qualname__}; nothing ran. "
                 f"Give within() the connection that runs your own statements."
             )
             raise UsageError(message)

@@ -10,11 +10,13 @@ from typing import Any
 from semel.core.operations import Operation
 from semel.core.store import Plan
 from semel.stores.clock import StoreClock, machine_clock
+from semel.stores.doctor import Finding
 from semel.stores.sqlite.database import attach, detach
 from semel.stores.sqlite.driver import AsyncSqliteDriver, SqliteDriver
 from semel.stores.sqlite.joined import AsyncSqliteJoined, SqliteJoined
 from semel.stores.sqlite.plan import plan
 from semel.stores.sqlite.settings import Settings
+from semel.stores.sqlite.wrapped import WrappedJoined, inside_of
 
 
 class SqliteStore:
@@ -63,12 +65,16 @@ class SqliteStore:
         """A driver for event loops."""
         return AsyncSqliteDriver(self._settings)
 
-    def join(self, connection: Any) -> SqliteJoined:
-        """The caller's `sqlite3.Connection` as a place for plans.
+    def join(self, connection: Any) -> SqliteJoined | WrappedJoined:
+        """The caller's connection as a place for plans: of sqlite3, or of SQLAlchemy or Django on top of it.
 
         Raises:
             UsageError: it is something else.
         """
+        inside = inside_of(connection)
+        return self._joined(connection) if inside is None else WrappedJoined(inside, self._joined, self.name)
+
+    def _joined(self, connection: object) -> SqliteJoined:
         return SqliteJoined(connection, self._settings, self._install)
 
     def async_join(self, connection: Any) -> AsyncSqliteJoined:
@@ -77,7 +83,13 @@ class SqliteStore:
         Raises:
             UsageError: it is not a `sqlite3.Connection`.
         """
-        return AsyncSqliteJoined(self.join(connection))
+        return AsyncSqliteJoined(self._joined(connection))
+
+    def examine(self, horizon: timedelta) -> list[Finding]:
+        """What `semel doctor` finds here."""
+        from semel.stores.sqlite.doctor import examine
+
+        return examine(self._settings, horizon)
 
     def _install(self, patience: float | None) -> bytes:
         """Which database this is; opens it for a moment where no driver has it open."""

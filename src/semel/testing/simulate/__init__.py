@@ -7,6 +7,7 @@ from semel.testing.simulate.explore import Failing, Replayed, every, replay, shr
 from semel.testing.simulate.report import SOMETIMES, Explored, Report
 from semel.testing.simulate.verify import verify
 from semel.testing.simulate.violation import INVARIANTS, Violation
+from semel.testing.simulate.within import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWorld
 from semel.testing.simulate.world import FAULTS, Asker, World
 from semel.testing.simulate.worlds import SMALL, large
 
@@ -15,12 +16,15 @@ __all__ = [
     "INVARIANTS",
     "SMALL",
     "SOMETIMES",
+    "WITHIN_SOMETIMES",
+    "WITHIN_WORLDS",
     "Asker",
     "Explored",
     "Failing",
     "Replayed",
     "Report",
     "Violation",
+    "WithinWorld",
     "World",
     "every",
     "large",

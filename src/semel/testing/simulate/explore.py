@@ -15,7 +15,11 @@ from semel.testing.simulate.calm import calm_down
 from semel.testing.simulate.choices import Dice, Script
 from semel.testing.simulate.simulation import Simulation
 from semel.testing.simulate.violation import INVARIANTS, SeenBefore, Violation
+from semel.testing.simulate.within import WithinSimulation, WithinWorld
 from semel.testing.simulate.world import World, setting_of
+
+AnyWorld = World | WithinWorld
+AnySimulation = Simulation | WithinSimulation
 
 _MOST_SHRINKING = 2_000
 
@@ -24,7 +28,7 @@ _MOST_SHRINKING = 2_000
 class Failing:
     """A schedule that breaks an invariant. `seed` is where chance came from; empty where every schedule was tried."""
 
-    world: World
+    world: AnyWorld
     choices: tuple[int, ...]
     invariant: str
     message: str
@@ -83,35 +87,43 @@ class Replayed:
     taken: list[int]
 
 
-def replay(world: World, choices: Sequence[int]) -> Replayed:
+def replay(world: AnyWorld, choices: Sequence[int]) -> Replayed:
     """Run one schedule again, with a trace that people can read."""
     trace: list[str] = []
     script = Script(choices)
     try:
-        _run(Simulation(setting_of(world), script, Seen(), trace))
+        _run(_simulation(world, script, Seen(), trace))
     except Violation as violation:
         trace.append(f"   VIOLATION  {violation}")
         return Replayed(trace, violation, script.taken)
     return Replayed(trace, None, script.taken)
 
 
-def _run(sim: Simulation) -> None:
+def _simulation(
+    world: AnyWorld, choices: Script | Dice, seen: dict[str, int], trace: list[str] | None = None
+) -> AnySimulation:
+    if isinstance(world, WithinWorld):
+        return WithinSimulation(world, choices, seen, trace)
+    return Simulation(setting_of(world), choices, seen, trace)
+
+
+def _run(sim: AnySimulation) -> None:
     try:
         sim.run()
-        calm_down(sim)
+        if isinstance(sim, Simulation):
+            calm_down(sim)
     except Exception as error:
         raise Violation("broke", f"{type(error).__name__} where none belongs: {error}") from error
 
 
-def every(world: World, most: int | None = None) -> Tally:
+def every(world: AnyWorld, most: int | None = None) -> Tally:
     """Every schedule of a world, up to states that were visited before; at most `most` of them."""
     tally, seen, states = Tally(), Seen(), set[int]()
-    setting = setting_of(world)
     given: list[int] = []
     with _undisturbed():
         while True:
             script = Script(given, states)
-            sim = Simulation(setting, script, seen)
+            sim = _simulation(world, script, seen)
             try:
                 _run(sim)
                 tally.schedules += 1
@@ -136,14 +148,14 @@ def every(world: World, most: int | None = None) -> Tally:
     return tally
 
 
-def some(worlds: Sequence[World], seed: int, first: int, count: int) -> Tally:
+def some(worlds: Sequence[AnyWorld], seed: int, first: int, count: int) -> Tally:
     """`count` schedules by chance, from number `first` on; the same ones for the same seed."""
     tally, seen = Tally(), Seen()
     with _undisturbed():
         for number in range(first, first + count):
             world = worlds[number % len(worlds)]
             dice = Dice(f"{seed}:{number}")
-            sim = Simulation(setting_of(world), dice, seen)
+            sim = _simulation(world, dice, seen)
             try:
                 _run(sim)
             except Violation as violation:
@@ -155,7 +167,7 @@ def some(worlds: Sequence[World], seed: int, first: int, count: int) -> Tally:
     return tally
 
 
-def _count(tally: Tally, sim: Simulation) -> None:
+def _count(tally: Tally, sim: AnySimulation) -> None:
     tally.moves += sim.moves
     tally.longest = max(tally.longest, sim.moves)
     sim.untie()
@@ -173,7 +185,7 @@ def _undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-def shrink(world: World, choices: Sequence[int], violation: Violation, seed: str = "") -> Failing:
+def shrink(world: AnyWorld, choices: Sequence[int], violation: Violation, seed: str = "") -> Failing:
     """The same failure with as few choices as can be found: cut the end, drop choices, make them ordinary."""
     best, tries = _trimmed(choices), 0
     improved = True

@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from semel.testing.simulate.explore import Tally, every, some
 from semel.testing.simulate.report import SOMETIMES, Explored, Report
+from semel.testing.simulate.within import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWorld
 from semel.testing.simulate.world import World
 from semel.testing.simulate.worlds import SMALL, by_chance
 
@@ -22,13 +23,14 @@ Progress = Callable[[int, int], None]
 ENOUGH_FOR_ALL: Final = 180_000
 ENOUGH_FOR_MORE: Final = 3_000_000
 _PIECE: Final = 1_000
+_NAMES: Final = (*(world.name for world in SMALL), *(world.name for world in WITHIN_WORLDS))
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A piece of work: one world to the end, or a run of schedules by chance."""
 
-    world: World | None
+    world: World | WithinWorld | None
     seed: int = 0
     first: int = 0
     count: int = 0
@@ -37,7 +39,7 @@ class Piece:
         """Do it."""
         if self.world is not None:
             return self, every(self.world)
-        return self, some(by_chance(self.seed), self.seed, self.first, self.count)
+        return self, some([*by_chance(self.seed), *WITHIN_WORLDS], self.seed, self.first, self.count)
 
 
 def verify(schedules: int = 200_000, seed: int = 0, workers: int = 2, progress: Progress | None = None) -> Report:
@@ -74,7 +76,8 @@ class Run:
         if self._schedules < ENOUGH_FOR_ALL:
             return []
         more = 1 if self._schedules >= ENOUGH_FOR_MORE else 0
-        return [Piece(replace(world, slow=world.slow + more)) for world in SMALL]
+        small = [Piece(replace(world, slow=world.slow + more)) for world in SMALL]
+        return [*small, *(Piece(replace(world, slow=world.slow + more)) for world in WITHIN_WORLDS)]
 
     def chance_pieces(self) -> list[Piece]:
         """What is left to do, but never none."""
@@ -111,10 +114,10 @@ class Run:
             longest=total.longest,
             seconds=seconds,
             seed=self._seed,
-            worlds=tuple(self._explored[world.name] for world in SMALL if world.name in self._explored),
+            worlds=tuple(self._explored[name] for name in _NAMES if name in self._explored),
             by_chance=self._by_chance,
             seen=total.seen,
-            missing=tuple(sorted(SOMETIMES - total.seen.keys())),
+            missing=tuple(sorted((SOMETIMES | WITHIN_SOMETIMES) - total.seen.keys())),
             failing=tuple(total.failing),
         )
 

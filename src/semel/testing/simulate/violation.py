@@ -32,5 +32,10 @@ INVARIANTS = {
     "ownerless": "a cancelled caller leaves no claim behind, and nobody waits for a claim of its own",
     "leftover": "when all callers have left, no process holds a lease, a waiter or a ticket any more",
     "runtime": "no lease is renewed beyond max_runtime",
+    "W1": "within: an effect is committed at most once per key, and one in doubt is repeated only by who is told",
+    "W2": "within: an effect and the completion of its record are committed together, or neither is",
+    "W3": "within: nobody is told the outcome of what was rolled back, or not yet committed",
+    "W4": "within: when all transactions have ended, the next caller gets an answer",
+    "W5": "within: a duplicate is refused without breaking or stopping the transaction of its caller",
     "broke": "no call ends with an error that is not one of its handler or of semel",
 }

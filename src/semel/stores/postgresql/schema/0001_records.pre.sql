@@ -7,32 +7,38 @@
 CREATE TABLE {schema_table} (
     version     integer PRIMARY KEY,
     applied_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    oldest      integer NOT NULL,
     post        boolean NOT NULL DEFAULT false
 );
-COMMENT ON TABLE {schema_table} IS 'semel: which migrations were applied; post: the second half too';
+COMMENT ON TABLE {schema_table} IS 'semel: which migrations were applied';
+COMMENT ON COLUMN {schema_table}.version IS 'the number of the migration';
+COMMENT ON COLUMN {schema_table}.applied_at IS 'when its first half was applied';
+COMMENT ON COLUMN {schema_table}.oldest IS 'releases that know this version, and newer ones, can use the tables';
+COMMENT ON COLUMN {schema_table}.post IS 'the second half was applied too, or there is none';
 
 CREATE TABLE {meta} (
     name   text PRIMARY KEY,
     value  bytea NOT NULL
 );
 COMMENT ON TABLE {meta} IS 'semel: which database this is. within() compares install_id, so that a record never lands in another one';
+COMMENT ON COLUMN {meta}.name IS 'install_id, search or restored';
+COMMENT ON COLUMN {meta}.value IS '16 random bytes for install_id, else JSON';
 
 INSERT INTO {meta} (name, value) VALUES ('install_id', decode(replace(gen_random_uuid()::text, '-', ''), 'hex'));
 
 CREATE TABLE {record_table} (
     lease_us            bigint NOT NULL,
     created_us          bigint NOT NULL,
-    started_us          bigint NOT NULL,
+    started_us          bigint,
     updated_us          bigint NOT NULL,
-    completed_us        bigint,
     expires_us          bigint NOT NULL,
     keep_us             bigint NOT NULL,
     reconcile_after_us  bigint NOT NULL,
     replayed_us         bigint,
-    fence               bigint NOT NULL,
+    fence               integer NOT NULL,
     attempts            integer NOT NULL,
-    replays             integer NOT NULL DEFAULT 0,
-    steps               integer NOT NULL DEFAULT 0,
+    replays             integer,
+    steps               integer,
     retryable           boolean NOT NULL,
     doubtful            boolean NOT NULL,
     wanted              boolean NOT NULL DEFAULT false,
@@ -65,9 +71,10 @@ CREATE TABLE {record_table} (
     -- Completed has an outcome (a tombstone is one too), and nothing else has.
     CONSTRAINT {prefix}record_outcome CHECK ((status = 'completed') = (outcome IS NOT NULL)),
     CONSTRAINT {prefix}record_error CHECK ((error_type IS NULL) = (error_message IS NULL))
-) WITH (fillfactor = {fillfactor}, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
--- The fill factor leaves room on each page for the second version that a completion writes, so that it stays on the
--- page and touches no index (HOT). No index covers a column that claims and completions change.
+) {storage};
+-- No index covers a column that completions change, so the second version of a row stays on its page and touches no
+-- index (HOT) wherever the page has room: for single callers nearly always. Pages are filled to the end all the same:
+-- lists of 64 would need half of each page kept free for that, which costs more bytes than it saves writing.
 
 -- For the sweep, which reads it in order. Set at the claim, and as a rule not touched by the completion.
 CREATE INDEX {prefix}record_expiry ON {record_table} (expires_us);
@@ -96,13 +103,12 @@ COMMENT ON COLUMN {record_table}.process_instance IS 'for people: the workflow';
 COMMENT ON COLUMN {record_table}.requester IS 'for people: who asked';
 COMMENT ON COLUMN {record_table}.tags IS 'for people: JSON object of strings';
 COMMENT ON COLUMN {record_table}.created_us IS 'when the key was first claimed';
-COMMENT ON COLUMN {record_table}.started_us IS 'when the latest attempt was granted';
-COMMENT ON COLUMN {record_table}.updated_us IS 'when the row last changed';
-COMMENT ON COLUMN {record_table}.completed_us IS 'when it was settled';
+COMMENT ON COLUMN {record_table}.started_us IS 'when the latest attempt was granted; NULL: when the key was first claimed';
+COMMENT ON COLUMN {record_table}.updated_us IS 'when the row last changed; of a settled one: when it was settled';
 COMMENT ON COLUMN {record_table}.expires_us IS 'from when a settled record is forgotten';
 COMMENT ON COLUMN {record_table}.keep_us IS 'how long an outcome is kept';
 COMMENT ON COLUMN {record_table}.resolution IS 'how a doubt was ended, why and by whom';
-COMMENT ON COLUMN {record_table}.replays IS 'how often it was replayed, written down now and then';
+COMMENT ON COLUMN {record_table}.replays IS 'how often it was replayed, written down now and then; NULL: never';
 COMMENT ON COLUMN {record_table}.replayed_us IS 'when it was last replayed, as far as written down';
 COMMENT ON COLUMN {record_table}.steps IS 'how many finished steps there are';
 COMMENT ON COLUMN {record_table}.wanted IS 'somebody waits: tell them when it ends';
@@ -118,3 +124,9 @@ CREATE TABLE {step_table} (
     CONSTRAINT {prefix}step_pk PRIMARY KEY (digest, position, step)
 );
 COMMENT ON TABLE {step_table} IS 'semel: finished steps of attempts; they are not run again';
+COMMENT ON COLUMN {step_table}.step IS 'order of arrival';
+COMMENT ON COLUMN {step_table}.life IS 'created_us of the record it belongs to';
+COMMENT ON COLUMN {step_table}.position IS 'which step it is, from 0';
+COMMENT ON COLUMN {step_table}.digest IS 'the record it belongs to';
+COMMENT ON COLUMN {step_table}.name IS 'its name';
+COMMENT ON COLUMN {step_table}.outcome IS 'its value, encoded by semel';

@@ -30,7 +30,7 @@ class DjangoLibrary:
         with connection.cursor() as cursor:
             while step is not None:
                 cursor.execute(_texts(step.text), step.values)
-                rows = plain(cursor.fetchall()) if cursor.description else []
+                rows = plain(cursor.fetchall()) if cursor.description else rows
                 step = step.then
         return rows
 

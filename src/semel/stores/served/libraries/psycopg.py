@@ -21,7 +21,8 @@ from semel.stores.served.settings import Settings
 from semel.stores.served.sqlstates import trouble_of
 from semel.stores.served.troubles import Trouble
 
-_texts: Final = Texts("%s")
+# Texts are sent as they are: psycopg would take a long one with %s apart at every execution.
+_texts: Final = Texts("$")
 
 
 def _options(settings: Settings) -> str:
@@ -66,8 +67,8 @@ class PsycopgLibrary(_Psycopg):
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of `command`."""
-        with connection.cursor(row_factory=tuple_row, binary=True) as cursor:
-            cursor.execute(_texts(command.text), command.values)
+        with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
+            cursor.execute(_texts(command.text), command.values, binary=True)
             return cast("list[Row]", cursor.fetchall() if cursor.description else [])
 
     def close(self, connection: Any) -> None:
@@ -90,8 +91,8 @@ class AsyncPsycopgLibrary(_Psycopg):
 
     async def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of `command`."""
-        async with connection.cursor(row_factory=tuple_row, binary=True) as cursor:
-            await cursor.execute(_texts(command.text), command.values)
+        async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
+            await cursor.execute(_texts(command.text), command.values, binary=True)
             return cast("list[Row]", await cursor.fetchall() if cursor.description else [])
 
     async def close(self, connection: Any) -> None:

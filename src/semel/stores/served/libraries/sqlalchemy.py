@@ -25,24 +25,24 @@ PARAMSTYLES: Final = frozenset(_texts)
 _OPTIONS: Final = {"stream_results": False}  # a server-side cursor cannot write
 
 
-class SqlalchemyLibrary:
-    """Sends commands through `sqlalchemy.Connection` and `sqlalchemy.orm.Session`."""
-
+class _Sqlalchemy:
     def __init__(self, meaning: Meaning) -> None:
         self._meaning = meaning
 
-    def execute(self, connection: Any, command: Command) -> list[Row]:
-        """The rows of `command`."""
+    def _sent(self, connection: Any, command: Command) -> list[Row]:
         link = connection if hasattr(connection, "exec_driver_sql") else connection.connection()
-        _refuse_autocommit(link)
+        self._check(link)
         texts = _texts[link.dialect.paramstyle]
         rows: list[Row] = []
         step: Command | None = command
         while step is not None:
             result = link.exec_driver_sql(texts(step.text), step.values, execution_options=_OPTIONS)
-            rows = plain(result) if result.returns_rows else []
+            rows = plain(result) if result.returns_rows else rows
             step = step.then
         return rows
+
+    def _check(self, link: Any) -> None:
+        _refuse_autocommit(link)
 
     def trouble(self, error: Exception) -> Trouble | None:
         """What an error of SQLAlchemy means, or the one that it wraps."""
@@ -51,8 +51,6 @@ class SqlalchemyLibrary:
             return Trouble.ABORTED
         if "sqlalchemy.exc.InvalidRequestError" in names:
             return Trouble.NO_TRANSACTION  # closed, or its transaction was ended inside `with …begin()`
-        if getattr(error, "connection_invalidated", False):
-            return Trouble.LOST
         wrapped = getattr(error, "orig", None)
         return None if wrapped is None else self._meaning(wrapped)
 
@@ -60,12 +58,20 @@ class SqlalchemyLibrary:
         """Nothing to refuse yet: it begins by itself, and what it stands on is known with the first statement."""
 
 
-class AsyncSqlalchemyLibrary(SqlalchemyLibrary):
-    """Sends commands through `AsyncConnection` and `AsyncSession`."""
+class SqlalchemyLibrary(_Sqlalchemy):
+    """Sends commands through `sqlalchemy.Connection` and `sqlalchemy.orm.Session`."""
 
-    async def execute(self, connection: Any, command: Command) -> list[Row]:  # type: ignore[override]  # the other colour
+    def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of `command`."""
-        return cast("list[Row]", await connection.run_sync(super().execute, command))
+        return self._sent(connection, command)
+
+
+class AsyncSqlalchemyLibrary(_Sqlalchemy):
+    """Sends commands through `AsyncConnection` and `AsyncSession`, in the greenlet that their own statements use."""
+
+    async def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        return cast("list[Row]", await connection.run_sync(self._sent, command))
 
 
 def _refuse_autocommit(link: Any) -> None:

@@ -1,0 +1,131 @@
+"""PostgreSQL, 64 callers in one process: semel beside idemkit on its own PostgreSQL backend, at function level."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.callers import Numbers, event_loop, in_tasks, in_threads, keys_of
+from bench.cases.postgresql_many import CALLERS, FIRST, REPLAY, first, first_async, replay, replay_async
+from bench.harness import Case, Comparison, Effort, Measure, Variant
+from bench.machine import version_of
+from bench.postgresql_server import database, execute, server, settle
+from bench.workload import AMOUNT, TENANT, charge, charge_async, order
+
+KEYS = 500
+POOL = 20
+_TARGET = Comparison("faster", 10.0)
+_COPIES = """
+INSERT INTO idemkit_records (effective_key, state, fingerprint, fingerprint_version, claim_token, claimed_at,
+    lease_until, completed_at, response_status, response_headers, response_body)
+SELECT encode(sha256(int8send(n)), 'hex'), state, fingerprint, fingerprint_version, claim_token, claimed_at,
+    lease_until, completed_at, response_status, response_headers, response_body
+FROM (SELECT * FROM idemkit_records LIMIT 1) AS r, generate_series(1, {rows}) AS n
+"""
+
+
+@contextmanager
+def _backend(folder: Path, effort: Effort, name: str) -> Iterator[Any]:
+    """The backend of idemkit on a database of its own, with its table; filled by whoever has made the first record."""
+    from idemkit.backends.postgres import PostgresBackend, init_pg
+
+    with database(folder, name) as url, event_loop() as loop:
+        execute(url, "DROP TABLE semel_record")
+        loop.run(init_pg(url))
+        yield PostgresBackend.from_url(url, max_size=POOL), url
+
+
+def _decorated(backend: Any, *, blocking: bool) -> Callable[..., Any]:
+    """`charge` under idemkit's decorator, asked for the same: scope, key, and a refusal of other arguments."""
+    import idemkit
+
+    config = idemkit.MethodConfig(
+        key_fields=["order_id"],
+        scope=lambda arguments: arguments["tenant"],
+        validation_fingerprint=lambda arguments: str(arguments["amount"]).encode(),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        decorator = (idemkit.idempotent_sync if blocking else idemkit.idempotent)(backend=backend, config=config)
+        decorated: Callable[..., Any] = decorator(charge if blocking else charge_async)
+    return lambda number: decorated(TENANT, order(number), AMOUNT)
+
+
+def _fill(url: str, effort: Effort) -> None:
+    execute(url, _COPIES.format(rows=effort.rows))
+    settle(url)
+
+
+@contextmanager
+def _sync(folder: Path, effort: Effort, name: str) -> Iterator[Callable[..., Any]]:
+    """Calls that block; idemkit carries them out on a loop of its own in another thread."""
+    from idemkit.core.sync_bridge import run_sync
+
+    with _backend(folder, effort, name) as (backend, url):
+        call = _decorated(backend, blocking=True)
+        call(-1)
+        _fill(url, effort)
+        yield call
+        run_sync(backend.aclose())
+
+
+@contextmanager
+def _first(folder: Path, effort: Effort) -> Iterator[Measure]:
+    numbers = Numbers()
+    with _sync(folder, effort, "idemkit-first") as call:
+        yield lambda calls: in_threads(CALLERS, numbers.take(calls), call)
+
+
+@contextmanager
+def _replay(folder: Path, effort: Effort) -> Iterator[Measure]:
+    keys = effort.keys(KEYS)
+    with _sync(folder, effort, "idemkit-replay") as call:
+        in_threads(CALLERS, list(range(keys)), call)
+        yield lambda calls: in_threads(CALLERS, keys_of(calls, keys), call)
+
+
+@contextmanager
+def _first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
+    numbers = Numbers()
+    with _backend(folder, effort, "idemkit-first-async") as (backend, url), event_loop() as loop:
+        call = _decorated(backend, blocking=False)
+        loop.run(in_tasks(1, [-1], call))
+        _fill(url, effort)
+        yield lambda calls: loop.run(in_tasks(CALLERS, numbers.take(calls), call))
+        loop.run(backend.aclose())
+
+
+@contextmanager
+def _replay_async(folder: Path, effort: Effort) -> Iterator[Measure]:
+    keys = effort.keys(KEYS)
+    with _backend(folder, effort, "idemkit-replay-async") as (backend, url), event_loop() as loop:
+        call = _decorated(backend, blocking=False)
+        loop.run(in_tasks(CALLERS, list(range(keys)), call))
+        _fill(url, effort)
+        yield lambda calls: loop.run(in_tasks(CALLERS, keys_of(calls, keys), call))
+        loop.run(backend.aclose())
+
+
+POSTGRESQL_IDEMKIT = Case(
+    "postgresql-idemkit",
+    f"PostgreSQL, 64 callers in one process, beside idemkit {version_of('idemkit') or '(not installed)'}",
+    (
+        Variant("idemkit, threads, first run", _first, 320),
+        Variant("semel, threads, first run", first, FIRST, against="idemkit, threads, first run", by=_TARGET),
+        Variant("idemkit, threads, replay", _replay, 640),
+        Variant("semel, threads, replay", replay, REPLAY, against="idemkit, threads, replay", by=_TARGET),
+        Variant("idemkit, tasks, first run", _first_async, 320),
+        Variant("semel, tasks, first run", first_async, FIRST, against="idemkit, tasks, first run", by=_TARGET),
+        Variant("idemkit, tasks, replay", _replay_async, 640),
+        Variant("semel, tasks, replay", replay_async, REPLAY, against="idemkit, tasks, replay", by=_TARGET),
+    ),
+    notes=(
+        f"idemkit: its own decorator and PostgreSQL backend, filled as semel's, {POOL} connections (its default).",
+        "idemkit's sync decorator runs its async core on a loop in another thread.",
+    ),
+    needs="idemkit",
+    site=server,
+)

@@ -1,0 +1,58 @@
+"""How often a call goes to the server and back, as the server itself counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.callers import alone, alone_async, event_loop
+from bench.harness import Case, Effort
+from bench.postgresql_server import database, server
+from bench.site import Fact
+from bench.statement_log import StatementLog
+from bench.workload import once, once_async
+from semel import AsyncSemel, Semel
+
+_CALLS = 20
+_WARM = list(range(1, 21))
+_NUMBERS = list(range(100, 100 + _CALLS))
+Work = Callable[[list[int]], object]
+
+
+@contextmanager
+def _sync(url: str) -> Iterator[Work]:
+    with Semel(url) as semel:
+        call = once(semel)
+        yield lambda numbers: alone(numbers, call)
+
+
+@contextmanager
+def _async(url: str) -> Iterator[Work]:
+    with event_loop() as loop:
+        semel = AsyncSemel(url)
+        call = once_async(semel)
+        yield lambda numbers: loop.run(alone_async(numbers, call))
+        loop.run(semel.close())
+
+
+def _facts(folder: Path, effort: Effort) -> Sequence[Fact]:
+    facts: list[Fact] = []
+    for colour, opened in (("psycopg", _sync), ("asyncpg", _async)):
+        with database(folder, f"trips_{colour}") as url:
+            log = StatementLog.of(folder, url)
+            with opened(url) as work:
+                work(_WARM)  # until everything is opened and prepared
+                first, again = (len(log.during(lambda: work(_NUMBERS))) / _CALLS for _ in range(2))
+        facts.append(Fact(f"PostgreSQL, {colour}, first run", first, "statements a call", 2, "exactly"))
+        facts.append(Fact(f"PostgreSQL, {colour}, replay", again, "statements a call", 1, "exactly"))
+    return facts
+
+
+ROUND_TRIPS = Case(
+    "round-trips",
+    "Round trips of a call, counted in the server's log of statements",
+    notes=("One caller. Each statement is sent, carried out, committed and answered by itself.",),
+    site=server,
+    facts=_facts,
+)

@@ -1,0 +1,77 @@
+"""Where a case is measured, and figures of it that are no ratio.
+
+What always holds: a server that a case needs runs before its first variant is prepared, ends with the case, and counts
+as part of what is measured, not as somebody else who disturbs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+
+class Unavailable(Exception):
+    """A case cannot be measured here; the message says what is missing and how to get it."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a case is measured on.
+
+    Attributes:
+        settings: how it is set, as it reports it itself: durability above all.
+        processes: the servers, whose work belongs to what is measured.
+    """
+
+    settings: Mapping[str, object] = field(default_factory=dict)
+    processes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A figure that stands for itself: something counted, or a latency beside a line drawn elsewhere.
+
+    Attributes:
+        what: what was counted or measured.
+        figure: the number.
+        unit: of the number and of the bound.
+        bound: the target, where there is one.
+        kind: how the figure is held against the bound.
+        source: whose line the bound is, where it is not semel's own target.
+    """
+
+    what: str
+    figure: float
+    unit: str = ""
+    bound: float | None = None
+    kind: Literal["exactly", "at most"] = "at most"
+    source: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the figure is within the bound; None where there is none."""
+        if self.bound is None:
+            return None
+        return self.figure == self.bound if self.kind == "exactly" else self.figure <= self.bound
+
+    @property
+    def target(self) -> str:
+        """The bound in words."""
+        if self.bound is None:
+            return ""
+        sign = "" if self.kind == "exactly" else "≤ "
+        return f"{sign}{shown(self.bound)} {self.unit}".rstrip() + (f" ({self.source})" if self.source else "")
+
+
+def shown(number: float) -> str:
+    """A number as people read it."""
+    return f"{number:,.0f}" if number == round(number) or abs(number) >= 100 else f"{number:,.2f}"
+
+
+@contextmanager
+def in_this_process(folder: Path, rows: int) -> Iterator[Site]:
+    """No server: everything happens in this process."""
+    yield Site()

@@ -1,0 +1,269 @@
+"""The statements of MySQL and MariaDB: `statements.sql` with the names of the tables, in the forms that plans ask for.
+
+What always holds: a list travels as the rows of one derived table, in the order of digests, whatever the order asked
+for. What a write did is read back from the rows; where others could change them in between, both are one transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
+from semel.core.record import LEASE_ENDED
+from semel.stores.served import marks
+from semel.stores.served.command import NOW, Command, Known
+from semel.stores.served.dialect import Sweep, Values
+from semel.stores.served.scan import scan_terms
+from semel.stores.served.settings import Settings
+from semel.stores.sql import RECORD_COLUMNS, about_values, load_statements, storable
+
+_LEASE: Final = ("digest", "nonce", "fence")
+_INPUTS: Final[dict[str, tuple[str, ...]]] = {
+    "claim": (
+        *("digest", "scope", "operation", "value", "fingerprint", "nonce", "lease_us", "keep_us"),
+        *("in_doubt_policy", "reconcile_after_us"),
+        *("subject", "business_key", "process_instance", "requester", "tags"),
+    ),
+    "renew": (*_LEASE, "lease_us"),
+    "renewed": (*_LEASE, "lease_us"),
+    "complete": (*_LEASE, "outcome"),
+    "fail": (*_LEASE, "status", "retryable", "error_type", "error_message", "doubtful", "unstarted"),
+    "checkpoint": (*_LEASE, "position", "name", "outcome", "identity", "place"),
+    "count_steps": (*_LEASE, "position", "identity"),
+    "checkpointed": _LEASE,
+    "enter": _LEASE,
+    "read": ("digest", "place"),
+    "resolve": ("digest", "nonce", "status", "outcome", "note"),
+    "tally": ("digest", "replays"),
+    "tallied": ("digest", "place"),
+}
+# The start of the statement, in UTC whatever the time zone of the session is.
+_CLOCK: Final = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+_GATE: Final = " FROM {gate} AS g WHERE g.stripe = ? AND g.install_id = ? FOR UPDATE SKIP LOCKED"
+_LATER: Final = ("input", "unless", "digests", "lock", "share", "restrictions")
+_SHARED: Final = "LOCK IN SHARE MODE"
+
+
+def table_names(settings: Settings) -> dict[str, str]:
+    """The names of the tables, quoted, as parts of statements."""
+    within = f"`{settings.schema}`." if settings.schema else ""
+    prefix = settings.prefix
+    tables = {"record_table": "record", "step_table": "step", "meta": "meta", "schema_table": "schema", "gate": "gate"}
+    return {"prefix": prefix, **{name: f"{within}`{prefix}{table}`" for name, table in tables.items()}}
+
+
+def clock_text(settings: Settings) -> str:
+    """The store's clock in microseconds, as part of a statement."""
+    return _CLOCK if settings.clock is None else f"CAST({NOW} AS SIGNED)"
+
+
+class MysqlDialect:
+    """The statements for one place."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._clock = clock_text(settings)
+        self._names = table_names(settings)
+        self._gate = _GATE.format(gate=self._names["gate"])
+        self._sql = self._loaded()
+
+    def _loaded(self) -> dict[str, str]:
+        target = self._names["record_table"]
+        rules = {
+            name: load_statements("semel.stores.served", "rules.sql", {"r": row}, only="part")
+            for name, row in (("", "r"), ("t_", target))
+        }
+        return load_statements(
+            "semel.stores.mysql",
+            "statements.sql",
+            {
+                **self._names,
+                **{f"{name}{part}": text for name, parts in rules.items() for part, text in parts.items()},
+                **{name: f"{{{name}}}" for name in _LATER},
+                "t": target,
+                "clock": self._clock,
+                "r_record": ", ".join(f"r.{column}" for column in RECORD_COLUMNS),
+                "m_record": "m.digest, " + ", ".join(f"r.{column}" for column in RECORD_COLUMNS[1:]),
+            },
+        )
+
+    # ------------------------------------------------------------ forms
+
+    def _row(self, names: Sequence[str]) -> str:
+        return f"SELECT {', '.join(f'? AS {name}' for name in names)}, {self._clock} AS now"
+
+    def _list(self, name: str, rows: Sequence[Values], then: Command | None = None, **parts: str) -> Command:
+        columns = _INPUTS[name]
+        further = f" UNION ALL SELECT {'?, ' * len(columns)}{self._clock}"
+        text = _filled(self._sql[name], input=self._row(columns) + further * (len(rows) - 1), **parts)
+        return Command(text, tuple(value for row in rows for value in row), then)
+
+    def _gated(self, name: str, row: Values, then: Command) -> Command:
+        text = _filled(self._sql[name], input=self._row(_INPUTS[name]) + self._gate, unless="")
+        return Command(text, (*row, _stripe(row[0]), Known.INSTALL), then)
+
+    def _among(self, name: str, digests: Sequence[bytes], then: Command | None = None, **parts: str) -> Command:
+        marks_ = ", ".join("?" * len(digests))
+        return Command(_filled(self._sql[name], digests=marks_, **parts), tuple(digests), then)
+
+    # ------------------------------------------------------------ claims and writes
+
+    def claim(self, claims: Sequence[Claim], *, joined: bool) -> Command:
+        """Claims on the store's own connection, or one in the caller's transaction."""
+        if joined:
+            row = _claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
+            digest = row[0]
+            back = Command(self._sql["claimed_here"], (digest, Known.INSTALL, _stripe(digest), digest))
+            return self._gated("claim", row, back)
+        rows = sorted(_claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims)
+        return self._list("claim", rows, self._among("claimed", [row[0] for row in rows]), unless=self._sql["unless"])
+
+    def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
+        """A write under a lease."""
+        if what == "enter":
+            return self._enter(rows[0])
+        rows = sorted(dict.fromkeys(rows), key=lambda row: row[:3])
+        lock = "" if transaction is None else "FOR UPDATE"  # only a locking read sees what is newest there
+        digests = sorted({row[0] for row in rows})
+        own = transaction is None
+        match what:
+            case "renew":
+                return self._list(what, rows, self._list("renewed", rows, lock=lock))
+            case "checkpoint":
+                return self._checkpoint(rows, lock, own=own)
+            case "fail":
+                # One transaction: a key that may be claimed again is claimed by others before it could be read back.
+                return _atomic(self._list(what, rows, self._among("told", digests, lock=lock)), own=own)
+        return self._list(what, rows, self._among("told", digests, lock=lock))
+
+    def _checkpoint(self, rows: Sequence[Values], lock: str, *, own: bool) -> Command:
+        named = [(*row, _identity(row[4], row[5]), place) for place, row in enumerate(rows)]
+        back = self._list("checkpointed", [row[:3] for row in named], lock=lock)
+        count = self._list("count_steps", [(*row[:4], row[6]) for row in named], back)
+        return _atomic(self._list("checkpoint", named, count), own=own)
+
+    def _enter(self, lease: Values) -> Command:
+        digest = lease[0]
+        back = Command(self._sql["entered"], (*lease, Known.INSTALL, digest, _stripe(digest)))
+        return self._gated("enter", lease, back)
+
+    def mark(self, name: str) -> Command | None:
+        """A savepoint: transactions have no name that the server would tell."""
+        return marks.mark(name)
+
+    def demand(self, name: str) -> Command | None:
+        """Refused where the savepoint is gone with its transaction."""
+        return marks.demand(name)
+
+    # ------------------------------------------------------------ reading
+
+    def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:
+        """Look records up."""
+        del joined
+        return self._list("read", [(digest, place) for place, digest in enumerate(digests)])
+
+    def want(self, digests: Sequence[bytes]) -> Command | None:
+        """Nobody can be told by the server: waiters look again."""
+        del digests
+        return None
+
+    def steps(self, digest: bytes, life: int, *, joined: bool) -> Command:
+        """The finished steps of a record."""
+        return Command(_filled(self._sql["steps"], share=_SHARED if joined else ""), (digest, life))
+
+    def scan(self, operation: Scan) -> Command | None:
+        """One page."""
+        terms = scan_terms(operation, "r.", {"digest": "", "text": "", "number": ""})
+        if terms is None:
+            return None
+        restrictions, values = terms
+        return Command(_filled(self._sql["scan"], restrictions=restrictions), (*values, operation.limit + 1))
+
+    # ------------------------------------------------------------ decisions and the sweep
+
+    def resolve(self, operation: Resolve) -> Command:
+        """A decision."""
+        note = storable(operation.note)
+        values = (operation.digest, operation.nonce, operation.status.value, operation.outcome, note)
+        back = Command(self._sql["resolved"], (operation.digest, operation.nonce))
+        return self._list("resolve", [values], back)
+
+    def purge(self, operation: Purge) -> Sweep:
+        """Delete what is expired."""
+        found = yield Command(self._sql["expired_ones"], (max(operation.limit, 0),))
+        return (yield from self._swept("hold_expired", found, self._forgetting))
+
+    def lapse(self, operation: Lapse) -> Sweep:
+        """Mark what has lapsed."""
+        found = yield Command(self._sql["lapsed_ones"], (max(operation.limit, 0),))
+        return (yield from self._swept("hold_lapsed", found, self._lapsing))
+
+    def _swept(self, hold: str, found: Sequence[Values], change: Any) -> Sweep:
+        if not found:
+            return 0
+        try:
+            held = yield Command("BEGIN", (), self._among(hold, [digest for (digest,) in found]))
+            if held:
+                yield change([digest for (digest,) in held])
+            yield Command("COMMIT")
+        except Exception:
+            yield Command("ROLLBACK")
+            raise
+        return len(held)
+
+    def _forgetting(self, digests: Sequence[bytes]) -> Command:
+        return self._among("forget_steps", digests, self._among("forget", digests))
+
+    def _lapsing(self, digests: Sequence[bytes]) -> Command:
+        command = self._among("lapse", digests)
+        return Command(command.text, (LEASE_ENDED.type, LEASE_ENDED.message, *command.values))
+
+    def tally(self, operations: Sequence[Tally]) -> Command:
+        """Add replays."""
+        added: dict[bytes, int] = {}
+        for operation in operations:
+            added[operation.digest] = added.get(operation.digest, 0) + operation.replays
+        back = self._list("tallied", [(operation.digest, place) for place, operation in enumerate(operations)])
+        return self._list("tally", sorted(added.items()), back)
+
+    def ready(self) -> Command:
+        """What a new connection is asked first."""
+        return Command(self._sql["ready"])
+
+
+def _filled(text: str, **parts: str) -> str:
+    for name, part in parts.items():
+        text = text.replace(f"{{{name}}}", part)
+    return text
+
+
+def _atomic(command: Command, *, own: bool) -> Command:
+    return Command(command.text, command.values, command.then, atomic=own)
+
+
+def _claim_row(claim: Claim, *, lease_us: int) -> Values:
+    key, terms = claim.key, claim.terms
+    return (
+        key.digest,
+        key.scope,
+        key.operation,
+        key.value,
+        claim.fingerprint,
+        claim.nonce,
+        lease_us,
+        terms.keep_us,
+        terms.in_doubt,
+        terms.reconcile_after_us,
+        *about_values(claim.about).values(),
+    )
+
+
+def _stripe(digest: bytes) -> int:
+    """The gate of a key."""
+    return int.from_bytes(digest[:2], "big")
+
+
+def _identity(name: str, outcome: bytes) -> bytes:
+    """What tells two steps at one place apart."""
+    return hashlib.sha256(b"%d:%b%b" % (len(name.encode()), name.encode(), outcome)).digest()

@@ -1,0 +1,164 @@
+"""The schema of the MySQL store: numbered files in two halves, and how they are applied.
+
+What always holds: the `pre` half of a migration is safe while workers of the release before still run; the `post` half
+waits until they are gone. The server ends a transaction at every CREATE, so a migration is not one: its statements may
+all be run again, the note that it was applied comes last, and one process applies while the others wait for its lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from semel.stores.mysql.dialect import MysqlDialect, table_names
+from semel.stores.mysql.search import searching
+from semel.stores.served.command import Command
+from semel.stores.served.migrate import Building, Half
+from semel.stores.served.settings import Settings
+
+Scripts = Mapping[tuple[int, Half], str]
+
+_FOLDER: Final = "schema"
+_DIGITS: Final = "SELECT 0 AS d" + "".join(f" UNION ALL SELECT {digit}" for digit in range(1, 16))
+_LOCK: Final = "CONCAT('semel.', LEFT(SHA2(CONCAT(COALESCE({database}, DATABASE()), '.{prefix}'), 256), 40))"
+_APPLIED: Final = "SELECT version, post FROM {schema_table} ORDER BY version"
+_NOTE: Final = (
+    "INSERT INTO {{schema_table}} (version, oldest, post) SELECT n.version, {oldest}, {post} "
+    "FROM (SELECT {version} AS version) AS n "
+    "WHERE NOT EXISTS (SELECT 1 FROM {{schema_table}} AS s WHERE s.version = n.version)"
+)
+_NOTE_POST: Final = "UPDATE {{schema_table}} SET post = TRUE, oldest = {version} WHERE version = {version}"
+
+_RECORDS: Final = 1  # the migration that makes the table of records
+
+
+@cache
+def scripts() -> Scripts:
+    """The files of this release."""
+    folder = files("semel.stores.mysql").joinpath(_FOLDER)
+    found: dict[tuple[int, Half], str] = {}
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".pre.sql"):
+            found[int(entry.name[:4]), "pre"] = entry.read_text(encoding="utf-8")
+        elif entry.name.endswith(".post.sql"):
+            found[int(entry.name[:4]), "post"] = entry.read_text(encoding="utf-8")
+    return found
+
+
+class MysqlSchema:
+    """The schema of one place."""
+
+    def __init__(self, settings: Settings, dialect: MysqlDialect, given: Scripts | None = None) -> None:
+        self._settings = settings
+        self._dialect = dialect
+        self._scripts = scripts() if given is None else given
+        self._names = {**table_names(settings), "digits": _DIGITS}
+        database = f"'{settings.schema}'" if settings.schema else "NULL"
+        self._lock = _LOCK.format(database=database, prefix=settings.prefix)
+
+    @property
+    def newest(self) -> int:
+        """The version that this release works with."""
+        return max(version for version, _ in self._scripts)
+
+    def ready(self) -> Command:
+        """What a new connection is asked first."""
+        return self._dialect.ready()
+
+    def undo(self) -> Command:
+        """Leave a transaction that failed, and the lock that its commands took; what was created stays."""
+        return Command("ROLLBACK", (), self.unlock())
+
+    # ------------------------------------------------------------ one process at a time
+
+    def lock(self) -> Command:
+        """Try to be the one who migrates; one row says whether it was possible.
+
+        Whoever has it gets it again, and lets go of it as often.
+        """
+        return Command(f"SELECT GET_LOCK({self._lock}, 0)")
+
+    def pause(self) -> Command:
+        """Wait a moment before trying again."""
+        return Command("SELECT SLEEP(0.1)")
+
+    def unlock(self) -> Command:
+        """Let the next one migrate."""
+        return Command(f"SELECT RELEASE_LOCK({self._lock})")
+
+    # ------------------------------------------------------------ migrations
+
+    def applied(self) -> Command:
+        """Rows of version and whether the post half was applied too."""
+        return Command(self._named(_APPLIED))
+
+    def has_post(self, version: int) -> bool:
+        """Whether a migration has a second half."""
+        return (version, "post") in self._scripts
+
+    def creation(self, partitions: int = 0) -> Sequence[Command]:
+        """All of the newest schema where there is none."""
+        return [
+            Command(f"SELECT GET_LOCK({self._lock}, 10)"),
+            *map(Command, self._creating(partitions)),
+            self.unlock(),
+        ]
+
+    def creation_sql(self, partitions: int = 0) -> str:
+        """The same as text."""
+        return _text(self._creating(partitions))
+
+    def half(self, version: int, half: Half) -> Sequence[Command]:
+        """One half of a migration, and the note that it was applied."""
+        return [self.lock(), *map(Command, self._half(version, half)), self.unlock()]
+
+    def half_sql(self, version: int, half: Half) -> str:
+        """The same as text."""
+        return _text(self._half(version, half))
+
+    def search(self) -> Building:
+        """Make the indexes for searching that are missing."""
+        return searching(self._settings, self)
+
+    def _creating(self, partitions: int = 0) -> Iterator[str]:
+        if self._settings.schema:
+            yield f"CREATE DATABASE IF NOT EXISTS `{self._settings.schema}`"
+        for version in range(1, self.newest + 1):
+            yield from self._half(version, "pre", partitions if version == _RECORDS else 0)
+            if self.has_post(version):
+                yield from self._half(version, "post")
+
+    def _half(self, version: int, half: Half, partitions: int = 0) -> Iterator[str]:
+        yield from statements_of(self._named(self._scripts.get((version, half), "")))
+        if partitions:
+            # Not part of the CREATE, which does nothing where an interrupted run has left the table.
+            yield self._named(f"ALTER TABLE {{record_table}} PARTITION BY KEY (digest) PARTITIONS {partitions}")
+        if half == "pre":
+            # After `pre` alone the release before can still work, so rolling out needs no pause.
+            post = "FALSE" if self.has_post(version) else "TRUE"
+            yield self._named(_NOTE.format(version=version, oldest=max(version - 1, 1), post=post))
+        else:
+            yield self._named(_NOTE_POST.format(version=version))
+
+    def _named(self, script: str) -> str:
+        for name, text in self._names.items():
+            script = script.replace(f"{{{name}}}", text)
+        return script
+
+
+def statements_of(script: str) -> Iterator[str]:
+    """The single statements of a script: each ends with a semicolon at the end of a line."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        if line.lstrip().startswith("--"):
+            continue
+        statement += line
+        if line.rstrip().endswith(";"):
+            yield statement.strip().rstrip(";")
+            statement = ""
+
+
+def _text(statements: Iterator[str]) -> str:
+    return "".join(f"{statement};\n" for statement in statements)

@@ -1,0 +1,78 @@
+"""Where the server is, and what semel's own sessions are set to. The caller's connections are never touched.
+
+What always holds: one text sets up a session on MySQL and on MariaDB; what only one of them knows stands in a comment
+that only that one reads.
+"""
+
+from __future__ import annotations
+
+import math
+import ssl
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from semel.errors import UsageError
+from semel.stores.served.settings import Settings
+
+_OWN: Final = frozenset({"unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify"})
+_NO: Final = frozenset({"0", "false", "no", "off"})
+_PORT: Final = 3306
+
+
+def session_statements(settings: Settings) -> str:
+    """What a new session is told first."""
+    wait = max(1, math.ceil(settings.lock_timeout))
+    return (
+        # Literals compare by their bytes, like the columns.
+        "SET NAMES utf8mb4 COLLATE utf8mb4_bin; "
+        # The look of a claim at the row locks nothing, and nothing is locked but rows that are there.
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; "
+        # Strict: a value that does not fit is refused, not cut. Without SIMULTANEOUS_ASSIGNMENT: see the claim.
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
+        "NO_ENGINE_SUBSTITUTION', sql_notes = 0, "
+        f"lock_wait_timeout = {wait}, "
+        # A key that an open transaction holds is answered at once by MariaDB; MySQL waits a second at least.
+        "innodb_lock_wait_timeout = 1 "
+        f"/*M!100100 , innodb_lock_wait_timeout = 0, max_statement_time = {settings.statement_timeout:.3f} */"
+    )
+
+
+def address(settings: Settings) -> dict[str, Any]:
+    """The arguments that both client libraries take.
+
+    Raises:
+        UsageError: the URL has a setting that is not known.
+    """
+    parts = urlsplit(settings.url)
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    unknown = sorted(given.keys() - _OWN)
+    if unknown:
+        message = (
+            f"A {parts.scheme} URL has no setting {unknown[0]!r}; nothing was opened. "
+            f"It has {', '.join(sorted(_OWN))} and those of the store."
+        )
+        raise UsageError(message)
+    found: dict[str, Any] = {
+        "host": parts.hostname or "127.0.0.1",
+        "port": parts.port or _PORT,
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "database": unquote(parts.path.lstrip("/")) or None,
+    }
+    if "unix_socket" in given:
+        found["unix_socket"] = given["unix_socket"]
+    secure = _secured(given)
+    return found if secure is None else {**found, "ssl": secure}
+
+
+def _secured(given: dict[str, str]) -> ssl.SSLContext | None:
+    """TLS where it was asked for: verified, unless `ssl_verify` says no."""
+    if given.get("ssl", "").lower() in _NO or not any(name.startswith("ssl") for name in given):
+        return None
+    context = ssl.create_default_context(cafile=given.get("ssl_ca"))
+    if given.get("ssl_verify", "").lower() in _NO:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if "ssl_cert" in given:
+        context.load_cert_chain(given["ssl_cert"], given.get("ssl_key"))
+    return context

@@ -1,0 +1,211 @@
+-- Every statement of the MySQL store, the same for MySQL and MariaDB.
+--
+-- {input} stands for a table of what is asked for, one row per operation, in the order of digests: rows are locked in
+-- that order, so no two lists deadlock. {clock} is the server's clock in microseconds when the statement began.
+-- {record} are the columns of a record, {r_record} the same of `r`. In the caller's transaction {input} is read through
+-- the gate: empty where the database is not the store's, or an open transaction is writing a key of that stripe.
+-- Nothing is ever decided by affected rows: what they count depends on the flags of the connection.
+-- Values are bound by position.
+
+-- The arbiter, which decides on the newest version of the row. `fence` is assigned first, from the old values, and is
+-- negative from there on if the claim wins; assignments follow each other from left to right, and each of them looks at
+-- nothing else. A test of the nonce instead would let a late copy of a claim that is completed by now reset it.
+-- What `expired` and `settled` look at (status, expires_us) is assigned after all that depends on them.
+-- name: claim
+INSERT INTO {record_table} (
+    digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
+    reconcile_after_us, doubtful, attempts, subject, business_key, process_instance, requester, tags,
+    created_us, started_us, updated_us, expires_us, keep_us
+)
+SELECT
+    e.digest, e.scope, e.operation, e.value, 'running', FALSE, e.fingerprint, 1, e.nonce, e.now + e.lease_us,
+    e.in_doubt_policy, e.reconcile_after_us, FALSE, 1, e.subject, e.business_key, e.process_instance, e.requester,
+    e.tags, e.now, e.now, e.now, e.now + e.keep_us, e.keep_us
+FROM ({input}) AS e {unless}
+ON DUPLICATE KEY UPDATE
+    fence = IF({t_wins}, -({t}.fence + 1), {t}.fence),
+    doubtful = IF({t}.fence < 0, NOT {t_expired} AND ({t}.doubtful OR NOT ({t_settled})), {t}.doubtful),
+    attempts = IF({t}.fence < 0, IF({t_expired}, 1, {t}.attempts + 1), {t}.attempts),
+    error_type = IF({t}.fence < 0 AND {t_expired}, NULL, {t}.error_type),
+    error_message = IF({t}.fence < 0 AND {t_expired}, NULL, {t}.error_message),
+    resolution = IF({t}.fence < 0 AND {t_expired}, NULL, {t}.resolution),
+    steps = IF({t}.fence < 0 AND {t_expired}, 0, {t}.steps),
+    created_us = IF({t}.fence < 0 AND {t_expired}, e.now, {t}.created_us),
+    status = IF({t}.fence < 0, 'running', {t}.status),
+    retryable = IF({t}.fence < 0, FALSE, {t}.retryable),
+    fingerprint = IF({t}.fence < 0, e.fingerprint, {t}.fingerprint),
+    nonce = IF({t}.fence < 0, e.nonce, {t}.nonce),
+    lease_us = IF({t}.fence < 0, e.now + e.lease_us, {t}.lease_us),
+    in_doubt_policy = IF({t}.fence < 0, e.in_doubt_policy, {t}.in_doubt_policy),
+    reconcile_after_us = IF({t}.fence < 0, e.reconcile_after_us, {t}.reconcile_after_us),
+    outcome = IF({t}.fence < 0, NULL, {t}.outcome),
+    subject = IF({t}.fence < 0, e.subject, {t}.subject),
+    business_key = IF({t}.fence < 0, e.business_key, {t}.business_key),
+    process_instance = IF({t}.fence < 0, e.process_instance, {t}.process_instance),
+    requester = IF({t}.fence < 0, e.requester, {t}.requester),
+    tags = IF({t}.fence < 0, e.tags, {t}.tags),
+    started_us = IF({t}.fence < 0, e.now, {t}.started_us),
+    updated_us = IF({t}.fence < 0, e.now, {t}.updated_us),
+    completed_us = IF({t}.fence < 0, NULL, {t}.completed_us),
+    expires_us = IF({t}.fence < 0, e.now + e.keep_us, {t}.expires_us),
+    keep_us = IF({t}.fence < 0, e.keep_us, {t}.keep_us),
+    replays = IF({t}.fence < 0, 0, {t}.replays),
+    replayed_us = IF({t}.fence < 0, NULL, {t}.replayed_us),
+    fence = ABS({t}.fence);
+
+-- Decides nothing: spares a write and a lock where nothing can be won. At READ COMMITTED it locks nothing itself; in the
+-- caller's transaction, where it would lock the gap of a key that is not there, it is left out.
+-- name: unless
+WHERE NOT EXISTS (SELECT 1 FROM {record_table} AS r WHERE r.digest = e.digest AND NOT {wins});
+
+-- name: claimed
+SELECT {r_record}, {clock}, NULL FROM {record_table} AS r WHERE r.digest IN ({digests});
+
+-- The same in the caller's transaction, where only a locking read sees what others committed since it began. No row at
+-- all: another database. A row without a status: the gate, or the record, is held by an open transaction.
+-- name: claimed_here
+SELECT {m_record}, {clock}, NULL
+FROM (SELECT ? AS digest FROM {meta} AS x WHERE x.name = 'install_id' AND x.value = ?) AS m
+LEFT JOIN (
+    SELECT {r_record} FROM {gate} AS g STRAIGHT_JOIN {record_table} AS r
+    WHERE g.stripe = ? AND r.digest = ? FOR UPDATE SKIP LOCKED
+) AS r ON TRUE;
+
+-- The fence: a late worker matches no row and changes nothing.
+-- part: mine
+r.nonce = e.nonce AND r.fence = e.fence AND r.status = 'running'
+
+-- A run that used up most of keep_for would otherwise be forgotten as soon as it is done.
+-- part: kept
+IF(r.expires_us - e.now > r.keep_us / 2, r.expires_us, e.now + r.keep_us)
+
+-- Joined first to last: the rows are locked in the order of digests. No assignment below looks at a column that
+-- another one changes, because their order is not defined where tables are joined.
+-- part: own
+({input}) AS e STRAIGHT_JOIN {record_table} AS r ON r.digest = e.digest
+
+-- name: renew
+UPDATE {own} SET r.lease_us = e.now + e.lease_us, r.updated_us = e.now WHERE {mine};
+
+-- A lease that is the current one now, and running, was so before; and a locked row would have failed the update.
+-- So it was renewed, from the instant that the row tells.
+-- name: renewed
+SELECT e.digest, {mine}, IF({mine}, r.lease_us - e.lease_us, e.now), r.nonce, r.fence, r.status, r.completed_us,
+    r.updated_us, r.error_type, r.error_message
+FROM ({input}) AS e LEFT JOIN {record_table} AS r ON r.digest = e.digest {lock};
+
+-- name: complete
+UPDATE {own} SET r.status = 'completed', r.outcome = e.outcome, r.error_type = NULL, r.error_message = NULL,
+    r.completed_us = e.now, r.updated_us = e.now, r.lease_us = LEAST(r.lease_us, e.now), r.expires_us = {kept}
+WHERE {mine};
+
+-- A doubt is not settled, so it does not expire. An attempt whose handler was never called does not count: unstarted
+-- is 1 then.
+-- name: fail
+UPDATE {own} SET r.status = e.status, r.retryable = e.retryable, r.error_type = e.error_type,
+    r.error_message = e.error_message, r.doubtful = e.doubtful, r.attempts = GREATEST(r.attempts - e.unstarted, 0),
+    r.completed_us = IF(e.status = 'failed', e.now, NULL), r.updated_us = e.now,
+    r.lease_us = LEAST(r.lease_us, e.now), r.expires_us = IF(e.status = 'failed', {kept}, r.expires_us)
+WHERE {mine};
+
+-- What a write met, or left: the row itself tells whether it is the end that was asked for.
+-- name: told
+SELECT r.digest, FALSE, {clock}, r.nonce, r.fence, r.status, r.completed_us, r.updated_us, r.error_type, r.error_message
+FROM {record_table} AS r WHERE r.digest IN ({digests}) {lock};
+
+-- A finished step enters under the lease, once: sent again after a lost reply it meets itself. The record is locked
+-- until the step is counted.
+-- name: checkpoint
+INSERT INTO {step_table} (digest, life, position, identity, number, name, outcome)
+SELECT e.digest, r.created_us, e.position, e.identity, r.steps + e.place, e.name, e.outcome
+FROM {own} WHERE {mine} FOR UPDATE
+ON DUPLICATE KEY UPDATE counted = {step_table}.counted;
+
+-- name: count_steps
+UPDATE {own}
+STRAIGHT_JOIN {step_table} AS s
+    ON s.digest = r.digest AND s.life = r.created_us AND s.position = e.position AND s.identity = e.identity
+SET s.counted = TRUE, r.steps = r.steps + 1, r.updated_us = e.now WHERE {mine} AND NOT s.counted;
+
+-- name: checkpointed
+SELECT e.digest, {mine}, e.now, r.nonce, r.fence, r.status, r.completed_us, r.updated_us, r.error_type, r.error_message
+FROM ({input}) AS e LEFT JOIN {record_table} AS r ON r.digest = e.digest {lock};
+
+-- The first touch of a step in the caller's transaction: proves the lease and holds the record, so that nobody takes
+-- over while the step runs, and the gate, so that nobody who claims the key waits for it.
+-- name: enter
+UPDATE {own} SET r.fence = r.fence WHERE {mine};
+
+-- A gate that is held by another transaction reads like a record that is locked.
+-- name: entered
+SELECT m.digest, COALESCE(r.nonce = m.nonce AND r.fence = m.fence AND r.status = 'running', FALSE), {clock},
+    IF(r.stripe IS NULL, m.nonce, r.nonce), IF(r.stripe IS NULL, m.fence, r.fence),
+    IF(r.stripe IS NULL, 'running', r.status), NULL, NULL, NULL, NULL, NULL
+FROM (SELECT ? AS digest, ? AS nonce, ? AS fence FROM {meta} AS x WHERE x.name = 'install_id' AND x.value = ?) AS m
+LEFT JOIN (
+    SELECT g.stripe, r.nonce, r.fence, r.status
+    FROM {gate} AS g LEFT JOIN {record_table} AS r ON r.digest = ?
+    WHERE g.stripe = ? FOR UPDATE SKIP LOCKED
+) AS r ON TRUE;
+
+-- name: read
+SELECT {r_record}, e.now FROM ({input}) AS e LEFT JOIN {record_table} AS r ON r.digest = e.digest ORDER BY e.place;
+
+-- name: steps
+SELECT position, name, outcome FROM {step_table} WHERE digest = ? AND life = ? ORDER BY position, number {share};
+
+-- A decision ends a doubt. The new nonce and fence shut out whoever may still be running.
+-- name: resolve
+UPDATE {own} SET r.status = e.status, r.retryable = (e.status = 'failed'), r.outcome = e.outcome, r.nonce = e.nonce,
+    r.fence = r.fence + 1, r.doubtful = FALSE, r.resolution = e.note, r.completed_us = e.now, r.updated_us = e.now,
+    r.lease_us = LEAST(r.lease_us, e.now), r.expires_us = {kept}
+WHERE r.nonce <> e.nonce AND (r.status = 'in_doubt' OR (r.status = 'running' AND r.lease_us <= e.now));
+
+-- name: resolved
+SELECT {r_record} FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ?;
+
+-- Which records to look at. Without a lock, so that a sweep is in nobody's way.
+-- name: expired_ones
+SELECT r.digest FROM {record_table} AS r, (SELECT {clock} AS now) AS e WHERE {expired} ORDER BY r.expires_us LIMIT ?;
+
+-- name: lapsed_ones
+SELECT r.digest FROM {record_table} AS r WHERE r.status = 'running' AND r.lease_us <= {clock} LIMIT ?;
+
+-- With a lock wait timeout of 0, which the store's own sessions on MariaDB have, a transaction that skipped a locked row
+-- cannot commit (error 1180). So it is another one for this statement; MySQL does not read the comment.
+-- part: skipping
+/*M!100100 SET STATEMENT innodb_lock_wait_timeout = 1 FOR */
+
+-- Judged again on the locked row: a record claimed again since is left alone. What others hold is left for next time.
+-- name: hold_expired
+{skipping} SELECT r.digest FROM (SELECT {clock} AS now) AS e STRAIGHT_JOIN {record_table} AS r
+WHERE r.digest IN ({digests}) AND {expired} FOR UPDATE SKIP LOCKED;
+
+-- name: hold_lapsed
+{skipping} SELECT r.digest FROM {record_table} AS r
+WHERE r.digest IN ({digests}) AND r.status = 'running' AND r.lease_us <= {clock} FOR UPDATE SKIP LOCKED;
+
+-- name: forget_steps
+DELETE FROM {step_table} WHERE digest IN ({digests});
+
+-- name: forget
+DELETE FROM {record_table} WHERE digest IN ({digests});
+
+-- name: lapse
+UPDATE {record_table} SET status = 'in_doubt', error_type = ?, error_message = ?, doubtful = TRUE, updated_us = {clock}
+WHERE digest IN ({digests});
+
+-- name: tally
+UPDATE {own} SET r.replays = r.replays + e.replays, r.replayed_us = e.now;
+
+-- name: tallied
+SELECT e.digest, e.now FROM ({input}) AS e ORDER BY e.place;
+
+-- One page, oldest first. {restrictions} is put together from fixed texts.
+-- name: scan
+SELECT {r_record} FROM {record_table} AS r WHERE {restrictions} ORDER BY r.created_us, r.digest LIMIT ?;
+
+-- What a new connection is asked first: which schema, which database, and whether it may be written.
+-- name: ready
+SELECT COALESCE((SELECT MAX(version) FROM {schema_table}), 0), (SELECT value FROM {meta} WHERE name = 'install_id'),
+    CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF'), (SELECT MAX(oldest) FROM {schema_table});

@@ -1,0 +1,67 @@
+"""The MySQL and MariaDB store: records in a database that many machines share, or in the caller's own."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from semel.stores.doctor import Finding
+from semel.stores.mysql.dialect import MysqlDialect
+from semel.stores.mysql.errnos import of_mysql
+from semel.stores.mysql.schema import MysqlSchema
+from semel.stores.mysql.session import address
+from semel.stores.served.joining import Server
+from semel.stores.served.library import AsyncLibrary, Library
+from semel.stores.served.marks import Marks
+from semel.stores.served.place import Place
+from semel.stores.served.settings import Settings
+from semel.stores.served.store import ServedStore
+from semel.stores.served.upkeep import Upkeep
+
+MYSQL: Final = Server(
+    "MySQL",
+    frozenset({"mysql", "mariadb"}),
+    "a PyMySQL connection, a SQLAlchemy Session or Connection, or a Django connection",
+    "an asyncmy connection, or a SQLAlchemy AsyncSession or AsyncConnection",
+    of_mysql,
+)
+
+
+class MysqlStore(ServedStore):
+    """Records in the MySQL or MariaDB database at `url`. Settings: see `served.settings.Settings`.
+
+    `schema` names the database of the tables where it is not the one in the URL. Nothing is opened before it is used.
+    """
+
+    server = MYSQL
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        given = Settings.of(url, **settings)
+        address(given)  # refuses what it does not know before anything is opened
+        dialect = MysqlDialect(given)
+        self._schema = MysqlSchema(given, dialect)
+        super().__init__(Place(given, dialect, self._schema, marks=Marks()))
+
+    def _library(self) -> Library:
+        from semel.stores.served.libraries.pymysql import PymysqlLibrary
+
+        return PymysqlLibrary()
+
+    def _async_library(self) -> AsyncLibrary:
+        from semel.stores.served.libraries.asyncmy import AsyncmyLibrary
+
+        return AsyncmyLibrary()
+
+    def upkeep(self) -> Upkeep:
+        """What operators do: migrate, look, mark as restored."""
+        from semel.stores.mysql.doctor import MysqlDoctor
+        from semel.stores.mysql.restored import MysqlRestoring
+        from semel.stores.mysql.search import search_sql
+
+        settings, schema = self._place.settings, self._schema
+        restoring = MysqlRestoring(settings, schema)
+        return Upkeep(self._place, self._library(), schema, MysqlDoctor(settings), restoring, search_sql(settings))
+
+    def examine(self, horizon: timedelta) -> list[Finding]:
+        """What `semel doctor` finds here."""
+        return self.upkeep().examine(horizon)

@@ -1,0 +1,100 @@
+"""Looking at an SQLite file.
+
+What always holds: the file is opened for reading only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from semel.errors import SchemaOutdated
+from semel.stores.doctor import Finding, Numbers, about_records
+from semel.stores.sqlite.place import MOUNTS, NETWORK, filesystem_of
+from semel.stores.sqlite.settings import Settings
+from semel.stores.sqlite.translate import translated
+from semel.stores.sqlite.versions import check_version, newest, version_of
+
+_NUMBERS: Final = """
+SELECT (SELECT count(*) FROM semel_record WHERE expires_us <= :now AND status NOT IN ('running', 'in_doubt')),
+    count(*) FILTER (WHERE status = 'in_doubt'), count(*) FILTER (WHERE status = 'running' AND lease_us <= :now),
+    min(keep_us)
+FROM semel_record
+"""
+
+
+def examine(settings: Settings, horizon: timedelta) -> list[Finding]:
+    """What is found in the file.
+
+    Raises:
+        StoreUnavailable: it cannot be opened.
+        RecordUnreadable: it is no database.
+    """
+    try:
+        connection = sqlite3.connect(
+            f"{Path(settings.path).as_uri()}?mode=ro", uri=True, timeout=settings.busy_for, isolation_level=None
+        )
+        try:
+            return list(_findings(connection, settings, horizon))
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise translated(error, settings.name) from error
+
+
+def _findings(connection: sqlite3.Connection, settings: Settings, horizon: timedelta) -> list[Finding]:
+    findings = [
+        Finding("version", f"SQLite {sqlite3.sqlite_version}"),
+        _synchronous(settings),
+        journal(connection.execute("PRAGMA journal_mode").fetchone()[0]),
+        disk(_filesystem(settings.path)),
+        Finding("role", "one file for the processes of one machine, whose clock decides"),
+        _schema(connection, settings),
+    ]
+    if findings[-1].verdict != "fix":
+        numbers = connection.execute(_NUMBERS, {"now": settings.clock()}).fetchone()
+        findings += about_records(Numbers(*numbers), horizon)
+    return findings
+
+
+def _synchronous(settings: Settings) -> Finding:
+    """What this URL asks for; other processes may have been given another word."""
+    if settings.synchronous == "NORMAL":
+        advice = "a power failure may take the last commits: leave ?synchronous=NORMAL out, in every process"
+        return Finding("synchronous", "NORMAL", "fix", advice, ("durable",))
+    return Finding("synchronous", f"{settings.synchronous}, by this URL")
+
+
+def journal(mode: str) -> Finding:
+    """The write-ahead log is switched on by the first worker."""
+    if mode == "wal":
+        return Finding("journal", mode)
+    return Finding("journal", mode, "note", "no worker has used the file yet: the first one turns it to wal")
+
+
+def disk(kind: str) -> Finding:
+    """Whether locks hold on this file system."""
+    if kind in NETWORK:
+        advice = "SQLite's locks do not hold there: use a local disk, or a database server"
+        return Finding("disk", kind, "fix", advice, ("durable",))
+    return Finding("disk", kind or "not known")
+
+
+def _filesystem(path: str) -> str:
+    try:
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""  # not Linux: nothing to ask
+    return filesystem_of(path, mounts)
+
+
+def _schema(connection: sqlite3.Connection, settings: Settings) -> Finding:
+    version = version_of(connection)
+    try:
+        check_version(version, settings.name, may_migrate=False)
+    except SchemaOutdated:
+        advice = "use the newer release" if version > newest() else "run `semel migrate`"
+        return Finding("schema", f"version {version}, this release knows {newest()}", "fix", advice, ("schema",))
+    return Finding("schema", f"version {version}, nothing pending")

@@ -1,0 +1,35 @@
+"""The MySQL store keeps the contract, on MariaDB and on MySQL itself where there is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from semel.stores.mysql import MysqlStore
+from semel.testing.clock import VirtualClock
+from semel.testing.contract import MakeStore, StoreContract
+from tests.servers.databases import Databases
+
+pytestmark = pytest.mark.slow
+
+
+class OnServer(StoreContract):
+    """The contract on one kind of server."""
+
+    @pytest.fixture
+    def make_store(self, clock: VirtualClock, server: Databases) -> MakeStore:
+        for table in ("semel_record", "semel_step"):
+            if server.admin(f"SHOW TABLES LIKE '{table}'", server.url):
+                server.admin(f"DELETE FROM {table}", server.url)  # noqa: S608 - the two names above
+        return lambda: MysqlStore(server.url, clock=clock.store_clock)
+
+
+class TestMariadb(OnServer):
+    @pytest.fixture
+    def server(self, mariadb: Databases) -> Databases:
+        return mariadb
+
+
+class TestMysql(OnServer):
+    @pytest.fixture
+    def server(self, mysql: Databases) -> Databases:
+        return mysql

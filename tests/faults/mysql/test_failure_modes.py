@@ -1,0 +1,113 @@
+"""F41 to F47 on MariaDB: gap locks, victims, snapshots, collations, counted rows, truncation, missing rollback."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from semel import Semel
+from semel.core.operations import Complete, Granted, Held, Recorded, Renew, Replay, Running
+from semel.errors import SemelError
+from semel.stores.mysql import MysqlStore
+from tests.faults.mysql.sessions import TellingStore, session
+from tests.faults.users import SECOND, MakeUser, User, claim
+from tests.servers.databases import Databases
+
+pytestmark = pytest.mark.slow
+
+
+def fetched(connection: Any, text: str, values: tuple[Any, ...] = ()) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(text, values)
+        return cursor.fetchall()
+
+
+def test_new_keys_in_the_order_of_time_never_deadlock(url: str) -> None:
+    victims: list[Exception] = []
+    start = threading.Barrier(8)
+
+    def insert(number: int) -> int:
+        granted = 0
+        with User(TellingStore(url, victims), "threads") as user:
+            start.wait()
+            for turn in range(25):
+                keys = [f"{time.time_ns():020}-{number}-{turn}-{one}" for one in range(4)]
+                answers = user.all([claim(key) for key in keys])
+                leases = [answer.lease for answer in answers if isinstance(answer, Granted)]
+                granted += len(leases)
+                user.all([Complete(lease, b"done") for lease in leases])
+        return granted
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(insert, range(8))) == 8 * 25 * 4
+    assert victims == []
+
+
+def test_of_two_that_meet_an_owner_who_rolls_back_one_is_granted(make_user: MakeUser, url: str) -> None:
+    first, second = make_user(), make_user()
+    with Semel(MysqlStore(url)) as semel, session(url) as owner:
+        with semel.within(owner):
+            semel.run("k", lambda: "never", operation="charge")
+        assert [type(user.all([claim("k")])[0]) for user in (first, second)] == [Running, Running]
+        owner.rollback()
+    start = threading.Barrier(2)
+
+    def ask(user: User) -> Any:
+        start.wait()
+        return type(user.all([claim("k")])[0])
+
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(ask, (first, second)))
+    assert sorted(answers, key=str) == [Granted, Running]
+
+
+def test_an_old_snapshot_of_the_caller_does_not_hide_an_outcome(url: str) -> None:
+    ran: list[str] = []
+    with Semel(MysqlStore(url)) as semel, session(url) as caller:
+        fetched(caller, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        caller.begin()
+        fetched(caller, "SELECT count(*) FROM semel_record")
+        semel.run("k", lambda: "first", operation="charge")
+        with semel.within(caller):
+            value: Any = semel.run("k", lambda: ran.append("again"), operation="charge").value
+        caller.rollback()
+    assert (value, ran) == ("first", [])
+
+
+@pytest.mark.parametrize("other", ["KEY-1", "kéy-1", "key-1 "], ids=["case", "accent", "space"])
+def test_keys_that_a_collation_takes_for_one_are_two(user: User, other: str) -> None:
+    user.completed("key-1")
+    try:
+        user.one(claim(other), Granted)
+    except SemelError as refused:
+        assert refused.code == "key_invalid"  # noqa: PT017 - a key may be refused, but never be taken for another
+    user.one(claim("key-1"), Replay)
+
+
+def test_a_renewal_that_changes_nothing_is_a_success(make_user: MakeUser) -> None:
+    user = make_user(clock=lambda: 1_900_000_000_000_000)  # the clock stands still, so the row stays as it is
+    granted = user.one(claim("k"), Granted)
+    for _ in range(3):
+        user.one(Renew(granted.lease, 60_000_000), Held)
+    user.one(Complete(granted.lease, b"done"), Recorded)
+    user.one(Complete(granted.lease, b"done"), Recorded)
+
+
+def test_what_does_not_fit_is_refused_and_not_cut(user: User, mariadb: Databases, url: str) -> None:
+    mariadb.admin("SET GLOBAL sql_mode = ''")
+    try:
+        answers = user.all([claim("a"), claim("b", keep=2**60 / SECOND * 8), claim("c")])
+    finally:
+        mariadb.admin("SET GLOBAL sql_mode = DEFAULT")
+    assert [isinstance(answer, Granted) for answer in answers] == [True, False, True]
+    assert mariadb.admin("SELECT count(*) FROM semel_record", url) == [(2,)]
+
+
+def test_the_tables_roll_back(user: User, mariadb: Databases, url: str) -> None:
+    user.completed("k")
+    found = mariadb.admin("SELECT DISTINCT engine FROM information_schema.tables WHERE table_schema = DATABASE()", url)
+    assert found == [("InnoDB",)]

@@ -1,0 +1,51 @@
+"""What a run is to do, and what it did, as values."""
+
+from collections import Counter
+from typing import NamedTuple
+
+from tests.kill.positions import At
+
+
+class Hit(NamedTuple):
+    """Where one thread of a killed worker was."""
+
+    at: At
+    key: int
+    fence: int
+    step: int
+    life: int
+
+
+class Plan(NamedTuple):
+    """How much to do. A position is covered after `least` kills there. A stall is SIGSTOP for longer than a lease.
+
+    An outage is a SIGKILL of the server that the ground is on, and its start afterwards.
+    """
+
+    kills: int
+    least: int
+    seed: int
+    stalls: int = 0
+    outages: int = 0
+    processes: int = 4
+    settle_within: float = 120.0
+
+    @property
+    def keys(self) -> int:
+        """More keys than can be used up."""
+        return (self.kills + self.stalls + self.outages) * 40 + 2000
+
+
+class Run(NamedTuple):
+    """What a run did, apart from the ledgers it left."""
+
+    kills: list[tuple[Hit, ...]]
+    keys: int
+    asked: int
+    seconds: float
+    wedged: list[int]
+    audits: int
+
+    def hits(self) -> Counter[At]:
+        """How often each position was hit."""
+        return Counter(hit.at for kill in self.kills for hit in kill)

@@ -1,0 +1,141 @@
+"""The model of MariaDB answers as the server does, over random sequences on lanes and in callers' transactions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pymysql
+import pytest
+
+from semel.core.operations import Checkpoint, Complete, Fail, Lapse, Purge, Read, Renew, Resolve, Tally
+from semel.stores.mysql import MysqlStore
+from semel.testing.simulate.models import Act, Begin, Commit, Isolation, MysqlModel, Rollback
+from tests.servers.databases import Databases
+from tests.simulate.sequences import KEYS, Clock, Real, compare
+
+FULL = os.environ.get("SEMEL_EFFORT") == "full"
+SEQUENCES = 10_000 if FULL else 200
+CALLERS = 2
+
+
+def sends(act: Act, joined: bool, steps: bool) -> bool:
+    """What an engine sends, and where.
+
+    Sweeps begin and commit transactions of their own, so they go by lanes alone. A write in a transaction names it. Of
+    finished steps and plain readings in a transaction a sequence has only one: a reading locks the steps it finds.
+    """
+    if isinstance(act, Checkpoint):
+        return steps and (not joined or bool(act.lease.transaction))
+    if not joined:
+        return True
+    if isinstance(act, (Complete, Fail, Renew)):
+        return bool(act.lease.transaction)
+    if isinstance(act, (Purge, Lapse, Tally)):
+        return False
+    return not (steps and isinstance(act, (Read, Resolve)))
+
+
+class Mariadb(Real):
+    """A database, a lane's driver, and connections of callers."""
+
+    def __init__(self, url: str, clock: Clock, stack: ExitStack) -> None:
+        self._store = MysqlStore(url, clock=clock, listen=False)
+        self._driver = self._store.driver()
+        stack.callback(self._driver.close)
+        self._driver.perform([self._store.plan([], joined=False)])
+        parts = urlsplit(url)
+        self._address: dict[str, Any] = {
+            "host": parts.hostname,
+            "port": parts.port,
+            "user": unquote(parts.username or ""),
+            "password": unquote(parts.password or ""),
+            "database": parts.path.lstrip("/"),
+        }
+        self._own = self._opened(stack, autocommit=True)
+        self._callers = [self._opened(stack, autocommit=False) for _ in range(CALLERS)]
+        for caller in self._callers:
+            self._told(caller, "SET SESSION innodb_lock_wait_timeout = 1")
+        self._fence_in()
+
+    def _opened(self, stack: ExitStack, *, autocommit: bool) -> Any:
+        connection = pymysql.connect(**self._address, autocommit=autocommit)
+        stack.callback(connection.close)
+        return connection
+
+    @staticmethod
+    def _told(connection: Any, text: str, *values: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(text, values)
+
+    def _fence_in(self) -> None:
+        """Rows beside each key, so that the gap it is in belongs to no other key."""
+        for key in KEYS:
+            for beside in (_beside(key.digest, -1), _beside(key.digest, 1)):
+                self._told(
+                    self._own,
+                    "INSERT INTO semel_record (digest, lease_us, created_us, started_us, updated_us, expires_us,"
+                    " keep_us, reconcile_after_us, fence, attempts, retryable, doubtful, status, in_doubt_policy,"
+                    " nonce, fingerprint, scope, operation, value)"
+                    " VALUES (%s, %s, 1, 1, 1, %s, 1, 0, 1, 1, 0, 0, 'running', 'hold', %s, %s, 's', 'o', 'v')",
+                    *(beside, 2**60, 2**60, b"\0" * 16, b"f"),
+                )
+                self._told(
+                    self._own,
+                    "INSERT INTO semel_step (digest, life, position, identity, number, name, outcome)"
+                    " VALUES (%s, 1, 0, %s, 1, 's', 'o')",
+                    *(beside, b"\0" * 32),
+                )
+
+    def begin(self, isolations: tuple[Isolation, ...]) -> None:
+        """Forget what the sequence before left."""
+        for caller in self._callers:
+            caller.rollback()
+        digests = [key.digest for key in KEYS]
+        for table in ("semel_step", "semel_record"):
+            self._told(self._own, f"DELETE FROM {table} WHERE digest IN (%s, %s)", *digests)  # noqa: S608
+        for caller, isolation in zip(self._callers, isolations, strict=False):
+            self._told(caller, f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation.upper()}")
+            caller.rollback()
+
+    def perform(self, session: int, act: Act) -> Any:
+        """On the lane, or on the connection of a caller."""
+        if session == 0:
+            return self._first(self._driver.perform([self._store.plan([act], joined=False)])[0])  # type: ignore[list-item]
+        caller = self._callers[session - 1]
+        match act:
+            case Begin():
+                return None
+            case Commit():
+                return caller.commit()
+            case Rollback():
+                return caller.rollback()
+        try:
+            return self._first(self._store.join(caller).perform(self._store.plan([act], joined=True)))
+        except Exception as error:  # noqa: BLE001 - what it is, is what is compared
+            return error
+
+    @staticmethod
+    def _first(answers: Sequence[Any] | Exception) -> Any:
+        return answers if isinstance(answers, Exception) else answers[0]
+
+
+def _beside(digest: bytes, by: int) -> bytes:
+    return (int.from_bytes(digest, "big") + by).to_bytes(32, "big")
+
+
+@contextmanager
+def opened(url: str, clock: Clock) -> Iterator[Mariadb]:
+    with ExitStack() as stack:
+        yield Mariadb(url, clock, stack)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600 if FULL else 300)
+def test_the_model_answers_as_the_server_does(mariadb: Databases) -> None:
+    clock = Clock()
+    with opened(mariadb.new_database(), clock) as real:
+        compare(MysqlModel, real, clock, seed=0, first=0, count=SEQUENCES, sends=sends)

@@ -1,0 +1,98 @@
+"""The strongest check there is: random operations give equal answers on the MySQL store and on the memory table.
+
+Blind claims go without the look that spares a write: the arbiting statement alone decides. Joined operations run on a
+connection of the caller's, which commits after each; their claims have no lease.
+"""
+
+import os
+
+import pytest
+from msgspec.structs import replace
+
+from semel.core.operations import (
+    Answer,
+    Checkpoint,
+    Claim,
+    Complete,
+    Doubtful,
+    Fail,
+    Granted,
+    Operation,
+    Query,
+    Read,
+    Replay,
+    Resolve,
+    Reused,
+    Scan,
+)
+from semel.stores.memory import Table
+from tests.stores.mysql.kit import Asker, connected, emptied
+from tests.unit.stores.operations import SECOND, START, Sequences
+
+pytestmark = pytest.mark.slow
+
+EVERYTHING: Operation = Scan(Query(), None, 1000)
+TOGETHER = 5
+SEEDS = range(0, 60 if os.environ.get("SEMEL_EFFORT") == "full" else 15, TOGETHER)
+JOINED = (Claim, Complete, Fail, Checkpoint, Read, Resolve)
+
+
+@pytest.mark.parametrize("blind", [False, True], ids=["looking", "blind"])
+@pytest.mark.parametrize("start", SEEDS)
+def test_random_sequences_are_answered_as_by_the_table(asker: Asker, url: str, start: int, blind: bool) -> None:
+    if blind:
+        asker.store._place.dialect._sql["unless"] = ""  # type: ignore[attr-defined]  # the dialect of this store
+    for seed in range(start, start + TOGETHER):
+        emptied(url)
+        asker.clock.now = START
+        table, sequences = Table(), Sequences(seed)
+        for number, (passing, operation) in enumerate(sequences.steps(40)):
+            asker.clock.now += int(passing * SECOND)
+            expected = _as_told(table.apply(operation, asker.clock.now))
+            assert asker.all([operation]) == [expected], f"seed {seed}, operation {number}: {operation}"
+            sequences.learn(expected)
+            listing = table.apply(EVERYTHING, asker.clock.now)
+            assert asker.all([EVERYTHING]) == [listing], f"seed {seed}, after {number}: {operation}"
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+@pytest.mark.parametrize("start", SEEDS)
+def test_random_sequences_in_a_callers_transactions_are_answered_as_by_the_table(
+    asker: Asker, url: str, start: int, isolation: str
+) -> None:
+    with connected(url, init_command=f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}") as connection:
+        joined = asker.store.join(connection)
+        for seed in range(start, start + TOGETHER):
+            emptied(url)
+            asker.clock.now = START
+            table, sequences = Table(), Sequences(seed)
+            for number, (passing, operation) in enumerate(sequences.steps(40)):
+                asker.clock.now += int(passing * SECOND)
+                expected = _as_told(table.apply(_without_lease(operation), asker.clock.now))
+                if isinstance(operation, JOINED):
+                    (answer,) = joined.perform(asker.store.plan([operation], joined=True))
+                    connection.commit()
+                else:
+                    (answer,) = asker.all([operation])
+                assert _without_transaction(answer) == expected, f"seed {seed}, operation {number}: {operation}"
+                sequences.learn(expected)
+
+
+def _as_told(answer: Answer) -> Answer:
+    """Whoever is refused needs no finished steps, and is told none."""
+    if isinstance(answer, (Replay, Reused, Doubtful)):
+        return replace(answer, record=replace(answer.record, steps=()))
+    return answer
+
+
+def _without_lease(operation: Operation) -> Operation:
+    if isinstance(operation, Claim):
+        return replace(operation, terms=replace(operation.terms, lease_us=0))
+    return operation
+
+
+def _without_transaction(answer: Answer | Exception) -> Answer | Exception:
+    if isinstance(answer, Granted):
+        assert answer.transaction
+        return replace(answer, transaction="")
+    return answer

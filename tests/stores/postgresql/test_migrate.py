@@ -1,0 +1,250 @@
+"""Migrations on PostgreSQL: applied once, by one process, while workers of two releases run."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+from semel.core.flow import run
+from semel.core.operations import Granted, Page, Query, Recorded, Replay, Scan
+from semel.core.record import Status
+from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
+from semel.stores.postgresql import PostgresStore
+from semel.stores.postgresql.dialect import PostgresDialect
+from semel.stores.postgresql.schema import PostgresSchema, scripts
+from semel.stores.served.command import Command
+from semel.stores.served.migrate import migrating
+from semel.stores.served.opening import opening
+from semel.stores.served.settings import Settings
+from semel.stores.served.talk import Talk
+from tests.stores.postgresql.kit import NEXT, Asker, claim, claims, completions, release, rows
+
+TABLES = "SELECT count(*) FROM pg_class WHERE relname LIKE 'semel%' AND relkind IN ('r', 'p')"
+WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'CREATE INDEX%'"
+INDEXES = "SELECT indexrelid::regclass::text, indisvalid FROM pg_index WHERE indrelid = 'semel_record'::regclass"
+
+
+def test_an_empty_database_is_migrated_once(url: str) -> None:
+    upkeep = PostgresStore(url).upkeep()
+    assert upkeep.migrate() == ["0001"]
+    before = rows(url, "SELECT * FROM semel_schema"), rows(url, "SELECT * FROM semel_meta")
+    assert upkeep.migrate() == []
+    assert before == (rows(url, "SELECT * FROM semel_schema"), rows(url, "SELECT * FROM semel_meta"))
+
+
+def test_of_many_processes_one_applies(url: str) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        applied = list(pool.map(lambda _: PostgresStore(url).upkeep().migrate(), range(6)))
+    assert sorted(applied) == [[], [], [], [], [], ["0001"]]
+
+
+def test_a_worker_may_come_first(url: str, asker: Asker) -> None:
+    asker.lease(claim())
+    assert PostgresStore(url).upkeep().migrate() == []
+
+
+def test_the_sql_printed_makes_the_same_schema(url: str, postgresql: Any) -> None:
+    upkeep = PostgresStore(url).upkeep()
+    text = upkeep.pending_sql()
+    assert rows(url, TABLES) == [(0,)]
+    by_hand = postgresql.new_database()
+    with psycopg.connect(by_hand, autocommit=True) as connection:
+        connection.execute(text.encode())
+    upkeep.migrate()
+    columns = "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'public'"
+    assert sorted(rows(url, columns)) == sorted(rows(by_hand, columns))
+    assert PostgresStore(by_hand).upkeep().migrate() == []
+    assert upkeep.pending_sql() == ""
+
+
+def test_tables_of_a_chosen_schema_and_prefix_are_made_there(url: str) -> None:
+    store = PostgresStore(url, schema="once", prefix="Shop_")
+    assert store.upkeep().migrate(search=True)[0] == "0001"
+    assert store.upkeep().migrate(search=True) == []
+    assert rows(url, "SELECT to_regclass('once.\"Shop_record\"') IS NOT NULL") == [(True,)]
+
+
+# ---------------------------------------------------------------- two releases
+
+
+def test_the_release_before_works_on_while_only_the_pre_half_is_applied(url: str) -> None:
+    PostgresStore(url).upkeep().migrate()
+    assert release(url, NEXT).upkeep().migrate() == ["0002 pre"]
+    old, new = Asker(PostgresStore(url)), Asker(release(url, NEXT))
+    try:
+        lease = old.lease(claim("o-1"))
+        assert isinstance(old.one(completions([Granted(_record(lease, old))])[0]), Recorded)
+        assert isinstance(new.one(claim("o-1")), Replay)
+    finally:
+        old.close()
+        new.close()
+
+
+def _record(lease: Any, asker: Asker) -> Any:
+    return asker.one(Scan(Query(reference=lease.key.reference), None, 1)).records[0]
+
+
+def test_the_post_half_shuts_the_release_before_out(url: str) -> None:
+    upkeep = release(url, NEXT).upkeep()
+    PostgresStore(url).upkeep().migrate()
+    upkeep.migrate()
+    assert upkeep.pending() == ["0002 post"]
+    assert upkeep.migrate("post") == ["0002 post"]
+    assert upkeep.pending() == []
+    with pytest.raises(SchemaOutdated, match="Use the newer release"):
+        Asker(PostgresStore(url)).one(claim())
+
+
+def test_a_new_release_does_not_work_before_its_pre_half(url: str) -> None:
+    PostgresStore(url).upkeep().migrate()
+    with pytest.raises(SchemaOutdated, match="semel migrate"):
+        Asker(release(url, NEXT)).one(claim())
+
+
+def test_the_post_half_is_refused_before_the_pre_half(url: str) -> None:
+    PostgresStore(url).upkeep().migrate()
+    with pytest.raises(UsageError, match="pre half of 0002"):
+        release(url, NEXT).upkeep().migrate("post")
+
+
+def test_a_later_migration_applies_the_post_half_that_was_left(url: str) -> None:
+    PostgresStore(url).upkeep().migrate()
+    release(url, NEXT).upkeep().migrate()
+    later = {**NEXT, (3, "pre"): "ALTER TABLE {record_table} ADD COLUMN shape text;\n"}
+    assert release(url, later).upkeep().migrate() == ["0002 post", "0003"]
+
+
+def test_an_empty_database_gets_both_halves(url: str) -> None:
+    assert release(url, NEXT).upkeep().migrate() == ["0001", "0002"]
+    assert release(url, NEXT).upkeep().pending() == []
+
+
+def test_a_newer_schema_is_not_migrated_by_an_older_release(url: str) -> None:
+    release(url, NEXT).upkeep().migrate()
+    with pytest.raises(SchemaOutdated, match="newer release"):
+        PostgresStore(url).upkeep().migrate()
+
+
+def test_a_half_that_fails_leaves_nothing_behind(url: str) -> None:
+    PostgresStore(url).upkeep().migrate()
+    broken = {**scripts(), (2, "pre"): "ALTER TABLE {record_table} ADD COLUMN colour text;\nSELECT 1 / 0;\n"}
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        release(url, broken).upkeep().migrate()
+    assert rows(url, "SELECT count(*) FROM information_schema.columns WHERE column_name = 'colour'") == [(0,)]
+    assert release(url, NEXT).upkeep().migrate() == ["0002 pre"]
+
+
+def test_a_migration_that_cannot_get_its_lock_steps_aside_and_tries_again(url: str) -> None:
+    PostgresStore(url).upkeep().migrate()
+    upkeep = release(url, NEXT, lock_timeout=0.05).upkeep()
+    sent: list[str] = []
+    with psycopg.connect(url) as worker, Talk(upkeep.place, upkeep.library) as talk:
+        worker.execute("SELECT count(*) FROM semel_record")  # holds the table until its transaction ends
+
+        def perform(command: Command) -> Any:
+            sent.append(command.text)
+            if command.text == "ROLLBACK":
+                worker.rollback()
+            return talk._execute(command)
+
+        assert run(migrating(upkeep.migrations, None, search=False, partitions=0), perform) == ["0002 pre"]
+    assert sent.count("ROLLBACK") == 1
+    assert sent.count("BEGIN") == 2
+
+
+# ---------------------------------------------------------------- searching
+
+
+def test_searching_is_added_on_demand_and_once(url: str) -> None:
+    upkeep = PostgresStore(url).upkeep()
+    upkeep.migrate()
+    assert not any("search" in name for name, _ in rows(url, INDEXES))
+    assert len(upkeep.migrate(search=True)) == 6
+    assert sum("search" in name for name, _ in rows(url, INDEXES)) == 6
+    assert upkeep.migrate(search=True) == []
+    assert rows(url, "SELECT count(*) FROM semel_meta WHERE name = 'search'") == [(1,)]
+
+
+def test_an_index_that_was_left_half_built_is_built_again(url: str) -> None:
+    upkeep = PostgresStore(url).upkeep()
+    upkeep.migrate(search=True)
+    rows(url, "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'semel_search_status'::regclass")
+    assert upkeep.migrate(search=True) == ["index semel_search_status"]
+    assert all(valid for _, valid in rows(url, INDEXES))
+
+
+def test_the_indexes_are_built_while_somebody_writes(url: str, asker: Asker) -> None:
+    lease = asker.lease(claim())
+    upkeep = PostgresStore(url).upkeep()
+    written: list[Any] = []
+    with Talk(upkeep.place, upkeep.library) as talk:
+
+        def perform(command: Command) -> Any:
+            if "CONCURRENTLY" in command.text and not written:
+                with psycopg.connect(url) as other, ThreadPoolExecutor(1) as pool:
+                    other.execute("UPDATE semel_record SET replays = replays")
+                    building = pool.submit(talk._execute, command)  # waits for that transaction, and holds nobody up
+                    while not rows(url, WAITING):
+                        continue
+                    written.append(asker.one(claim("o-2")))
+                    other.commit()
+                    return building.result()
+            return talk._execute(command)
+
+        run(migrating(upkeep.migrations, None, search=True, partitions=0), perform)
+    assert isinstance(written[0], Granted)
+    assert all(valid for _, valid in rows(url, INDEXES))
+    assert isinstance(asker.one(completions([Granted(_record(lease, asker))])[0]), Recorded)
+
+
+@pytest.mark.parametrize("search", [False, True], ids=["without", "with"])
+def test_listing_works_with_the_indexes_and_without(url: str, asker: Asker, search: bool) -> None:
+    PostgresStore(url).upkeep().migrate(search=search)
+    asker.all(completions(asker.all(claims(5))))
+    asker.lease(claim("o-1", operation="refund"))
+    page = asker.one(Scan(Query(status=Status.RUNNING), None, 10))
+    assert isinstance(page, Page)
+    assert [record.key.operation for record in page.records] == ["refund"]
+    assert len(asker.one(Scan(Query(operation="charge"), None, 10)).records) == 5
+
+
+# ---------------------------------------------------------------- partitions
+
+
+def test_partitions_are_chosen_when_the_tables_are_made(url: str) -> None:
+    upkeep = PostgresStore(url).upkeep()
+    upkeep.migrate(partitions=4, search=True)
+    assert rows(url, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'semel_record'::regclass") == [(4,)]
+    assert upkeep.migrate(search=True) == []
+    assert all(valid for _, valid in rows(url, INDEXES))
+    with pytest.raises(UsageError, match="when the tables are created"):
+        upkeep.migrate(partitions=8)
+
+
+def test_a_key_is_claimed_once_over_all_partitions(url: str, asker: Asker) -> None:
+    PostgresStore(url).upkeep().migrate(partitions=4)
+    asked = claims(40)
+    granted = asker.all(asked)
+    assert all(isinstance(answer, Granted) for answer in granted)
+    assert all(isinstance(answer, Recorded) for answer in asker.all(completions(granted)))
+    again = [claim(one.key.value) for one in asked]
+    assert all(isinstance(answer, Replay) for answer in asker.all(again))
+    assert rows(url, "SELECT count(DISTINCT tableoid) FROM semel_record") == [(4,)]
+
+
+def test_partitions_keep_the_fill_factor(url: str) -> None:
+    PostgresStore(url).upkeep().migrate(partitions=2)
+    options = rows(url, "SELECT reloptions::text FROM pg_class WHERE relname IN ('semel_record_p0', 'semel_record_p1')")
+    assert all("fillfactor" in option for (option,) in options)
+    assert len(options) == 2
+
+
+# ---------------------------------------------------------------- replicas
+
+
+def test_a_replica_is_refused_before_anything_is_claimed_there() -> None:
+    settings = Settings.of("postgresql://replica.internal/shop")
+    schema = PostgresSchema(settings, PostgresDialect(settings))
+    with pytest.raises(StoreUnavailable, match="it is a replica"):
+        run(opening(schema, settings), lambda _: [(1, b"id", True, 1)])

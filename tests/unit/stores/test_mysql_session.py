@@ -1,0 +1,112 @@
+"""Where a MySQL store leads, what its errors mean, and what its sessions are set to. No server is involved."""
+
+import ssl
+
+import pytest
+
+from semel.errors import UsageError
+from semel.stores.mysql import MysqlStore
+from semel.stores.mysql.errnos import of_mysql, trouble_of
+from semel.stores.mysql.saying import Own, said
+from semel.stores.mysql.session import address, session_statements
+from semel.stores.served.command import Command
+from semel.stores.served.marks import Marks, demand, mark
+from semel.stores.served.settings import Settings
+from semel.stores.served.troubles import Trouble
+
+
+def found(url: str) -> dict[str, object]:
+    return address(Settings.of(url))
+
+
+def test_a_url_is_taken_apart() -> None:
+    assert found("mysql://ann:p%40ss%2F@db.example:3307/shop%20one?unix_socket=/run/my.sock") == {
+        "host": "db.example",
+        "port": 3307,
+        "user": "ann",
+        "password": "p@ss/",
+        "database": "shop one",
+        "unix_socket": "/run/my.sock",
+    }
+
+
+def test_a_bare_url_leads_to_this_machine() -> None:
+    assert (found("mysql:///shop")["host"], found("mysql:///shop")["port"]) == ("127.0.0.1", 3306)
+
+
+def test_a_password_never_enters_the_name() -> None:
+    assert MysqlStore("mysql://ann:secret@db.example/shop?ssl=true").name == "mysql://db.example/shop"
+
+
+def test_a_setting_that_is_not_known_is_refused() -> None:
+    with pytest.raises(UsageError, match="'colour'"):
+        MysqlStore("mysql://db.example/shop?colour=red")
+
+
+def test_tls_is_verified_unless_it_is_told_otherwise() -> None:
+    context = found("mysql://db.example/shop?ssl=true")["ssl"]
+    assert isinstance(context, ssl.SSLContext)
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    trusting = found("mysql://db.example/shop?ssl=true&ssl_verify=false")["ssl"]
+    assert isinstance(trusting, ssl.SSLContext)
+    assert trusting.verify_mode is ssl.CERT_NONE
+    assert "ssl" not in found("mysql://db.example/shop?ssl=false")
+
+
+def test_what_only_mariadb_knows_stands_in_its_comment() -> None:
+    own, _, comment = session_statements(Settings.of("mysql://db/shop", statement_timeout=7)).partition("/*M!")
+    assert "max_statement_time = 7.000" in comment
+    assert "max_statement_time" not in own
+
+
+@pytest.mark.parametrize(
+    ("number", "trouble"),
+    [(1213, Trouble.CONFLICT), (1205, Trouble.HELD), (2013, Trouble.LOST), (1305, Trouble.MARK_GONE), (1064, None)],
+)
+def test_numbers_mean_troubles(number: int, trouble: Trouble | None) -> None:
+    assert trouble_of(number) is trouble
+
+
+def test_no_number_means_two_troubles() -> None:
+    from semel.stores.mysql.errnos import _TROUBLES
+
+    numbers = [number for each in _TROUBLES.values() for number in each]
+    assert len(numbers) == len(set(numbers))
+
+
+def test_an_error_without_a_number_is_known_by_its_class() -> None:
+    assert of_mysql(ConnectionResetError("gone")) is Trouble.LOST
+    assert of_mysql(ValueError("a bug")) is None
+
+
+def test_a_command_is_said_in_one_text() -> None:
+    command = Command("UPDATE t SET a = ?", (1,), Command("SELECT ?", (2,)), atomic=True)
+    assert said(command) == ("BEGIN; UPDATE t SET a = %s; SELECT %s; COMMIT", (1, 2))
+
+
+def test_size_is_counted_in_bytes() -> None:
+    own = Own(None)
+    own.learn("10.11.18-MariaDB", 64 + 10)
+    assert (own.too_large("e" * 10), own.too_large("e" * 11), own.too_large("é" * 6)) == (False, True, True)
+    assert not own.waits
+
+
+class _Connection:
+    pass
+
+
+def test_releasing_a_mark_sets_the_later_ones_again() -> None:
+    marks, connection = Marks(), _Connection()
+    for name in ("a", "b", "c"):
+        marks.kept(connection, mark(name))
+    released = marks.kept(connection, demand("a"))
+    assert released == Command("RELEASE SAVEPOINT a", (), Command("SAVEPOINT b", (), Command("SAVEPOINT c")))
+    assert marks.kept(connection, demand("c")) == demand("c")
+    assert marks.kept(connection, demand("b")) == demand("b")
+
+
+def test_marks_of_another_connection_are_its_own() -> None:
+    marks, one, other = Marks(), _Connection(), _Connection()
+    marks.kept(one, mark("a"))
+    marks.kept(other, mark("b"))
+    assert marks.kept(one, demand("a")) == demand("a")

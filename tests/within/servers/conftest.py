@@ -1,0 +1,47 @@
+"""A world per test and library: one database per worker and server, emptied for each test."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from semel import Semel
+from semel.stores.urls import store_from_url
+from tests.servers.databases import Databases
+from tests.within.servers.world import DOORS, SERVERS, AsyncOnServer, OnServer, SyncOnServer
+
+
+@pytest.fixture(scope="session")
+def prepared() -> dict[str, str]:
+    """One database per server, because to make one for each test takes longer than the test."""
+    return {}
+
+
+def _prepared(databases: Databases, server: str, prepared: dict[str, str]) -> str:
+    """A database with semel's tables and one of the caller's, all empty."""
+    if server not in prepared:
+        url = prepared[server] = databases.new_database()
+        with Semel(store_from_url(url)) as semel:
+            semel.read("nothing", operation="charge")
+        databases.admin(SERVERS[server].table, url)
+    for table in ("effect", "semel_record", "semel_step"):
+        databases.admin(f"TRUNCATE TABLE {table}", prepared[server])
+    return prepared[server]
+
+
+@pytest.fixture
+def within_url(postgresql: Databases, prepared: dict[str, str]) -> str:
+    """The database on PostgreSQL, for tests of a single library."""
+    return _prepared(postgresql, "postgresql", prepared)
+
+
+@pytest.fixture(params=DOORS)
+async def world(
+    request: pytest.FixtureRequest, prepared: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[OnServer]:
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # scenarios are coroutines in either colour
+    door = DOORS[request.param]
+    databases: Databases = request.getfixturevalue(door.server)
+    kind = SyncOnServer if door.colour == "sync" else AsyncOnServer
+    world = kind(databases, _prepared(databases, door.server, prepared), door)
+    yield world
+    await world.close()
