@@ -55,7 +55,7 @@ def test_every_code_is_its_own() -> None:
 def test_every_class_has_a_code_of_its_own_and_says_what_it_means(kind: type[SemelError]) -> None:
     assert "code" in vars(kind)
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", kind.code)
-    assert (kind.__doc__ or "").endswith(".")
+    assert (kind.__doc__ or "").rstrip().endswith(".")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EVERY if kind.__name__ not in ("SemelError", "UsageError")])

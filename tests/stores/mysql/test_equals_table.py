@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 EVERYTHING: Operation = Scan(Query(), None, 1000)
 TOGETHER = 5
 SEEDS = range(0, 60 if os.environ.get("SEMEL_EFFORT") == "full" else 15, TOGETHER)
-JOINED = (Claim, Complete, Fail, Checkpoint, Read, Resolve)
+JOINED = (Claim, Complete, Fail, Checkpoint, Read)
 
 
 @pytest.mark.parametrize("blind", [False, True], ids=["looking", "blind"])

@@ -127,7 +127,7 @@ def test_it_wakes_everybody_when_the_answer_is_there() -> None:
     waiters = [shell.keeper.waiting.join(KEY, until=60.0, now=0.0) for _ in range(3)]
     assert shell.disturb() == Rest(FIRST_LOOK)
     shell.rest_until_due()
-    assert shell.asked == [Read(KEY)]
+    assert shell.asked == [Read(KEY, waits=True)]
     assert shell.answer(Found(record(), 60)) == Rest(None)
     assert shell.woken == waiters
     assert all(isinstance(waiter.news, Ended) for waiter in waiters)
@@ -166,7 +166,7 @@ def test_a_call_that_ends_here_is_looked_at_without_rest() -> None:
     shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
     shell.keeper.waiting.done(KEY, None)
     shell.disturb()
-    assert shell.asked == [Read(KEY)]
+    assert shell.asked == [Read(KEY, waits=True)]
 
 
 def test_replays_are_counted_and_written_down_later() -> None:

@@ -40,7 +40,7 @@ def test_the_first_look_comes_soon() -> None:
     machine.join(KEY, until=10.0, now=1.0)
     assert machine.due() == 1.0 + FIRST_LOOK
     assert machine.look(1.0) == ([], [])
-    assert machine.look(1.0 + FIRST_LOOK) == ([], [Read(KEY)])
+    assert machine.look(1.0 + FIRST_LOOK) == ([], [Read(KEY, waits=True)])
 
 
 def test_however_many_wait_a_key_is_read_once() -> None:
@@ -59,7 +59,7 @@ def test_there_are_at_most_five_looks_a_second(jitter: float) -> None:
     looks = []
     while (now := machine.due()) is not None and now < 10.0:
         looks.append(now)
-        assert machine.look(now)[1] == [Read(KEY)]
+        assert machine.look(now)[1] == [Read(KEY, waits=True)]
     gaps = [later - earlier for earlier, later in itertools.pairwise(looks)]
     assert all(gap == pytest.approx(BETWEEN_LOOKS + JITTER * jitter) for gap in gaps)
     assert len(looks) <= 51
@@ -135,7 +135,7 @@ def test_the_next_is_promoted_when_the_heir_is_done() -> None:
     looked(machine, None)
     assert machine.done(KEY, first)
     assert machine.due() == float("-inf")
-    assert machine.look(0.0) == ([], [Read(KEY)])
+    assert machine.look(0.0) == ([], [Read(KEY, waits=True)])
     assert looked(machine, None) == [second]
 
 
@@ -169,7 +169,7 @@ def test_a_call_that_ends_here_is_looked_at_at_once() -> None:
     machine.join(KEY, until=10.0, now=0.0)
     machine.join(OTHER, until=10.0, now=0.0)
     assert machine.done(KEY, None)
-    assert machine.look(0.0) == ([], [Read(KEY)])
+    assert machine.look(0.0) == ([], [Read(KEY, waits=True)])
     assert machine.look(0.0) == ([], [])
 
 
