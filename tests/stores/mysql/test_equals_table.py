@@ -21,7 +21,6 @@ from semel.core.operations import (
     Query,
     Read,
     Replay,
-    Resolve,
     Reused,
     Scan,
 )
