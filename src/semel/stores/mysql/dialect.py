@@ -109,8 +109,9 @@ class MysqlDialect:
 
     # ------------------------------------------------------------ claims and writes
 
-    def claim(self, claims: Sequence[Claim], *, joined: bool) -> Command:
+    def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
         """Claims on the store's own connection, or one in the caller's transaction."""
+        del first  # one statement decides everything
         if joined:
             row = _claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
             digest = row[0]

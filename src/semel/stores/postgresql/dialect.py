@@ -159,7 +159,7 @@ class PostgresDialect:
         """The text of a statement: for a list, for one, or for one in the caller's transaction."""
         text = self._texts.get((name, form))
         if text is None:
-            columns = _INPUTS[name]
+            columns = _INPUTS["claim" if name == "claim_first" else name]
             conditions = {"one": "", "here": _SAME_DATABASE.format(**self._names), "same": _SAME_TRANSACTION}
             if form == "alike":
                 input_ = _ALIKE.format(clock=self._clock)
@@ -177,21 +177,22 @@ class PostgresDialect:
             return Command(self.text(name, "one"), tuple(rows[0]))
         return Command(self.text(name, "many"), tuple(list(column) for column in zip(*rows, strict=True)))
 
-    def claim(self, claims: Sequence[Claim], *, joined: bool) -> Command:
+    def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
         """Claims on the store's own connection, or one in the caller's transaction."""
+        name = "claim_first" if first else "claim"
         if joined:
             values = _claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
-            return Command(self.text("claim", "here"), (*values, Known.INSTALL))
+            return Command(self.text(name, "here"), (*values, Known.INSTALL))
         if len(claims) > 1 and _are_alike(claims):
-            return self._alike(claims)
-        return self._asked("claim", [_claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims])
+            return self._alike(name, claims)
+        return self._asked(name, [_claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims])
 
-    def _alike(self, claims: Sequence[Claim]) -> Command:
+    def _alike(self, name: str, claims: Sequence[Claim]) -> Command:
         operation, terms = claims[0].key.operation, claims[0].terms
         equal = (operation, terms.lease_us, terms.keep_us, terms.in_doubt, terms.reconcile_after_us)
         packed = [claim.key.digest + claim.nonce + claim.fingerprint for claim in claims]
         arrays = (packed, [claim.key.scope for claim in claims], [claim.key.value for claim in claims])
-        return Command(self.text("claim", "alike"), (*equal, *arrays))
+        return Command(self.text(name, "alike"), (*equal, *arrays))
 
     def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
         """A write under a lease."""

@@ -5,6 +5,44 @@
 -- In the caller's transaction it is empty where the database is not the store's, or the transaction is not the claim's.
 -- Values are bound by position; those of {input} come first.
 
+-- part: claim_columns
+digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
+reconcile_after_us, doubtful, attempts, subject, business_key, process_instance, requester, tags,
+created_us, updated_us, expires_us, keep_us
+
+-- part: claim_row
+w.digest, w.scope, w.operation, w.value, 'running', false, w.fingerprint, 1, w.nonce, w.now + w.lease_us,
+w.in_doubt_policy, w.reconcile_after_us, false, 1, w.subject, w.business_key, w.process_instance, w.requester,
+w.tags, w.now, w.now, w.now + w.keep_us, w.keep_us
+
+-- What came of each claim: the row that was met or written, or only the digest where an open transaction holds the key.
+-- part: claimed
+SELECT {record}, now, NULL::text AS transaction FROM seen
+UNION ALL SELECT {r_record}, w.now, {transaction} FROM won AS r JOIN wanted AS w ON w.digest = r.digest
+UNION ALL SELECT {held_record}, w.now, NULL FROM wanted AS w WHERE NOT w.free
+
+-- The first word of a claim: it wins a key that nobody has, and tells what it met otherwise. A key that is there and can
+-- be taken over, and one that a rival took in this very moment (for which it tells nothing at all), goes to `claim`,
+-- the arbiter. It exists because nearly every claim ends here, and PostgreSQL pays for the arbiter's many expressions
+-- at each execution, whether they are used or not.
+-- name: claim_first
+WITH e AS MATERIALIZED ({input}),
+seen AS MATERIALIZED (
+    SELECT r.*, e.now
+    FROM e CROSS JOIN LATERAL (SELECT * FROM {record_table} AS x WHERE x.digest = e.digest OFFSET 0) AS r
+),
+wanted AS MATERIALIZED (
+    SELECT e.*, pg_try_advisory_xact_lock(e.lock) AS free
+    FROM e WHERE NOT EXISTS (SELECT 1 FROM seen AS s WHERE s.digest = e.digest)
+),
+won AS (
+    INSERT INTO {record_table} AS r ({claim_columns})
+    SELECT {claim_row} FROM wanted AS w WHERE w.free ORDER BY w.digest
+    ON CONFLICT (digest) DO NOTHING
+    RETURNING {record}
+)
+{claimed};
+
 -- The arbiter. `seen` decides nothing: it spares a write and a lock where nothing can be won. The advisory lock keeps a
 -- key that an open transaction holds from stalling its neighbours: not free means that somebody is writing this key.
 -- `won` decides on the newest version of the row and always answers: DO NOTHING, or DO UPDATE with a WHERE, would give
@@ -21,16 +59,8 @@ wanted AS MATERIALIZED (
     FROM e WHERE NOT EXISTS (SELECT 1 FROM seen AS s WHERE s.digest = e.digest)
 ),
 won AS (
-    INSERT INTO {record_table} AS r (
-        digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
-        reconcile_after_us, doubtful, attempts, subject, business_key, process_instance, requester, tags,
-        created_us, updated_us, expires_us, keep_us
-    )
-    SELECT
-        w.digest, w.scope, w.operation, w.value, 'running', false, w.fingerprint, 1, w.nonce, w.now + w.lease_us,
-        w.in_doubt_policy, w.reconcile_after_us, false, 1, w.subject, w.business_key, w.process_instance, w.requester,
-        w.tags, w.now, w.now, w.now + w.keep_us, w.keep_us
-    FROM wanted AS w WHERE w.free ORDER BY w.digest
+    INSERT INTO {record_table} AS r ({claim_columns})
+    SELECT {claim_row} FROM wanted AS w WHERE w.free ORDER BY w.digest
     ON CONFLICT (digest) DO UPDATE SET (
         scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
         reconcile_after_us, doubtful, attempts, outcome, error_type, error_message, subject, business_key,
@@ -77,9 +107,7 @@ won AS (
     )
     RETURNING {record}
 )
-SELECT {record}, now, NULL::text AS transaction FROM seen
-UNION ALL SELECT {r_record}, w.now, {transaction} FROM won AS r JOIN wanted AS w ON w.digest = r.digest
-UNION ALL SELECT {held_record}, w.now, NULL FROM wanted AS w WHERE NOT w.free;
+{claimed};
 
 -- The fence: a late worker matches no row and changes nothing. A row that somebody else has locked is left out rather
 -- than waited for (a step in an open transaction holds its record), so that its neighbours are not held up. Rows are

@@ -23,7 +23,7 @@ from semel.stores.served.troubles import other_database
 from semel.stores.sql import record_of, steps_of
 
 TRY_AGAIN_US: Final = 50_000
-_ROUNDS: Final = 4
+_ROUNDS: Final = 5
 Judged = Answer | Exception | None
 """None: to be sent (again)."""
 
@@ -31,13 +31,13 @@ Judged = Answer | Exception | None
 def claims(dialect: Dialect, asked: Sequence[Claim], *, joined: bool) -> Plan:
     """Send what can be sent together; whoever was refused by a row that has changed since is sent again."""
     answers: list[Judged] = [None] * len(asked)
-    for _ in range(_ROUNDS):
+    for turn in range(_ROUNDS):
         open_ = [place for place, answer in enumerate(answers) if answer is None]
         if not open_:
             break
         first = {asked[place].key.digest: place for place in reversed(open_)}
-        rows = yield dialect.claim([asked[place] for place in first.values()], joined=joined)
-        if joined and not rows:
+        rows = yield dialect.claim([asked[place] for place in first.values()], joined=joined, first=turn == 0)
+        if joined and not rows and turn:
             raise other_database()
         by_digest = {row[0]: row for row in rows}
         for place in open_:

@@ -18,10 +18,11 @@ Sweep = Generator[Command, list[Row], int]
 class Dialect(Protocol):
     """The statements of one kind of server."""
 
-    def claim(self, claims: Sequence[Claim], *, joined: bool) -> Command:
+    def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
         """Rows of `RECORD_COLUMNS`, now, and the name of the transaction or None.
 
-        A row without a status: somebody's open transaction holds the key. No row: not the store's database.
+        A row without a status: somebody's open transaction holds the key. `first`: the first word may leave out what
+        it cannot decide; it is then asked again. Otherwise no row means that it is not the store's database.
         """
 
     def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
