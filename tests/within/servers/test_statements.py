@@ -45,7 +45,7 @@ async def test_a_first_run_adds_two_statements_and_neither_commit_nor_savepoint(
     await world.read("to know the store", semel=world.semel)
     log = await logged(caller, postgresql)
     await world.call(caller.thing, "o-1", world.nothing)
-    assert log.new() == ["WITH", "WITH"]
+    assert log.new() == ["WITH", "UPDATE"]
 
 
 @on_postgresql

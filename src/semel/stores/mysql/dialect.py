@@ -149,6 +149,11 @@ class MysqlDialect:
         back = Command(self._sql["entered"], (*lease, Known.INSTALL, digest, _stripe(digest)))
         return self._gated("enter", lease, back)
 
+    def finish(self, row: Values, transaction: str) -> Command | None:
+        """There is no shorter word for it."""
+        del row, transaction
+        return None
+
     def mark(self, name: str) -> Command | None:
         """A savepoint: transactions have no name that the server would tell."""
         return marks.mark(name)

@@ -148,6 +148,7 @@ class PostgresDialect:
                 **self._names,
                 **rules,
                 **kept,
+                "clock": self._clock,
                 "channel": f"'{channel(settings)}'",
                 "record": ", ".join(_column(name) for name in RECORD_COLUMNS),
                 "r_record": ", ".join(_column(name, "r.") for name in RECORD_COLUMNS),
@@ -201,6 +202,10 @@ class PostgresDialect:
         if transaction is not None:
             return Command(self.text(what, "same"), (*rows[0], transaction))
         return self._asked(what, rows)
+
+    def finish(self, row: Values, transaction: str) -> Command | None:
+        """A completion in the caller's transaction, in short."""
+        return Command(self._sql["complete_here"], (*row, transaction))
 
     def mark(self, name: str) -> Command | None:
         """Not needed: PostgreSQL's transactions have names."""

@@ -32,6 +32,12 @@ class Dialect(Protocol):
         `enter` also the name of the transaction. No row: `transaction` is not the one that is open.
         """
 
+    def finish(self, row: Values, transaction: str) -> Command | None:
+        """A completion in the caller's transaction, in short, where the server has such a word.
+
+        Rows of now; none where nothing was changed, and then `write` tells why.
+        """
+
     def mark(self, name: str) -> Command | None:
         """Mark the caller's transaction, where it has no name that the server knows."""
 

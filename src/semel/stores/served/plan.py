@@ -132,6 +132,11 @@ def _writing(what: str, row: Callable[[Any], Values]) -> Many:
         demand = dialect.demand(transaction) if transaction is not None else None
         if demand is not None:
             yield demand
+        finish = dialect.finish(row(operations[0]), transaction) if transaction and what == "complete" else None
+        if finish is not None:
+            finished = yield finish
+            if finished:
+                return [Recorded(finished[0][0])]
         told = yield dialect.write(what, [row(operation) for operation in operations], transaction=transaction)
         if not told and transaction is not None:
             raise ended()
