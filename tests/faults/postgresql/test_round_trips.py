@@ -105,5 +105,5 @@ def test_within_a_transaction_a_call_adds_two_statements_and_no_commit(server: P
             connection.commit()
             return [line.split()[0] for line in counted.new()]
 
-        assert said(lambda: semel.run("k", lambda: "done", operation="charge")) == ["BEGIN", "WITH", "WITH", "COMMIT"]
+        assert said(lambda: semel.run("k", lambda: "done", operation="charge")) == ["BEGIN", "WITH", "UPDATE", "COMMIT"]
         assert said(lambda: semel.run("k", lambda: "done", operation="charge")) == ["BEGIN", "WITH", "COMMIT"]

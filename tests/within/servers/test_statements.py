@@ -90,4 +90,4 @@ async def test_the_store_is_asked_which_database_it_is_once(world: OnServer, pos
             await world.run(f"o-{number}", world.nothing)
 
     await world.inside(caller.thing, body)
-    assert log.new() == ["WITH"] * 6
+    assert log.new() == ["WITH", "UPDATE"] * 3
