@@ -94,7 +94,7 @@ class MysqlDialect:
         return f"SELECT {', '.join(f'? AS {name}' for name in names)}, {self._clock} AS now"
 
     def _list(self, name: str, rows: Sequence[Values], then: Command | None = None, **parts: str) -> Command:
-        columns = _INPUTS[name]
+        columns = _INPUTS["claim" if name == "claim_first" else name]
         further = f" UNION ALL SELECT {'?, ' * len(columns)}{self._clock}"
         text = _filled(self._sql[name], input=self._row(columns) + further * (len(rows) - 1), **parts)
         return Command(text, tuple(value for row in rows for value in row), then)
@@ -111,14 +111,14 @@ class MysqlDialect:
 
     def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
         """Claims on the store's own connection, or one in the caller's transaction."""
-        del first  # one statement decides everything
         if joined:
             row = _claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
             digest = row[0]
             back = Command(self._sql["claimed_here"], (digest, Known.INSTALL, _stripe(digest), digest))
             return self._gated("claim", row, back)
         rows = sorted(_claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims)
-        return self._list("claim", rows, self._among("claimed", [row[0] for row in rows]), unless=self._sql["unless"])
+        name, unless = ("claim_first", "unless_there") if first else ("claim", "unless")
+        return self._list(name, rows, self._among("claimed", [row[0] for row in rows]), unless=self._sql[unless])
 
     def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
         """A write under a lease."""

@@ -7,11 +7,7 @@
 -- Nothing is ever decided by affected rows: what they count depends on the flags of the connection.
 -- Values are bound by position.
 
--- The arbiter, which decides on the newest version of the row. `fence` is assigned first, from the old values, and is
--- negative from there on if the claim wins; assignments follow each other from left to right, and each of them looks at
--- nothing else. A test of the nonce instead would let a late copy of a claim that is completed by now reset it.
--- What `expired` and `settled` look at (status, expires_us) is assigned after all that depends on them.
--- name: claim
+-- part: claiming
 INSERT INTO {record_table} (
     digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
     reconcile_after_us, doubtful, attempts, subject, business_key, process_instance, requester, tags,
@@ -22,6 +18,23 @@ SELECT
     e.in_doubt_policy, e.reconcile_after_us, FALSE, 1, e.subject, e.business_key, e.process_instance, e.requester,
     e.tags, e.now, e.now, e.now, e.now + e.keep_us, e.keep_us
 FROM ({input}) AS e {unless}
+
+-- The first word of a claim: it wins a key that nobody has; what is there is read back after it and judged, and only what
+-- can be taken over goes to `claim`, the arbiter. Nearly every claim ends here, and the server reads and prepares the
+-- arbiter's many expressions at each execution, whether they are used or not. A rival's row changes nothing.
+-- name: claim_first
+{claiming} ON DUPLICATE KEY UPDATE fence = {t}.fence;
+
+-- Locks nothing at READ COMMITTED.
+-- name: unless_there
+WHERE NOT EXISTS (SELECT 1 FROM {record_table} AS r WHERE r.digest = e.digest)
+
+-- The arbiter, which decides on the newest version of the row. `fence` is assigned first, from the old values, and is
+-- negative from there on if the claim wins; assignments follow each other from left to right, and each of them looks at
+-- nothing else. A test of the nonce instead would let a late copy of a claim that is completed by now reset it.
+-- What `expired` and `settled` look at (status, expires_us) is assigned after all that depends on them.
+-- name: claim
+{claiming}
 ON DUPLICATE KEY UPDATE
     fence = IF({t_wins}, -({t}.fence + 1), {t}.fence),
     doubtful = IF({t}.fence < 0, NOT {t_expired} AND ({t}.doubtful OR NOT ({t_settled})), {t}.doubtful),
