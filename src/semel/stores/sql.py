@@ -78,6 +78,7 @@ _STATUS = {status.value: status for status in Status}
 _DOUBTS = frozenset(get_args(Doubt))
 _TAGS = msgspec.json.Decoder(dict[str, str])
 _ENCODE = msgspec.json.Encoder().encode
+_ABOUT_NOTHING = (None, None, None, None, None)
 
 
 def load_statements(
@@ -209,6 +210,24 @@ def claim_values(claim: Claim, *, lease_us: int) -> dict[str, Any]:
         "in_doubt": terms.in_doubt,
         "reconcile_after_us": terms.reconcile_after_us,
     }
+
+
+def claim_row(claim: Claim, *, lease_us: int) -> tuple[Any, ...]:
+    """A claim as values by position: what it asks for, then what it is about."""
+    key, terms = claim.key, claim.terms
+    return (
+        key.digest,
+        key.scope,
+        key.operation,
+        key.value,
+        claim.fingerprint,
+        claim.nonce,
+        lease_us,
+        terms.keep_us,
+        terms.in_doubt,
+        terms.reconcile_after_us,
+        *(_ABOUT_NOTHING if claim.about is NOTHING else about_values(claim.about).values()),
+    )
 
 
 def about_values(about: About) -> dict[str, str | None]:

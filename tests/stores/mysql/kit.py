@@ -10,8 +10,9 @@ from semel.core.operations import Answer, Found, Operation, Read
 from semel.core.record import Record
 from semel.stores.mysql import MysqlStore
 from semel.stores.mysql.dialect import MysqlDialect
-from semel.stores.mysql.schema import MysqlSchema, Scripts, scripts
+from semel.stores.mysql.schema import MysqlSchema, scripts
 from semel.stores.mysql.session import address
+from semel.stores.served.scripts import Scripts
 from semel.stores.served.settings import Settings
 from tests.unit.stores.operations import KEYS, Clock
 

@@ -16,7 +16,8 @@ from semel.core.policy import Doubt
 from semel.core.record import About, Lease
 from semel.stores.postgresql import PostgresStore
 from semel.stores.postgresql.dialect import PostgresDialect
-from semel.stores.postgresql.schema import PostgresSchema, Scripts, scripts
+from semel.stores.postgresql.schema import PostgresSchema, scripts
+from semel.stores.served.scripts import Scripts
 from semel.stores.served.settings import Settings
 
 SECOND = 1_000_000

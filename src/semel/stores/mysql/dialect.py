@@ -17,7 +17,7 @@ from semel.stores.served.command import NOW, Command, Known
 from semel.stores.served.dialect import Sweep, Values
 from semel.stores.served.scan import scan_terms
 from semel.stores.served.settings import Settings
-from semel.stores.sql import RECORD_COLUMNS, about_values, load_statements, storable
+from semel.stores.sql import RECORD_COLUMNS, claim_row, load_statements, storable
 
 _LEASE: Final = ("digest", "nonce", "fence")
 _INPUTS: Final[dict[str, tuple[str, ...]]] = {
@@ -112,11 +112,11 @@ class MysqlDialect:
     def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
         """Claims on the store's own connection, or one in the caller's transaction."""
         if joined:
-            row = _claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
+            row = claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
             digest = row[0]
             back = Command(self._sql["claimed_here"], (digest, Known.INSTALL, _stripe(digest), digest))
             return self._gated("claim", row, back)
-        rows = sorted(_claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims)
+        rows = sorted(claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims)
         name, unless = ("claim_first", "unless_there") if first else ("claim", "unless")
         return self._list(name, rows, self._among("claimed", [row[0] for row in rows]), unless=self._sql[unless])
 
@@ -130,13 +130,18 @@ class MysqlDialect:
         own = transaction is None
         match what:
             case "renew":
-                return self._list(what, rows, self._list("renewed", rows, lock=lock))
+                return self._written(what, rows, self._list("renewed", rows, lock=lock))
             case "checkpoint":
                 return self._checkpoint(rows, lock, own=own)
             case "fail":
                 # One transaction: a key that may be claimed again is claimed by others before it could be read back.
-                return _atomic(self._list(what, rows, self._among("told", digests, lock=lock)), own=own)
-        return self._list(what, rows, self._among("told", digests, lock=lock))
+                return _atomic(self._written(what, rows, self._among("told", digests, lock=lock)), own=own)
+        return self._written(what, rows, self._among("told", digests, lock=lock))
+
+    def _written(self, what: str, rows: Sequence[Values], then: Command) -> Command:
+        if len(rows) == 1:
+            return Command(self._sql[f"{what}_one"], _alone(what, rows[0]), then)
+        return self._list(what, rows, then)
 
     def _checkpoint(self, rows: Sequence[Values], lock: str, *, own: bool) -> Command:
         named = [(*row, _identity(row[4], row[5]), place) for place, row in enumerate(rows)]
@@ -238,6 +243,15 @@ class MysqlDialect:
         return Command(self._sql["ready"])
 
 
+def _alone(what: str, row: Values) -> Values:
+    """The values of a write that is said alone: those of its SET first, then the lease."""
+    lease, given = row[:3], row[3:]
+    if what != "fail":
+        return (*given, *lease)
+    status, *rest = given
+    return (*rest, status, status, status, *lease)
+
+
 def _filled(text: str, **parts: str) -> str:
     for name, part in parts.items():
         text = text.replace(f"{{{name}}}", part)
@@ -246,23 +260,6 @@ def _filled(text: str, **parts: str) -> str:
 
 def _atomic(command: Command, *, own: bool) -> Command:
     return Command(command.text, command.values, command.then, atomic=own)
-
-
-def _claim_row(claim: Claim, *, lease_us: int) -> Values:
-    key, terms = claim.key, claim.terms
-    return (
-        key.digest,
-        key.scope,
-        key.operation,
-        key.value,
-        claim.fingerprint,
-        claim.nonce,
-        lease_us,
-        terms.keep_us,
-        terms.in_doubt,
-        terms.reconcile_after_us,
-        *about_values(claim.about).values(),
-    )
 
 
 def _stripe(digest: bytes) -> int:

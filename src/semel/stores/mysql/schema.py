@@ -7,20 +7,16 @@ all be run again, the note that it was applied comes last, and one process appli
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from semel.stores.mysql.dialect import MysqlDialect, table_names
 from semel.stores.mysql.search import searching
 from semel.stores.served.command import Command
 from semel.stores.served.migrate import Building, Half
+from semel.stores.served.scripts import Scripts, scripts_of, statements_of, text_of
 from semel.stores.served.settings import Settings
 
-Scripts = Mapping[tuple[int, Half], str]
-
-_FOLDER: Final = "schema"
 _DIGITS: Final = "SELECT 0 AS d" + "".join(f" UNION ALL SELECT {digit}" for digit in range(1, 16))
 _LOCK: Final = "CONCAT('semel.', LEFT(SHA2(CONCAT(COALESCE({database}, DATABASE()), '.{prefix}'), 256), 40))"
 _APPLIED: Final = "SELECT version, post FROM {schema_table} ORDER BY version"
@@ -34,17 +30,9 @@ _NOTE_POST: Final = "UPDATE {{schema_table}} SET post = TRUE, oldest = {version}
 _RECORDS: Final = 1  # the migration that makes the table of records
 
 
-@cache
 def scripts() -> Scripts:
     """The files of this release."""
-    folder = files("semel.stores.mysql").joinpath(_FOLDER)
-    found: dict[tuple[int, Half], str] = {}
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.name.endswith(".pre.sql"):
-            found[int(entry.name[:4]), "pre"] = entry.read_text(encoding="utf-8")
-        elif entry.name.endswith(".post.sql"):
-            found[int(entry.name[:4]), "post"] = entry.read_text(encoding="utf-8")
-    return found
+    return scripts_of("semel.stores.mysql")
 
 
 class MysqlSchema:
@@ -108,7 +96,7 @@ class MysqlSchema:
 
     def creation_sql(self, partitions: int = 0) -> str:
         """The same as text."""
-        return _text(self._creating(partitions))
+        return text_of(self._creating(partitions))
 
     def half(self, version: int, half: Half) -> Sequence[Command]:
         """One half of a migration, and the note that it was applied."""
@@ -116,7 +104,7 @@ class MysqlSchema:
 
     def half_sql(self, version: int, half: Half) -> str:
         """The same as text."""
-        return _text(self._half(version, half))
+        return text_of(self._half(version, half))
 
     def search(self) -> Building:
         """Make the indexes for searching that are missing."""
@@ -146,19 +134,3 @@ class MysqlSchema:
         for name, text in self._names.items():
             script = script.replace(f"{{{name}}}", text)
         return script
-
-
-def statements_of(script: str) -> Iterator[str]:
-    """The single statements of a script: each ends with a semicolon at the end of a line."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        if line.lstrip().startswith("--"):
-            continue
-        statement += line
-        if line.rstrip().endswith(";"):
-            yield statement.strip().rstrip(";")
-            statement = ""
-
-
-def _text(statements: Iterator[str]) -> str:
-    return "".join(f"{statement};\n" for statement in statements)

@@ -7,7 +7,7 @@ prepared; a list of one travels as plain values, which the server plans better a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
 from semel.core.record import LEASE_ENDED, NOTHING
@@ -15,7 +15,7 @@ from semel.stores.served.command import NOW, Command, Known
 from semel.stores.served.dialect import Sweep, Values
 from semel.stores.served.scan import scan_terms
 from semel.stores.served.settings import Settings
-from semel.stores.sql import RECORD_COLUMNS, about_values, load_statements, storable
+from semel.stores.sql import RECORD_COLUMNS, claim_row, load_statements, storable
 
 _LEASE: Final = {"digest": "bytea", "nonce": "bytea", "fence": "bigint"}
 _INPUTS: Final[dict[str, dict[str, str]]] = {
@@ -56,7 +56,6 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     "lapse": {"most": "bigint", "error_type": "text", "error_message": "text"},
     "tally": {"digest": "bytea", "replays": "integer"},
 }
-_NOTHING: Final = (None, None, None, None, None)
 _CLOCK: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _SAME_DATABASE: Final = "EXISTS (SELECT 1 FROM {meta} AS m WHERE m.name = 'install_id' AND m.value = ?::bytea)"
 _SAME_TRANSACTION: Final = "pg_current_xact_id()::text = ?"
@@ -266,22 +265,8 @@ class PostgresDialect:
 
 
 def _claim_row(claim: Claim, *, lease_us: int) -> Values:
-    key, terms = claim.key, claim.terms
-    about: Sequence[Any] = _NOTHING if claim.about is NOTHING else tuple(about_values(claim.about).values())
-    return (
-        key.digest,
-        key.scope,
-        key.operation,
-        key.value,
-        claim.fingerprint,
-        claim.nonce,
-        lease_us,
-        terms.keep_us,
-        terms.in_doubt,
-        terms.reconcile_after_us,
-        _lock(key.digest),
-        *about,
-    )
+    *asked, subject, business_key, process_instance, requester, tags = claim_row(claim, lease_us=lease_us)
+    return (*asked, _lock(claim.key.digest), subject, business_key, process_instance, requester, tags)
 
 
 def _lock(digest: bytes) -> int:

@@ -7,21 +7,17 @@ the others wait for its lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from semel.stores.postgresql.dialect import PostgresDialect, table_names
 from semel.stores.postgresql.search import searching
 from semel.stores.served.command import Command
 from semel.stores.served.migrate import Building, Half
+from semel.stores.served.scripts import Scripts, scripts_of, statements_of, text_of
 from semel.stores.served.settings import Settings
 
-Scripts = Mapping[tuple[int, Half], str]
-
 FILLFACTOR: Final = 100
-_FOLDER: Final = "schema"
 _LOCK: Final = 0x73656D656C  # an advisory lock of migrations
 _STORAGE: Final = (
     "WITH (fillfactor = {fillfactor}, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)"
@@ -32,17 +28,9 @@ _NOTE_POST: Final = "UPDATE {{schema_table}} SET post = true, oldest = {version}
 _RECORDS: Final = 1  # the migration that makes the table of records
 
 
-@cache
 def scripts() -> Scripts:
     """The files of this release."""
-    folder = files("semel.stores.postgresql").joinpath(_FOLDER)
-    found: dict[tuple[int, Half], str] = {}
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.name.endswith(".pre.sql"):
-            found[int(entry.name[:4]), "pre"] = entry.read_text(encoding="utf-8")
-        elif entry.name.endswith(".post.sql"):
-            found[int(entry.name[:4]), "post"] = entry.read_text(encoding="utf-8")
-    return found
+    return scripts_of("semel.stores.postgresql")
 
 
 class PostgresSchema:
@@ -105,7 +93,7 @@ class PostgresSchema:
 
     def creation_sql(self, partitions: int = 0) -> str:
         """The same as text."""
-        return _text(["BEGIN", *self._creating(partitions), "COMMIT"])
+        return text_of(["BEGIN", *self._creating(partitions), "COMMIT"])
 
     def half(self, version: int, half: Half) -> Sequence[Command]:
         """One half of a migration, and the note that it was applied."""
@@ -113,7 +101,7 @@ class PostgresSchema:
 
     def half_sql(self, version: int, half: Half) -> str:
         """The same as text."""
-        return _text(self._half(version, half))
+        return text_of(self._half(version, half))
 
     def search(self) -> Building:
         """Make the indexes for searching that are missing."""
@@ -168,19 +156,3 @@ class PostgresSchema:
         for name, text in self._names.items():
             script = script.replace(f"{{{name}}}", text)
         return script
-
-
-def statements_of(script: str) -> Iterator[str]:
-    """The single statements of a script: each ends with a semicolon at the end of a line."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        if line.lstrip().startswith("--"):
-            continue
-        statement += line
-        if line.rstrip().endswith(";"):
-            yield statement.strip().rstrip(";")
-            statement = ""
-
-
-def _text(statements: Iterator[str] | list[str]) -> str:
-    return "".join(f"{statement};\n" for statement in statements)
