@@ -1,11 +1,14 @@
 # Everything a newcomer needs, one word each. Every target does its own set-up; a second run finds it done.
 #   PYTHON=python3.12     which interpreter to use (3.11 or newer)
 #   ARGS="-k lease"       passed on to pytest, or to the demo or the benchmarks
+#   WORKERS=4             how many tests run side by side (one more than processors)
 #   SEMEL_EFFORT=full     how hard the proofs try: small (default) or full
 
 PYTHON ?= python3
 SEMEL_EFFORT ?= small
 ARGS ?=
+# One more than there are processors: a third of the tests' time is waiting for servers and child processes.
+WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 export PYTHON SEMEL_EFFORT
 
 BIN := .venv/bin
@@ -28,7 +31,7 @@ run: setup-run ## set everything up and start the demo
 	$(BIN)/semel demo $(ARGS)
 
 test: setup-dev ## set everything up and run all tests
-	$(BIN)/pytest -n auto $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 check: setup-dev ## format, lint, types, layers, spelling and the fast tests; under a minute
 	$(BIN)/ruff format --check .
@@ -39,7 +42,7 @@ check: setup-dev ## format, lint, types, layers, spelling and the fast tests; un
 	$(BIN)/pytest -n auto -m "not slow" $(FAST) $(ARGS)
 
 verify: setup-dev ## all tests at full effort: the long proofs
-	SEMEL_EFFORT=full $(BIN)/pytest -n auto --timeout=14400 $(ARGS)
+	SEMEL_EFFORT=full $(BIN)/pytest -n $(WORKERS) --timeout=14400 $(ARGS)
 
 bench: ## compare with the bare stores and with peers
 	@scripts/setup-system venv $(SERVERS)

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.machine import file_system
 from bench.room import room_in
-from bench.site import Site, Unavailable
+from bench.site import Site, Unavailable, reported
 from bench.workload import once, order
 from semel import Semel
 from tests.servers import mariadb, programs
@@ -109,7 +108,4 @@ def database(folder: Path, name: str) -> Iterator[str]:
 
 def _settings(folder: Path) -> dict[str, object]:
     url = address(folder, TEMPLATE)
-    known: dict[str, object] = {name: execute(url, f"SELECT @@{name}")[0][0] for name in _SHOWN}
-    data = Path(str(execute(url, "SELECT @@datadir")[0][0]))
-    rows = execute(url, "SELECT count(*) FROM semel_record")[0][0]
-    return {**known, "file_system": file_system(data), "records_before": rows}
+    return reported(lambda statement: execute(url, statement)[0][0], "SELECT @@{}", _SHOWN, "datadir")

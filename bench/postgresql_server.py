@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.machine import file_system
 from bench.room import room_in
-from bench.site import Site, Unavailable
+from bench.site import Site, Unavailable, reported
 from bench.workload import once, order
 from semel import Semel
 from tests.servers import postgresql, programs
@@ -136,7 +135,4 @@ def database(folder: Path, name: str) -> Iterator[str]:
 
 def _settings(folder: Path) -> dict[str, object]:
     url = address(folder, TEMPLATE)
-    known: dict[str, object] = {name: execute(url, f"SHOW {name}")[0][0] for name in _SHOWN}
-    where = Path(str(execute(url, "SHOW data_directory")[0][0]))
-    rows = execute(url, "SELECT count(*) FROM semel_record")[0][0]
-    return {**known, "file_system": file_system(where), "records_before": rows}
+    return reported(lambda statement: execute(url, statement)[0][0], "SHOW {}", _SHOWN, "data_directory")

@@ -6,11 +6,13 @@ as part of what is measured, not as somebody else who disturbs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from bench.machine import file_system
 
 
 class Unavailable(Exception):
@@ -69,6 +71,22 @@ class Fact:
 def shown(number: float) -> str:
     """A number as people read it."""
     return f"{number:,.0f}" if number == round(number) or abs(number) >= 100 else f"{number:,.2f}"
+
+
+def reported(ask: Callable[[str], object], setting: str, names: Sequence[str], data_folder: str) -> dict[str, object]:
+    """How a server says that it is set, where its data is, and how many records it holds before anything is measured.
+
+    Args:
+        ask: gives the one value that a statement answers, in the database that is filled.
+        setting: the statement for a setting, with `{}` for its name.
+        names: the settings to tell.
+        data_folder: the setting that says where the data is.
+    """
+    return {
+        **{name: ask(setting.format(name)) for name in names},
+        "file_system": file_system(Path(str(ask(setting.format(data_folder))))),
+        "records_before": ask("SELECT count(*) FROM semel_record"),
+    }
 
 
 @contextmanager

@@ -18,7 +18,7 @@ MANY = 5_000
 _FASTER = Comparison("faster")
 
 
-def _decorated(*, blocking: bool) -> Callable[..., Any]:
+def decorated(backend: Any, *, blocking: bool) -> Callable[..., Any]:
     """`charge` under idemkit's decorator, asked for the same: scope, key, and a refusal of other arguments."""
     import idemkit
 
@@ -29,16 +29,21 @@ def _decorated(*, blocking: bool) -> Callable[..., Any]:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        backend = idemkit.InMemoryBackend()
         decorator = (idemkit.idempotent_sync if blocking else idemkit.idempotent)(backend=backend, config=config)
-        decorated: Callable[..., Any] = decorator(charge if blocking else charge_async)
-    return lambda number: decorated(TENANT, order(number), AMOUNT)
+        call: Callable[..., Any] = decorator(charge if blocking else charge_async)
+    return lambda number: call(TENANT, order(number), AMOUNT)
+
+
+def _in_memory(*, blocking: bool) -> Callable[..., Any]:
+    import idemkit
+
+    return decorated(idemkit.InMemoryBackend(), blocking=blocking)
 
 
 @contextmanager
 def _peer_first(folder: Path, effort: Effort) -> Iterator[Measure]:
     def measure(calls: int) -> float:
-        call = _decorated(blocking=True)
+        call = _in_memory(blocking=True)
         call(-1)
         return alone(list(range(calls)), call)
 
@@ -48,7 +53,7 @@ def _peer_first(folder: Path, effort: Effort) -> Iterator[Measure]:
 @contextmanager
 def _peer_first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
     async def measure(calls: int) -> float:
-        call = _decorated(blocking=False)
+        call = _in_memory(blocking=False)
         await call(-1)
         return await alone_async(list(range(calls)), call)
 
@@ -58,7 +63,7 @@ def _peer_first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
 
 @contextmanager
 def _peer_replay(folder: Path, effort: Effort) -> Iterator[Measure]:
-    call = _decorated(blocking=True)
+    call = _in_memory(blocking=True)
     alone(list(range(FEW)), call)
     yield lambda calls: alone(keys_of(calls, FEW), call)
 
@@ -66,7 +71,7 @@ def _peer_replay(folder: Path, effort: Effort) -> Iterator[Measure]:
 def _peer_replay_async(usual: int) -> Prepare:
     @contextmanager
     def prepare(folder: Path, effort: Effort) -> Iterator[Measure]:
-        keys, call = effort.keys(usual), _decorated(blocking=False)
+        keys, call = effort.keys(usual), _in_memory(blocking=False)
         with event_loop() as loop:
             loop.run(alone_async(list(range(keys)), call))
             yield lambda calls: loop.run(alone_async(keys_of(calls, keys), call))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bench.callers import Numbers, event_loop, in_tasks, in_threads, keys_of
-from bench.cases.postgresql_many import CALLERS, FIRST, REPLAY, first, first_async, replay, replay_async
+from bench.cases.peers import decorated
+from bench.cases.postgresql_many import CALLERS, FIRST, REPLAY, SEMEL
 from bench.harness import Case, Comparison, Effort, Measure, Variant
 from bench.machine import version_of
 from bench.postgresql_server import database, execute, server, settle
-from bench.workload import AMOUNT, TENANT, charge, charge_async, order
 
 KEYS = 500
 POOL = 20
@@ -38,22 +37,6 @@ def _backend(folder: Path, effort: Effort, name: str) -> Iterator[Any]:
         yield PostgresBackend.from_url(url, max_size=POOL), url
 
 
-def _decorated(backend: Any, *, blocking: bool) -> Callable[..., Any]:
-    """`charge` under idemkit's decorator, asked for the same: scope, key, and a refusal of other arguments."""
-    import idemkit
-
-    config = idemkit.MethodConfig(
-        key_fields=["order_id"],
-        scope=lambda arguments: arguments["tenant"],
-        validation_fingerprint=lambda arguments: str(arguments["amount"]).encode(),
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        decorator = (idemkit.idempotent_sync if blocking else idemkit.idempotent)(backend=backend, config=config)
-        decorated: Callable[..., Any] = decorator(charge if blocking else charge_async)
-    return lambda number: decorated(TENANT, order(number), AMOUNT)
-
-
 def _fill(url: str, effort: Effort) -> None:
     execute(url, _COPIES.format(rows=effort.rows))
     settle(url)
@@ -65,7 +48,7 @@ def _sync(folder: Path, effort: Effort, name: str) -> Iterator[Callable[..., Any
     from idemkit.core.sync_bridge import run_sync
 
     with _backend(folder, effort, name) as (backend, url):
-        call = _decorated(backend, blocking=True)
+        call = decorated(backend, blocking=True)
         call(-1)
         _fill(url, effort)
         yield call
@@ -91,7 +74,7 @@ def _replay(folder: Path, effort: Effort) -> Iterator[Measure]:
 def _first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
     numbers = Numbers()
     with _backend(folder, effort, "idemkit-first-async") as (backend, url), event_loop() as loop:
-        call = _decorated(backend, blocking=False)
+        call = decorated(backend, blocking=False)
         loop.run(in_tasks(1, [-1], call))
         _fill(url, effort)
         yield lambda calls: loop.run(in_tasks(CALLERS, numbers.take(calls), call))
@@ -102,7 +85,7 @@ def _first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
 def _replay_async(folder: Path, effort: Effort) -> Iterator[Measure]:
     keys = effort.keys(KEYS)
     with _backend(folder, effort, "idemkit-replay-async") as (backend, url), event_loop() as loop:
-        call = _decorated(backend, blocking=False)
+        call = decorated(backend, blocking=False)
         loop.run(in_tasks(CALLERS, list(range(keys)), call))
         _fill(url, effort)
         yield lambda calls: loop.run(in_tasks(CALLERS, keys_of(calls, keys), call))
@@ -114,13 +97,13 @@ POSTGRESQL_IDEMKIT = Case(
     f"PostgreSQL, 64 callers in one process, beside idemkit {version_of('idemkit') or '(not installed)'}",
     (
         Variant("idemkit, threads, first run", _first, 320),
-        Variant("semel, threads, first run", first, FIRST, against="idemkit, threads, first run", by=_TARGET),
+        Variant("semel, threads, first run", SEMEL.first, FIRST, against="idemkit, threads, first run", by=_TARGET),
         Variant("idemkit, threads, replay", _replay, 640),
-        Variant("semel, threads, replay", replay, REPLAY, against="idemkit, threads, replay", by=_TARGET),
+        Variant("semel, threads, replay", SEMEL.replay, REPLAY, against="idemkit, threads, replay", by=_TARGET),
         Variant("idemkit, tasks, first run", _first_async, 320),
-        Variant("semel, tasks, first run", first_async, FIRST, against="idemkit, tasks, first run", by=_TARGET),
+        Variant("semel, tasks, first run", SEMEL.first_async, FIRST, against="idemkit, tasks, first run", by=_TARGET),
         Variant("idemkit, tasks, replay", _replay_async, 640),
-        Variant("semel, tasks, replay", replay_async, REPLAY, against="idemkit, tasks, replay", by=_TARGET),
+        Variant("semel, tasks, replay", SEMEL.replay_async, REPLAY, against="idemkit, tasks, replay", by=_TARGET),
     ),
     notes=(
         f"idemkit: its own decorator and PostgreSQL backend, filled as semel's, {POOL} connections (its default).",

@@ -93,6 +93,9 @@ def _async(url: str, *, joined: bool) -> Iterator[Work]:
         loop.run(semel.close())
 
 
+_LIBRARIES: dict[str, Opened] = {"psycopg": _sync, "asyncpg": _async}
+
+
 def _first(name: str, opened: Opened, *, joined: bool) -> Prepare:
     @contextmanager
     def prepare(folder: Path, effort: Effort) -> Iterator[Measure]:
@@ -117,7 +120,7 @@ def _replay(name: str, opened: Opened) -> Prepare:
 
 def _facts(folder: Path, effort: Effort) -> Sequence[Fact]:
     facts: list[Fact] = []
-    for library, opened in (("psycopg", _sync), ("asyncpg", _async)):
+    for library, opened in _LIBRARIES.items():
         bare, bare_commits, _ = _counted(folder, f"counted_{library}_bare", opened, joined=False)
         joined, commits, again = _counted(folder, f"counted_{library}", opened, joined=True)
         facts += [
@@ -146,29 +149,25 @@ def _own(texts: list[str]) -> int:
     return sum(not text.upper().startswith(("BEGIN", "COMMIT")) for text in texts)
 
 
+def _variants(library: str, opened: Opened) -> tuple[Variant, ...]:
+    bare = f"bare, {library}"
+    return (
+        Variant(bare, _first(f"within_bare_{library}", opened, joined=False), 100),
+        Variant(
+            f"within, {library}, first run",
+            _first(f"within_first_{library}", opened, joined=True),
+            100,
+            against=bare,
+            by=_FIRST,
+        ),
+        Variant(f"within, {library}, replay", _replay(f"within_replay_{library}", opened), 300, against=bare),
+    )
+
+
 WITHIN = Case(
     "within",
     "within on PostgreSQL: a transaction of three statements and a commit, and the same with its record",
-    (
-        Variant("bare, psycopg", _first("within_bare", _sync, joined=False), 100),
-        Variant(
-            "within, psycopg, first run",
-            _first("within_first", _sync, joined=True),
-            100,
-            against="bare, psycopg",
-            by=_FIRST,
-        ),
-        Variant("within, psycopg, replay", _replay("within_replay", _sync), 300, against="bare, psycopg"),
-        Variant("bare, asyncpg", _first("within_bare_async", _async, joined=False), 100),
-        Variant(
-            "within, asyncpg, first run",
-            _first("within_first_async", _async, joined=True),
-            100,
-            against="bare, asyncpg",
-            by=_FIRST,
-        ),
-        Variant("within, asyncpg, replay", _replay("within_replay_async", _async), 300, against="bare, asyncpg"),
-    ),
+    tuple(variant for library, opened in _LIBRARIES.items() for variant in _variants(library, opened)),
     notes=("An order, its line, an update of the stock; one caller on one connection of its own.",),
     site=server,
     facts=_facts,

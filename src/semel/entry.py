@@ -13,7 +13,7 @@ from semel.engine.clock import Clock
 from semel.engine.sync import SyncEngine
 from semel.errors import UsageError
 
-Place = str | PathLike[str] | Store | Any
+Place = object
 """A URL, a path, a store, or an engine or pool of a library that is known."""
 
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Any, Literal, Protocol, Self
 
 from semel.core.key import Key
-from semel.core.operations import Answer, Claim, Complete, Granted, Operation, Recorded, Terms
+from semel.core.operations import Claim, Complete, Granted, Recorded, Terms
 from semel.core.record import About
 from semel.core.store import Answers, Plan, Store
+from tests.unit.stores.asking import Asking
 
 Colour = Literal["threads", "loop"]
 COLOURS: tuple[Colour, ...] = ("threads", "loop")
 SECOND = 1_000_000
-T = TypeVar("T", bound=Answer)
 
 
 class ServedStore(Store, Protocol):
@@ -39,7 +39,7 @@ def claim(value: str, *, lease: float = 60, keep: float = 3600, fingerprint: byt
     return Claim(key(value), fingerprint, os.urandom(16), terms, About())
 
 
-class User:
+class User(Asking):
     """A store and one driver of it."""
 
     def __init__(self, store: Any, colour: Colour) -> None:
@@ -58,21 +58,6 @@ class User:
             self._run(self.driver.perform(plans)) if self._runner else self.driver.perform(plans)
         )
         return replies
-
-    def all(self, operations: Sequence[Operation]) -> Answers:
-        """Ask for several of one kind; an error that befell all of them is raised."""
-        (reply,) = self.perform(self.store.plan(operations, joined=False))
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-    def one(self, operation: Operation, kind: type[T]) -> T:
-        """Ask for one, and expect this kind of answer."""
-        (answer,) = self.all([operation])
-        if isinstance(answer, Exception):
-            raise answer
-        assert isinstance(answer, kind), answer
-        return answer
 
     def completed(self, value: str, *, keep: float = 3600) -> Granted:
         """Claim a key and complete it."""
@@ -100,6 +85,13 @@ class User:
 
 async def _made(store: Store) -> Any:
     return store.async_driver()  # belongs to the loop that runs now
+
+
+def with_tables(store_kind: Callable[[str], Store], url: str) -> str:
+    """The URL of a new database, once a store has made its tables there and completed a key."""
+    with User(store_kind(url), "threads") as user:
+        user.completed("first")
+    return url
 
 
 MakeUser = Callable[..., User]

@@ -57,6 +57,16 @@ def break_server_and_check(
     return _judged(folder, ground, run, lease_us=0)
 
 
+def demand_a_pass(outcome: Outcome, kills: int) -> None:
+    """Demand that killed workers did no harm, and that the run had the kills and repetitions to prove it."""
+    assert outcome.never_hit == [], f"a run in which a position was never hit is not a pass: {outcome.never_hit}"
+    assert outcome.run.wedged == [], outcome.run.wedged
+    assert outcome.verdict.problems == [], outcome.verdict.problems
+    assert len(outcome.run.kills) >= kills, len(outcome.run.kills)
+    assert outcome.verdict.take_overs > 0, outcome.summary
+    assert outcome.verdict.repeated_after_kill > 0, outcome.summary
+
+
 def _judged(folder: Path, ground: Ground, run: Run, *, lease_us: int = microseconds(LEASE)) -> Outcome:
     settled = settle(folder, ground, run.keys)
     verdict = check(gather(folder, ground, run.kills, settled, lease_us))

@@ -4,19 +4,18 @@ What always holds: nobody but this machine reaches the server, and it is gone wh
 """
 
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tests.servers import programs
-from tests.servers.databases import Databases, Endpoint
+from tests.servers.databases import Endpoint
 from tests.servers.room import Room
-from tests.servers.server import HOST, Options, Server, arguments
-from tests.servers.service import Service
+from tests.servers.server import HOST, Options, Server, arguments, running_by
+from tests.servers.service import DatabaseService
 
 _NAMES = ("mariadb-install-db", "mariadbd", "my_print_defaults")
-USER = f"""\
+_USER = f"""\
 CREATE USER IF NOT EXISTS semel@'{HOST}';
 GRANT ALL ON *.* TO semel@'{HOST}' WITH GRANT OPTION;
 """
@@ -50,40 +49,31 @@ class MysqlClient:
         return f"DROP DATABASE {name}"
 
 
-class MariadbServer(Server):
-    """One private MariaDB."""
+class MysqlKindOfServer(Server):
+    """What MariaDB and MySQL have in common."""
 
     stop_signal = signal.SIGTERM
 
-    def prepare(self) -> None:
+    def write_init_file(self) -> None:
+        """Write down what the server does first whenever it starts: let the tests in."""
         init = self.folder / "init.sql"
-        init.write_text(USER)
+        init.write_text(_USER)
         init.chmod(0o644)
-        self.prepare_with([
-            self.programs["mariadb-install-db"], "--no-defaults", *self._base(), f"--datadir={self.data}",
-            "--auth-root-authentication-method=normal", "--skip-test-db",
-        ])  # fmt: skip
 
-    def command(self) -> list[str]:
-        settings = {
-            "datadir": self.data,
+    def common_settings(self) -> dict[str, Any]:
+        """The settings that both know by the same names."""
+        return {
             "bind-address": HOST,
             "port": self.port,
             "socket": self.folder / "socket",
             "pid-file": self.folder / "server.pid",
             "init-file": self.folder / "init.sql",
-            "skip-name-resolve": 1,
-            "character-set-server": "utf8mb4",
             "max-connections": self.options.max_connections,
             "innodb-buffer-pool-size": "64M",
             "innodb-flush-log-at-trx-commit": 1 if self.options.fsync else 0,
-            "innodb-doublewrite": 1 if self.options.fsync else 0,
             "general-log-file": self.folder / "statements.log",
             "general-log": 1 if self.options.log_statements else 0,
         }
-        return [
-            self.programs["mariadbd"], "--no-defaults", *self._base(), *arguments([], settings, self.options.settings)
-        ]  # fmt: skip
 
     def describe(self) -> Endpoint:
         return Endpoint(
@@ -98,43 +88,43 @@ class MariadbServer(Server):
 
         return pymysql.err.OperationalError
 
+
+class MariadbServer(MysqlKindOfServer):
+    """One private MariaDB."""
+
+    def prepare(self) -> None:
+        self.write_init_file()
+        self.prepare_with([
+            self.programs["mariadb-install-db"], "--no-defaults", *self._base(), f"--datadir={self.data}",
+            "--auth-root-authentication-method=normal", "--skip-test-db",
+        ])  # fmt: skip
+
+    def command(self) -> list[str]:
+        settings = {
+            **self.common_settings(),
+            "datadir": self.data,
+            "skip-name-resolve": 1,
+            "character-set-server": "utf8mb4",
+            "innodb-doublewrite": 1 if self.options.fsync else 0,
+        }
+        return [
+            self.programs["mariadbd"], "--no-defaults", *self._base(), *arguments([], settings, self.options.settings)
+        ]  # fmt: skip
+
     def _base(self) -> list[str]:
         tree = self.programs.tree
         return [] if tree == programs.SYSTEM else [f"--basedir={tree}/usr", f"--lc-messages-dir={tree}/usr/share/mysql"]
 
 
-class Mariadb(Service[Databases]):
+class Mariadb(DatabaseService):
     """How tests come by MariaDB."""
 
     name = "mariadb"
     variable = "SEMEL_TEST_MYSQL_URL"
+    client = MysqlClient
 
     def start(self, room: Room) -> Endpoint:
         return start(room, Options()).endpoint
-
-    def connect(self, endpoint: Endpoint) -> Databases:
-        return Databases(MysqlClient(), endpoint)
-
-
-@contextmanager
-def running(
-    *,
-    fsync: bool = False,
-    max_connections: int = 200,
-    log_statements: bool = False,
-    settings: Mapping[str, str] | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[MariadbServer]:
-    """A private server for the length of the block.
-
-    Raises:
-        ServerMissing: there is none on this machine, and none could be installed.
-    """
-    room = Room.new()
-    try:
-        yield start(room, Options(fsync, max_connections, log_statements, settings or {}, environment or {}))
-    finally:
-        room.close()
 
 
 def start(room: Room, options: Options) -> MariadbServer:
@@ -143,3 +133,7 @@ def start(room: Room, options: Options) -> MariadbServer:
     server = MariadbServer(found, room.folder("mariadb"), options, MysqlClient())
     server.launch()
     return server
+
+
+running = partial(running_by, start)
+"""A private server for the length of the block: `running_by` says with which options."""

@@ -4,63 +4,31 @@ What always holds: MariaDB is never taken for MySQL, and nothing is fetched unas
 """
 
 import os
-import signal
 import subprocess
 from pathlib import Path
 
 from tests.servers import programs
-from tests.servers.databases import Databases, Endpoint
-from tests.servers.mariadb import USER, MysqlClient
+from tests.servers.databases import Endpoint
+from tests.servers.mariadb import MysqlClient, MysqlKindOfServer
 from tests.servers.programs import Programs, ServerMissing
 from tests.servers.room import ROOT, Room
-from tests.servers.server import HOST, Options, Server, arguments
-from tests.servers.service import Service
+from tests.servers.server import Options, arguments
+from tests.servers.service import DatabaseService
 
 TREE = programs.UNPACKED / "mysql"
 _WISH = "SEMEL_TEST_MYSQL"
 
 
-class MysqlServer(Server):
+class MysqlServer(MysqlKindOfServer):
     """One private MySQL, run by the loader and the libraries of the tree it was unpacked in."""
 
-    stop_signal = signal.SIGTERM
-
     def prepare(self) -> None:
-        init = self.folder / "init.sql"
-        init.write_text(USER)
-        init.chmod(0o644)
+        self.write_init_file()
         self.prepare_with([*self._program(), "--initialize-insecure"])
 
     def command(self) -> list[str]:
-        settings = {
-            "bind-address": HOST,
-            "port": self.port,
-            "socket": self.folder / "socket",
-            "pid-file": self.folder / "server.pid",
-            "init-file": self.folder / "init.sql",
-            "mysqlx": "OFF",
-            "skip-name-resolve": "ON",
-            "skip-log-bin": "ON",
-            "max-connections": self.options.max_connections,
-            "innodb-buffer-pool-size": "64M",
-            "innodb-flush-log-at-trx-commit": 1 if self.options.fsync else 0,
-            "general-log-file": self.folder / "statements.log",
-            "general-log": 1 if self.options.log_statements else 0,
-        }
+        settings = {**self.common_settings(), "mysqlx": "OFF", "skip-name-resolve": "ON", "skip-log-bin": "ON"}
         return [*self._program(), *arguments([], settings, self.options.settings)]
-
-    def describe(self) -> Endpoint:
-        return Endpoint(
-            f"mysql://semel@{HOST}:{self.port}/", str(self.folder / "server.log"), str(self.folder / "statements.log")
-        )
-
-    def where_its_data_is(self) -> str:
-        return str(self.admin("SELECT @@datadir")[0][0])
-
-    def refusal(self) -> type[Exception]:
-        import pymysql
-
-        return pymysql.err.OperationalError
 
     def _program(self) -> list[str]:
         libraries = next(iter(TREE.glob("usr/lib/*-linux-gnu")))
@@ -71,11 +39,12 @@ class MysqlServer(Server):
         ]  # fmt: skip
 
 
-class Mysql(Service[Databases]):
+class Mysql(DatabaseService):
     """How tests come by MySQL."""
 
     name = "mysql"
     variable = "SEMEL_TEST_MYSQL_SERVER_URL"
+    client = MysqlClient
     # Debian's stable suites have no package of it, so a run is complete without.
     optional = True
 
@@ -88,9 +57,6 @@ class Mysql(Service[Databases]):
         server = MysqlServer(_obtain(), room.folder("mysql"), Options(), MysqlClient())
         server.launch()
         return server.endpoint
-
-    def connect(self, endpoint: Endpoint) -> Databases:
-        return Databases(MysqlClient(), endpoint)
 
 
 def _obtain() -> Programs:

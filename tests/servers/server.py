@@ -11,18 +11,21 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from tests.servers import process, room
 from tests.servers.databases import Client, Databases, Endpoint
 from tests.servers.programs import Programs
+from tests.servers.room import Room
 
 HOST = "127.0.0.1"
 _TRIES = 5
 _POLL = 0.02
+Kind = TypeVar("Kind", bound="Server")
 
 
 class ServerBroken(Exception):
@@ -163,6 +166,28 @@ class Server(Databases, ABC):
     def _end_of_log(self) -> str:
         path = self.folder / "server.log"
         return path.read_text(errors="replace")[-3000:] if path.exists() else "(no log)"
+
+
+@contextmanager
+def running_by(
+    start: Callable[[Room, Options], Kind],
+    *,
+    fsync: bool = False,
+    max_connections: int = 200,
+    log_statements: bool = False,
+    settings: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Kind]:
+    """A private server for the length of the block, in a room of its own.
+
+    Raises:
+        ServerMissing: there is none on this machine, and none could be installed.
+    """
+    own = Room.new()
+    try:
+        yield start(own, Options(fsync, max_connections, log_statements, settings or {}, environment or {}))
+    finally:
+        own.close()
 
 
 def arguments(prefix: list[str], defaults: Mapping[str, Any], chosen: Mapping[str, str]) -> list[str]:

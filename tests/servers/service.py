@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import ClassVar, Generic, TypeVar
 
-from tests.servers.databases import Endpoint
+from tests.servers.databases import Client, Databases, Endpoint
 from tests.servers.programs import ServerMissing
 from tests.servers.room import Room
 
@@ -60,6 +60,16 @@ class Service(ABC, Generic[Handle]):
             return asdict(self.start(room))
         except ServerMissing as missing:
             return {"missing": str(missing)}
+
+
+class DatabaseService(Service[Databases]):
+    """One kind of SQL server."""
+
+    client: ClassVar[type[Client]]
+    """How it is spoken to."""
+
+    def connect(self, endpoint: Endpoint) -> Databases:
+        return Databases(self.client(), endpoint)
 
 
 def not_there(room: Room) -> Iterator[tuple[str, str]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -13,13 +11,10 @@ import pytest
 
 from semel.core.operations import Checkpoint, Complete, Fail, Lapse, Purge, Read, Renew, Resolve, Tally
 from semel.stores.mysql import MysqlStore
-from semel.testing.simulate.models import Act, Begin, Commit, Isolation, MysqlModel, Rollback
+from semel.testing.simulate.models import Act, Isolation, MysqlModel
 from tests.servers.databases import Databases
-from tests.simulate.sequences import KEYS, Clock, Real, compare
-
-FULL = os.environ.get("SEMEL_EFFORT") == "full"
-SEQUENCES = 10_000 if FULL else 200
-CALLERS = 2
+from tests.simulate.sequences import KEYS, Clock, compare
+from tests.simulate.served import CALLERS, SEQUENCES, TIME_LIMIT, Served
 
 
 def sends(act: Act, joined: bool, steps: bool) -> bool:
@@ -39,14 +34,11 @@ def sends(act: Act, joined: bool, steps: bool) -> bool:
     return not (steps and isinstance(act, (Read, Resolve)))
 
 
-class Mariadb(Real):
+class Mariadb(Served):
     """A database, a lane's driver, and connections of callers."""
 
     def __init__(self, url: str, clock: Clock, stack: ExitStack) -> None:
-        self._store = MysqlStore(url, clock=clock, listen=False)
-        self._driver = self._store.driver()
-        stack.callback(self._driver.close)
-        self._driver.perform([self._store.plan([], joined=False)])
+        super().__init__(MysqlStore(url, clock=clock, listen=False), stack)
         parts = urlsplit(url)
         self._address: dict[str, Any] = {
             "host": parts.hostname,
@@ -101,41 +93,15 @@ class Mariadb(Real):
             self._told(caller, f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation.upper()}")
             caller.rollback()
 
-    def perform(self, session: int, act: Act) -> Any:
-        """On the lane, or on the connection of a caller."""
-        if session == 0:
-            return self._first(self._driver.perform([self._store.plan([act], joined=False)])[0])  # type: ignore[list-item]
-        caller = self._callers[session - 1]
-        match act:
-            case Begin():
-                return None
-            case Commit():
-                return caller.commit()
-            case Rollback():
-                return caller.rollback()
-        try:
-            return self._first(self._store.join(caller).perform(self._store.plan([act], joined=True)))
-        except Exception as error:  # noqa: BLE001 - what it is, is what is compared
-            return error
-
-    @staticmethod
-    def _first(answers: Sequence[Any] | Exception) -> Any:
-        return answers if isinstance(answers, Exception) else answers[0]
-
 
 def _beside(digest: bytes, by: int) -> bytes:
     return (int.from_bytes(digest, "big") + by).to_bytes(32, "big")
 
 
-@contextmanager
-def opened(url: str, clock: Clock) -> Iterator[Mariadb]:
-    with ExitStack() as stack:
-        yield Mariadb(url, clock, stack)
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(3600 if FULL else 300)
+@pytest.mark.timeout(TIME_LIMIT)
 def test_the_model_answers_as_the_server_does(mariadb: Databases) -> None:
     clock = Clock()
-    with opened(mariadb.new_database(), clock) as real:
+    with ExitStack() as stack:
+        real = Mariadb(mariadb.new_database(), clock, stack)
         compare(MysqlModel, real, clock, seed=0, first=0, count=SEQUENCES, sends=sends)

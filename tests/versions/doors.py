@@ -207,24 +207,33 @@ def _async_alchemy(driver: str, kind: Literal["connection", "session"]) -> Calla
     return opened
 
 
-DOORS = {
-    "sqlite3": Door("sqlite", _sqlite3),
-    "sqlalchemy-sqlite-connection": Door("sqlite", _alchemy("sqlite", "connection")),
-    "sqlalchemy-sqlite-session": Door("sqlite", _alchemy("sqlite", "session")),
-    "sqlalchemy-aiosqlite-session": Door("sqlite", _async_alchemy("sqlite+aiosqlite", "session")),
-    "psycopg": Door("postgresql", _psycopg),
-    "psycopg-async": Door("postgresql", _psycopg_async),
-    "asyncpg": Door("postgresql", _asyncpg),
-    "sqlalchemy-psycopg-session": Door("postgresql", _alchemy("postgresql+psycopg", "session")),
-    "sqlalchemy-asyncpg-connection": Door("postgresql", _async_alchemy("postgresql+asyncpg", "connection")),
-    "pymysql": Door("mariadb", _pymysql),
-    "pymysql-found-rows": Door("mariadb", _pymysql_found_rows),
-    "asyncmy": Door("mariadb", _asyncmy),
-    "sqlalchemy-pymysql-connection": Door("mariadb", _alchemy("mysql+pymysql", "connection")),
-    "sqlalchemy-mariadb-session": Door("mariadb", _alchemy("mariadb+pymysql", "session")),
-    "sqlalchemy-asyncmy-session": Door("mariadb", _async_alchemy("mysql+asyncmy", "session")),
-    "mysql-pymysql": Door("mysql", _pymysql),
-    "mysql-pymysql-found-rows": Door("mysql", _pymysql_found_rows),
-    "mysql-asyncmy": Door("mysql", _asyncmy),
-    "mysql-sqlalchemy-pymysql-session": Door("mysql", _alchemy("mysql+pymysql", "session")),
+_LIBRARIES: dict[Server, dict[str, Callable[[str], Awaitable[Session]]]] = {
+    "sqlite": {
+        "sqlite3": _sqlite3,
+        "sqlalchemy-sqlite-connection": _alchemy("sqlite", "connection"),
+        "sqlalchemy-sqlite-session": _alchemy("sqlite", "session"),
+        "sqlalchemy-aiosqlite-session": _async_alchemy("sqlite+aiosqlite", "session"),
+    },
+    "postgresql": {
+        "psycopg": _psycopg,
+        "psycopg-async": _psycopg_async,
+        "asyncpg": _asyncpg,
+        "sqlalchemy-psycopg-session": _alchemy("postgresql+psycopg", "session"),
+        "sqlalchemy-asyncpg-connection": _async_alchemy("postgresql+asyncpg", "connection"),
+    },
+    "mariadb": {
+        "pymysql": _pymysql,
+        "pymysql-found-rows": _pymysql_found_rows,
+        "asyncmy": _asyncmy,
+        "sqlalchemy-pymysql-connection": _alchemy("mysql+pymysql", "connection"),
+        "sqlalchemy-mariadb-session": _alchemy("mariadb+pymysql", "session"),
+        "sqlalchemy-asyncmy-session": _async_alchemy("mysql+asyncmy", "session"),
+    },
+    "mysql": {
+        "mysql-pymysql": _pymysql,
+        "mysql-pymysql-found-rows": _pymysql_found_rows,
+        "mysql-asyncmy": _asyncmy,
+        "mysql-sqlalchemy-pymysql-session": _alchemy("mysql+pymysql", "session"),
+    },
 }
+DOORS = {name: Door(server, opens) for server, doors in _LIBRARIES.items() for name, opens in doors.items()}

@@ -10,39 +10,30 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from semel.core.flow import Flow, arun
 from semel.core.operations import Operation
 from semel.core.policy import Policy
-from semel.core.store import AsyncJoined, Store
+from semel.core.store import AsyncJoined
 from semel.engine import context, raising
 from semel.engine.aio_runtime import Runtime
 from semel.engine.attempt import AttemptBase, AttemptState, refuse_plain_step
-from semel.engine.clock import Clock
 from semel.engine.colour import gave_wrong_colour, is_plainly_sync, wrong_colour
-from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
+from semel.engine.effects import Promoted, TimedOut
 from semel.engine.flows import Once, step
 from semel.engine.once import shape_of_result
 from semel.engine.request import Result
+from semel.engine.shell import POLL, Host, ShellBase
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_POLL = 0.05
 
 
-class Host(Protocol):
-    """What a shell needs of its engine."""
-
-    @property
-    def store(self) -> Store:
-        """Where records are kept."""
-
-    @property
-    def clock(self) -> Clock:
-        """What waiting is measured by."""
+class AsyncHost(Host, Protocol):
+    """What this shell needs of its engine."""
 
     def runtime(self) -> Runtime:
         """The moving parts of this event loop."""
@@ -51,7 +42,7 @@ class Host(Protocol):
 class AsyncAttempt(AttemptBase):
     """The attempt whose handler is running, from the inside."""
 
-    _engine: Host
+    _engine: AsyncHost
 
     async def step(
         self, name: str, function: Callable[P, Awaitable[T]], *args: Any, within: Any = None, **kwargs: Any
@@ -68,7 +59,7 @@ class AsyncAttempt(AttemptBase):
 
 
 async def _step(
-    engine: Host,
+    engine: AsyncHost,
     state: AttemptState,
     name: str,
     function: functools.partial[Awaitable[T]],
@@ -85,19 +76,12 @@ async def _step(
         return await arun(flow, Shell(engine, joined, function).perform)
 
 
-class Shell:
-    """Performs what flows ask for, in this thread."""
+class Shell(ShellBase):
+    """Performs what flows ask for, in the task of its caller."""
 
-    def __init__(
-        self, engine: Host, joined: AsyncJoined | None, handler: Callable[[], Any] | None, once: Once | None = None
-    ) -> None:
-        self._engine = engine
-        self._joined = joined
-        self._handler = handler
-        self._once = once
-        self._waiter: Any = None
-        self._held: AttemptState | None = None
-        self._threads: list[Future[Any]] = []
+    _engine: AsyncHost
+    _joined: AsyncJoined | None
+    _threads: Sequence[Future[Any]] = ()
 
     async def carry(self, once: Once) -> Result[Any]:
         """Carry this shell's call through to its end; where it is cut off, leave nothing half done."""
@@ -112,25 +96,6 @@ class Shell:
         self.done()
         return result
 
-    def perform(self, wanted: Any) -> Awaitable[Any]:
-        """Do what a flow asks for; await the answer."""
-        if not isinstance(wanted, Effect):
-            return self._operate(wanted)
-        match wanted:
-            case Call(attempt):
-                return self._call(attempt)
-            case CallStep():
-                return _called(self._handler)
-            case Ask(attempt, policy):
-                return self._ask(attempt, policy)
-            case Apart(once):
-                return Shell(self._engine, self._joined, None, once).carry(once)
-            case Wait(digest, until):
-                return self._wait(digest, until)
-            case Pause(seconds):
-                return self._pause(seconds)
-        raise AssertionError(wanted)
-
     def _operate(self, operation: Operation) -> Awaitable[Any]:
         if self._joined is None:
             return self._engine.runtime().lane.perform(operation)
@@ -142,16 +107,17 @@ class Shell:
             raise raising.joined(answer)
         return answer
 
-    def _call(self, attempt: AttemptState | None) -> Awaitable[Any]:
-        if attempt is None:
-            return _called(self._handler)
-        assert self._once is not None  # noqa: S101 - only a call has a handler
-        return self._inside(attempt, self._handler, self._once.request.policy)
-
     async def _ask(self, attempt: AttemptState, policy: Policy) -> Any:
         hook = policy.reconcile
         assert hook is not None  # noqa: S101 - the policy was checked
         return await self._inside(attempt, functools.partial(_answered, hook, self._attempt(attempt, policy)), policy)
+
+    def _called(self, function: Callable[[], Any] | None) -> Awaitable[Any]:
+        assert function is not None  # noqa: S101 - flows that call have something to call
+        value = function()
+        if not inspect.isawaitable(value):
+            raise gave_wrong_colour(function, value, wanted="async def")
+        return value
 
     def _attempt(self, state: AttemptState, policy: Policy) -> AsyncAttempt:
         return AsyncAttempt(self._engine, state, policy.max_result)
@@ -164,19 +130,13 @@ class Shell:
         token = context.current_place.set(place)
         state.active = True
         try:
-            return await _called(function)
+            return await self._called(function)
         except asyncio.CancelledError:
             self._threads = context.threads_of(place)
             raise
         finally:
             state.active = False
             context.current_place.reset(token)
-
-    def _hold(self, state: AttemptState) -> None:
-        state.joined = self._joined is not None
-        if self._joined is None and self._held is None and self._once is not None:
-            self._engine.runtime().hold(state, self._once)
-            self._held = state
 
     async def _wait(self, digest: bytes, until: float) -> Any:
         clock = self._engine.clock
@@ -185,7 +145,7 @@ class Shell:
             return self._waiter.news
         if clock.monotonic() >= until:
             return TimedOut()
-        await self._pause(_POLL)
+        await self._pause(POLL)
         return Promoted()
 
     async def _pause(self, seconds: float) -> None:
@@ -205,30 +165,12 @@ class Shell:
     async def _clean_up(self, error: BaseException) -> None:
         assert self._once is not None  # noqa: S101 - only a call is abandoned
         try:
-            while self._threads:
+            for thread in self._threads:
                 # A thread goes on although its handler was cancelled: until it ends the lease is kept.
-                await _gone(self._threads.pop())
+                await _gone(thread)
             await arun(self._once.abandoned(error), self.perform)
         finally:
             self.done()
-
-    def done(self) -> None:
-        """The call is over: stop renewing, and let waiters of this process look."""
-        if self._joined is None and self._once is not None and (self._held or self._waiter):
-            self._engine.runtime().done(self._held, self._once.request.key.digest, self._waiter)
-
-    def replayed(self) -> None:
-        """Count a replay."""
-        if self._joined is None and self._once is not None:
-            self._engine.runtime().replayed(self._once.request.key.digest)
-
-
-def _called(function: Callable[[], Any] | None) -> Awaitable[Any]:
-    assert function is not None  # noqa: S101 - flows that call have something to call
-    value = function()
-    if not inspect.isawaitable(value):
-        raise gave_wrong_colour(function, value, wanted="async def")
-    return value
 
 
 async def _gone(thread: Future[Any]) -> None:

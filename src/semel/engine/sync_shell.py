@@ -15,32 +15,23 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from semel.core.flow import Flow, run
 from semel.core.operations import Operation
 from semel.core.policy import Policy
-from semel.core.store import Joined, Store
+from semel.core.store import Joined
 from semel.engine import context, raising
 from semel.engine.attempt import AttemptBase, AttemptState, refuse_plain_step
-from semel.engine.clock import Clock
 from semel.engine.colour import gave_wrong_colour, is_async, wrong_colour
-from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Promoted, TimedOut, Wait
+from semel.engine.effects import Promoted, TimedOut
 from semel.engine.flows import Once, step
 from semel.engine.once import shape_of_result
 from semel.engine.request import Result
+from semel.engine.shell import POLL, Host, ShellBase
 from semel.engine.sync_runtime import Runtime
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_POLL = 0.05
 
 
-class Host(Protocol):
-    """What a shell needs of its engine."""
-
-    @property
-    def store(self) -> Store:
-        """Where records are kept."""
-
-    @property
-    def clock(self) -> Clock:
-        """What waiting is measured by."""
+class SyncHost(Host, Protocol):
+    """What this shell needs of its engine."""
 
     def runtime(self) -> Runtime:
         """The moving parts of this process."""
@@ -49,7 +40,7 @@ class Host(Protocol):
 class Attempt(AttemptBase):
     """The attempt whose handler is running, from the inside."""
 
-    _engine: Host
+    _engine: SyncHost
 
     def step(self, name: str, function: Callable[P, T], *args: Any, within: Any = None, **kwargs: Any) -> T:
         """Run `function` once over all attempts of this key; with `within`, its record commits with its effect.
@@ -64,7 +55,7 @@ class Attempt(AttemptBase):
 
 
 def _step(
-    engine: Host, state: AttemptState, name: str, function: functools.partial[T], *, within: Any, max_result: int
+    engine: SyncHost, state: AttemptState, name: str, function: functools.partial[T], *, within: Any, max_result: int
 ) -> T:
     if is_async(function.func):
         raise wrong_colour(function.func, wanted="def")
@@ -75,18 +66,11 @@ def _step(
         return run(flow, Shell(engine, joined, function).perform)
 
 
-class Shell:
-    """Performs what flows ask for, in this thread."""
+class Shell(ShellBase):
+    """Performs what flows ask for, in the thread of its caller."""
 
-    def __init__(
-        self, engine: Host, joined: Joined | None, handler: Callable[[], Any] | None, once: Once | None = None
-    ) -> None:
-        self._engine = engine
-        self._joined = joined
-        self._handler = handler
-        self._once = once
-        self._waiter: Any = None
-        self._held: AttemptState | None = None
+    _engine: SyncHost
+    _joined: Joined | None
 
     def carry(self, once: Once) -> Result[Any]:
         """Carry this shell's call through to its end; where it is cut off, leave nothing half done."""
@@ -100,25 +84,6 @@ class Shell:
         finally:
             self.done()
 
-    def perform(self, wanted: Any) -> Any:
-        """Do what a flow asks for and give the answer."""
-        if not isinstance(wanted, Effect):
-            return self._operate(wanted)
-        match wanted:
-            case Call(attempt):
-                return self._call(attempt)
-            case CallStep():
-                return _settled_value(self._handler)
-            case Ask(attempt, policy):
-                return self._ask(attempt, policy)
-            case Apart(once):
-                return Shell(self._engine, self._joined, None, once).carry(once)
-            case Wait(digest, until):
-                return self._wait(digest, until)
-            case Pause(seconds):
-                return self._pause(seconds)
-        raise AssertionError(wanted)
-
     def _operate(self, operation: Operation) -> Any:
         if self._joined is None:
             return self._engine.runtime().lane.perform(operation)
@@ -127,16 +92,18 @@ class Shell:
             raise raising.joined(answer)
         return answer
 
-    def _call(self, attempt: AttemptState | None) -> Any:
-        if attempt is None:
-            return _settled_value(self._handler)
-        assert self._once is not None  # noqa: S101 - only a call has a handler
-        return self._inside(attempt, self._handler, self._once.request.policy)
-
     def _ask(self, attempt: AttemptState, policy: Policy) -> Any:
         hook = policy.reconcile
         assert hook is not None  # noqa: S101 - the policy was checked
         return self._inside(attempt, functools.partial(hook, self._attempt(attempt, policy)), policy)
+
+    def _called(self, function: Callable[[], Any] | None) -> Any:
+        assert function is not None  # noqa: S101 - flows that call have something to call
+        value = function()
+        if inspect.iscoroutine(value):
+            value.close()
+            raise gave_wrong_colour(function, value, wanted="def")
+        return value
 
     def _attempt(self, state: AttemptState, policy: Policy) -> Attempt:
         return Attempt(self._engine, state, policy.max_result)
@@ -149,16 +116,10 @@ class Shell:
         token = context.current_place.set(place)
         state.active = True
         try:
-            return _settled_value(function)
+            return self._called(function)
         finally:
             state.active = False
             context.current_place.reset(token)
-
-    def _hold(self, state: AttemptState) -> None:
-        state.joined = self._joined is not None
-        if self._joined is None and self._held is None and self._once is not None:
-            self._engine.runtime().hold(state, self._once)
-            self._held = state
 
     def _wait(self, digest: bytes, until: float) -> Any:
         clock = self._engine.clock
@@ -167,28 +128,9 @@ class Shell:
             return self._waiter.news
         if clock.monotonic() >= until:
             return TimedOut()
-        self._pause(_POLL)
+        self._pause(POLL)
         return Promoted()
 
     def _pause(self, seconds: float) -> None:
         clock = self._engine.clock
         clock.rest(threading.Event(), clock.monotonic() + seconds)
-
-    def done(self) -> None:
-        """The call is over: stop renewing, and let waiters of this process look."""
-        if self._joined is None and self._once is not None and (self._held or self._waiter):
-            self._engine.runtime().done(self._held, self._once.request.key.digest, self._waiter)
-
-    def replayed(self) -> None:
-        """Count a replay."""
-        if self._joined is None and self._once is not None:
-            self._engine.runtime().replayed(self._once.request.key.digest)
-
-
-def _settled_value(function: Callable[[], Any] | None) -> Any:
-    assert function is not None  # noqa: S101 - flows that call have something to call
-    value = function()
-    if inspect.iscoroutine(value):
-        value.close()
-        raise gave_wrong_colour(function, value, wanted="def")
-    return value

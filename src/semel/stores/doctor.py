@@ -31,6 +31,11 @@ class Finding(msgspec.Struct, frozen=True):
     breaks: tuple[Need, ...] = ()
 
 
+def demanded(topic: str, found: str, advice: str, *breaks: Need, fine: bool) -> Finding:
+    """A finding about what must be so: `advice` and what it `breaks` count only where it is not `fine`."""
+    return Finding(topic, found) if fine else Finding(topic, found, "fix", advice, breaks)
+
+
 class Promise(msgspec.Struct, frozen=True):
     """A row of the promise, and whether it holds here. None: it is not in this release."""
 

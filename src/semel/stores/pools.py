@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from semel.core.store import Store
-from semel.stores.served.borrowed import borrowed_from
-from semel.stores.served.libraries.dbapi import kinds, of_postgresql
+from semel.errors import UsageError
+from semel.stores.served.borrowed import ENGINES, POOLS
+from semel.stores.served.libraries.dbapi import kinds
 
 
 def store_on(pool: object, **settings: Any) -> Store | None:
@@ -21,8 +22,13 @@ def store_on(pool: object, **settings: Any) -> Store | None:
     Raises:
         UsageError: it leads to a server without a store.
     """
-    engine = cast("Any", pool)
-    if any(name.startswith("sqlalchemy.") and name.endswith("Engine") for name in kinds(pool)):
+    names = kinds(pool)
+    borrow = next((POOLS[name] for name in names if name in POOLS), None)
+    if borrow is None:
+        borrow = next((ENGINES[name] for name in names if name in ENGINES), None)
+        if borrow is None:
+            return None
+        engine = cast("Any", pool)
         match engine.dialect.name:
             case "sqlite":
                 from semel.stores.sqlite import SqliteStore
@@ -32,12 +38,14 @@ def store_on(pool: object, **settings: Any) -> Store | None:
                 from semel.stores.mysql import MysqlStore
 
                 return MysqlStore(_address(engine.url), **settings)
-    found = borrowed_from(pool, {"postgresql": of_postgresql})
-    if found is None:
-        return None
+            case "postgresql":
+                pass
+            case other:
+                message = f"An engine for {other} leads to no store that is known; nothing was opened."
+                raise UsageError(message)
     from semel.stores.postgresql import PostgresStore
 
-    return PostgresStore(found[1], **settings)
+    return PostgresStore(borrow(pool), **settings)
 
 
 def _address(url: Any) -> str:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from semel.stores.mysql import MysqlStore
 from tests.faults.mysql.sessions import session
-from tests.faults.users import COLOURS, Colour, MakeUser, User
+from tests.faults.users import with_tables
 from tests.servers.databases import Databases
+
+
+@pytest.fixture
+def store_kind() -> type[MysqlStore]:
+    """Which store `make_user` makes."""
+    return MysqlStore
 
 
 @pytest.fixture(scope="module")
 def place(mariadb: Databases) -> str:
     """A database of one file of tests, with the tables made."""
-    url = mariadb.new_database()
-    with User(MysqlStore(url), "threads") as user:
-        user.completed("first")
-    return url
+    return with_tables(MysqlStore, mariadb.new_database())
 
 
 @pytest.fixture
@@ -28,27 +30,6 @@ def url(place: str, mariadb: Databases) -> str:
     """The same, emptied."""
     mariadb.admin("DELETE FROM semel_record", place)
     return place
-
-
-@pytest.fixture(params=COLOURS)
-def colour(request: pytest.FixtureRequest) -> Colour:
-    chosen: Colour = request.param
-    return chosen
-
-
-@pytest.fixture
-def make_user(url: str, colour: Colour) -> Iterator[MakeUser]:
-    with ExitStack() as stack:
-
-        def make(at: str = url, **settings: Any) -> User:
-            return stack.enter_context(User(MysqlStore(at, **settings), colour))
-
-        yield make
-
-
-@pytest.fixture
-def user(make_user: MakeUser) -> User:
-    return make_user()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from semel.entry import open_store
 from tests.faults.callers import Caller
 from tests.faults.servers.cuts import Position, call_with_cut, hows, positions, problems
-from tests.faults.users import COLOURS, Colour
+from tests.faults.users import Colour
 from tests.proxy.plan import Cut, How
 from tests.servers.databases import Databases
 
@@ -33,12 +33,6 @@ def url(request: pytest.FixtureRequest) -> str:
     with Caller(open_store(url), "threads") as caller:
         caller.run("first", lambda attempt: None)
     return url
-
-
-@pytest.fixture(params=COLOURS)
-def colour(request: pytest.FixtureRequest) -> Colour:
-    chosen: Colour = request.param
-    return chosen
 
 
 def judge(url: str, colour: Colour, plans: Sequence[tuple[str, tuple[Cut, ...]]], *, gone: bool) -> str:

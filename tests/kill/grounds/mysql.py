@@ -10,9 +10,9 @@ from urllib.parse import unquote, urlsplit
 import asyncmy
 import pymysql
 
-from semel.core.store import Store
 from semel.stores.mysql import MysqlStore
-from tests.kill.grounds.ground import COLUMNS, TABLE, Row
+from tests.kill.grounds.ground import COLUMNS, Row
+from tests.kill.grounds.served import ServedGround
 
 _INSERT = f"INSERT INTO effect ({COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)"  # noqa: S608 - names of ours
 
@@ -28,8 +28,8 @@ def _address(url: str) -> dict[str, Any]:
     }
 
 
-class PymysqlSession:
-    """A connection of PyMySQL."""
+class _Connected:
+    """A connection of either library, once there is one."""
 
     def __init__(self, url: str) -> None:
         self._address = _address(url)
@@ -40,6 +40,10 @@ class PymysqlSession:
     def raw(self) -> Any:
         """What `within` is given."""
         return self._connection
+
+
+class PymysqlSession(_Connected):
+    """A connection of PyMySQL."""
 
     def begin(self, chance: random.Random) -> None:
         """Begin."""
@@ -80,18 +84,8 @@ class PymysqlSession:
             self._connection = None
 
 
-class AsyncmySession:
+class AsyncmySession(_Connected):
     """A connection of asyncmy."""
-
-    def __init__(self, url: str) -> None:
-        self._address = _address(url)
-        self._connection: Any = None
-        self.in_transaction = False
-
-    @property
-    def raw(self) -> Any:
-        """What `within` is given."""
-        return self._connection
 
     async def begin(self, chance: random.Random) -> None:
         """Begin."""
@@ -132,33 +126,13 @@ class AsyncmySession:
             self._connection = None
 
 
-class MysqlGround:
+class MysqlGround(ServedGround):
     """The database at the URL `name`."""
 
-    commits_rounds: ClassVar = False
     lost: ClassVar[tuple[type[Exception], ...]] = (pymysql.err.Error, asyncmy.errors.Error, OSError, EOFError)
 
     def __init__(self, name: str) -> None:
-        self.name = name
-
-    def prepare(self) -> None:
-        """Make the tables."""
-        driver = self.store().driver()
-        driver.learn()  # type: ignore[attr-defined]
-        driver.close()
-        self.fetch(TABLE)
-
-    def store(self) -> Store:
-        """The store under test."""
-        return MysqlStore(self.name)
-
-    def session(self) -> PymysqlSession:
-        """A caller's connection."""
-        return PymysqlSession(self.name)
-
-    def async_session(self) -> AsyncmySession:
-        """The same, awaited."""
-        return AsyncmySession(self.name)
+        super().__init__(name, MysqlStore, PymysqlSession, AsyncmySession)
 
     def fetch(self, text: str) -> list[tuple[Any, ...]]:
         """What one statement finds."""

@@ -10,9 +10,9 @@ import asyncpg
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from semel.core.store import Store
 from semel.stores.postgresql import PostgresStore
-from tests.kill.grounds.ground import COLUMNS, TABLE, Row
+from tests.kill.grounds.ground import COLUMNS, Row
+from tests.kill.grounds.served import ServedGround
 
 
 class PsycopgSession:
@@ -124,10 +124,9 @@ class AsyncpgSession:
             self._connection = self._transaction = None
 
 
-class PostgresqlGround:
+class PostgresqlGround(ServedGround):
     """The database at the URL `name`."""
 
-    commits_rounds: ClassVar = False
     lost: ClassVar[tuple[type[Exception], ...]] = (
         psycopg.OperationalError,
         psycopg.InterfaceError,
@@ -138,26 +137,7 @@ class PostgresqlGround:
     )
 
     def __init__(self, name: str) -> None:
-        self.name = name
-
-    def prepare(self) -> None:
-        """Make the tables."""
-        driver = self.store().driver()
-        driver.learn()  # type: ignore[attr-defined]
-        driver.close()
-        self.fetch(TABLE)
-
-    def store(self) -> Store:
-        """The store under test."""
-        return PostgresStore(self.name)
-
-    def session(self) -> PsycopgSession:
-        """A caller's connection."""
-        return PsycopgSession(self.name)
-
-    def async_session(self) -> AsyncpgSession:
-        """The same, awaited."""
-        return AsyncpgSession(self.name)
+        super().__init__(name, PostgresStore, PsycopgSession, AsyncpgSession)
 
     def fetch(self, text: str) -> list[tuple[Any, ...]]:
         """What one statement finds."""

@@ -24,8 +24,7 @@ def url(server: Databases) -> str:
 
 
 @pytest.fixture
-def asker(url: str) -> Iterator[Asker]:
-    clock = Clock()
+def asker(url: str, clock: Clock) -> Iterator[Asker]:
     asker = Asker(MysqlStore(url, clock=clock), clock)
     yield asker
     asker.driver.close()

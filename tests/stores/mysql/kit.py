@@ -1,22 +1,23 @@
 """A MySQL store asked without an engine, connections of a caller beside it, and a release with a newer schema."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import pymysql
 
-from semel.core.operations import Answer, Found, Operation, Read
+from semel.core.operations import Found, Read
 from semel.core.record import Record
+from semel.core.store import Answers, Plan
 from semel.stores.mysql import MysqlStore
 from semel.stores.mysql.dialect import MysqlDialect
 from semel.stores.mysql.schema import MysqlSchema, scripts
 from semel.stores.mysql.session import address
 from semel.stores.served.scripts import Scripts
 from semel.stores.served.settings import Settings
+from tests.unit.stores.asking import Asking
 from tests.unit.stores.operations import KEYS, Clock
 
-T = TypeVar("T", bound=Answer)
 Connection = Any
 NEXT: Scripts = {
     **scripts(),
@@ -25,28 +26,16 @@ NEXT: Scripts = {
 }
 
 
-class Asker:
+class Asker(Asking):
     """A store and one driver on it."""
 
     def __init__(self, store: MysqlStore, clock: Clock) -> None:
-        self.store = store
+        self.store: MysqlStore = store
         self.clock = clock
         self.driver = store.driver()
 
-    def all(self, operations: Sequence[Operation]) -> list[Answer | Exception]:
-        """Ask for several of one kind; an error that befell all of them is raised."""
-        (reply,) = self.driver.perform([self.store.plan(operations, joined=False)])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-    def one(self, operation: Operation, kind: type[T]) -> T:
-        """Ask for one, and expect this kind of answer."""
-        (answer,) = self.all([operation])
-        if isinstance(answer, Exception):
-            raise answer
-        assert isinstance(answer, kind), answer
-        return answer
+    def perform(self, *plans: Plan) -> list[Answers | Exception]:
+        return self.driver.perform(plans)
 
     def record(self, digest: bytes = KEYS[0].digest) -> Record | None:
         """The record as the store has it."""
@@ -65,6 +54,8 @@ def connected(url: str, **settings: Any) -> Iterator[Connection]:
         yield connection
     finally:
         if connection.open:
+            with suppress(pymysql.MySQLError):
+                connection.rollback()  # answered once its locks are gone; a closed connection keeps them for a moment
             connection.close()
 
 

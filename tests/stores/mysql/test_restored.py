@@ -1,6 +1,5 @@
 """The restore mark on MySQL and MariaDB: what a restored store cannot know is held, never run again."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,11 +32,6 @@ def fresh(server: Databases) -> str:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def upkeep(fresh: str, clock: Clock) -> Upkeep:
     upkeep = MysqlStore(fresh, clock=clock).upkeep()
     upkeep.migrate()
@@ -45,10 +39,10 @@ def upkeep(fresh: str, clock: Clock) -> Upkeep:
 
 
 @pytest.fixture
-def asker(fresh: str, clock: Clock, upkeep: Upkeep) -> Iterator[Asker]:
-    asker = Asker(MysqlStore(fresh, clock=clock), clock)
-    yield asker
-    asker.driver.close()
+def url(fresh: str, upkeep: Upkeep) -> str:
+    """Where `asker` asks: in the database that `upkeep` has given its tables."""
+    del upkeep
+    return fresh
 
 
 def completed(asker: Asker) -> None:

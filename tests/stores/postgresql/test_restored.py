@@ -13,21 +13,9 @@ from semel.stores.postgresql import PostgresStore
 from semel.stores.served.restored import RESTORED
 from semel.stores.served.upkeep import Upkeep
 from tests.stores.postgresql.kit import DAY, SECOND, Asker, claim, completions, rows
+from tests.unit.stores.operations import START, Clock
 
-START = 1_700_000_000 * SECOND
 HOUR = 3600 * SECOND
-
-
-class Clock:
-    now = START
-
-    def __call__(self) -> int:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -1,42 +1,29 @@
 """An SQLite store with its drivers as tests use it: ask for operations, look at what SQLite is told."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
-from semel.core.operations import Answer, Found, Granted, Operation, Read
+from semel.core.operations import Found, Granted, Read
 from semel.core.record import Record
+from semel.core.store import Answers, Plan
 from semel.stores.sqlite import SqliteStore
 from semel.stores.sqlite.driver import SqliteDriver
+from tests.unit.stores.asking import Asking
 from tests.unit.stores.operations import KEYS, Clock, claim
 
-T = TypeVar("T", bound=Answer)
 
-
-class Asker:
+class Asker(Asking):
     """A store and one driver on it."""
 
     def __init__(self, store: SqliteStore, clock: Clock) -> None:
-        self.store = store
+        self.store: SqliteStore = store
         self.clock = clock
         self.driver: SqliteDriver = store.driver()
 
-    def all(self, operations: Sequence[Operation]) -> list[Answer | Exception]:
-        """Ask for several of one kind; an error that befell all of them is raised."""
-        (reply,) = self.driver.perform([self.store.plan(operations, joined=False)])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-    def one(self, operation: Operation, kind: type[T]) -> T:
-        """Ask for one, and expect this kind of answer."""
-        (answer,) = self.all([operation])
-        if isinstance(answer, Exception):
-            raise answer
-        assert isinstance(answer, kind), answer
-        return answer
+    def perform(self, *plans: Plan) -> list[Answers | Exception]:
+        return self.driver.perform(plans)
 
     def granted(self, number: int = 1) -> Granted:
         """A claim of the first key that is won."""

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Literal, TypeVar
 
+from msgspec.structs import replace
+
 from semel.core.key import Key
 from semel.core.operations import (
     Answer,
@@ -59,6 +61,21 @@ def claim(
     about: About = ABOUTS[0],
 ) -> Claim:
     return Claim(key, fingerprint, nonce(number), of or terms(), about)
+
+
+def without_lease(operation: Operation) -> Operation:
+    """What a joined claim comes to: it ends with the caller's transaction, so its lease is none."""
+    if isinstance(operation, Claim):
+        return replace(operation, terms=replace(operation.terms, lease_us=0))
+    return operation
+
+
+def without_transaction(answer: Answer | Exception) -> Answer | Exception:
+    """What a joined claim is granted, apart from the name of the caller's transaction."""
+    if isinstance(answer, Granted):
+        assert answer.transaction
+        return replace(answer, transaction="")
+    return answer
 
 
 class Clock:

@@ -12,7 +12,6 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from semel.core.operations import (
     Answer,
@@ -20,7 +19,6 @@ from semel.core.operations import (
     Claim,
     Complete,
     Fail,
-    Granted,
     Operation,
     Query,
     Read,
@@ -32,7 +30,7 @@ from semel.stores.memory import Table
 from semel.stores.sqlite import SqliteStore
 from semel.stores.sqlite.joined import SqliteJoined
 from tests.unit.stores.kit import Asker, connected
-from tests.unit.stores.operations import SECOND, START, Clock, Sequences
+from tests.unit.stores.operations import SECOND, START, Clock, Sequences, without_lease, without_transaction
 
 EVERYTHING: Operation = Scan(Query(), None, 1000)
 TOGETHER = 20
@@ -68,27 +66,14 @@ def _compare_joined(seed: int, asker: Asker, joined: SqliteJoined, connection: s
     table, sequences = Table(), Sequences(seed)
     for number, (passing, operation) in enumerate(sequences.steps(40)):
         asker.clock.now += int(passing * SECOND)
-        expected = table.apply(_without_lease(operation), asker.clock.now)
+        expected = table.apply(without_lease(operation), asker.clock.now)
         if isinstance(operation, JOINED):
             (answer,) = joined.perform(asker.store.plan([operation], joined=True))
             connection.commit()
         else:
             answer = _ask(asker, operation, blind=False)
-        assert _without_transaction(answer) == expected, f"seed {seed}, operation {number}: {operation}"
+        assert without_transaction(answer) == expected, f"seed {seed}, operation {number}: {operation}"
         sequences.learn(expected)
-
-
-def _without_lease(operation: Operation) -> Operation:
-    if isinstance(operation, Claim):
-        return replace(operation, terms=replace(operation.terms, lease_us=0))
-    return operation
-
-
-def _without_transaction(answer: Answer | Exception) -> Answer | Exception:
-    if isinstance(answer, Granted):
-        assert answer.transaction
-        return replace(answer, transaction="")
-    return answer
 
 
 @pytest.mark.parametrize(("start", "blind"), [*product(SEQUENCES, [False]), *product(FEWER, [True])])

@@ -40,22 +40,17 @@ class Caller(Protocol):
         """Let go, whatever state it is in."""
 
 
-class Psycopg:
-    """`psycopg.Connection`."""
+class Plain:
+    """What is the same in most libraries: a statement sets the isolation, and the connection ends its transactions."""
 
     def __init__(self, thing: Any) -> None:
         self.thing = thing
 
-    @classmethod
-    async def open(cls, url: str, **settings: Any) -> "Psycopg":
-        return cls(psycopg.connect(url, **settings))
-
     async def begin(self, isolation: str = "READ COMMITTED") -> None:
-        self.thing.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        await self.sql(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
 
     async def sql(self, text: str) -> Rows:
-        cursor = self.thing.execute(text)
-        return list(cursor.fetchall()) if cursor.description else []
+        raise NotImplementedError
 
     async def commit(self) -> None:
         self.thing.commit()
@@ -67,19 +62,8 @@ class Psycopg:
         self.thing.close()
 
 
-class AsyncPsycopg(Psycopg):
-    """`psycopg.AsyncConnection`."""
-
-    @classmethod
-    async def open(cls, url: str, **settings: Any) -> "AsyncPsycopg":
-        return cls(await psycopg.AsyncConnection.connect(url, **settings))
-
-    async def begin(self, isolation: str = "READ COMMITTED") -> None:
-        await self.thing.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
-
-    async def sql(self, text: str) -> Rows:
-        cursor = await self.thing.execute(text)
-        return list(await cursor.fetchall()) if cursor.description else []
+class Awaited(Plain):
+    """The same, awaited."""
 
     async def commit(self) -> None:
         await self.thing.commit()
@@ -89,6 +73,39 @@ class AsyncPsycopg(Psycopg):
 
     async def close(self) -> None:
         await self.thing.close()
+
+
+class Cursored(Plain):
+    """Statements go through a cursor."""
+
+    async def sql(self, text: str) -> Rows:
+        with self.thing.cursor() as cursor:
+            cursor.execute(text)
+            return list(cursor.fetchall()) if cursor.description else []
+
+
+class Psycopg(Plain):
+    """`psycopg.Connection`."""
+
+    @classmethod
+    async def open(cls, url: str, **settings: Any) -> "Psycopg":
+        return cls(psycopg.connect(url, **settings))
+
+    async def sql(self, text: str) -> Rows:
+        cursor = self.thing.execute(text)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+class AsyncPsycopg(Awaited):
+    """`psycopg.AsyncConnection`."""
+
+    @classmethod
+    async def open(cls, url: str, **settings: Any) -> "AsyncPsycopg":
+        return cls(await psycopg.AsyncConnection.connect(url, **settings))
+
+    async def sql(self, text: str) -> Rows:
+        cursor = await self.thing.execute(text)
+        return list(await cursor.fetchall()) if cursor.description else []
 
 
 class Asyncpg:
@@ -131,35 +148,15 @@ def mysql_address(url: str) -> dict[str, Any]:
     }
 
 
-class Pymysql:
+class Pymysql(Cursored):
     """`pymysql.Connection`, which begins by itself."""
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
 
     @classmethod
     async def open(cls, url: str, **settings: Any) -> "Pymysql":
         return cls(pymysql.connect(**mysql_address(url), **settings))
 
-    async def begin(self, isolation: str = "READ COMMITTED") -> None:
-        await self.sql(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
 
-    async def sql(self, text: str) -> Rows:
-        with self.thing.cursor() as cursor:
-            cursor.execute(text)
-            return list(cursor.fetchall()) if cursor.description else []
-
-    async def commit(self) -> None:
-        self.thing.commit()
-
-    async def rollback(self) -> None:
-        self.thing.rollback()
-
-    async def close(self) -> None:
-        self.thing.close()
-
-
-class Asyncmy(Pymysql):
+class Asyncmy(Awaited):
     """`asyncmy.Connection`."""
 
     @classmethod
@@ -171,59 +168,42 @@ class Asyncmy(Pymysql):
             await cursor.execute(text)
             return list(await cursor.fetchall()) if cursor.description else []
 
-    async def commit(self) -> None:
-        await self.thing.commit()
-
-    async def rollback(self) -> None:
-        await self.thing.rollback()
-
     async def close(self) -> None:
         await self.thing.ensure_closed()
 
 
-class Alchemy:
+def rows_of(result: sa.CursorResult[Any]) -> Rows:
+    """What SQLAlchemy gives back for a statement, which may have no rows."""
+    return [tuple(row) for row in result] if result.returns_rows else []
+
+
+class Alchemy(Plain):
     """A SQLAlchemy `Connection` or `Session`."""
 
     def __init__(self, engine: Any, thing: Any) -> None:
+        super().__init__(thing)
         self.engine = engine
-        self.thing = thing
-
-    async def begin(self, isolation: str = "READ COMMITTED") -> None:
-        self.thing.execute(sa.text(f"SET TRANSACTION ISOLATION LEVEL {isolation}"))
 
     async def sql(self, text: str) -> Rows:
-        result = self.thing.execute(sa.text(text))
-        return [tuple(row) for row in result] if result.returns_rows else []
-
-    async def commit(self) -> None:
-        self.thing.commit()
-
-    async def rollback(self) -> None:
-        self.thing.rollback()
+        return rows_of(self.thing.execute(sa.text(text)))
 
     async def close(self) -> None:
-        self.thing.close()
+        await super().close()
         self.engine.dispose()
 
 
-class AsyncAlchemy(Alchemy):
+class AsyncAlchemy(Awaited):
     """A SQLAlchemy `AsyncConnection` or `AsyncSession`."""
 
-    async def begin(self, isolation: str = "READ COMMITTED") -> None:
-        await self.thing.execute(sa.text(f"SET TRANSACTION ISOLATION LEVEL {isolation}"))
+    def __init__(self, engine: Any, thing: Any) -> None:
+        super().__init__(thing)
+        self.engine = engine
 
     async def sql(self, text: str) -> Rows:
-        result = await self.thing.execute(sa.text(text))
-        return [tuple(row) for row in result] if result.returns_rows else []
-
-    async def commit(self) -> None:
-        await self.thing.commit()
-
-    async def rollback(self) -> None:
-        await self.thing.rollback()
+        return rows_of(await self.thing.execute(sa.text(text)))
 
     async def close(self) -> None:
-        await self.thing.close()
+        await super().close()
         await self.engine.dispose()
 
 
@@ -252,11 +232,11 @@ def async_alchemy(driver: str, kind: str) -> Any:
     return opened
 
 
-class Django:
+class Django(Cursored):
     """A Django connection, inside `atomic`."""
 
     def __init__(self, thing: Any) -> None:
-        self.thing = thing
+        super().__init__(thing)
         self._atomic: Any = None
 
     @classmethod
@@ -270,12 +250,7 @@ class Django:
 
         self._atomic = transaction.atomic(using=self.thing.alias)
         self._atomic.__enter__()
-        await self.sql(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
-
-    async def sql(self, text: str) -> Rows:
-        with self.thing.cursor() as cursor:
-            cursor.execute(text)
-            return list(cursor.fetchall()) if cursor.description else []
+        await super().begin(isolation)
 
     async def commit(self) -> None:
         atomic, self._atomic = self._atomic, None
@@ -289,5 +264,5 @@ class Django:
     async def close(self) -> None:
         if self._atomic is not None and self.thing.connection is not None:
             await self.rollback()
-        self.thing.close()
+        await super().close()
         sys.modules["django.db"].connections.settings.pop(self.thing.alias, None)

@@ -8,10 +8,11 @@ from semel import Policy
 from semel.errors import InDoubt, InProgress, TransactionAborted
 from tests.within.servers.callers import Caller
 from tests.within.servers.world import OnServer, Resting, on_mariadb, on_postgresql
-from tests.within.world import REJECT
+from tests.within.world import REJECT, Handler
 
 pytestmark = pytest.mark.anyio
 LONG = Policy(wait_for=timedelta(seconds=30))
+with_snapshot = pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
 
 
 async def claimed(world: OnServer) -> Caller:
@@ -19,6 +20,30 @@ async def claimed(world: OnServer) -> Caller:
     caller = await world.begun()
     await world.call(caller.thing, "o-1", world.writes(caller, "first"))
     return caller
+
+
+async def looked(world: OnServer, isolation: str) -> Caller:
+    """A caller whose snapshot is taken: what others commit from here on, it cannot see."""
+    caller = await world.begun(isolation)
+    await caller.sql("SELECT count(*) FROM effect")
+    return caller
+
+
+def refuses(world: OnServer, caller: Caller, *, ends: bool) -> Handler:
+    """A handler that runs outside, while another engine refuses its key inside the caller's transaction."""
+    elsewhere = world.engine_at()
+
+    async def other_caller() -> None:
+        with pytest.raises(InProgress):
+            await world.call(caller.thing, "o-1", world.writes(caller), policy=REJECT, semel=elsewhere)
+        if ends:
+            await caller.rollback()
+
+    async def outer() -> str:
+        await world.apart(other_caller)
+        return "outer"
+
+    return outer
 
 
 async def test_reject_answers_at_once(world: OnServer) -> None:
@@ -95,17 +120,7 @@ async def test_a_duplicate_outside_is_refused_while_the_transaction_is_open(worl
 @on_postgresql
 async def test_a_key_that_runs_outside_is_refused_inside(world: OnServer) -> None:
     caller = await world.begun()
-    elsewhere = world.engine_at()
-
-    async def outer() -> str:
-        async def other_caller() -> None:
-            with pytest.raises(InProgress):
-                await world.call(caller.thing, "o-1", world.writes(caller), policy=REJECT, semel=elsewhere)
-
-        await world.apart(other_caller)
-        return "outer"
-
-    assert (await world.run("o-1", outer)).value == "outer"
+    assert (await world.run("o-1", refuses(world, caller, ends=False))).value == "outer"
     assert await caller.sql("SELECT 1") == [(1,)]
     assert world.runs == []
 
@@ -114,18 +129,7 @@ async def test_a_key_that_runs_outside_is_refused_inside(world: OnServer) -> Non
 async def test_a_key_that_runs_outside_is_refused_inside_on_innodb(world: OnServer) -> None:
     """The refused claim has locked the record it looked at, so its owner can end only once the caller has ended."""
     caller = await world.begun()
-    elsewhere = world.engine_at()
-
-    async def outer() -> str:
-        async def other_caller() -> None:
-            with pytest.raises(InProgress):
-                await world.call(caller.thing, "o-1", world.writes(caller), policy=REJECT, semel=elsewhere)
-            await caller.rollback()
-
-        await world.apart(other_caller)
-        return "outer"
-
-    assert (await world.run("o-1", outer)).value == "outer"
+    assert (await world.run("o-1", refuses(world, caller, ends=True))).value == "outer"
     assert world.runs == []
 
 
@@ -146,12 +150,11 @@ async def test_what_is_held_in_doubt_is_refused_inside_and_the_transaction_goes_
 
 
 @on_postgresql
-@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
+@with_snapshot
 async def test_a_snapshot_that_cannot_see_the_first_is_refused_while_it_is_open(
     world: OnServer, isolation: str
 ) -> None:
-    second = await world.begun(isolation)
-    await second.sql("SELECT count(*) FROM effect")
+    second = await looked(world, isolation)
     await claimed(world)
     with pytest.raises(InProgress):
         await world.call(second.thing, "o-1", world.writes(second), policy=REJECT)
@@ -161,12 +164,11 @@ async def test_a_snapshot_that_cannot_see_the_first_is_refused_while_it_is_open(
 
 
 @on_postgresql
-@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
+@with_snapshot
 async def test_a_snapshot_that_cannot_see_the_first_is_transaction_aborted_once_it_is_committed(
     world: OnServer, isolation: str
 ) -> None:
-    second = await world.begun(isolation)
-    await second.sql("SELECT count(*) FROM effect")
+    second = await looked(world, isolation)
     first = await claimed(world)
     await first.commit()
     with pytest.raises(TransactionAborted, match="all of it again"):

@@ -12,28 +12,28 @@ from typing import Any, Final
 
 from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
 from semel.core.record import LEASE_ENDED
+from semel.stores.scanning import scan_terms
 from semel.stores.served import marks
 from semel.stores.served.command import NOW, Command, Known
 from semel.stores.served.dialect import Sweep, Values
-from semel.stores.served.scan import scan_terms
 from semel.stores.served.settings import Settings
 from semel.stores.sql import RECORD_COLUMNS, claim_row, load_statements, storable
 
 _LEASE: Final = ("digest", "nonce", "fence")
+_CLAIM: Final = (
+    *("digest", "scope", "operation", "value", "fingerprint", "nonce", "lease_us", "keep_us"),
+    *("in_doubt_policy", "reconcile_after_us"),
+    *("subject", "business_key", "process_instance", "requester", "tags"),
+)
 _INPUTS: Final[dict[str, tuple[str, ...]]] = {
-    "claim": (
-        *("digest", "scope", "operation", "value", "fingerprint", "nonce", "lease_us", "keep_us"),
-        *("in_doubt_policy", "reconcile_after_us"),
-        *("subject", "business_key", "process_instance", "requester", "tags"),
-    ),
+    "claim": _CLAIM,
+    "claim_first": _CLAIM,
     "renew": (*_LEASE, "lease_us"),
     "renewed": (*_LEASE, "lease_us"),
     "complete": (*_LEASE, "outcome"),
     "fail": (*_LEASE, "status", "retryable", "error_type", "error_message", "doubtful", "unstarted"),
     "checkpoint": (*_LEASE, "position", "name", "outcome", "identity", "place"),
-    "count_steps": (*_LEASE, "position", "identity"),
     "checkpointed": _LEASE,
-    "enter": _LEASE,
     "read": ("digest", "place"),
     "resolve": ("digest", "nonce", "status", "outcome", "note"),
     "tally": ("digest", "replays"),
@@ -94,7 +94,7 @@ class MysqlDialect:
         return f"SELECT {', '.join(f'? AS {name}' for name in names)}, {self._clock} AS now"
 
     def _list(self, name: str, rows: Sequence[Values], then: Command | None = None, **parts: str) -> Command:
-        columns = _INPUTS["claim" if name == "claim_first" else name]
+        columns = _INPUTS[name]
         further = f" UNION ALL SELECT {'?, ' * len(columns)}{self._clock}"
         text = _filled(self._sql[name], input=self._row(columns) + further * (len(rows) - 1), **parts)
         return Command(text, tuple(value for row in rows for value in row), then)
@@ -146,13 +146,12 @@ class MysqlDialect:
     def _checkpoint(self, rows: Sequence[Values], lock: str, *, own: bool) -> Command:
         named = [(*row, _identity(row[4], row[5]), place) for place, row in enumerate(rows)]
         back = self._list("checkpointed", [row[:3] for row in named], lock=lock)
-        count = self._list("count_steps", [(*row[:4], row[6]) for row in named], back)
+        count = self._among("count_steps", sorted({row[0] for row in rows}), back)
         return _atomic(self._list("checkpoint", named, count), own=own)
 
     def _enter(self, lease: Values) -> Command:
         digest = lease[0]
-        back = Command(self._sql["entered"], (*lease, Known.INSTALL, digest, _stripe(digest)))
-        return self._gated("enter", lease, back)
+        return Command(self._sql["enter"], (*lease, Known.INSTALL, digest, _stripe(digest)))
 
     def finish(self, row: Values, transaction: str) -> Command | None:
         """There is no shorter word for it."""
@@ -185,11 +184,13 @@ class MysqlDialect:
 
     def scan(self, operation: Scan) -> Command | None:
         """One page."""
-        terms = scan_terms(operation, "r.", {"digest": "", "text": "", "number": ""})
-        if terms is None:
+        found = scan_terms(operation, lambda _name, _kind: "?")
+        if found is None:
             return None
-        restrictions, values = terms
-        return Command(_filled(self._sql["scan"], restrictions=restrictions), (*values, operation.limit + 1))
+        terms, values = found
+        restrictions = " AND ".join(terms) or "TRUE"
+        text = _filled(self._sql["scan"], restrictions=restrictions)
+        return Command(text, (*values.values(), operation.limit + 1))
 
     # ------------------------------------------------------------ decisions and the sweep
 

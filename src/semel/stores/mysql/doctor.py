@@ -6,13 +6,13 @@ from the defaults that a caller's session gets, and nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from semel.stores.doctor import Finding, Need, Numbers
+from semel.stores.doctor import Finding, demanded
 from semel.stores.mysql.dialect import clock_text, table_names
-from semel.stores.served.command import Command, Row
-from semel.stores.served.doctor import Looking
+from semel.stores.served.command import Command
+from semel.stores.served.doctor import TORN_PAGES, Looking, ServedDoctor
 from semel.stores.served.settings import Settings
 
 _GLOBAL: Final = """
@@ -38,16 +38,11 @@ FROM {record_table}
 _NO: Final = frozenset({"0", "OFF"})
 
 
-class MysqlDoctor:
+class MysqlDoctor(ServedDoctor):
     """Looks at one place."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._names = {**table_names(settings), "clock": clock_text(settings)}
-
-    def now(self) -> Command:
-        """The store's clock."""
-        return Command(f"SELECT {self._names['clock']}")
+        super().__init__(settings, {**table_names(settings), "clock": clock_text(settings)}, _NUMBERS)
 
     def server(self) -> Looking:
         """What the server is set to."""
@@ -72,10 +67,6 @@ class MysqlDoctor:
             collations({name: collation for name, _, collation in rows}),
         ]
 
-    def numbers(self) -> Generator[Command, list[Row], Numbers]:
-        """Figures about the records."""
-        return Numbers(*(yield Command(_NUMBERS.format(**self._names)))[0])
-
 
 def durability(found: Mapping[str, str]) -> list[Finding]:
     """Whether a commit that was acknowledged is on disk."""
@@ -83,17 +74,15 @@ def durability(found: Mapping[str, str]) -> list[Finding]:
     losing = "after a crash of the server claims and outcomes are forgotten, and operations run again: set it to 1"
     unused = found["log_bin"] in _NO
     return [
-        _judged("innodb_flush_log_at_trx_commit", flush, flush == "1", losing, "durable"),
-        _judged(
-            "sync_binlog", f"{binlog}{' (no binary log)' if unused else ''}", unused or binlog == "1", losing, "durable"
-        ),
-        _judged(
-            "innodb_doublewrite",
-            twice,
-            twice not in _NO,
-            "a crash can leave torn pages: switch it on, unless the file system writes whole pages",
+        demanded("innodb_flush_log_at_trx_commit", flush, losing, "durable", fine=flush == "1"),
+        demanded(
+            "sync_binlog",
+            f"{binlog}{' (no binary log)' if unused else ''}",
+            losing,
             "durable",
+            fine=unused or binlog == "1",
         ),
+        demanded("innodb_doublewrite", twice, TORN_PAGES, "durable", fine=twice not in _NO),
     ]
 
 
@@ -101,7 +90,7 @@ def role(found: Mapping[str, str]) -> Finding:
     """Whether the server takes writes."""
     advice = "a replica answers 'absent' for what the primary holds: give the address of the primary"
     writes = found["read_only"] in _NO
-    return _judged("role", "takes writes" if writes else "read-only: a replica", writes, advice, "primary")
+    return demanded("role", "takes writes" if writes else "read-only: a replica", advice, "primary", fine=writes)
 
 
 def defaults(found: Mapping[str, str]) -> list[Finding]:
@@ -110,19 +99,19 @@ def defaults(found: Mapping[str, str]) -> list[Finding]:
     return [
         Finding("version", found["version"]),
         Finding("isolation", f"{_isolation(found)} by default; READ-COMMITTED in semel's own sessions"),
-        _judged(
+        demanded(
             "strict mode",
             "on" if "STRICT_" in mode else "off by default",
-            "STRICT_" in mode,
             "in the caller's transaction a value that does not fit is cut: add STRICT_ALL_TABLES to sql_mode",
             "joins",
+            fine="STRICT_" in mode,
         ),
-        _judged(
+        demanded(
             "assignments",
             "SIMULTANEOUS_ASSIGNMENT" if "SIMULTANEOUS_ASSIGNMENT" in mode else "from left to right",
-            "SIMULTANEOUS_ASSIGNMENT" not in mode,
             "claims in the caller's transaction are refused: take it out of sql_mode",
             "joins",
+            fine="SIMULTANEOUS_ASSIGNMENT" not in mode,
         ),
     ]
 
@@ -143,7 +132,7 @@ def engines(tables: Mapping[str, str]) -> Finding:
     other = sorted(name for name, engine in tables.items() if engine != "InnoDB")
     advice = "such tables neither roll back nor survive a crash: ALTER TABLE … ENGINE=InnoDB"
     found = f"not InnoDB: {', '.join(other)}" if other else "InnoDB"
-    return _judged("tables", found, not other, advice, "durable", "joins")
+    return demanded("tables", found, advice, "durable", "joins", fine=not other)
 
 
 def collations(tables: Mapping[str, str]) -> Finding:
@@ -159,7 +148,3 @@ def collations(tables: Mapping[str, str]) -> Finding:
 def _isolation(found: Mapping[str, str]) -> str:
     """MariaDB had another name for it for long."""
     return found.get("transaction_isolation") or found.get("tx_isolation", "not known")
-
-
-def _judged(topic: str, found: str, fine: bool, advice: str, *breaks: Need) -> Finding:  # noqa: FBT001
-    return Finding(topic, found) if fine else Finding(topic, found, "fix", advice, breaks)

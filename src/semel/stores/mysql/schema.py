@@ -14,20 +14,17 @@ from semel.stores.mysql.dialect import MysqlDialect, table_names
 from semel.stores.mysql.search import searching
 from semel.stores.served.command import Command
 from semel.stores.served.migrate import Building, Half
+from semel.stores.served.schema import RECORDS, ServedSchema
 from semel.stores.served.scripts import Scripts, scripts_of, statements_of, text_of
 from semel.stores.served.settings import Settings
 
 _DIGITS: Final = "SELECT 0 AS d" + "".join(f" UNION ALL SELECT {digit}" for digit in range(1, 16))
 _LOCK: Final = "CONCAT('semel.', LEFT(SHA2(CONCAT(COALESCE({database}, DATABASE()), '.{prefix}'), 256), 40))"
-_APPLIED: Final = "SELECT version, post FROM {schema_table} ORDER BY version"
 _NOTE: Final = (
     "INSERT INTO {{schema_table}} (version, oldest, post) SELECT n.version, {oldest}, {post} "
     "FROM (SELECT {version} AS version) AS n "
     "WHERE NOT EXISTS (SELECT 1 FROM {{schema_table}} AS s WHERE s.version = n.version)"
 )
-_NOTE_POST: Final = "UPDATE {{schema_table}} SET post = TRUE, oldest = {version} WHERE version = {version}"
-
-_RECORDS: Final = 1  # the migration that makes the table of records
 
 
 def scripts() -> Scripts:
@@ -35,25 +32,15 @@ def scripts() -> Scripts:
     return scripts_of("semel.stores.mysql")
 
 
-class MysqlSchema:
+class MysqlSchema(ServedSchema):
     """The schema of one place."""
 
     def __init__(self, settings: Settings, dialect: MysqlDialect, given: Scripts | None = None) -> None:
+        names = {**table_names(settings), "digits": _DIGITS}
+        super().__init__(scripts() if given is None else given, names, dialect.ready(), _NOTE)
         self._settings = settings
-        self._dialect = dialect
-        self._scripts = scripts() if given is None else given
-        self._names = {**table_names(settings), "digits": _DIGITS}
         database = f"'{settings.schema}'" if settings.schema else "NULL"
         self._lock = _LOCK.format(database=database, prefix=settings.prefix)
-
-    @property
-    def newest(self) -> int:
-        """The version that this release works with."""
-        return max(version for version, _ in self._scripts)
-
-    def ready(self) -> Command:
-        """What a new connection is asked first."""
-        return self._dialect.ready()
 
     def undo(self) -> Command:
         """Leave a transaction that failed, and the lock that its commands took; what was created stays."""
@@ -78,14 +65,6 @@ class MysqlSchema:
 
     # ------------------------------------------------------------ migrations
 
-    def applied(self) -> Command:
-        """Rows of version and whether the post half was applied too."""
-        return Command(self._named(_APPLIED))
-
-    def has_post(self, version: int) -> bool:
-        """Whether a migration has a second half."""
-        return (version, "post") in self._scripts
-
     def creation(self, partitions: int = 0) -> Sequence[Command]:
         """All of the newest schema where there is none."""
         return [
@@ -102,10 +81,6 @@ class MysqlSchema:
         """One half of a migration, and the note that it was applied."""
         return [self.lock(), *map(Command, self._half(version, half)), self.unlock()]
 
-    def half_sql(self, version: int, half: Half) -> str:
-        """The same as text."""
-        return text_of(self._half(version, half))
-
     def search(self) -> Building:
         """Make the indexes for searching that are missing."""
         return searching(self._settings, self)
@@ -114,7 +89,7 @@ class MysqlSchema:
         if self._settings.schema:
             yield f"CREATE DATABASE IF NOT EXISTS `{self._settings.schema}`"
         for version in range(1, self.newest + 1):
-            yield from self._half(version, "pre", partitions if version == _RECORDS else 0)
+            yield from self._half(version, "pre", partitions if version == RECORDS else 0)
             if self.has_post(version):
                 yield from self._half(version, "post")
 
@@ -124,13 +99,6 @@ class MysqlSchema:
             # Not part of the CREATE, which does nothing where an interrupted run has left the table.
             yield self._named(f"ALTER TABLE {{record_table}} PARTITION BY KEY (digest) PARTITIONS {partitions}")
         if half == "pre":
-            # After `pre` alone the release before can still work, so rolling out needs no pause.
-            post = "FALSE" if self.has_post(version) else "TRUE"
-            yield self._named(_NOTE.format(version=version, oldest=max(version - 1, 1), post=post))
+            yield self._note(version)
         else:
-            yield self._named(_NOTE_POST.format(version=version))
-
-    def _named(self, script: str) -> str:
-        for name, text in self._names.items():
-            script = script.replace(f"{{{name}}}", text)
-        return script
+            yield self._noted_post(version)

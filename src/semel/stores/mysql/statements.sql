@@ -156,13 +156,16 @@ FROM {record_table} AS r WHERE r.digest IN ({digests}) {lock};
 INSERT INTO {step_table} (digest, life, position, identity, number, name, outcome)
 SELECT e.digest, r.created_us, e.position, e.identity, r.steps + e.place, e.name, e.outcome
 FROM {own} WHERE {mine} FOR UPDATE
-ON DUPLICATE KEY UPDATE counted = {step_table}.counted;
+ON DUPLICATE KEY UPDATE number = {step_table}.number;
 
+-- What was added under the lease is counted; a late worker has added nothing, and its record stays as it is. No join:
+-- see renew_one.
 -- name: count_steps
-UPDATE {own}
-STRAIGHT_JOIN {step_table} AS s
-    ON s.digest = r.digest AND s.life = r.created_us AND s.position = e.position AND s.identity = e.identity
-SET s.counted = TRUE, r.steps = r.steps + 1, r.updated_us = e.now WHERE {mine} AND NOT s.counted;
+UPDATE {record_table} AS r
+SET r.updated_us = {clock},
+    r.steps = (SELECT COUNT(*) FROM {step_table} AS s WHERE s.digest = r.digest AND s.life = r.created_us)
+WHERE r.digest IN ({digests})
+    AND r.steps <> (SELECT COUNT(*) FROM {step_table} AS s WHERE s.digest = r.digest AND s.life = r.created_us);
 
 -- name: checkpointed
 SELECT e.digest, {mine}, e.now, r.nonce, r.fence, r.status, r.completed_us, r.updated_us, r.error_type, r.error_message
@@ -170,11 +173,8 @@ FROM ({input}) AS e LEFT JOIN {record_table} AS r ON r.digest = e.digest {lock};
 
 -- The first touch of a step in the caller's transaction: proves the lease and holds the record, so that nobody takes
 -- over while the step runs, and the gate, so that nobody who claims the key waits for it.
--- name: enter
-UPDATE {own} SET r.fence = r.fence WHERE {mine};
-
 -- A gate that is held by another transaction reads like a record that is locked.
--- name: entered
+-- name: enter
 SELECT m.digest, COALESCE(r.nonce = m.nonce AND r.fence = m.fence AND r.status = 'running', FALSE), {clock},
     IF(r.stripe IS NULL, m.nonce, r.nonce), IF(r.stripe IS NULL, m.fence, r.fence),
     IF(r.stripe IS NULL, 'running', r.status), NULL, NULL, NULL, NULL, NULL

@@ -11,32 +11,35 @@ from typing import Final, cast
 
 from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
 from semel.core.record import LEASE_ENDED, NOTHING
+from semel.stores.scanning import scan_terms
 from semel.stores.served.command import NOW, Command, Known
 from semel.stores.served.dialect import Sweep, Values
-from semel.stores.served.scan import scan_terms
 from semel.stores.served.settings import Settings
 from semel.stores.sql import RECORD_COLUMNS, claim_row, load_statements, storable
 
+_KINDS: Final = {"text": "text", "number": "bigint", "digest": "bytea"}
 _LEASE: Final = {"digest": "bytea", "nonce": "bytea", "fence": "bigint"}
+_CLAIM: Final = {
+    "digest": "bytea",
+    "scope": "text",
+    "operation": "text",
+    "value": "text",
+    "fingerprint": "bytea",
+    "nonce": "bytea",
+    "lease_us": "bigint",
+    "keep_us": "bigint",
+    "in_doubt_policy": "text",
+    "reconcile_after_us": "bigint",
+    "lock": "bigint",
+    "subject": "text",
+    "business_key": "text",
+    "process_instance": "text",
+    "requester": "text",
+    "tags": "text",
+}
 _INPUTS: Final[dict[str, dict[str, str]]] = {
-    "claim": {
-        "digest": "bytea",
-        "scope": "text",
-        "operation": "text",
-        "value": "text",
-        "fingerprint": "bytea",
-        "nonce": "bytea",
-        "lease_us": "bigint",
-        "keep_us": "bigint",
-        "in_doubt_policy": "text",
-        "reconcile_after_us": "bigint",
-        "lock": "bigint",
-        "subject": "text",
-        "business_key": "text",
-        "process_instance": "text",
-        "requester": "text",
-        "tags": "text",
-    },
+    "claim": _CLAIM,
+    "claim_first": _CLAIM,
     "renew": {**_LEASE, "lease_us": "bigint"},
     "complete": {**_LEASE, "outcome": "bytea"},
     "fail": {
@@ -159,7 +162,7 @@ class PostgresDialect:
         """The text of a statement: for a list, for one, or for one in the caller's transaction."""
         text = self._texts.get((name, form))
         if text is None:
-            columns = _INPUTS["claim" if name == "claim_first" else name]
+            columns = _INPUTS[name]
             conditions = {"one": "", "here": _SAME_DATABASE.format(**self._names), "same": _SAME_TRANSACTION}
             if form == "alike":
                 input_ = _ALIKE.format(clock=self._clock)
@@ -232,11 +235,13 @@ class PostgresDialect:
 
     def scan(self, operation: Scan) -> Command | None:
         """One page."""
-        terms = scan_terms(operation, "r.", {"digest": "bytea", "text": "text", "number": "bigint"})
-        if terms is None:
+        found = scan_terms(operation, lambda _, kind: f"?::{_KINDS[kind]}")
+        if found is None:
             return None
-        restrictions, values = terms
-        return Command(self._sql["scan"].replace("{restrictions}", restrictions), (*values, operation.limit + 1))
+        terms, values = found
+        restrictions = " AND ".join(terms) or "TRUE"
+        text = self._sql["scan"].replace("{restrictions}", restrictions)
+        return Command(text, (*values.values(), operation.limit + 1))
 
     def resolve(self, operation: Resolve) -> Command:
         """A decision."""

@@ -5,14 +5,14 @@ What always holds: every setting is read as the server applies it to semel's own
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from semel.stores.doctor import Finding, Numbers
+from semel.stores.doctor import Finding, demanded
 from semel.stores.postgresql.dialect import clock_text, table_names
 from semel.stores.postgresql.session import session_settings
-from semel.stores.served.command import Command, Row
-from semel.stores.served.doctor import Looking
+from semel.stores.served.command import Command
+from semel.stores.served.doctor import TORN_PAGES, Looking, ServedDoctor
 from semel.stores.served.settings import Settings
 
 _ASKED: Final = (
@@ -52,16 +52,11 @@ FROM {record_table}
 _SAFE_COMMIT: Final = frozenset({"on", "remote_apply", "remote_write", "local"})
 
 
-class PostgresDoctor:
+class PostgresDoctor(ServedDoctor):
     """Looks at one place."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._names = {**table_names(settings), "clock": clock_text(settings)}
-
-    def now(self) -> Command:
-        """The store's clock."""
-        return Command(f"SELECT {self._names['clock']}")
+        super().__init__(settings, {**table_names(settings), "clock": clock_text(settings)}, _NUMBERS)
 
     def server(self) -> Looking:
         """What the server is set to."""
@@ -89,24 +84,15 @@ class PostgresDoctor:
         rows = yield Command(_TABLES, (tables, tables[0]))
         return [persistence(dict(rows))]
 
-    def numbers(self) -> Generator[Command, list[Row], Numbers]:
-        """Figures about the records."""
-        return Numbers(*(yield Command(_NUMBERS.format(**self._names)))[0])
-
 
 def durability(found: Mapping[str, str]) -> list[Finding]:
     """Whether a commit that was acknowledged is on disk."""
-    commit = found["synchronous_commit"]
+    commit, pages = found["synchronous_commit"], found["full_page_writes"]
     losing = "after a crash of the server claims and outcomes are forgotten, and operations run again: switch it on"
     return [
-        _durable("fsync", found["fsync"], found["fsync"] == "on", losing),
-        _durable("synchronous_commit", commit, commit in _SAFE_COMMIT, losing),
-        _durable(
-            "full_page_writes",
-            found["full_page_writes"],
-            found["full_page_writes"] == "on",
-            "a crash can leave torn pages: switch it on, unless the file system writes whole pages",
-        ),
+        demanded("fsync", found["fsync"], losing, "durable", fine=found["fsync"] == "on"),
+        demanded("synchronous_commit", commit, losing, "durable", fine=commit in _SAFE_COMMIT),
+        demanded("full_page_writes", pages, TORN_PAGES, "durable", fine=pages == "on"),
     ]
 
 
@@ -147,7 +133,7 @@ def habits(found: Mapping[str, str]) -> list[Finding]:
 def pooling(*, moved: bool, lost: bool) -> Finding:
     """Whether a pooling proxy is in between."""
     if lost:
-        advice = "a proxy drops the settings of semel's sessions: let it pass `options`, or go to the server itself"
+        advice = "a proxy drops the settings of semel's sessions: say `pooled=true`, or give the server's own address"
         return Finding("proxy", "session settings are lost on the way", "fix", advice)
     if moved:
         advice = "claims and within() work; for `semel migrate` and for waking waiters give the server's own address"
@@ -162,7 +148,3 @@ def persistence(tables: Mapping[str, str]) -> Finding:
         advice = "a crash empties them: ALTER TABLE … SET LOGGED"
         return Finding("tables", f"not logged: {', '.join(unlogged)}", "fix", advice, ("durable",))
     return Finding("tables", "logged")
-
-
-def _durable(topic: str, found: str, fine: bool, advice: str) -> Finding:  # noqa: FBT001
-    return Finding(topic, found) if fine else Finding(topic, found, "fix", advice, ("durable",))

@@ -14,6 +14,7 @@ from semel.stores.postgresql.dialect import PostgresDialect, table_names
 from semel.stores.postgresql.search import searching
 from semel.stores.served.command import Command
 from semel.stores.served.migrate import Building, Half
+from semel.stores.served.schema import RECORDS, ServedSchema
 from semel.stores.served.scripts import Scripts, scripts_of, statements_of, text_of
 from semel.stores.served.settings import Settings
 
@@ -22,10 +23,7 @@ _LOCK: Final = 0x73656D656C  # an advisory lock of migrations
 _STORAGE: Final = (
     "WITH (fillfactor = {fillfactor}, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)"
 )
-_APPLIED: Final = "SELECT version, post FROM {schema_table} ORDER BY version"
 _NOTE: Final = "INSERT INTO {{schema_table}} (version, oldest, post) VALUES ({version}, {oldest}, {post})"
-_NOTE_POST: Final = "UPDATE {{schema_table}} SET post = true, oldest = {version} WHERE version = {version}"
-_RECORDS: Final = 1  # the migration that makes the table of records
 
 
 def scripts() -> Scripts:
@@ -33,23 +31,13 @@ def scripts() -> Scripts:
     return scripts_of("semel.stores.postgresql")
 
 
-class PostgresSchema:
+class PostgresSchema(ServedSchema):
     """The schema of one place."""
 
     def __init__(self, settings: Settings, dialect: PostgresDialect, given: Scripts | None = None) -> None:
+        names = {"storage": _STORAGE, **table_names(settings), "fillfactor": str(FILLFACTOR)}
+        super().__init__(scripts() if given is None else given, names, dialect.ready(), _NOTE)
         self._settings = settings
-        self._dialect = dialect
-        self._scripts = scripts() if given is None else given
-        self._names = {**table_names(settings), "fillfactor": str(FILLFACTOR)}
-
-    @property
-    def newest(self) -> int:
-        """The version that this release works with."""
-        return max(version for version, _ in self._scripts)
-
-    def ready(self) -> Command:
-        """What a new connection is asked first."""
-        return self._dialect.ready()
 
     def undo(self) -> Command:
         """Leave a transaction that failed."""
@@ -74,14 +62,6 @@ class PostgresSchema:
 
     # ------------------------------------------------------------ migrations
 
-    def applied(self) -> Command:
-        """Rows of version and whether the post half was applied too."""
-        return Command(self._named(_APPLIED))
-
-    def has_post(self, version: int) -> bool:
-        """Whether a migration has a second half."""
-        return (version, "post") in self._scripts
-
     def creation(self, partitions: int = 0) -> Sequence[Command]:
         """All of the newest schema where there is none: nobody works there, so it is one transaction."""
         return [
@@ -99,10 +79,6 @@ class PostgresSchema:
         """One half of a migration, and the note that it was applied."""
         return list(map(Command, self._half(version, half)))
 
-    def half_sql(self, version: int, half: Half) -> str:
-        """The same as text."""
-        return text_of(self._half(version, half))
-
     def search(self) -> Building:
         """Make the indexes for searching that are missing."""
         return searching(self._settings)
@@ -112,7 +88,7 @@ class PostgresSchema:
             yield f'CREATE SCHEMA IF NOT EXISTS "{self._settings.schema}"'
         for version in range(1, self.newest + 1):
             yield from self._statements(version, "pre", partitions)
-            if version == _RECORDS:
+            if version == RECORDS:
                 yield from self._partitions(partitions)
             yield self._note(version)
             for statement in self._statements(version, "post", partitions):
@@ -130,17 +106,12 @@ class PostgresSchema:
             yield from self._statements(version, "post")
             yield self._noted_post(version)
 
-    def _note(self, version: int) -> str:
-        """After `pre` alone the release before can still work, so rolling out needs no pause."""
-        post = "false" if self.has_post(version) else "true"
-        oldest = max(version - 1, 1)
-        return self._named(_NOTE.format(version=version, oldest=oldest, post=post))
-
-    def _noted_post(self, version: int) -> str:
-        return self._named(_NOTE_POST.format(version=version))
-
     def _statements(self, version: int, half: Half, partitions: int = 0) -> Iterator[str]:
-        yield from statements_of(self._named(self._scripts.get((version, half), ""), partitions))
+        """The parts of a table have storage settings; the whole, where it has parts, has none."""
+        script = self._scripts.get((version, half), "")
+        if partitions:
+            script = script.replace("{storage}", "PARTITION BY HASH (digest)")
+        yield from statements_of(self._named(script))
 
     def _partitions(self, count: int) -> Iterator[str]:
         table = self._names["record_table"]
@@ -149,10 +120,3 @@ class PostgresSchema:
                 f'CREATE TABLE {table[:-1]}_p{number}" PARTITION OF {table} '
                 f"FOR VALUES WITH (MODULUS {count}, REMAINDER {number}) {_STORAGE}"
             )
-
-    def _named(self, script: str, partitions: int = 0) -> str:
-        """A script with the names of this place. The parts of a table have storage settings, the whole has none."""
-        script = script.replace("{storage}", "PARTITION BY HASH (digest)" if partitions else _STORAGE)
-        for name, text in self._names.items():
-            script = script.replace(f"{{{name}}}", text)
-        return script

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from semel.errors import UsageError
-from semel.stores.served.libraries.dbapi import Meaning, kinds
+from semel.stores.served.libraries.dbapi import Meaning, of_postgresql
 from semel.stores.served.libraries.sqlalchemy import AsyncSqlalchemyLibrary, SqlalchemyLibrary
 from semel.stores.served.library import AsyncLibrary, Library
 from semel.stores.served.settings import Settings
@@ -98,63 +98,31 @@ class AsyncEngineLibrary(AsyncSqlalchemyLibrary):
 
 
 def _asyncpg_pool(pool: Any) -> Borrowed:
-    from semel.stores.served.libraries.asyncpg import AsyncpgLibrary
+    from semel.stores.served.libraries.pools import AsyncpgPool
 
-    class PoolLibrary(AsyncpgLibrary):
-        keeps = False
-
-        async def connect(self, settings: Settings) -> Any:
-            return await pool.acquire(timeout=settings.connect_timeout)
-
-        async def close(self, connection: Any) -> None:
-            with suppress(Exception):
-                await pool.release(connection)
-
-    return Borrowed(_named(pool), awaited=PoolLibrary())
+    return Borrowed(_named(pool), awaited=AsyncpgPool(pool))
 
 
 def _psycopg_pool(pool: Any) -> Borrowed:
-    from semel.stores.served.libraries.psycopg import PsycopgLibrary
+    from semel.stores.served.libraries.pools import PsycopgPool
 
-    class PoolLibrary(PsycopgLibrary):
-        keeps = False
-        _was: dict[int, bool] = {}  # noqa: RUF012 - per pool: this class is made for one
-
-        def connect(self, settings: Settings) -> Any:
-            connection = pool.getconn(timeout=settings.connect_timeout)
-            self._was[id(connection)] = connection.autocommit
-            connection.autocommit = True
-            return connection
-
-        def close(self, connection: Any) -> None:
-            with suppress(Exception):
-                if not connection.closed:
-                    connection.autocommit = self._was.pop(id(connection), False)
-            pool.putconn(connection)
-
-    return Borrowed(_named(pool), sync=PoolLibrary())
+    return Borrowed(_named(pool), sync=PsycopgPool(pool))
 
 
 def _async_psycopg_pool(pool: Any) -> Borrowed:
-    from semel.stores.served.libraries.psycopg import AsyncPsycopgLibrary
+    from semel.stores.served.libraries.pools import AsyncPsycopgPool
 
-    class PoolLibrary(AsyncPsycopgLibrary):
-        keeps = False
-        _was: dict[int, bool] = {}  # noqa: RUF012 - per pool: this class is made for one
+    return Borrowed(_named(pool), awaited=AsyncPsycopgPool(pool))
 
-        async def connect(self, settings: Settings) -> Any:
-            connection = await pool.getconn(timeout=settings.connect_timeout)
-            self._was[id(connection)] = connection.autocommit
-            await connection.set_autocommit(True)
-            return connection
 
-        async def close(self, connection: Any) -> None:
-            with suppress(Exception):
-                if not connection.closed:
-                    await connection.set_autocommit(self._was.pop(id(connection), False))
-            await pool.putconn(connection)
+def _engine(engine: Any) -> Borrowed:
+    name = engine.url.render_as_string(hide_password=True)
+    return Borrowed(name, sync=EngineLibrary(engine, of_postgresql))
 
-    return Borrowed(_named(pool), awaited=PoolLibrary())
+
+def _async_engine(engine: Any) -> Borrowed:
+    name = engine.url.render_as_string(hide_password=True)
+    return Borrowed(name, awaited=AsyncEngineLibrary(engine, of_postgresql))
 
 
 def _named(pool: object) -> str:
@@ -162,34 +130,13 @@ def _named(pool: object) -> str:
     return f"the {kind.__module__.partition('.')[0]} {kind.__qualname__}"
 
 
-_POOLS: Final[dict[str, Callable[[Any], Borrowed]]] = {
+POOLS: Final[dict[str, Callable[[Any], Borrowed]]] = {
     "asyncpg.pool.Pool": _asyncpg_pool,
     "psycopg_pool.pool.ConnectionPool": _psycopg_pool,
     "psycopg_pool.pool_async.AsyncConnectionPool": _async_psycopg_pool,
 }
-_ENGINES: Final = frozenset({"sqlalchemy.engine.base.Engine", "sqlalchemy.ext.asyncio.engine.AsyncEngine"})
-
-
-def borrowed_from(pool: object, meanings: dict[str, Meaning]) -> tuple[str, Borrowed] | None:
-    """The kind of server that an engine or pool leads to, and how to borrow from it; None: it is neither.
-
-    `meanings` gives, by SQLAlchemy's name of a server, what the errors of the libraries under it mean.
-
-    Raises:
-        UsageError: an engine for a server that has no store.
-    """
-    names = kinds(pool)
-    made = next((_POOLS[name] for name in names if name in _POOLS), None)
-    if made is not None:
-        return "postgresql", made(pool)
-    if not _ENGINES & set(names):
-        return None
-    engine = cast("Any", pool)
-    spoken = str(engine.dialect.name)
-    if spoken not in meanings:
-        message = f"An engine for {spoken} leads to no store that is known; nothing was opened."
-        raise UsageError(message)
-    name = engine.url.render_as_string(hide_password=True)
-    if "sqlalchemy.ext.asyncio.engine.AsyncEngine" in names:
-        return spoken, Borrowed(name, awaited=AsyncEngineLibrary(engine, meanings[spoken]))
-    return spoken, Borrowed(name, sync=EngineLibrary(engine, meanings[spoken]))
+ENGINES: Final[dict[str, Callable[[Any], Borrowed]]] = {
+    "sqlalchemy.engine.base.Engine": _engine,
+    "sqlalchemy.ext.asyncio.engine.AsyncEngine": _async_engine,
+}
+"""Both by the name of the class: what borrows from one. All of them lead to PostgreSQL."""

@@ -41,11 +41,12 @@ def claims(dialect: Dialect, asked: Sequence[Claim], *, joined: bool) -> Plan:
             raise other_database()
         by_digest = {row[0]: row for row in rows}
         for place in open_:
-            answers[place] = yield from _judged(dialect, asked[place], by_digest.get(asked[place].key.digest), joined)
+            line = by_digest.get(asked[place].key.digest)
+            answers[place] = yield from _judged(dialect, asked[place], line, joined=joined)
     return [_unsettled() if answer is None else answer for answer in answers]
 
 
-def _judged(dialect: Dialect, claim: Claim, line: Row | None, joined: bool) -> Generator[Command, list[Row], Judged]:  # noqa: FBT001
+def _judged(dialect: Dialect, claim: Claim, line: Row | None, *, joined: bool) -> Generator[Command, list[Row], Judged]:
     if line is None:
         return None
     *columns, now, transaction = line

@@ -6,15 +6,16 @@ What always holds: an answer that cannot be had is a finding, not an error: whoe
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 from semel.errors import SchemaOutdated, SemelError
 from semel.stores.doctor import Finding, Numbers, about_clock, about_records
 from semel.stores.served.command import Command, Row
 from semel.stores.served.migrate import Migrations, pending
 from semel.stores.served.restored import Mark, Restoring
+from semel.stores.served.settings import Settings
 from semel.stores.served.talk import Talk
 
 Looking = Generator[Command, list[Row], list[Finding]]
@@ -38,6 +39,26 @@ class Doctor(Protocol):
 
     def now(self) -> Command:
         """One row: the store's clock in microseconds."""
+
+
+TORN_PAGES: Final = "a crash can leave torn pages: switch it on, unless the file system writes whole pages"
+
+
+class ServedDoctor:
+    """What every server is asked in the same way; `numbers` is the statement that counts, with {names} in it."""
+
+    def __init__(self, settings: Settings, names: Mapping[str, str], numbers: str) -> None:
+        self._settings = settings
+        self._names = names
+        self._numbers = numbers.format(**names)
+
+    def now(self) -> Command:
+        """The store's clock."""
+        return Command(f"SELECT {self._names['clock']}")
+
+    def numbers(self) -> Generator[Command, list[Row], Numbers]:
+        """Figures about the records."""
+        return Numbers(*(yield Command(self._numbers))[0])
 
 
 def examine(

@@ -7,7 +7,8 @@ that it was claimed in.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from semel.core.flow import arun, run
@@ -42,6 +43,18 @@ class _Membership:
         marks = self._place.marks
         return self._place.spoken(command if marks is None else marks.kept(self._connection, command))
 
+    @contextmanager
+    def _sending(self, *, opens: bool) -> Iterator[None]:
+        """Around a command on its way: what its errors mean, and that the transaction is entered once it answered."""
+        try:
+            yield
+        except Exception as error:
+            meaning = self._meaning(error, opens=opens)
+            if meaning is error:
+                raise
+            raise meaning from error
+        self._entered |= opens
+
     def _meaning(self, error: Exception, *, opens: bool) -> Exception:
         trouble = self._told.trouble(error)
         if trouble is Trouble.NO_TRANSACTION and self._entered and not opens:
@@ -70,15 +83,8 @@ class ServedJoined(_Membership):
         opens = Known.INSTALL in command.values
         if self._before(opens=opens):
             self._learn()
-        try:
-            rows = self._library.execute(self._connection, self._spoken(command))
-        except Exception as error:
-            meaning = self._meaning(error, opens=opens)
-            if meaning is error:
-                raise
-            raise meaning from error
-        self._entered |= opens
-        return rows
+        with self._sending(opens=opens):
+            return self._library.execute(self._connection, self._spoken(command))
 
 
 class AsyncServedJoined(_Membership):
@@ -99,15 +105,8 @@ class AsyncServedJoined(_Membership):
         opens = Known.INSTALL in command.values
         if self._before(opens=opens):
             await self._learn()
-        try:
-            rows = await self._library.execute(self._connection, self._spoken(command))
-        except Exception as error:
-            meaning = self._meaning(error, opens=opens)
-            if meaning is error:
-                raise
-            raise meaning from error
-        self._entered |= opens
-        return rows
+        with self._sending(opens=opens):
+            return await self._library.execute(self._connection, self._spoken(command))
 
 
 def checked(answers: Answers) -> Answers:

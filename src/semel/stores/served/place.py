@@ -29,13 +29,11 @@ class Place:
         return self.settings.name
 
     def spoken(self, command: Command) -> Command:
-        """`command` with what only the place knows filled in."""
+        """`command` with what only the place knows filled in; itself, where there is nothing to fill in."""
         clock = self.settings.clock
-        text, values, then = command.text, command.values, command.then
-        if clock is None and Known.INSTALL not in values and then is None:
+        then = None if command.then is None else self.spoken(command.then)
+        if clock is None and then is command.then and Known.INSTALL not in command.values:
             return command
-        if clock is not None:
-            text = text.replace(NOW, str(clock()))
-        if Known.INSTALL in values:
-            values = tuple(self.install_id if value is Known.INSTALL else value for value in values)
-        return replace(command, text=text, values=values, then=None if then is None else self.spoken(then))
+        text = command.text if clock is None else command.text.replace(NOW, str(clock()))
+        values = tuple(self.install_id if value is Known.INSTALL else value for value in command.values)
+        return replace(command, text=text, values=values, then=then)

@@ -45,7 +45,8 @@ from semel.stores.served.dialect import Dialect, Sweep, Values
 from semel.stores.served.troubles import OfOneOperation, RecordHeld, RowLocked, ended, other_database
 from semel.stores.sql import record_of, steps_of, storable, stored_failure
 
-Many = Callable[[Dialect, Sequence[Any], bool], Plan]
+Many = Callable[..., Plan]
+"""The plan for operations of one kind: takes the dialect, the operations, and whether they are joined."""
 Part = Generator[Command, list[Row], Any]
 
 
@@ -53,16 +54,16 @@ def plan(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> 
     """The commands for `operations`, all of one kind."""
     many = _PLANS[type(operations[0])] if operations else _nothing
     try:
-        return (yield from many(dialect, operations, joined))
+        return (yield from many(dialect, operations, joined=joined))
     except OfOneOperation as problem:
         if len(operations) == 1:
             return [_refused(operations[0], problem)]
     except Exception as error:  # noqa: BLE001 - it befell all of them
         return [error] * len(operations)
-    return (yield from _one_by_one(dialect, operations, joined))
+    return (yield from _one_by_one(dialect, operations, joined=joined))
 
 
-def _one_by_one(dialect: Dialect, operations: Sequence[Operation], joined: bool) -> Plan:  # noqa: FBT001
+def _one_by_one(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> Plan:
     answers: Answers = []
     for operation in operations:
         answers += yield from plan(dialect, [operation], joined=joined)
@@ -80,7 +81,8 @@ def _refused(operation: Operation, problem: OfOneOperation) -> Answer | Exceptio
     return problem.error
 
 
-def _nothing(_dialect: Dialect, _operations: Sequence[Operation], _joined: bool) -> Plan:  # noqa: FBT001
+def _nothing(_dialect: Dialect, _operations: Sequence[Operation], *, joined: bool) -> Plan:
+    del joined
     return []
     yield
 
@@ -122,11 +124,11 @@ def _checkpoint_row(operation: Checkpoint) -> Values:
 
 
 def _writing(what: str, row: Callable[[Any], Values]) -> Many:
-    def many(dialect: Dialect, operations: Sequence[Any], joined: bool) -> Plan:  # noqa: FBT001
+    def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
         leases = {_shown(operation.lease) for operation in operations}
         if len(leases) > len({digest for digest, *_ in leases}):
             # A late worker and its successor in one list: what became of a record would be told to both.
-            return (yield from _one_by_one(dialect, operations, joined))
+            return (yield from _one_by_one(dialect, operations, joined=joined))
         lease: Lease = operations[0].lease
         transaction = lease.transaction if joined and lease.transaction else None
         demand = dialect.demand(transaction) if transaction is not None else None
@@ -166,7 +168,7 @@ def _outcome(operation: Renew | Complete | Fail | Checkpoint, told: Row | None) 
     return Lost()
 
 
-def _enter(dialect: Dialect, operations: Sequence[Enter], joined: bool) -> Plan:  # noqa: FBT001
+def _enter(dialect: Dialect, operations: Sequence[Enter], *, joined: bool) -> Plan:
     if not joined:
         return [Lost()] * len(operations)  # there is no transaction to enter
     lease = operations[0].lease
@@ -195,7 +197,7 @@ def whole(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, lis
     return record_of(row, steps_of(steps))
 
 
-def _read(dialect: Dialect, operations: Sequence[Read], joined: bool) -> Plan:  # noqa: FBT001
+def _read(dialect: Dialect, operations: Sequence[Read], *, joined: bool) -> Plan:
     want = dialect.want([operation.digest for operation in operations if operation.waits])
     if want is not None:
         yield want  # first: what ends after this is told, what ended before is read
@@ -211,7 +213,7 @@ def _read(dialect: Dialect, operations: Sequence[Read], joined: bool) -> Plan:  
     return answers
 
 
-def _scan(dialect: Dialect, operations: Sequence[Scan], joined: bool) -> Plan:  # noqa: FBT001
+def _scan(dialect: Dialect, operations: Sequence[Scan], *, joined: bool) -> Plan:
     del joined  # only ever asked of the store itself
     answers: Answers = []
     for operation in operations:
@@ -236,7 +238,7 @@ def _not_inside(what: str) -> UsageError:
     )
 
 
-def _resolve(dialect: Dialect, operations: Sequence[Resolve], joined: bool) -> Plan:  # noqa: FBT001
+def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -> Plan:
     if joined:
         raise _not_inside("resolve")
     answers: Answers = []
@@ -245,7 +247,7 @@ def _resolve(dialect: Dialect, operations: Sequence[Resolve], joined: bool) -> P
         if changed:
             answers.append(Resolved((yield from whole(dialect, changed[0], joined=joined))))
             continue
-        found = cast("Found", (yield from _read(dialect, [Read(operation.digest)], joined))[0])
+        found = cast("Found", (yield from _read(dialect, [Read(operation.digest)], joined=joined))[0])
         record = found.record
         again = record is not None and record.nonce == operation.nonce  # the same command before its reply was lost
         answers.append(Resolved(cast("Record", record)) if again else Unresolvable(record))
@@ -253,7 +255,7 @@ def _resolve(dialect: Dialect, operations: Sequence[Resolve], joined: bool) -> P
 
 
 def _sweeping(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
-    def many(dialect: Dialect, operations: Sequence[Any], joined: bool) -> Plan:  # noqa: FBT001
+    def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
         if joined:
             raise _not_inside("sweep")
         answers: Answers = []
@@ -264,14 +266,14 @@ def _sweeping(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
     return many
 
 
-def _tally(dialect: Dialect, operations: Sequence[Tally], joined: bool) -> Plan:  # noqa: FBT001
+def _tally(dialect: Dialect, operations: Sequence[Tally], *, joined: bool) -> Plan:
     del joined
     rows = yield dialect.tally(operations)
     return [Recorded(now) for _, now in rows]
 
 
 _PLANS: dict[type, Many] = {
-    Claim: lambda dialect, operations, joined: claims(dialect, operations, joined=joined),
+    Claim: claims,
     Renew: _writing("renew", _renew_row),
     Complete: _writing("complete", _complete_row),
     Fail: _writing("fail", _fail_row),

@@ -41,22 +41,29 @@ def signature(sim: Simulation) -> int:
     )
 
 
-def _record(record: Record) -> tuple[object, ...]:
+def standing(record: Record) -> tuple[object, ...]:
+    """What any next operation on a record depends on: who holds it, and what has come of it."""
     return (
-        record.key.digest,
         record.status,
         record.retryable,
-        record.fingerprint,
         record.fence,
         record.nonce,
         record.lease_us,
         record.doubtful,
         record.attempts,
         record.outcome,
+        len(record.steps),
+    )
+
+
+def _record(record: Record) -> tuple[object, ...]:
+    return (
+        record.key.digest,
+        standing(record),
+        record.fingerprint,
         record.started_us,
         record.expires_us,
         record.error and record.error.type,
-        len(record.steps),
         record.in_doubt_policy,
     )
 

@@ -81,7 +81,6 @@ CREATE TABLE IF NOT EXISTS {step_table} (
     position  INT NOT NULL COMMENT 'its place in the attempt',
     identity  BINARY(32) NOT NULL COMMENT 'SHA-256 over name and outcome',
     number    INT NOT NULL COMMENT 'the order they came in',
-    counted   BOOLEAN NOT NULL DEFAULT FALSE COMMENT 'the record knows of it',
     name      MEDIUMTEXT NOT NULL COMMENT 'its name',
     outcome   LONGBLOB NOT NULL COMMENT 'its value, encoded by semel',
     PRIMARY KEY (digest, life, position, identity),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from semel.testing.simulate.models.transaction import Row, Transaction
+from semel.testing.simulate.state import standing
 
 if TYPE_CHECKING:
     from semel.testing.simulate.models import Server
@@ -43,22 +44,7 @@ def signature(sim: WithinSimulation) -> int:
 
 
 def _row(row: Row | None) -> tuple[object, ...]:
-    if row is None:
-        return ()
-    record = row.record
-    return (
-        record.status,
-        record.retryable,
-        record.fence,
-        record.nonce,
-        record.lease_us,
-        record.doubtful,
-        record.attempts,
-        record.outcome,
-        record.updated_us,
-        len(record.steps),
-        row.wanted,
-    )
+    return () if row is None else (standing(row.record), row.record.updated_us, row.wanted)
 
 
 def _transaction(server: Server, transaction: Transaction | None) -> object:

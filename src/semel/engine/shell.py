@@ -1,0 +1,131 @@
+"""What both shells have in common: which part of a flow's wish goes where, and whose lease is kept meanwhile.
+
+What always holds: a call's lease is held from the moment its handler starts until the call is settled, and never inside
+the caller's transaction, which decides by itself. How to wait and how to call is the colour's own business.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from semel.core.operations import Operation
+from semel.core.policy import Policy
+from semel.core.store import Store
+from semel.engine.attempt import AttemptState
+from semel.engine.clock import Clock
+from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Wait
+from semel.engine.flows import Once
+
+POLL = 0.05
+"""Seconds between two looks at a record that another transaction holds, inside the caller's own."""
+
+
+class Moving(Protocol):
+    """What keeps leases alive and wakes waiters."""
+
+    def hold(self, state: AttemptState, once: Once) -> None:
+        """Keep the lease of an attempt alive."""
+
+    def done(self, state: AttemptState | None, digest: bytes, waiter: Any) -> None:
+        """A call is over: let go of its lease, and let waiters look."""
+
+    def replayed(self, digest: bytes) -> None:
+        """A replay was served."""
+
+
+class Host(Protocol):
+    """What a shell needs of its engine."""
+
+    @property
+    def store(self) -> Store:
+        """Where records are kept."""
+
+    @property
+    def clock(self) -> Clock:
+        """What waiting is measured by."""
+
+    def runtime(self) -> Moving:
+        """The moving parts: of this process, or of this event loop."""
+
+
+class ShellBase(ABC):
+    """Performs what flows ask for; gives the answer, or something to await for it."""
+
+    def __init__(self, engine: Host, joined: Any, handler: Callable[[], Any] | None, once: Once | None = None) -> None:
+        self._engine = engine
+        self._joined = joined
+        self._handler = handler
+        self._once = once
+        self._waiter: Any = None
+        self._held: AttemptState | None = None
+
+    def perform(self, wanted: Any) -> Any:
+        """Do what a flow asks for."""
+        if not isinstance(wanted, Effect):
+            return self._operate(wanted)
+        match wanted:
+            case Call(attempt):
+                return self._call(attempt)
+            case CallStep():
+                return self._called(self._handler)
+            case Ask(attempt, policy):
+                return self._ask(attempt, policy)
+            case Apart(once):
+                return type(self)(self._engine, self._joined, None, once).carry(once)
+            case Wait(digest, until):
+                return self._wait(digest, until)
+            case Pause(seconds):
+                return self._pause(seconds)
+        raise AssertionError(wanted)
+
+    def _call(self, attempt: AttemptState | None) -> Any:
+        if attempt is None:
+            return self._called(self._handler)
+        assert self._once is not None  # noqa: S101 - only a call has a handler
+        return self._inside(attempt, self._handler, self._once.request.policy)
+
+    def _hold(self, state: AttemptState) -> None:
+        state.joined = self._joined is not None
+        if self._joined is None and self._held is None and self._once is not None:
+            self._engine.runtime().hold(state, self._once)
+            self._held = state
+
+    def done(self) -> None:
+        """The call is over: stop renewing, and let waiters of this process look."""
+        if self._joined is None and self._once is not None and (self._held or self._waiter):
+            self._engine.runtime().done(self._held, self._once.request.key.digest, self._waiter)
+
+    def replayed(self) -> None:
+        """Count a replay."""
+        if self._joined is None and self._once is not None:
+            self._engine.runtime().replayed(self._once.request.key.digest)
+
+    @abstractmethod
+    def carry(self, once: Once) -> Any:
+        """Carry this shell's call through to its end; where it is cut off, leave nothing half done."""
+
+    @abstractmethod
+    def _operate(self, operation: Operation) -> Any:
+        """Ask the store."""
+
+    @abstractmethod
+    def _called(self, function: Callable[[], Any] | None) -> Any:
+        """Call `function`, which must be of this colour."""
+
+    @abstractmethod
+    def _inside(self, state: AttemptState, function: Callable[[], Any] | None, policy: Policy) -> Any:
+        """Call `function` as the current attempt, its lease kept alive until the call is settled."""
+
+    @abstractmethod
+    def _ask(self, attempt: AttemptState, policy: Policy) -> Any:
+        """Ask the policy's reconcile hook what became of the attempt before."""
+
+    @abstractmethod
+    def _wait(self, digest: bytes, until: float) -> Any:
+        """Wait for news of a key."""
+
+    @abstractmethod
+    def _pause(self, seconds: float) -> Any:
+        """Let time pass."""

@@ -1,0 +1,55 @@
+"""A run on a database server, whichever it is: what differs is the store and the sessions of callers.
+
+What always holds: making a ground opens nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from semel.core.store import Store
+from tests.kill.grounds.ground import TABLE, AsyncSession, Session
+
+
+class ServedGround(ABC):
+    """The database at the URL `name`."""
+
+    commits_rounds: ClassVar = False
+    lost: ClassVar[tuple[type[Exception], ...]]
+
+    def __init__(
+        self,
+        name: str,
+        store: Callable[[str], Store],
+        session: Callable[[str], Session],
+        async_session: Callable[[str], AsyncSession],
+    ) -> None:
+        self.name = name
+        self._store = store
+        self._session = session
+        self._async_session = async_session
+
+    def prepare(self) -> None:
+        """Make the tables."""
+        driver = self.store().driver()
+        driver.learn()  # type: ignore[attr-defined]
+        driver.close()
+        self.fetch(TABLE)
+
+    def store(self) -> Store:
+        """The store under test."""
+        return self._store(self.name)
+
+    def session(self) -> Session:
+        """A caller's connection."""
+        return self._session(self.name)
+
+    def async_session(self) -> AsyncSession:
+        """The same, awaited."""
+        return self._async_session(self.name)
+
+    @abstractmethod
+    def fetch(self, text: str) -> list[tuple[Any, ...]]:
+        """What one statement finds."""
