@@ -22,7 +22,7 @@ from tests.servers.databases import Databases
 SERVER, CLIENT = Direction.TO_SERVER, Direction.TO_CLIENT
 SOON = 30.0
 INSERT = "INSERT INTO effect VALUES (1)"
-LOST = (OSError, psycopg.OperationalError, asyncpg.PostgresError, pymysql.err.Error, asyncmy.errors.Error)
+LOST = (OSError, psycopg.OperationalError, asyncpg.PostgresError, pymysql.Error, asyncmy.errors.Error)
 
 
 def _address(url: str) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def with_pymysql(url: str) -> None:
         with connection.cursor() as cursor:
             cursor.execute(INSERT)
     finally:
-        with contextlib.suppress(pymysql.err.Error):
+        with contextlib.suppress(pymysql.Error):
             connection.close()
 
 

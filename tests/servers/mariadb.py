@@ -86,7 +86,7 @@ class MysqlKindOfServer(Server):
     def refusal(self) -> type[Exception]:
         import pymysql
 
-        return pymysql.err.OperationalError
+        return pymysql.OperationalError
 
 
 class MariadbServer(MysqlKindOfServer):

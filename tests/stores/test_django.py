@@ -14,10 +14,12 @@ pytestmark = pytest.mark.slow
 
 PROGRAM = """
 import json, sys
+import pymysql
 from urllib.parse import urlsplit
 from django.conf import settings
 from semel import Semel
 
+pymysql.install_as_MySQLdb()
 semel = Semel("django://default")  # before Django knows its databases
 parts = urlsplit(sys.argv[1])
 engine = {"postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite3"}[parts.scheme]
@@ -50,6 +52,10 @@ def ran(url: str) -> list[object]:
 
 def test_on_postgresql(postgresql: Databases) -> None:
     assert ran(postgresql.new_database()) == ["paid", False, "paid", True]
+
+
+def test_on_mariadb(mariadb: Databases) -> None:
+    assert ran(mariadb.new_database()) == ["paid", False, "paid", True]
 
 
 @pytest.mark.parametrize(

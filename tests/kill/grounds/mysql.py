@@ -129,7 +129,7 @@ class AsyncmySession(_Connected):
 class MysqlGround(ServedGround):
     """The database at the URL `name`."""
 
-    lost: ClassVar[tuple[type[Exception], ...]] = (pymysql.err.Error, asyncmy.errors.Error, OSError, EOFError)
+    lost: ClassVar[tuple[type[Exception], ...]] = (pymysql.Error, asyncmy.errors.Error, OSError, EOFError)
 
     def __init__(self, name: str) -> None:
         super().__init__(name, MysqlStore, PymysqlSession, AsyncmySession)

@@ -140,7 +140,7 @@ def test_assignments_that_do_not_follow_each_other_never_win(asker: Asker, url: 
     asker.clock.advance(60)
     before = asker.record()
     with connected(url, sql_mode="SIMULTANEOUS_ASSIGNMENT") as connection:
-        with pytest.raises(pymysql.err.MySQLError, match="semel_record_lease"):
+        with pytest.raises(pymysql.MySQLError, match="semel_record_lease"):
             Joined(asker, connection).one(claim(number=2))
         connection.commit()
     assert asker.record() == before
@@ -156,7 +156,7 @@ def test_a_deadlock_ends_the_callers_transaction(asker: Asker) -> None:
             return of_mysql(error)
 
         def execute(self, connection: Connection, command: Any) -> Any:
-            raise pymysql.err.OperationalError(1213, "Deadlock found when trying to get lock")
+            raise pymysql.OperationalError(1213, "Deadlock found when trying to get lock")
 
     from semel.stores.served.joined import ServedJoined
 

@@ -155,7 +155,7 @@ def test_a_half_that_failed_is_not_noted_and_goes_on_when_it_is_run_again(fresh:
     broken = {**NEXT, (2, "pre"): f"{NEXT[2, 'pre']}THIS IS NOT SQL;\n"}
     upkeep = release(fresh, broken).upkeep()
     with Talk(upkeep.place, upkeep.library) as talk:
-        with pytest.raises(pymysql.err.ProgrammingError):
+        with pytest.raises(pymysql.ProgrammingError):
             talk.run(migrating(upkeep.migrations, None, search=False, partitions=0))
         assert rows(fresh, FREE) == [(1,)]
     assert rows(fresh, "SELECT MAX(version) FROM semel_schema") == [(1,)]

@@ -257,7 +257,10 @@ class Django(Cursored):
         atomic.__exit__(None, None, None)
 
     async def rollback(self) -> None:
+        from django.db import connections
+
         atomic, self._atomic = self._atomic, None
+        connections[self.thing.alias] = self.thing  # `atomic` looks it up, and a task of its own would get another
         error = RuntimeError("rolled back by the test")
         atomic.__exit__(type(error), error, None)
 

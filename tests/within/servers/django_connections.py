@@ -5,11 +5,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import django
+import pymysql
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.db import connections
 
 _numbers = itertools.count(1)
+_ENGINES = {"sqlite": "sqlite3", "postgresql": "postgresql", "mysql": "mysql"}
 
 
 def new_connection(url: str, **options: Any) -> Any:
@@ -19,9 +21,11 @@ def new_connection(url: str, **options: Any) -> Any:
     if not apps.ready:
         django.setup()
     parts = urlsplit(url)
+    if parts.scheme == "mysql":
+        pymysql.install_as_MySQLdb()  # as Django's users do who have no compiler for mysqlclient
     alias = f"semel_{next(_numbers)}"
     described = {
-        "ENGINE": "django.db.backends.sqlite3" if parts.scheme == "sqlite" else "django.db.backends.postgresql",
+        "ENGINE": f"django.db.backends.{_ENGINES[parts.scheme]}",
         "NAME": parts.path.removeprefix("/"),
         "USER": parts.username or "",
         "PASSWORD": parts.password or "",

@@ -83,6 +83,7 @@ DOORS = {
         _PG, "async", async_alchemy("postgresql+asyncpg", "connection"), _ISOLATION
     ),
     "django": Door(_PG, "sync", Django.open, {}),
+    "django-pymysql": Door(_MY, "sync", Django.open, {}),
     "pymysql": Door(_MY, "sync", Pymysql.open, {"autocommit": True}),
     "asyncmy": Door(_MY, "async", Asyncmy.open, {"autocommit": True}),
     "sqlalchemy-session-pymysql": Door(_MY, "sync", alchemy("mysql+pymysql", "session"), _ISOLATION),

@@ -66,12 +66,18 @@ _KINDS: Final = {
     "asyncmy.connection.Connection": _Kind("async", "asyncmy:AsyncmyJoined", "mysql"),
     "sqlalchemy.engine.base.Connection": _Kind("sync", "sqlalchemy:SqlalchemyLibrary"),
     "sqlalchemy.orm.session.Session": _Kind("sync", "sqlalchemy:SqlalchemyLibrary"),
-    "sqlalchemy.orm.scoping.scoped_session": _Kind("sync", "sqlalchemy:SqlalchemyLibrary"),
     "sqlalchemy.ext.asyncio.engine.AsyncConnection": _Kind("async", "sqlalchemy:AsyncSqlalchemyLibrary"),
     "sqlalchemy.ext.asyncio.session.AsyncSession": _Kind("async", "sqlalchemy:AsyncSqlalchemyLibrary"),
     "django.db.backends.base.base.BaseDatabaseWrapper": _Kind("sync", "django:DjangoLibrary"),
-    "django.utils.connection.ConnectionProxy": _Kind("sync", "django:DjangoLibrary"),
 }
+
+
+def meant(connection: Any) -> Any:
+    """The connection of this thread, where the caller gives a stand-in that leads each thread to its own."""
+    names = kinds(connection)
+    if "django.utils.connection.ConnectionProxy" in names:
+        return import_module("django.db").connections[connection.alias]
+    return connection() if "sqlalchemy.orm.scoping.scoped_session" in names else connection
 
 
 def joinable(connection: object, server: Server) -> Joinable:

@@ -14,7 +14,7 @@ from semel.core.store import AsyncDriver, AsyncJoined, Driver, Joined, Plan
 from semel.stores.served.borrowed import Borrowed
 from semel.stores.served.driver import AsyncServedDriver, Hears, ServedDriver
 from semel.stores.served.joined import AsyncServedJoined, ServedJoined
-from semel.stores.served.joining import Server, async_joinable, joinable
+from semel.stores.served.joining import Server, async_joinable, joinable, meant
 from semel.stores.served.library import AsyncLibrary, Library
 from semel.stores.served.place import Place
 from semel.stores.served.plan import plan
@@ -71,6 +71,7 @@ class ServedStore:
         Raises:
             UsageError: it is none that `Semel` can join.
         """
+        connection = meant(connection)
         return ServedJoined(self._place, joinable(connection, self.server), connection, self._learn)
 
     def async_join(self, connection: Any) -> AsyncJoined:

@@ -14,6 +14,9 @@ import pymysql
 from pymysql.constants import CLIENT, SERVER_STATUS
 from pymysql.cursors import Cursor
 
+# By name: once PyMySQL was installed as MySQLdb, as for Django, `pymysql.err` may be a second copy of the module.
+from pymysql.err import InterfaceError, MySQLError
+
 from semel.errors import NotInTransaction
 from semel.stores.mysql.errnos import TOO_LARGE, trouble_of
 from semel.stores.mysql.saying import FACTS, TRIES, Own, chain, said, texts
@@ -26,8 +29,8 @@ from semel.stores.served.troubles import Trouble
 class _Pymysql:
     def trouble(self, error: Exception) -> Trouble | None:
         """What an error of PyMySQL means."""
-        if isinstance(error, pymysql.err.MySQLError):
-            if isinstance(error, pymysql.err.InterfaceError):
+        if isinstance(error, MySQLError):
+            if isinstance(error, InterfaceError):
                 return Trouble.LOST
             return trouble_of(error.args[0]) if error.args else None
         return Trouble.LOST if isinstance(error, (OSError, EOFError)) else None
@@ -65,12 +68,12 @@ class PymysqlLibrary(_Pymysql):
         with own.connection.cursor(Cursor) as cursor:
             sql = cursor.mogrify(text, values)
         if own.too_large(sql):
-            raise pymysql.err.DataError(TOO_LARGE, "the text is larger than max_allowed_packet")
+            raise pymysql.DataError(TOO_LARGE, "the text is larger than max_allowed_packet")
         turn = 0
         while True:
             try:
                 return _rows(own.connection, sql)
-            except pymysql.err.MySQLError as error:
+            except MySQLError as error:
                 turn += 1
                 trouble = self.trouble(error)
                 if command.atomic and trouble is not Trouble.LOST:
