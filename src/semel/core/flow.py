@@ -2,7 +2,8 @@
 
 A flow is a generator that yields what it needs done and receives the answer. Engine flows yield operations and calls;
 a store's plan yields commands. What always holds: an ordinary error is thrown into the flow at its `yield`; anything
-harder (cancellation, an interrupt) closes the flow without another `yield`, and cleaning up is another flow.
+harder (cancellation, an interrupt) closes the flow without another `yield`, and cleaning up is another flow. A flow
+that was stopped where it asks for something can be taken up again there, by the same runner.
 """
 
 from __future__ import annotations
@@ -12,37 +13,67 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Flow = Generator[Any, Any, T]
+Begin = Callable[[Generator[Any, Any, Any]], Any]
+"""Takes a flow to what it asks for first, or next."""
 
 
-def run(flow: Flow[T], perform: Callable[[Any], Any]) -> T:
-    """Drive `flow` to its end, performing what it asks for."""
+def run(
+    flow: Flow[T],
+    perform: Callable[[Any], Any],
+    begin: Begin = next,
+    stop: tuple[type, ...] = (),
+) -> T:
+    """Drive `flow` to its end, performing what it asks for.
+
+    Args:
+        flow: the work.
+        perform: does what it asks for.
+        begin: starts it, or takes it up again where it was stopped.
+        stop: what is given back, and not performed: the flow waits there.
+    """
     try:
-        wanted = next(flow)
-        while True:
+        wanted = begin(flow)
+        while not isinstance(wanted, stop):
             try:
                 answer = perform(wanted)
             except Exception as error:  # noqa: BLE001 - the flow decides what an error means
                 wanted = flow.throw(error)
             else:
                 wanted = flow.send(answer)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    except BaseException:
         flow.close()
+        raise
+    return wanted  # type: ignore[return-value]  # whoever stops it knows what it asked for
 
 
-async def arun(flow: Flow[T], perform: Callable[[Any], Awaitable[Any]]) -> T:
-    """Drive `flow` to its end, awaiting what it asks for."""
+async def arun(
+    flow: Flow[T],
+    perform: Callable[[Any], Awaitable[Any]],
+    begin: Begin = next,
+    stop: tuple[type, ...] = (),
+) -> T:
+    """Drive `flow` to its end, awaiting what it asks for.
+
+    Args:
+        flow: the work.
+        perform: does what it asks for.
+        begin: starts it, or takes it up again where it was stopped.
+        stop: what is given back, and not performed: the flow waits there.
+    """
     try:
-        wanted = next(flow)
-        while True:
+        wanted = begin(flow)
+        while not isinstance(wanted, stop):
             try:
                 answer = await perform(wanted)
             except Exception as error:  # noqa: BLE001 - the flow decides what an error means
                 wanted = flow.throw(error)
             else:
                 wanted = flow.send(answer)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    except BaseException:
         flow.close()
+        raise
+    return wanted  # type: ignore[return-value]  # whoever stops it knows what it asked for

@@ -30,6 +30,7 @@ from semel.engine.colour import is_async, is_plainly_sync, refuse_generator, wro
 from semel.engine.colourless import EngineBase, Known, query_of
 from semel.engine.flows import Once
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
+from semel.engine.opened import AsyncOpened
 from semel.engine.request import Request, Result
 from semel.errors import UsageError
 
@@ -92,6 +93,11 @@ class AsyncWithin:
         """One call inside the transaction; arguments as for `Semel.run`."""
         async with self:
             return await self._engine.run(key, handler, **settings)
+
+    async def open(self, key: Any, **settings: Any) -> AsyncOpened[Any]:
+        """Open one call inside the transaction; arguments as for the engine's `open`."""
+        async with self:
+            return await self._engine.open(key, **settings)
 
 
 class AsyncEngine(EngineBase):
@@ -168,6 +174,32 @@ class AsyncEngine(EngineBase):
             returns=returns,
         )
         return await self.call(request, handler)
+
+    async def open(
+        self,
+        key: str | tuple[object, ...] | Key,
+        *,
+        operation: str,
+        scope: Any = SHARED,
+        fingerprint: Any = None,
+        policy: Policy | None = None,
+        about: About | Mapping[str, Any] | None = None,
+        returns: Any = codec.inspect_empty,
+    ) -> AsyncOpened[Any]:
+        """Claim `key` for work that somebody else carries out and settles; arguments as for `run`."""
+        request = self._asked(
+            key,
+            operation=operation,
+            scope=scope,
+            asked=fingerprint,
+            policy=policy,
+            about=about,
+            shape=codec.shape_of(returns),
+        )
+        self._enter(request)
+        once = Once(request, self.clock, self.new_nonce)
+        joined = context.joined_here(self.store.name)
+        return await AsyncOpened[Any](self, Shell(self, joined, None, once), once, joined).begin()
 
     def once(
         self,
@@ -289,9 +321,9 @@ class AsyncEngine(EngineBase):
         try:
             result: Result[T] = await shell.carry(once)
         except BaseException as error:
-            self._tell_error(once, error)
+            self.tell_error(once, error)
             raise
         if result.replayed:
             shell.replayed()
-        self._tell(request, result)
+        self.tell_result(request, result)
         return result

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from semel.core.flow import Flow, arun
+from semel.core.flow import Begin, Flow, arun
 from semel.core.operations import Operation
 from semel.core.policy import Policy
 from semel.core.store import AsyncJoined
@@ -22,10 +22,9 @@ from semel.engine import context, raising
 from semel.engine.aio_runtime import Runtime
 from semel.engine.attempt import AttemptBase, AttemptState, refuse_plain_step
 from semel.engine.colour import gave_wrong_colour, is_plainly_sync, wrong_colour
-from semel.engine.effects import Promoted, TimedOut
+from semel.engine.effects import Effect, Promoted, TimedOut
 from semel.engine.flows import Once, step
 from semel.engine.once import shape_of_result
-from semel.engine.request import Result
 from semel.engine.shell import POLL, Host, ShellBase
 
 P = ParamSpec("P")
@@ -83,18 +82,21 @@ class Shell(ShellBase):
     _joined: AsyncJoined | None
     _threads: Sequence[Future[Any]] = ()
 
-    async def carry(self, once: Once) -> Result[Any]:
-        """Carry this shell's call through to its end; where it is cut off, leave nothing half done."""
+    async def carry(
+        self, once: Once, flow: Flow[Any] | None = None, begin: Begin = next, stop: tuple[type, ...] = ()
+    ) -> Any:
+        """Carry a call through to its end, or to where it stops; where it is cut off, leave nothing half done."""
         try:
-            result = await arun(once.flow(), self.perform)
+            found = await arun(flow or once.flow(), self.perform, begin, stop)
         except Exception:
             self.done()
             raise
         except BaseException as error:
             await self.abandon(error)
             raise
-        self.done()
-        return result
+        if not isinstance(found, Effect):
+            self.done()
+        return found
 
     def _operate(self, operation: Operation) -> Awaitable[Any]:
         if self._joined is None:
@@ -124,19 +126,14 @@ class Shell(ShellBase):
 
     async def _inside(self, state: AttemptState, function: Callable[[], Any] | None, policy: Policy) -> Any:
         """Call `function` as the current attempt, its lease kept alive until the call is settled."""
-        self._hold(state)
-        outer = context.current_place.get()
-        place = context.Place(self._attempt(state, policy), state, self._engine.store.name, outer)
-        token = context.current_place.set(place)
-        state.active = True
+        token = self.entered(state, policy)
         try:
             return await self._called(function)
         except asyncio.CancelledError:
-            self._threads = context.threads_of(place)
+            self._threads = context.threads_of(state)
             raise
         finally:
-            state.active = False
-            context.current_place.reset(token)
+            self.left(state, token)
 
     async def _wait(self, digest: bytes, until: float) -> Any:
         clock = self._engine.clock

@@ -88,8 +88,21 @@ class EngineBase:
         if not callable(handler):
             message = f"The handler must be callable, not {type(handler).__name__}; nothing ran."
             raise UsageError(message)
+        shape = shape_of(returns) if returns is not codec.inspect_empty else _shape(handler)
+        return self._asked(key, operation=operation, scope=scope, asked=asked, policy=policy, about=about, shape=shape)
+
+    def _asked(
+        self,
+        key: Any,
+        *,
+        operation: str,
+        scope: Any,
+        asked: Any,
+        policy: Policy | None,
+        about: About | Mapping[str, Any] | None,
+        shape: codec.Shape,
+    ) -> Request:
         policy = self._policy(policy, {})
-        shape = codec.shape_of(returns) if returns is not codec.inspect_empty else _shape(handler)
         identity = key if isinstance(key, Key) else Key.of(key, operation=operation, scope=scope)
         request = Request(identity, fingerprint(asked), policy, terms_of(policy), About.of(about), shape)
         self.known.setdefault(identity.operation, Known(policy, shape))
@@ -107,7 +120,8 @@ class EngineBase:
             raise UsageError(message)
         return Key.of(key, operation=operation, scope=scope).digest
 
-    def _tell(self, request: Request, result: Result[Any]) -> None:
+    def tell_result(self, request: Request, result: Result[Any]) -> None:
+        """Tell the observer of a call that ended well."""
         kind = "replayed" if result.replayed else "ran"
         if not is_heard(self.observer, kind):
             return
@@ -119,7 +133,8 @@ class EngineBase:
         )
         notify(self.observer, event)
 
-    def _tell_error(self, once: Once, error: BaseException) -> None:
+    def tell_error(self, once: Once, error: BaseException) -> None:
+        """Tell the observer of a call that did not."""
         kind = _KINDS.get(error.code) if isinstance(error, SemelError) else None
         kind = kind or _how_it_ended(once, error)
         if kind is None or not is_heard(self.observer, kind):
@@ -159,6 +174,11 @@ def _shape(handler: Callable[..., Any]) -> codec.Shape:
         if isinstance(returns, type) and not get_args(returns):
             return _shape_of_class(returns)
     return shape_of_result(handler, resolved_hints(handler))
+
+
+def shape_of(returns: Any) -> codec.Shape:
+    """What results look like that are said to be `returns`."""
+    return _shape_of_class(returns) if isinstance(returns, type) else codec.shape_of(returns)
 
 
 @lru_cache(maxsize=256)

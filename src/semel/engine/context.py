@@ -79,22 +79,23 @@ def joined_here(store: str) -> Any | None:
     return None
 
 
-def threads_of(place: Place) -> list[Future[Any]]:
+def threads_of(state: AttemptState) -> list[Future[Any]]:
     """The work that threads, started from a handler by `asyncio.to_thread`, are still doing.
 
     A thread cannot be cancelled: when its handler is, it goes on. An executor runs such work in a copy of the
     handler's context, and that copy shows in the stack of its thread.
     """
     stacks = sys._current_frames().values()  # noqa: SLF001 - there is no public way to see another thread
-    return [work for stack in stacks if (work := _work_in(stack, place)) is not None]
+    return [work for stack in stacks if (work := _work_in(stack, state)) is not None]
 
 
-def _work_in(stack: FrameType | None, place: Place) -> Future[Any] | None:
+def _work_in(stack: FrameType | None, state: AttemptState) -> Future[Any] | None:
     while stack is not None:
         item = stack.f_locals.get("self") if stack.f_code.co_name == "run" else None
         called = getattr(item, "fn", None)
         copy = getattr(called.func, "__self__", None) if isinstance(called, functools.partial) else None
-        if isinstance(copy, contextvars.Context) and copy.get(current_place) is place:
+        place = copy.get(current_place) if isinstance(copy, contextvars.Context) else None
+        if place is not None and place.state is state:
             work = getattr(item, "future", None)
             return work if isinstance(work, Future) else None
         stack = stack.f_back

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextvars import Token
 from typing import Any, Protocol
 
+from semel.core.flow import Begin, Flow
 from semel.core.operations import Operation
 from semel.core.policy import Policy
 from semel.core.store import Store
+from semel.engine import context
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Wait
@@ -86,7 +89,13 @@ class ShellBase(ABC):
         assert self._once is not None  # noqa: S101 - only a call has a handler
         return self._inside(attempt, self._handler, self._once.request.policy)
 
-    def _hold(self, state: AttemptState) -> None:
+    @property
+    def store_name(self) -> str:
+        """Where records are kept, as messages and contexts name it."""
+        return self._engine.store.name
+
+    def hold(self, state: AttemptState) -> None:
+        """Keep the lease of an attempt alive until the call is settled; inside a transaction there is none to keep."""
         state.joined = self._joined is not None
         if self._joined is None and self._held is None and self._once is not None:
             self._engine.runtime().hold(state, self._once)
@@ -102,9 +111,30 @@ class ShellBase(ABC):
         if self._joined is None and self._once is not None:
             self._engine.runtime().replayed(self._once.request.key.digest)
 
+    def entered(self, state: AttemptState, policy: Policy) -> Token[context.Place | None]:
+        """Make an attempt the current one from here on, its lease kept alive until the call is settled."""
+        self.hold(state)
+        outer = context.current_place.get()
+        place = context.Place(self._attempt(state, policy), state, self._engine.store.name, outer)
+        state.active = True
+        return context.current_place.set(place)
+
+    def left(self, state: AttemptState, token: Token[context.Place | None]) -> None:
+        """It is no longer the current one."""
+        state.active = False
+        context.current_place.reset(token)
+
     @abstractmethod
-    def carry(self, once: Once) -> Any:
-        """Carry this shell's call through to its end; where it is cut off, leave nothing half done."""
+    def carry(self, once: Once, flow: Flow[Any] | None = None, begin: Begin = next, stop: tuple[type, ...] = ()) -> Any:
+        """Carry a call through to its end, or to where it stops; where it is cut off, leave nothing half done."""
+
+    @abstractmethod
+    def abandon(self, error: BaseException) -> Any:
+        """The caller was cut off: write down what is known."""
+
+    @abstractmethod
+    def _attempt(self, state: AttemptState, policy: Policy) -> Any:
+        """The attempt as its handler sees it."""
 
     @abstractmethod
     def _operate(self, operation: Operation) -> Any:

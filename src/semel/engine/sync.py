@@ -26,6 +26,7 @@ from semel.engine.colour import is_async, refuse_generator, wrong_colour
 from semel.engine.colourless import EngineBase, Known, query_of
 from semel.engine.flows import Once
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
+from semel.engine.opened import SyncOpened
 from semel.engine.request import Request, Result
 from semel.engine.sync_runtime import Runtime
 from semel.engine.sync_shell import Attempt, Shell
@@ -89,6 +90,11 @@ class Within:
         """One call inside the transaction; arguments as for `Semel.run`."""
         with self:
             return self._engine.run(key, handler, **settings)
+
+    def open(self, key: Any, **settings: Any) -> SyncOpened[Any]:
+        """Open one call inside the transaction; arguments as for the engine's `open`."""
+        with self:
+            return self._engine.open(key, **settings)
 
 
 class SyncEngine(EngineBase):
@@ -163,6 +169,32 @@ class SyncEngine(EngineBase):
             returns=returns,
         )
         return self.call(request, handler)
+
+    def open(
+        self,
+        key: str | tuple[object, ...] | Key,
+        *,
+        operation: str,
+        scope: Any = SHARED,
+        fingerprint: Any = None,
+        policy: Policy | None = None,
+        about: About | Mapping[str, Any] | None = None,
+        returns: Any = codec.inspect_empty,
+    ) -> SyncOpened[Any]:
+        """Claim `key` for work that somebody else carries out and settles; arguments as for `run`."""
+        request = self._asked(
+            key,
+            operation=operation,
+            scope=scope,
+            asked=fingerprint,
+            policy=policy,
+            about=about,
+            shape=codec.shape_of(returns),
+        )
+        self._enter(request)
+        once = Once(request, self.clock, self.new_nonce)
+        joined = context.joined_here(self.store.name)
+        return SyncOpened[Any](self, Shell(self, joined, None, once), once, joined).begin()
 
     def once(
         self,
@@ -283,9 +315,9 @@ class SyncEngine(EngineBase):
         try:
             result: Result[T] = shell.carry(once)
         except BaseException as error:
-            self._tell_error(once, error)
+            self.tell_error(once, error)
             raise
         if result.replayed:
             shell.replayed()
-        self._tell(request, result)
+        self.tell_result(request, result)
         return result

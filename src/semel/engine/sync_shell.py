@@ -12,17 +12,16 @@ import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from semel.core.flow import Flow, run
+from semel.core.flow import Begin, Flow, run
 from semel.core.operations import Operation
 from semel.core.policy import Policy
 from semel.core.store import Joined
 from semel.engine import context, raising
 from semel.engine.attempt import AttemptBase, AttemptState, refuse_plain_step
 from semel.engine.colour import gave_wrong_colour, is_async, wrong_colour
-from semel.engine.effects import Promoted, TimedOut
+from semel.engine.effects import Effect, Promoted, TimedOut
 from semel.engine.flows import Once, step
 from semel.engine.once import shape_of_result
-from semel.engine.request import Result
 from semel.engine.shell import POLL, Host, ShellBase
 from semel.engine.sync_runtime import Runtime
 
@@ -72,15 +71,25 @@ class Shell(ShellBase):
     _engine: SyncHost
     _joined: Joined | None
 
-    def carry(self, once: Once) -> Result[Any]:
-        """Carry this shell's call through to its end; where it is cut off, leave nothing half done."""
+    def carry(self, once: Once, flow: Flow[Any] | None = None, begin: Begin = next, stop: tuple[type, ...] = ()) -> Any:
+        """Carry a call through to its end, or to where it stops; where it is cut off, leave nothing half done."""
         try:
-            return run(once.flow(), self.perform)
+            found = run(flow or once.flow(), self.perform, begin, stop)
         except Exception:
+            self.done()
             raise
         except BaseException as error:
-            run(once.abandoned(error), self.perform)
+            self.abandon(error)
             raise
+        if not isinstance(found, Effect):
+            self.done()
+        return found
+
+    def abandon(self, error: BaseException) -> None:
+        """The caller was interrupted: write down what is known."""
+        assert self._once is not None  # noqa: S101 - only a call is abandoned
+        try:
+            run(self._once.abandoned(error), self.perform)
         finally:
             self.done()
 
@@ -110,16 +119,11 @@ class Shell(ShellBase):
 
     def _inside(self, state: AttemptState, function: Callable[[], Any] | None, policy: Policy) -> Any:
         """Call `function` as the current attempt, its lease kept alive until the call is settled."""
-        self._hold(state)
-        outer = context.current_place.get()
-        place = context.Place(self._attempt(state, policy), state, self._engine.store.name, outer)
-        token = context.current_place.set(place)
-        state.active = True
+        token = self.entered(state, policy)
         try:
             return self._called(function)
         finally:
-            state.active = False
-            context.current_place.reset(token)
+            self.left(state, token)
 
     def _wait(self, digest: bytes, until: float) -> Any:
         clock = self._engine.clock
