@@ -1,0 +1,115 @@
+"""Bodies that say the same in other words, or almost the same: JSON changed as text. No I/O.
+
+What always holds: a number is only touched as the letters it is written with, so no spelling is lost on the way.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, Final
+
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
+
+
+def is_json(content_type: str) -> bool:
+    """Whether a media type is JSON, or made of it."""
+    media = content_type.partition(";")[0].strip().lower()
+    return media == "application/json" or media.endswith("+json")
+
+
+def parsed(body: bytes) -> Any:
+    """The value, or None where it is not JSON."""
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
+
+
+def numbers(body: bytes) -> list[re.Match[str]]:
+    """Where the numbers stand."""
+    return [hit for hit in _TOKEN.finditer(body.decode()) if hit.group(1) is not None]
+
+
+def with_number(body: bytes, place: re.Match[str], spelling: str) -> bytes:
+    """The body with another spelling at that place."""
+    text = body.decode()
+    return (text[: place.start()] + spelling + text[place.end() :]).encode()
+
+
+def respelled(body: bytes) -> Iterator[tuple[str, str, bytes]]:
+    """Other spellings of the first number: the old one, the new one, and the body with it."""
+    for place in numbers(body)[:1]:
+        old = place.group()
+        mantissa, _, exponent = old.lower().partition("e")
+        fraction = f"{mantissa}0" if "." in mantissa else f"{mantissa}.0"
+        yield old, fraction + (f"e{exponent}" if exponent else ""), b""
+        yield old, _with_exponent(Decimal(old)), b""
+
+
+def _with_exponent(number: Decimal) -> str:
+    return f"{number.scaleb(1):f}e-1"
+
+
+def reordered(body: bytes) -> bytes | None:
+    """The members the other way round; None where there are not two."""
+    value = parsed(body)
+    if not isinstance(value, dict) or len(value) < 2:  # noqa: PLR2004 - the least that has an order
+        return None
+    members = _members(body)
+    return ("{" + ",".join(reversed(members)) + "}").encode() if members else None
+
+
+def spaced(body: bytes) -> bytes:
+    """The same with white space around it and after each colon and comma outside of strings."""
+    text = re.sub(
+        r'"(?:[^"\\]|\\.)*"|[:,]',
+        lambda hit: f"{hit.group()} \n" if hit.group() in ":," else hit.group(),
+        body.decode(),
+    )
+    return f" {text} \n".encode()
+
+
+def doubled(body: bytes) -> bytes | None:
+    """The first member twice, with another value in front; None where there is no member."""
+    members = _members(body)
+    if not members:
+        return None
+    name = members[0].partition('":')[0] + '":'
+    return ("{" + ",".join([f'{name}"another"', *members]) + "}").encode()
+
+
+def changed(body: bytes) -> bytes | None:
+    """The body with something else in it: a number one higher, else a longer string, else a new member."""
+    value = parsed(body)
+    for place in numbers(body)[:1]:
+        return with_number(body, place, f"{Decimal(place.group()) + 1:f}")
+    if not isinstance(value, dict):
+        return None
+    for name, member in value.items():
+        if isinstance(member, str):
+            return json.dumps({**value, name: f"{member}x"}).encode()
+    return json.dumps({**value, "semel": 1}).encode()
+
+
+def _members(body: bytes) -> list[str]:
+    """The members of the outermost object as they are written, each without the comma."""
+    text = body.decode().strip()
+    if not isinstance(parsed(body), dict) or text == "{}":
+        return []
+    found, depth, start = [], 0, 1
+    for hit in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[\]{},]', text):
+        match hit.group():
+            case "{" | "[":
+                depth += 1
+            case "}" | "]":
+                depth -= 1
+            case "," if depth == 1:
+                found.append(text[start : hit.start()].strip())
+                start = hit.end()
+            case _:
+                pass
+    last = text[start:-1].strip()
+    return [*found, last] if last else found

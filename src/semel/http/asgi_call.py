@@ -1,0 +1,281 @@
+"""One call of an ASGI application: its body read ahead, its answer looked at on the way.
+
+What always holds: the application sees the body whole, and no disconnect before its answer is complete. Chunks of a
+stream are passed on as they come; the last message is held until the outcome is recorded. What was passed on is never
+changed or sent again; a client that has left stops nothing. In a transaction nothing is passed on before it commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+from semel.core.flow import Flow, arun
+from semel.engine.aio import AsyncEngine
+from semel.engine.opened import AsyncOpened
+from semel.http.exchange import Answer, Fail, Go, NoAnswer, Send, Settle, Undone
+from semel.http.front import Front
+from semel.http.response import Response
+from semel.http.transaction import running_in
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+SendMessage = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, SendMessage], Awaitable[None]]
+
+_HIDDEN: Final = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.push"})
+"""Ways to answer that would pass the body by."""
+
+
+class Gone(Exception):
+    """The client left before its request was whole."""
+
+
+class Call:
+    """A request on its way through the application."""
+
+    def __init__(self, app: App, scope: Scope, receive: Receive, send: SendMessage, front: Front[AsyncEngine]) -> None:
+        self.scope = scope
+        self.transaction: Any = None
+        self._app = app
+        self._receive = receive
+        self._send = send
+        self._front = front
+        self._body: bytes | None = None
+        self._given = False
+        self._over = asyncio.Event()
+        self._gone = False
+
+    async def body(self, limit: int) -> bytes | None:
+        """The whole body; None where it is over the limit.
+
+        Raises:
+            Gone: the client left in the middle of it.
+        """
+        chunks: list[bytes] = []
+        left = limit
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            chunk = message.get("body", b"")
+            left -= len(chunk)
+            if left < 0:
+                return None
+            chunks.append(chunk)
+            if not message.get("more_body", False):
+                self._body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                return self._body
+
+    async def passed_on(self) -> None:
+        """Hand the request on untouched; what was read of it is given first."""
+        await self._app(self.scope, self._receive if self._body is None else self._received_again, self._send)
+
+    async def _received_again(self) -> Message:
+        return await self._receive() if self._given else self._whole_body()
+
+    async def _received(self) -> Message:
+        if not self._given:
+            return self._whole_body()
+        await self._over.wait()
+        return {"type": "http.disconnect"}
+
+    def _whole_body(self) -> Message:
+        self._given = True
+        return {"type": "http.request", "body": self._body or b"", "more_body": False}
+
+    async def answer(self, response: Response) -> None:
+        """Send this, and nothing of the application's."""
+        await send_response(response, self.send)
+
+    async def send(self, message: Message) -> None:
+        """Send to the client, who may have left."""
+        if self._gone:
+            return
+        try:
+            await self._send(message)
+        except OSError:
+            self._gone = True
+
+    async def run(self, going: Go, stack: AsyncExitStack) -> None:
+        """Call the application, and see its answer through. `stack` holds the transaction, where there is one."""
+        opened = going.opened
+        assert isinstance(opened, AsyncOpened)  # noqa: S101 - the engine is of this colour
+        answering = Answering(self, going, opened, self._front, stack)
+        try:
+            async with stack:
+                with running_in(self.transaction), opened.current():
+                    await self._called(answering, opened)
+        finally:
+            self._over.set()
+        if answering.instead is not None:
+            await self.answer(answering.instead)
+
+    async def _called(self, answering: Answering, opened: AsyncOpened[Response]) -> None:
+        try:
+            await self._app(self._shown(), self._received, answering.send)
+            if not answering.settled:
+                await answering.failed(NoAnswer("the application ended without a complete answer"))
+        except Exception as error:
+            if answering.settled:
+                raise  # what it does after its answer is its own business
+            await answering.failed(error)
+        except BaseException as error:
+            if not answering.settled:
+                await opened.abandon(error)
+            raise
+
+    def _shown(self) -> Scope:
+        """The scope, without the ways to answer that cannot be looked at."""
+        extensions = self.scope.get("extensions") or {}
+        if not _HIDDEN & extensions.keys():
+            return self.scope
+        shown = {name: value for name, value in extensions.items() if name not in _HIDDEN}
+        return {**self.scope, "extensions": shown}
+
+    def over(self) -> None:
+        """The answer is complete: from now on the application may learn that the client is gone."""
+        self._over.set()
+
+
+class Answering:
+    """The answer of the application, as it comes."""
+
+    def __init__(
+        self, call: Call, going: Go, opened: AsyncOpened[Response], front: Front[AsyncEngine], stack: AsyncExitStack
+    ) -> None:
+        self.settled = False
+        self.instead: Response | None = None
+        self._call = call
+        self._going = going
+        self._opened = opened
+        self._front = front
+        self._stack = stack
+        self._held: list[Message] = []
+        self._holds_all = going.route.settings.within is not None
+        self._start: Message | None = None
+        self._begun = False
+        self._kept: list[bytes] | None = []
+        self._most = going.route.settings.max_response
+        self._promised: int | None = None
+        self._seen = 0
+
+    async def send(self, message: Message) -> None:
+        """What the application sends."""
+        if self.settled:
+            if self.instead is None:
+                await self._call.send(message)
+            return
+        kind = message["type"]
+        if kind == "http.response.start":
+            self._start = message
+            self._promised = _promised(message)
+        elif kind == "http.response.body":
+            self._keep(message.get("body", b""))
+        self._held.append(message)
+        if self._is_last(message):
+            await self._complete()
+        elif kind == "http.response.body" and not self._must_hold():
+            await self._flush()
+
+    def _must_hold(self) -> bool:
+        """Whether nothing may leave yet: a client that has all the bytes it was promised takes them for the end."""
+        return self._holds_all or (self._promised is not None and self._seen >= self._promised)
+
+    def _is_last(self, message: Message) -> bool:
+        trailers = self._start is not None and self._start.get("trailers")
+        if message["type"] == "http.response.trailers":
+            return not message.get("more_trailers", False)
+        return message["type"] == "http.response.body" and not message.get("more_body", False) and not trailers
+
+    def _keep(self, chunk: bytes) -> None:
+        self._seen += len(chunk)
+        if self._seen > self._most:
+            self._kept = None
+        elif self._kept is not None and chunk:
+            self._kept.append(chunk)
+
+    async def _flush(self, marks: Sequence[tuple[str, str]] = ()) -> None:
+        """Pass on what was held."""
+        held, self._held = self._held, []
+        for message in held:
+            if message["type"] == "http.response.start":
+                self._begun = True
+                message = _marked(message, marks)  # noqa: PLW2901 - the same message, with headers beside
+            await self._call.send(message)
+
+    async def _complete(self) -> None:
+        start = self._start
+        assert start is not None  # noqa: S101 - servers refuse a body before its start
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start.get("headers", ())]
+        body = None if self._kept is None else b"".join(self._kept)
+        verdict = await self._recorded(self._front.answered(self._going, start["status"], headers, body))
+        await self._ended(verdict)
+
+    async def failed(self, error: Exception) -> None:
+        """The application raised; so does this, unless somebody else's outcome is there to be sent."""
+        await self._ended(await self._recorded(self._front.raised(self._going, error)))
+
+    async def _recorded(self, flow: Flow[Send | Answer]) -> Send | Answer:
+        self.settled = True
+        opened = self._opened
+
+        async def perform(wanted: Any) -> Any:
+            match wanted:
+                case Settle(value):
+                    return await opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
+                case Fail(error):
+                    return await opened.fail(error)
+            raise AssertionError(wanted)
+
+        return await arun(flow, perform)
+
+    async def _ended(self, verdict: Send | Answer) -> None:
+        match verdict:
+            case Send(marks, undo):
+                await self._decide(undo)
+                await self._flush(marks)
+            case Answer(response):
+                self._held = []
+                # Once the application's own answer has begun there is only its end to withhold.
+                self.instead = None if self._begun else response
+                await self._decide(Undone("another answer is sent"))
+        self._call.over()
+
+    async def _decide(self, undo: Exception | None) -> None:
+        """Commit the transaction of the request, or take it back, before anything is sent."""
+        if undo is None:
+            await self._stack.aclose()
+        elif self._holds_all:
+            await self._stack.__aexit__(type(undo), undo, undo.__traceback__)
+
+
+def _promised(start: Message) -> int | None:
+    """How long the application says its body is."""
+    for name, value in start.get("headers", ()):
+        if name.lower() == b"content-length" and value.isdigit():
+            return int(value)
+    return None
+
+
+def _marked(start: Message, marks: Sequence[tuple[str, str]]) -> Message:
+    if not marks:
+        return start
+    extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in marks]
+    return {**start, "headers": [*start.get("headers", ()), *extra]}
+
+
+async def send_response(response: Response, send: SendMessage, *, head: bool = False) -> None:
+    """Send a response of ours."""
+    pairs = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
+    if not _has_no_body(response.status):
+        pairs.append((b"content-length", str(len(response.body)).encode()))
+    await send({"type": "http.response.start", "status": response.status, "headers": pairs})
+    await send({"type": "http.response.body", "body": b"" if head else response.body})
+
+
+def _has_no_body(status: int) -> bool:
+    return status in (204, 304)

@@ -1,0 +1,296 @@
+"""The exchange: what becomes of one request, decided once for every framework. Flows; no I/O.
+
+What always holds: the same request gets the same verdict everywhere. Nothing is looked up before the key was read and
+somebody stands behind it; nothing runs before the whole body is there. What the application answered reaches the client
+unchanged, whether it is kept or not; but where somebody else's outcome was recorded, that one is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime, parsedate_to_datetime
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from semel.core.flow import Flow
+from semel.core.key import SHARED, Shared
+from semel.core.policy import Policy
+from semel.engine.opened import Opened
+from semel.engine.request import Result
+from semel.errors import KeyInvalid, SemelError
+from semel.http import problem
+from semel.http.body import BadBody, meaning
+from semel.http.key_header import BadKey, key_of
+from semel.http.problem import Problem
+from semel.http.request import Request
+from semel.http.response import NotKept, Response, kept
+from semel.http.route import Route, Scope
+
+VERSION: Final = 1
+"""Of what a fingerprint is made of. Another way of reading requests needs another number."""
+_ENVELOPE: Final = 64 * 1024
+_CLOCKS: Final = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBody:
+    """Asks for the whole body; answered with bytes, or None where there are more than `limit`."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class WhoAsks:
+    """Asks for the scope of the request; answered with what the rule gave."""
+
+    rule: Scope
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Asks to open the call; answered with an `Opened`, raises what the engine raises."""
+
+    request: Request
+    route: Route
+    key: Any
+    scope: Any
+    asked: Any
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of the engine's `open`, without the key."""
+        return {
+            "operation": f"{self.request.method} {self.route.path}",
+            "scope": self.scope,
+            "fingerprint": self.asked,
+            "policy": policy_of(self.route),
+            "returns": Response,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Asks to settle the open call with what the application answered; answered with the `Result`."""
+
+    value: Response | NotKept
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Asks to settle the open call with an error; raises it again, or gives the `Result` of whoever has the key now."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The request is none of ours: hand it on untouched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Send this, and nothing of the application's."""
+
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The application is to run, under this open call."""
+
+    opened: Opened[Response]
+    route: Route
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send on what the application answered, with these headers beside.
+
+    `undo` says why the transaction of the request, where it has one, is taken back before that.
+    """
+
+    marks: tuple[tuple[str, str], ...] = ()
+    undo: Exception | None = None
+
+
+class NotStored(Exception):
+    """The application answered that nothing happened. Known to the engine, which lets the key be claimed again."""
+
+
+class NobodyKnows(Exception):
+    """The application answered with a failure that says nothing. The engine leaves a doubt."""
+
+
+class NoAnswer(Exception):
+    """The application ended without a complete answer; whether it had an effect is not known."""
+
+
+class Undone(Exception):
+    """Takes back the transaction of a request whose answer is not sent."""
+
+
+class Refused(Exception):
+    """Ends an exchange with a problem."""
+
+    def __init__(self, given: Problem) -> None:
+        super().__init__(given.code)
+        self.problem = given
+
+
+def exchange(
+    request: Request, route: Route, scope: Scope | Shared, described_at: str | None
+) -> Flow[Pass | Answer | Go]:
+    """What becomes of `request`, for which `route` was found."""
+    try:
+        return (yield from _taken(request, route, scope))
+    except Refused as refused:
+        return Answer(refused.problem.response(described_at))
+
+
+def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass | Answer | Go]:
+    settings = route.settings
+    key: Any = _key_in(request, route)
+    if key is None and settings.key is None:
+        if settings.required:
+            raise Refused(problem.missing(settings.key_header))
+        return Pass()
+    who = SHARED if isinstance(scope, Shared) else (yield WhoAsks(scope, request))
+    if who is None:
+        raise Refused(problem.unauthenticated())
+    body = yield ReadBody(settings.max_body)
+    if body is None:
+        raise Refused(problem.too_large(settings.max_body))
+    request = replace(request, body=body)
+    if key is None and settings.key is not None:
+        key = settings.key(request)
+        if key is None and settings.required:
+            raise Refused(problem.missing(settings.key_header))
+        if key is None:
+            return Pass()
+    _check_first_sent(request, route)
+    wanted = Open(request, route, (request.path, key) if route.is_open else key, who, _asked(request, route))
+    try:
+        opened: Opened[Response] = yield wanted
+    except SemelError as error:
+        raise _refusal(error, route) from error
+    if opened.result is not None:
+        return Answer(replay(opened.result, route, request))
+    return Go(opened, route, request)
+
+
+def answered(
+    going: Go, status: int, headers: Sequence[tuple[str, str]], body: bytes | None, described_at: str | None
+) -> Flow[Send | Answer]:
+    """The application has answered: record it, and say what is sent.
+
+    Args:
+        going: the call.
+        status: what it answered.
+        headers: in order, repeated ones included.
+        body: None where it was too large to be kept.
+        described_at: where the policy document is.
+    """
+    route = going.route
+    match route.settings.meaning(status):
+        case "stored":
+            without_body = route.settings.store == "none" or body is None
+            value = NotKept() if without_body else kept(status, headers, body or b"", route.settings.allowed)
+            return (yield from _recorded(going, Settle(value), described_at))
+        case "retried":
+            return (yield from _recorded(going, Fail(NotStored(f"answered {status}")), described_at))
+        case "doubtful":
+            return (yield from _recorded(going, Fail(NobodyKnows(f"answered {status}")), described_at))
+
+
+def raised(going: Go, error: Exception, described_at: str | None) -> Flow[Send | Answer]:
+    """The application has raised: recorded by policy, and raised again unless somebody else's outcome is there."""
+    return (yield from _recorded(going, Fail(error), described_at))
+
+
+def _recorded(going: Go, wanted: Settle | Fail, described_at: str | None) -> Flow[Send | Answer]:
+    route = going.route
+    mark = route.settings.wording.ran
+    marks = () if mark is None else (mark,)
+    try:
+        result: Result[Response] = yield wanted
+    except (NotStored, NobodyKnows) as told:
+        return Send(marks, told)
+    except SemelError as error:
+        match wanted:
+            case Fail(NotStored() | NobodyKnows() as answer):
+                return Send(marks, answer)  # it could not be recorded, and is true all the same
+            case Fail(raised):
+                raise raised from (None if raised is error else error)
+        return Answer(_refusal(error, route).problem.response(described_at))
+    return Answer(replay(result, route, going.request)) if result.replayed else Send(marks)
+
+
+def _refusal(error: SemelError, route: Route) -> Refused:
+    settings = route.settings
+    if isinstance(error, KeyInvalid):
+        return Refused(problem.malformed(settings.key_header, "it cannot be used as a key"))
+    return Refused(problem.of(error, settings.wording, settings.running))
+
+
+def _key_in(request: Request, route: Route) -> str | None:
+    header = route.settings.key_header
+    try:
+        return key_of(request.headers.all(header), shortest=route.settings.shortest)
+    except BadKey as bad:
+        raise Refused(problem.malformed(header, str(bad))) from bad
+
+
+def _asked(request: Request, route: Route) -> Sequence[Any]:
+    """What is compared when the key comes again: all that can change what the request does."""
+    settings = route.settings
+    content_type = request.headers.get("content-type")
+    try:
+        said = meaning(request.body, content_type, exclude=settings.exclude, raw=settings.raw)
+    except BadBody as bad:
+        raise Refused(problem.ambiguous(str(bad))) from bad
+    media_type = content_type.partition(";")[0].strip().lower()
+    return (VERSION, request.method, request.path, request.query, media_type, said)
+
+
+def policy_of(route: Route) -> Policy:
+    """The policy of a route, under which an answer that says "nothing happened" lets the key be claimed again."""
+    made: Policy | None = route.__dict__.get("_policy")
+    if made is None:
+        policy = route.settings.policy or Policy()
+        made = route.__dict__["_policy"] = policy.replace(
+            retry_errors=(*policy.retry_errors, NotStored), max_result=route.settings.max_response + _ENVELOPE
+        )
+    return made
+
+
+def _check_first_sent(request: Request, route: Route) -> None:
+    wording = route.settings.wording
+    if wording.first_sent is None:
+        return
+    given = request.headers.get(wording.first_sent)
+    if not given:
+        raise Refused(problem.missing(wording.first_sent))
+    try:
+        sent = parsedate_to_datetime(given)
+    except ValueError as bad:
+        raise Refused(problem.malformed(wording.first_sent, "it is no date")) from bad
+    if sent.tzinfo is None:
+        raise Refused(problem.malformed(wording.first_sent, "it is no date in GMT"))
+    now = datetime.now(UTC)
+    if now - sent > policy_of(route).keep_for or sent - now > _CLOCKS:
+        raise Refused(problem.outside(wording.outside))
+
+
+def replay(result: Result[Response], route: Route, request: Request) -> Response:
+    """What a duplicate is sent."""
+    record = result.record
+    marks = [route.settings.wording.replayed]
+    if record is not None:
+        marks.append(("Idempotency-Expires", format_datetime(record.expires_at, usegmt=True)))
+    if "origin" in request.headers:
+        marks.append(("Access-Control-Expose-Headers", ", ".join(name for name, _ in marks)))
+    return result.value.marked((*marks, ("Cache-Control", "no-store")))

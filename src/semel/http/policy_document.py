@@ -1,0 +1,60 @@
+"""The policy document: what a service promises about keys, for clients to read. No I/O.
+
+What always holds: it says what the running settings say, and nothing about any key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from semel.core.policy import Policy
+from semel.http.key_header import LONGEST
+from semel.http.response import Response
+from semel.http.route import Route, Routes
+
+
+def described(route: Route) -> dict[str, Any]:
+    """One route."""
+    settings = route.settings
+    policy = settings.policy or Policy()
+    wording = settings.wording
+    return {
+        "path": route.path,
+        "methods": sorted(settings.methods),
+        "header": settings.key_header,
+        "required": settings.required,
+        "profile": settings.profile,
+        "key": {
+            "minimumLength": settings.shortest,
+            "maximumLength": LONGEST,
+            "format": "structured-field string or bare",
+        },
+        "retentionSeconds": int(policy.keep_for.total_seconds()),
+        "waitsSeconds": policy.wait_for.total_seconds() if policy.when_running == "wait" else 0,
+        "comparedBy": "bytes" if settings.raw else "canonical JSON, else bytes",
+        "notCompared": list(settings.exclude),
+        "statuses": {
+            "running": settings.running or wording.running,
+            "otherRequest": wording.reused,
+            "missing": 400,
+            "malformed": 400,
+            "unavailable": 503,
+        },
+        "notStored": sorted((wording.retried | settings.retried) - settings.stored),
+        "replayHeader": wording.replayed[0],
+        "responseKept": settings.store == "response",
+    }
+
+
+def document(routes: Routes) -> Response:
+    """The document as it is served."""
+    body = msgspec.json.encode({"version": 1, "routes": [described(route) for route in routes.every]})
+    headers = (("Content-Type", "application/json"), ("Cache-Control", "public, max-age=300"))
+    return Response(200, headers, body)
+
+
+def openapi(route: Route) -> dict[str, Any]:
+    """What an OpenAPI operation says of it, as the extension `x-idempotency`."""
+    return {"x-idempotency": described(route)}

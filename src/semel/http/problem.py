@@ -1,0 +1,149 @@
+"""Problems: what a client is told when its request was not run, as `application/problem+json` (RFC 9457). No I/O.
+
+What always holds: `type` is stable and names one situation; `detail` says whether anything ran and what to do next, and
+holds neither the key nor anything of another caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+import msgspec
+
+from semel.errors import (
+    FailedBefore,
+    InDoubt,
+    InProgress,
+    KeyReused,
+    LeaseLost,
+    RecordUnreadable,
+    ResultNotKept,
+    SchemaOutdated,
+    SemelError,
+    StoreUnavailable,
+    TransactionAborted,
+    UsageError,
+)
+from semel.http.profile import Profile
+from semel.http.response import Response
+
+BASE: Final = "urn:semel:problem:"
+_UNAVAILABLE: Final = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One situation."""
+
+    code: str
+    status: int
+    title: str
+    detail: str
+    retry_after: float | None = None
+
+    def response(self, describedby: str | None, base: str = BASE) -> Response:
+        """As it is sent."""
+        body = {"type": f"{base}{self.code}", "title": self.title, "status": self.status, "detail": self.detail}
+        headers = [
+            ("Content-Type", "application/problem+json"),
+            ("Content-Language", "en"),
+            ("Cache-Control", "no-store"),
+        ]
+        if self.retry_after is not None:
+            headers.append(("Retry-After", str(max(1, ceil(self.retry_after)))))
+        if describedby:
+            headers.append(("Link", f'<{describedby}>; rel="describedby"'))
+        return Response(self.status, tuple(headers), msgspec.json.encode(body))
+
+
+def missing(header: str) -> Problem:
+    """A key is required and there is none."""
+    return Problem(
+        "key-missing",
+        400,
+        "A key is required",
+        f"This request needs the header {header}; nothing ran. Send it again with a key of its own, such as a UUID.",
+    )
+
+
+def malformed(header: str, why: str) -> Problem:
+    """The header gives no key."""
+    detail = f"The header {header} gives no key: {why}; nothing ran. Send one line, a string of 1 to 255 characters."
+    return Problem("key-malformed", 400, "The key cannot be read", detail)
+
+
+def ambiguous(why: str) -> Problem:
+    """The body does not mean one thing."""
+    detail = f"The body cannot be compared with a repetition of it: {why}; nothing ran. Correct it and send it again."
+    return Problem("body-ambiguous", 400, "The body does not mean one thing", detail)
+
+
+def too_large(limit: int) -> Problem:
+    """The body is over the limit."""
+    detail = f"With a key a body may take at most {limit} bytes here; nothing ran."
+    return Problem("body-too-large", 413, "The body is too large", detail)
+
+
+def unauthenticated() -> Problem:
+    """Nobody is behind the request."""
+    detail = "A key belongs to somebody, and this request does not say to whom; nothing ran. Sign in first."
+    return Problem("not-authenticated", 401, "Not authenticated", detail)
+
+
+def outside(status: int) -> Problem:
+    """The first try is older than what is kept."""
+    detail = (
+        "The first try of this request is older than what is kept here, so it cannot be told whether it ran before. "
+        "Find out what became of it, then start over with a new key."
+    )
+    return Problem("key-expired", status, "The key is too old", detail)
+
+
+def of(error: SemelError, profile: Profile, running: int | None = None) -> Problem:
+    """What an error of semel means to a client."""
+    match error:
+        case KeyReused():
+            detail = (
+                "The key was used before with another request; nothing ran. Use a new key for a new request, or send "
+                "the same request again."
+            )
+            return Problem("key-reused", profile.reused, "The key stands for another request", detail)
+        case InProgress():
+            detail = "The first request with this key is still being worked on; nothing ran now. Ask again later."
+            return Problem("in-progress", running or profile.running, "Still running", detail, error.retry_after)
+        case InDoubt():
+            detail = (
+                "A request with this key started before and its outcome is not known; nothing ran now. It is being "
+                "looked into; ask again with the same key."
+            )
+            return Problem("in-doubt", 409, "The outcome is not known", detail, getattr(error, "retry_after", None))
+        case FailedBefore():
+            detail = "The request with this key failed before, and that is final; nothing ran now. Use a new key."
+            return Problem("failed-before", 500, "It failed before", detail)
+        case ResultNotKept():
+            detail = (
+                "The request with this key was carried out before, and its response was not kept; nothing ran now. "
+                "Ask for the resource itself."
+            )
+            return Problem("response-not-kept", 409, "Done, and the response was not kept", detail)
+        case LeaseLost():
+            detail = "The request was worked on, and its outcome could not be recorded. Ask again with the same key."
+            return Problem("lease-lost", _UNAVAILABLE, "The outcome was not recorded", detail, 1.0)
+        case StoreUnavailable() if error.ran:
+            detail = "The request was worked on, and its outcome could not be recorded. Ask again with the same key."
+            return Problem("not-recorded", _UNAVAILABLE, "The outcome was not recorded", detail, 1.0)
+        case StoreUnavailable() | TransactionAborted():
+            detail = "What is needed to run this once cannot be reached; nothing ran. Ask again with the same key."
+            return Problem("store-unavailable", _UNAVAILABLE, "Try again later", detail, error.retry_after or 1.0)
+        case RecordUnreadable() | SchemaOutdated():
+            detail = "What is known of this key cannot be read by this release; nothing ran. Ask again later."
+            return Problem("record-unreadable", _UNAVAILABLE, "Try again later", detail, 30.0)
+        case UsageError():
+            detail = (
+                "The request cannot be compared with a repetition of it; nothing ran. Correct it and send it again."
+            )
+            return Problem("body-ambiguous", 400, "The body does not mean one thing", detail)
+    detail = "The request could not be run once; nothing ran."
+    return Problem("refused", 500, "It could not be run", detail)

@@ -1,0 +1,72 @@
+"""A request as rules see it: its head, and what the framework knows about it. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+
+class State:
+    """What authentication left with the request, as attributes: `request.state.user`."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A value, or `default`."""
+        return self._values.get(name, default)
+
+
+class Headers:
+    """Header lines in order; names in any case."""
+
+    __slots__ = ("lines",)
+
+    def __init__(self, lines: Iterable[tuple[str, str]]) -> None:
+        self.lines = tuple(lines)
+
+    def all(self, name: str) -> list[str]:
+        """Every line of that name."""
+        wanted = name.lower()
+        return [value for known, value in self.lines if known.lower() == wanted]
+
+    def get(self, name: str, default: str = "") -> str:
+        """The first line of that name."""
+        wanted = name.lower()
+        return next((value for known, value in self.lines if known.lower() == wanted), default)
+
+    def __contains__(self, name: str) -> bool:
+        wanted = name.lower()
+        return any(known.lower() == wanted for known, _ in self.lines)
+
+
+class Request(msgspec.Struct, frozen=True, eq=False):
+    """What a scope or key rule is given.
+
+    Attributes:
+        method: in capitals.
+        path: decoded, without the query.
+        query: as it was sent.
+        headers: all lines.
+        state: what authentication left with the request.
+        native: the framework's own: the ASGI scope, the WSGI environ, Django's, Flask's or Starlette's request.
+        body: all of it, once it was read; empty before.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: Headers
+    state: State
+    native: Any = None
+    body: bytes = b""

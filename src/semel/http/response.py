@@ -1,0 +1,80 @@
+"""A response as it is kept and replayed, and which headers go along. No I/O.
+
+What always holds: the body is kept byte for byte and headers as pairs in order; a replay carries no header outside the
+allow-list, so nothing that belongs to one caller or one moment (cookies, challenges, dates, trace ids) is shown again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+Pairs = tuple[tuple[str, str], ...]
+
+REPLAYED: Final = frozenset(
+    {
+        "allow",
+        "content-disposition",
+        "content-encoding",
+        "content-language",
+        "content-location",
+        "content-type",
+        "deprecation",
+        "etag",
+        "last-modified",
+        "link",
+        "location",
+        "retry-after",
+        "vary",
+    }
+)
+"""Headers that say something about what was made, and nothing about for whom or when it was sent."""
+
+NEVER: Final = frozenset(
+    {
+        "authorization",
+        "connection",
+        "content-length",
+        "date",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-connection",
+        "set-cookie",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "www-authenticate",
+    }
+)
+"""Headers that no allow-list lets through: secrets, and what belongs to one connection."""
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A response that was stored, or is to be sent."""
+
+    status: int
+    headers: Pairs
+    body: bytes
+
+    def marked(self, marks: Iterable[tuple[str, str]]) -> Response:
+        """The same, with further headers; those that say how it came about replace what the application said."""
+        added = tuple(marks)
+        names = {name.lower() for name, _ in added} & {"cache-control"}
+        kept_headers = tuple(pair for pair in self.headers if pair[0].lower() not in names)
+        return Response(self.status, (*kept_headers, *added), self.body)
+
+
+class NotKept:
+    """Stands for a response of which nothing is stored but that it was given: no codec can keep it."""
+
+
+def kept(status: int, headers: Iterable[tuple[str, str]], body: bytes, allowed: frozenset[str]) -> Response:
+    """What is stored of a response."""
+    pairs = tuple((name, value) for name, value in headers if name.lower() in allowed and _is_plain(value))
+    return Response(status, pairs, body)
+
+
+def _is_plain(value: str) -> bool:
+    return not any(character in value for character in "\r\n\0")

@@ -1,0 +1,231 @@
+"""Routes: which requests carry keys, and what holds for them. Settings alone, checked when they are made.
+
+What always holds: `*` stands for one segment of a path and a last `**` for any rest. The first route that fits counts.
+Without routes every POST and PATCH that carries a key is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from semel.core.policy import Policy
+from semel.errors import UsageError
+from semel.http.body import is_path
+from semel.http.key_header import LONGEST
+from semel.http.profile import PROFILES, Meaning, Profile
+from semel.http.request import Request
+from semel.http.response import NEVER, REPLAYED
+
+Scope = Callable[[Any], Any]
+"""From a request to whom its key belongs; may be awaited where the framework awaits."""
+KeyRule = Callable[[Request], "str | tuple[object, ...] | None"]
+Within = Callable[[Any], Any]
+"""From a request to a context manager that gives a session or connection in a transaction, and commits at its end."""
+Store = Literal["response", "none"]
+
+METHODS: Final = frozenset({"POST", "PATCH"})
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "CONNECT"})
+_RUNNING: Final = frozenset({409, 425, 429})
+_HEADER: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_MEBIBYTE: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What holds for a route.
+
+    Attributes:
+        methods: which methods carry keys.
+        required: whether a request without a key is refused.
+        header: the header with the key; the profile's where none is named.
+        key: computes the key of a request that carries none, for webhooks: from its head and body. None: no key.
+        policy: how to claim, keep, wait and recover; the engine's where none is given.
+        profile: how it is worded: ietf, stripe-v1, stripe-v2, paypal or oasis.
+        stored: statuses that are answers, whatever the profile says: kept, and replayed.
+        retried: statuses that mean that nothing happened: not kept, the same key may be sent again.
+        doubtful: statuses after which nobody knows; the policy for doubts decides.
+        running: the status for a duplicate while the first runs: 409, 425 or 429.
+        replay_headers: further response headers that are kept and replayed.
+        exclude: members of a JSON body that do not count when requests are compared, as dotted paths.
+        raw: whether bodies are compared byte for byte.
+        max_body: how many bytes a body with a key may take.
+        max_response: how many bytes of a response are kept; more leaves a mark that it was done.
+        store: "none" keeps that it was done, and nothing of the response: for secrets.
+        shortest: how many characters a key has at least.
+        within: opens the transaction of the view, so that response and effect commit together.
+    """
+
+    methods: frozenset[str] = METHODS
+    required: bool = False
+    header: str | None = None
+    key: KeyRule | None = None
+    policy: Policy | None = None
+    profile: str = "ietf"
+    stored: frozenset[int] = frozenset()
+    retried: frozenset[int] = frozenset()
+    doubtful: frozenset[int] = frozenset()
+    running: int | None = None
+    replay_headers: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    raw: bool = False
+    max_body: int = _MEBIBYTE
+    max_response: int = _MEBIBYTE
+    store: Store = "response"
+    shortest: int = 1
+    within: Within | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "methods", frozenset(method.upper() for method in _several(self.methods, "methods")))
+        for name in ("stored", "retried", "doubtful"):
+            object.__setattr__(self, name, frozenset(_several(getattr(self, name), name)))
+        for name in ("replay_headers", "exclude"):
+            object.__setattr__(self, name, tuple(_several(getattr(self, name), name)))
+        for says_no, why in self._problems():
+            if says_no:
+                raise UsageError(f"{why}; nothing was set up.")
+
+    def _problems(self) -> Iterable[tuple[object, str]]:
+        safe = sorted(self.methods & _SAFE)
+        yield not self.methods, "A route needs at least one method"
+        yield safe, f"{', '.join(safe)} changes nothing and takes no key"
+        yield self.profile not in PROFILES, f"There is no profile {self.profile!r}, only {', '.join(PROFILES)}"
+        yield self.header is not None and not _HEADER.fullmatch(self.header), f"{self.header!r} is no header name"
+        yield self.key is not None and not callable(self.key), "key= is a function of the request"
+        yield self.within is not None and not callable(self.within), "within= is a function of the request"
+        yield (
+            self.policy is not None and not isinstance(self.policy, Policy),
+            f"policy= is a Policy, not {type(self.policy).__name__}",
+        )
+        yield self.running not in (None, *_RUNNING), "The status while running is 409, 425 or 429"
+        yield self.store not in ("response", "none"), 'store= is "response" or "none"'
+        yield not 1 <= self.shortest <= LONGEST, f"shortest= lies between 1 and {LONGEST}"
+        yield self.max_body < 0 or self.max_response < 0, "max_body= and max_response= are numbers of bytes"
+        twice = (self.stored & self.retried) | (self.stored & self.doubtful) | (self.retried & self.doubtful)
+        yield twice, f"Status {min(twice, default=0)} means one thing: stored, retried or doubtful"
+        never = sorted({name.lower() for name in self.replay_headers} & NEVER)
+        yield never, f"{', '.join(never)} is never replayed"
+        wrong = [path for path in self.exclude if not is_path(path)]
+        yield wrong, f"{wrong!r} is no path to a member, such as 'sent_at' or 'meta.trace'"
+
+    @cached_property
+    def wording(self) -> Profile:
+        """The profile."""
+        return PROFILES[self.profile]
+
+    @cached_property
+    def key_header(self) -> str:
+        """The header with the key."""
+        return self.header or self.wording.header
+
+    @cached_property
+    def allowed(self) -> frozenset[str]:
+        """Which headers a replay may carry."""
+        return REPLAYED | {name.lower() for name in self.replay_headers}
+
+    def meaning(self, status: int) -> Meaning:
+        """What a status says of the work behind it."""
+        if status in self.stored:
+            return "stored"
+        if status in self.retried:
+            return "retried"
+        return "doubtful" if status in self.doubtful else self.wording.meaning(status)
+
+
+_NAMES: Final = frozenset(known.name for known in fields(Settings))
+
+
+def _several(given: Any, name: str) -> Iterable[Any]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise UsageError(f"{name}= takes several, as in {name}={{…}}, not {given!r}; nothing was set up.")
+    return given
+
+
+def settings_of(given: dict[str, Any]) -> Settings:
+    """Settings by name.
+
+    Raises:
+        UsageError: there is no such setting, or it cannot be so.
+    """
+    unknown = sorted(set(given) - _NAMES)
+    if unknown:
+        raise UsageError(
+            f"A route has no setting {unknown[0]!r}, only {', '.join(sorted(_NAMES))}; nothing was set up."
+        )
+    return Settings(**given)
+
+
+class Route:
+    """A path pattern, and the settings for it: `Route("/orders/*/pay", required=True)`."""
+
+    def __init__(self, path: str, **settings: Any) -> None:
+        if not path.startswith("/"):
+            raise UsageError(f"A route begins with a slash, unlike {path!r}; nothing was set up.")
+        if "**" in path[:-2]:
+            raise UsageError(f"In a route ** stands at the end, unlike in {path!r}; nothing was set up.")
+        self.path = path
+        self.settings = settings_of(settings)
+        self._given = settings
+        self._pattern = _pattern(path)
+
+    def __repr__(self) -> str:
+        return f"Route({self.path!r})"
+
+    def fits(self, path: str) -> bool:
+        """Whether a path is one of this route."""
+        return path == self.path if self._pattern is None else self._pattern.fullmatch(path) is not None
+
+    def over(self, common: dict[str, Any]) -> Route:
+        """The same route, where what it does not say is as in `common`."""
+        return Route(self.path, **{**common, **self._given})
+
+    @property
+    def is_open(self) -> bool:
+        """Whether several paths fit, so that the path is part of the key."""
+        return self._pattern is not None
+
+
+def _pattern(path: str) -> re.Pattern[str] | None:
+    if "*" not in path:
+        return None
+    pieces = [".*" if piece == "**" else "[^/]+" if piece == "*" else re.escape(piece) for piece in path.split("/")]
+    return re.compile("/".join(pieces), re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Routes:
+    """All routes of an application, with the engine's policy where a route has none."""
+
+    every: tuple[Route, ...]
+    described_at: str | None = field(default=None)
+
+    @classmethod
+    def of(
+        cls, routes: Iterable[Route] | None, common: dict[str, Any], policy: Policy, described_at: str | None
+    ) -> Routes:
+        """The routes with what is common to them; without any, one that fits everything."""
+        settings_of(common)  # what is wrong with it is said even where every route says otherwise
+        common = {"policy": policy, **common}
+        given = (Route("/**"),) if routes is None else tuple(routes)
+        return cls(tuple(_checked(route).over(common) for route in given), described_at)
+
+    @cached_property
+    def methods(self) -> frozenset[str]:
+        """All methods that may carry a key."""
+        return frozenset[str]().union(*(route.settings.methods for route in self.every))
+
+    def find(self, method: str, path: str) -> Route | None:
+        """The first route that fits."""
+        for route in self.every:
+            if method in route.settings.methods and route.fits(path):
+                return route
+        return None
+
+
+def _checked(route: Any) -> Route:
+    if not isinstance(route, Route):
+        raise UsageError(f"routes= holds Route(…), not {type(route).__name__}; nothing was set up.")
+    return route

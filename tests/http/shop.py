@@ -1,0 +1,175 @@
+"""What every application under test does, said once: paths, effects and answers, without a framework.
+
+An application maps each path to `Shop.answer` and sends the `Reply`; where a path streams, it sends `Shop.chunks` one by
+one. Effects are lines in a file, appended by whichever process runs: they are what is counted. A handler that has to be
+caught in the act meets the test at a gate, a socket of the test's own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs
+
+STORE, FOLDER, GATE, SETTINGS = "SHOP_STORE", "SHOP_FOLDER", "SHOP_GATE", "SHOP_SETTINGS"
+"""Names of environment variables: the store's URL, where effects are written, the gate's port, settings as JSON."""
+
+PATHS = (
+    "/orders",  # 201 with Location, ETag and cookies; the body is told back with the number of the effect
+    "/binary",  # every byte there is
+    "/gzip",  # compressed by the application
+    "/empty",  # 204
+    "/null",  # JSON null
+    "/headers",  # repeated headers, in order, and some that must not come back
+    "/large",  # more than is kept
+    "/slow",  # waits at the gate
+    "/status",  # ?code=…: that status
+    "/raises",  # ?error=…: raises it, after the effect
+    "/echo",  # the body as it came, byte for byte
+    "/derived",  # what attempt.derive("step") gives
+    "/secret",  # a route with store="none"
+    "/required",  # a route with required=True
+)
+STREAMS = ("/stream", "/events")
+"""Three chunks, one by one; `/events` is text/event-stream and waits at the gate before its last."""
+
+
+class Retryable(Exception):
+    """In the policy of every application: nothing happened."""
+
+
+class Final(Exception):
+    """In the policy of every application: stored."""
+
+
+ERRORS: dict[str, type[Exception]] = {"retryable": Retryable, "final": Final, "other": RuntimeError}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, for a framework to send."""
+
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+
+def store_url() -> str:
+    """The store of the application under test."""
+    return os.environ[STORE]
+
+
+def policy() -> dict[str, object]:
+    """Policy fields of every application."""
+    return {"final_errors": (Final,), "retry_errors": (Retryable,)}
+
+
+def route_settings() -> dict[str, dict[str, object]]:
+    """Settings of routes that have some, by path; those of the test come last."""
+    given = json.loads(os.environ.get(SETTINGS, "{}"))
+    return {
+        "/secret": {"store": "none"},
+        "/required": {"required": True},
+        "/large": {"max_response": 1000},
+        **given,
+    }
+
+
+def caller_of(authorization: str) -> str | None:
+    """Who asks: `Bearer alice` is alice. Nobody is None; everybody may, but mallory may nothing."""
+    kind, _, name = authorization.partition(" ")
+    return name or None if kind == "Bearer" else None
+
+
+def may(caller: str | None) -> bool:
+    """Whether this caller has the right to call: a right that can be lost while keys are kept."""
+    revoked = Path(os.environ[FOLDER], "revoked")
+    return not revoked.exists() or caller not in revoked.read_text().split()
+
+
+def happened(what: str) -> int:
+    """An effect: one more line. Gives how many there are now."""
+    path = Path(os.environ[FOLDER], "effects")
+    with path.open("ab", buffering=0) as file:
+        file.write(what.encode() + b"\n")
+    return path.read_bytes().count(b"\n")
+
+
+def effects() -> int:
+    """How many effects there are."""
+    path = Path(os.environ[FOLDER], "effects")
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def wait_at_gate() -> None:
+    """Tell the test that a handler is here, and go on when it says so."""
+    with socket.create_connection(("127.0.0.1", int(os.environ[GATE])), timeout=60) as gate:
+        gate.sendall(b"here\n")
+        gate.recv(1)
+
+
+def chunks(path: str) -> Iterator[bytes]:
+    """The body of a path that streams; its effect comes first."""
+    happened(path)
+    yield b"data: one\n\n"
+    yield b"data: two\n\n"
+    if path == "/events":
+        wait_at_gate()
+    yield b"data: three\n\n"
+
+
+def stream_type(path: str) -> str:
+    """The content type of a path that streams."""
+    return "text/event-stream" if path == "/events" else "application/octet-stream"
+
+
+def answer(path: str, query: str, body: bytes, derived: str = "") -> Reply:
+    """What the application answers; the effect has happened then.
+
+    Raises:
+        Exception: what `/raises` is asked for.
+    """
+    asked = {name: values[0] for name, values in parse_qs(query).items()}
+    number = happened(path)
+    match path:
+        case "/binary":
+            return Reply(200, (("Content-Type", "application/octet-stream"),), bytes(range(256)))
+        case "/gzip":
+            packed = gzip.compress(b"once " * 100, mtime=0)
+            return Reply(200, (("Content-Type", "text/plain"), ("Content-Encoding", "gzip")), packed)
+        case "/empty":
+            return Reply(204)
+        case "/null":
+            return Reply(200, (("Content-Type", "application/json"),), b"null")
+        case "/headers":
+            return Reply(200, _HEADERS, b"{}")
+        case "/large":
+            return Reply(200, (("Content-Type", "text/plain"),), b"x" * 5000)
+        case "/slow":
+            wait_at_gate()
+        case "/status":
+            return Reply(int(asked["code"]), (("Content-Type", "text/plain"),), f"effect {number}".encode())
+        case "/raises":
+            raise ERRORS[asked["error"]](f"effect {number}")
+        case "/echo":
+            return Reply(200, (("Content-Type", "application/octet-stream"),), body)
+        case "/derived":
+            return Reply(200, (("Content-Type", "text/plain"),), derived.encode())
+    headers = (("Content-Type", "application/json"), ("Location", f"/orders/{number}"), ("ETag", f'"{number}"'))
+    return Reply(201, (*headers, ("Set-Cookie", "session=secret")), json.dumps({"effect": number}).encode())
+
+
+_HEADERS = (
+    ("Content-Type", "application/json"),
+    ("Link", "</a>; rel=first"),
+    ("Link", "</b>; rel=second"),
+    ("Content-Language", "en"),
+    ("Set-Cookie", "one=1"),
+    ("Set-Cookie", "two=2"),
+    ("X-Trace", "abc"),
+)

@@ -1,0 +1,136 @@
+"""What a body says."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semel.core import canonical
+from semel.http.body import BadBody, meaning
+
+JSON = "application/json"
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def said(body: str | bytes, content_type: str = JSON, **settings: Any) -> bytes:
+    raw = body.encode() if isinstance(body, str) else body
+    return canonical.encode(meaning(raw, content_type, **settings))
+
+
+@given(VALUES, VALUES)
+def test_two_bodies_are_the_same_only_if_they_are_equal(one: Any, other: Any) -> None:
+    try:
+        first, second = said(json.dumps(one)), said(json.dumps(other))
+    except (BadBody, canonical.CannotEncode):
+        return
+    assert (first == second) == (normal(one) == normal(other))
+
+
+def normal(value: Any) -> str:
+    import unicodedata
+
+    return unicodedata.normalize("NFC", json.dumps(tagged(value), sort_keys=True, ensure_ascii=False))
+
+
+def tagged(value: Any) -> Any:
+    """JSON with truth told from numbers, as Python's == does not."""
+    if isinstance(value, bool):
+        return ["truth", value]
+    if isinstance(value, list):
+        return ["list", [tagged(item) for item in value]]
+    return {name: tagged(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('{"a":1,"b":2}', '{"b" : 2, "a" : 1}'),
+        ("1", "1.0"),
+        ("100", "1e2"),
+        ("0.1", "0.10"),
+        ("-0.0", "0"),
+        ('"\\u00e9"', '"e\\u0301"'),
+        ('"a"', '"\\u0061"'),
+    ],
+)
+def test_what_is_equal_is_the_same(one: str, other: str) -> None:
+    assert said(one) == said(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("0.1", "0.10000000000000001"),
+        ("1e400", "2e400"),
+        ("1", '"1"'),
+        ("1", "true"),
+        ("null", '""'),
+        ("[1,2]", "[2,1]"),
+        ("[[1],2]", "[1,[2]]"),
+        ("{}", "[]"),
+    ],
+)
+def test_what_is_not_equal_is_another(one: str, other: str) -> None:
+    assert said(one) != said(other)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"a":1,"a":1}',
+        '{"x":{"a":1,"a":2}}',
+        "NaN",
+        "[Infinity]",
+        "-Infinity",
+        "{",
+        "[1,]",
+        b"\xff\xfe",
+        "1" * 2000,
+        "0." + "1" * 2000,
+        "[" * 100_000,
+    ],
+    ids=["twice", "twice inside", "nan", "infinity", "minus infinity", "cut", "comma", "bytes", "int", "float", "deep"],
+)
+def test_json_that_does_not_mean_one_thing_is_refused(body: str | bytes) -> None:
+    with pytest.raises(BadBody):
+        said(body)
+
+
+@pytest.mark.parametrize("body", ['"\\ud800"', "[" * 80 + "]" * 80], ids=["half a character", "deep"])
+def test_what_cannot_be_compared_is_refused_with_the_fingerprint(body: str) -> None:
+    with pytest.raises(canonical.CannotEncode):
+        said(body)
+
+
+def test_a_vendor_s_json_is_json() -> None:
+    assert said("1.0", "application/vnd.api+json; charset=utf-8") == said("1", "application/vnd.api+json")
+
+
+def test_other_bodies_count_byte_for_byte() -> None:
+    assert said("a=1&b=2", "application/x-www-form-urlencoded") != said("b=2&a=1", "application/x-www-form-urlencoded")
+
+
+def test_raw_counts_byte_for_byte() -> None:
+    assert said("1", raw=True) != said("1.0", raw=True)
+
+
+def test_members_can_be_left_out() -> None:
+    one, other = '{"a":{"at":1,"b":2},"items":[{"at":1}]}', '{"a":{"at":9,"b":2},"items":[{"at":2}]}'
+    assert said(one, exclude=("a.at", "items.at")) == said(other, exclude=("a.at", "items.at"))
+    assert said(one) != said(other)
+
+
+def form(boundary: str, value: str) -> bytes:
+    return f'--{boundary}\r\nContent-Disposition: form-data; name="a"\r\n\r\n{value}\r\n--{boundary}--\r\n'.encode()
+
+
+def test_a_form_is_the_same_under_another_boundary() -> None:
+    one = said(form("xxx", "1"), "multipart/form-data; boundary=xxx")
+    assert one == said(form("yyy", "1"), 'multipart/form-data; boundary="yyy"')
+    assert one != said(form("xxx", "2"), "multipart/form-data; boundary=xxx")
