@@ -1,7 +1,7 @@
 """What every application under test does, said once: paths, effects and answers, without a framework.
 
-An application maps each path to `Shop.answer` and sends the `Reply`; where a path streams, it sends `Shop.chunks` one by
-one. Effects are lines in a file, appended by whichever process runs: they are what is counted. A handler that has to be
+An application maps each path to `answer` and sends the `Reply`; where a path streams, it sends `chunks` one by one.
+Effects are lines in a file, appended by whichever process runs: they are what is counted. A handler that has to be
 caught in the act meets the test at a gate, a socket of the test's own.
 """
 
@@ -15,6 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs
+
+from semel import Policy
+from semel.http.route import Given
 
 STORE, FOLDER, GATE, SETTINGS = "SHOP_STORE", "SHOP_FOLDER", "SHOP_GATE", "SHOP_SETTINGS"
 """Names of environment variables: the store's URL, where effects are written, the gate's port, settings as JSON."""
@@ -64,12 +67,12 @@ def store_url() -> str:
     return os.environ[STORE]
 
 
-def policy() -> dict[str, object]:
-    """Policy fields of every application."""
-    return {"final_errors": (Final,), "retry_errors": (Retryable,)}
+def policy() -> Policy:
+    """The policy of every application."""
+    return Policy(final_errors=(Final,), retry_errors=(Retryable,))
 
 
-def route_settings() -> dict[str, dict[str, object]]:
+def route_settings() -> dict[str, Given]:
     """Settings of routes that have some, by path; those of the test come last."""
     given = json.loads(os.environ.get(SETTINGS, "{}"))
     return {

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Final
 
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_TOKEN: Final = re.compile(rf"{_STRING.pattern}|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 
 
 def is_json(content_type: str) -> bool:
@@ -39,18 +39,16 @@ def with_number(body: bytes, place: re.Match[str], spelling: str) -> bytes:
     return (text[: place.start()] + spelling + text[place.end() :]).encode()
 
 
-def respelled(body: bytes) -> Iterator[tuple[str, str, bytes]]:
-    """Other spellings of the first number: the old one, the new one, and the body with it."""
+def respelled(body: bytes) -> list[tuple[str, bytes]]:
+    """Bodies in which the first number is spelled otherwise: what was done to it, and the body."""
+    found = []
     for place in numbers(body)[:1]:
         old = place.group()
         mantissa, _, exponent = old.lower().partition("e")
         fraction = f"{mantissa}0" if "." in mantissa else f"{mantissa}.0"
-        yield old, fraction + (f"e{exponent}" if exponent else ""), b""
-        yield old, _with_exponent(Decimal(old)), b""
-
-
-def _with_exponent(number: Decimal) -> str:
-    return f"{number.scaleb(1):f}e-1"
+        for new in (fraction + (f"e{exponent}" if exponent else ""), f"{Decimal(old).scaleb(1):f}e-1"):
+            found.append((f"{new} for {old}", with_number(body, place, new)))
+    return found
 
 
 def reordered(body: bytes) -> bytes | None:
@@ -72,13 +70,17 @@ def spaced(body: bytes) -> bytes:
     return f" {text} \n".encode()
 
 
+def _with_space(hit: re.Match[str]) -> str:
+    return f"{hit.group()} \n" if hit.group() in ":," else hit.group()
+
+
 def doubled(body: bytes) -> bytes | None:
     """The first member twice, with another value in front; None where there is no member."""
     members = _members(body)
-    if not members:
+    name = _STRING.match(members[0]) if members else None
+    if name is None:
         return None
-    name = members[0].partition('":')[0] + '":'
-    return ("{" + ",".join([f'{name}"another"', *members]) + "}").encode()
+    return ("{" + ",".join([f'{name.group()}:"another"', *members]) + "}").encode()
 
 
 def changed(body: bytes) -> bytes | None:
@@ -100,7 +102,7 @@ def _members(body: bytes) -> list[str]:
     if not isinstance(parsed(body), dict) or text == "{}":
         return []
     found, depth, start = [], 0, 1
-    for hit in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[\]{},]', text):
+    for hit in re.finditer(rf"{_STRING.pattern}|[\[\]{{}},]", text):
         match hit.group():
             case "{" | "[":
                 depth += 1

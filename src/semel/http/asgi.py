@@ -12,7 +12,7 @@ import inspect
 import logging
 from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from semel.core.flow import arun
 from semel.core.key import Shared
@@ -23,7 +23,7 @@ from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, WhoAsks
 from semel.http.front import DESCRIBED_AT, Front, demand
 from semel.http.request import Headers, Request, State
 from semel.http.response import Response
-from semel.http.route import Route
+from semel.http.route import Given, Route
 from semel.http.route import Scope as ScopeRule
 
 _log: Final = logging.getLogger("semel")
@@ -50,7 +50,7 @@ class IdempotencyMiddleware:
         scope: ScopeRule | Shared,
         routes: Iterable[Route] | None = None,
         described_at: str | None = DESCRIBED_AT,
-        **settings: Any,
+        **settings: Unpack[Given],
     ) -> None:
         engine = demand(semel, AsyncEngine, "An ASGI application", "AsyncSemel")
         self.app = app

@@ -7,7 +7,7 @@ what the running settings say.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from semel.core.flow import Flow
 from semel.core.key import Shared
@@ -17,7 +17,7 @@ from semel.http.exchange import Answer, Go, Pass, Send, answered, exchange, rais
 from semel.http.policy_document import document
 from semel.http.request import Request
 from semel.http.response import Response
-from semel.http.route import Route, Routes, Scope
+from semel.http.route import Given, Route, Routes, Scope
 
 E = TypeVar("E", bound=EngineBase)
 
@@ -41,7 +41,7 @@ class Front(Generic[E]):
         scope: Scope | Shared,
         routes: Iterable[Route] | None,
         described_at: str | None,
-        settings: dict[str, Any],
+        settings: Given,
     ) -> None:
         if not callable(scope) and not isinstance(scope, Shared):
             raise UsageError("scope= is a function of the request, or SHARED; nothing was set up.")

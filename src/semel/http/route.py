@@ -7,10 +7,10 @@ Without routes every POST and PATCH that carries a key is taken.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 from semel.core.policy import Policy
 from semel.errors import UsageError
@@ -138,13 +138,36 @@ class Settings:
 _NAMES: Final = frozenset(known.name for known in fields(Settings))
 
 
+class Given(TypedDict, total=False):
+    """Settings as they are written: by name, and only those that differ. `Settings` says what each means."""
+
+    methods: Collection[str]
+    required: bool
+    header: str | None
+    key: KeyRule | None
+    policy: Policy | None
+    profile: str
+    stored: Collection[int]
+    retried: Collection[int]
+    doubtful: Collection[int]
+    running: int | None
+    replay_headers: Collection[str]
+    exclude: Collection[str]
+    raw: bool
+    max_body: int
+    max_response: int
+    store: Store
+    shortest: int
+    within: Within | None
+
+
 def _several(given: Any, name: str) -> Iterable[Any]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise UsageError(f"{name}= takes several, as in {name}={{…}}, not {given!r}; nothing was set up.")
     return given
 
 
-def settings_of(given: dict[str, Any]) -> Settings:
+def settings_of(given: Given) -> Settings:
     """Settings by name.
 
     Raises:
@@ -155,13 +178,13 @@ def settings_of(given: dict[str, Any]) -> Settings:
         raise UsageError(
             f"A route has no setting {unknown[0]!r}, only {', '.join(sorted(_NAMES))}; nothing was set up."
         )
-    return Settings(**given)
+    return Settings(**given)  # type: ignore[arg-type]  # frozen when they are made
 
 
 class Route:
     """A path pattern, and the settings for it: `Route("/orders/*/pay", required=True)`."""
 
-    def __init__(self, path: str, **settings: Any) -> None:
+    def __init__(self, path: str, **settings: Unpack[Given]) -> None:
         if not path.startswith("/"):
             raise UsageError(f"A route begins with a slash, unlike {path!r}; nothing was set up.")
         if "**" in path[:-2]:
@@ -178,7 +201,7 @@ class Route:
         """Whether a path is one of this route."""
         return path == self.path if self._pattern is None else self._pattern.fullmatch(path) is not None
 
-    def over(self, common: dict[str, Any]) -> Route:
+    def over(self, common: Given) -> Route:
         """The same route, where what it does not say is as in `common`."""
         return Route(self.path, **{**common, **self._given})
 
@@ -203,9 +226,7 @@ class Routes:
     described_at: str | None = field(default=None)
 
     @classmethod
-    def of(
-        cls, routes: Iterable[Route] | None, common: dict[str, Any], policy: Policy, described_at: str | None
-    ) -> Routes:
+    def of(cls, routes: Iterable[Route] | None, common: Given, policy: Policy, described_at: str | None) -> Routes:
         """The routes with what is common to them; without any, one that fits everything."""
         settings_of(common)  # what is wrong with it is said even where every route says otherwise
         common = {"policy": policy, **common}

@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route as Path
 
-from semel import AsyncSemel, Policy
+from semel import AsyncSemel
 from semel.http import Route
 from semel.http.asgi import IdempotencyMiddleware
 from tests.http import shop
 
-semel = AsyncSemel(shop.store_url(), policy=Policy(**shop.policy()))
+semel = AsyncSemel(shop.store_url(), policy=shop.policy())
 
 
 class Authentication:
