@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from semel.core.flow import Flow
-from semel.core.key import SHARED, Shared
+from semel.core.key import SHARED, Shared, make_key
 from semel.core.policy import Policy
 from semel.engine.opened import Opened
 from semel.engine.request import Result
@@ -32,6 +32,7 @@ from semel.http.route import Route, Scope
 VERSION: Final = 1
 """Of what a fingerprint is made of. Another way of reading requests needs another number."""
 _ENVELOPE: Final = 64 * 1024
+_PLAIN: Final = 200
 _CLOCKS: Final = timedelta(minutes=5)
 
 
@@ -172,7 +173,7 @@ def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass |
         if key is None:
             return Pass()
     _check_first_sent(request, route)
-    wanted = Open(request, route, (request.path, key) if route.is_open else key, who, _asked(request, route))
+    wanted = Open(request, route, _identity(request, route, key), who, _asked(request, route))
     try:
         opened: Opened[Response] = yield wanted
     except SemelError as error:
@@ -242,6 +243,18 @@ def _key_in(request: Request, route: Route) -> str | None:
         return key_of(request.headers.all(header), shortest=route.settings.shortest)
     except BadKey as bad:
         raise Refused(problem.malformed(header, str(bad))) from bad
+
+
+def _identity(request: Request, route: Route, key: Any) -> Any:
+    """The key within its operation: where several paths are one operation, the path belongs to it.
+
+    Together they may be longer than a key can be; then their digest stands for them. It is text where the others are
+    pairs, so the two never meet.
+    """
+    if not route.is_open:
+        return key
+    parts = (request.path, *key) if isinstance(key, tuple) else (request.path, key)
+    return parts if sum(len(str(part).encode()) for part in parts) <= _PLAIN else make_key(*parts)
 
 
 def _asked(request: Request, route: Route) -> Sequence[Any]:

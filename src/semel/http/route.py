@@ -203,7 +203,8 @@ class Route:
 
     def over(self, common: Given) -> Route:
         """The same route, where what it does not say is as in `common`."""
-        return Route(self.path, **{**common, **self._given})
+        given: Given = {**common, **self._given}
+        return Route(self.path, **given)
 
     @property
     def is_open(self) -> bool:
@@ -229,7 +230,7 @@ class Routes:
     def of(cls, routes: Iterable[Route] | None, common: Given, policy: Policy, described_at: str | None) -> Routes:
         """The routes with what is common to them; without any, one that fits everything."""
         settings_of(common)  # what is wrong with it is said even where every route says otherwise
-        common = {"policy": policy, **common}
+        common = Given(policy=policy) | common
         given = (Route("/**"),) if routes is None else tuple(routes)
         return cls(tuple(_checked(route).over(common) for route in given), described_at)
 

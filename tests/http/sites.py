@@ -1,0 +1,135 @@
+"""The sites: an application of each framework on a real server, in processes of its own.
+
+What always holds: a site listens on loopback, on a socket that was bound before its server started, so a request may be
+sent at once; it is stopped, by the id of its process, when nobody needs it any more. A further framework is a module in
+`apps` and a line here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.http import shop
+from tests.http.gate import PATIENCE, Gate
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Site:
+    """Which application runs on which server."""
+
+    app: str
+    server: str
+
+    def command(self, descriptor: int, workers: int) -> list[str]:
+        """How its server is started."""
+        app = f"tests.http.apps.{self.app}:app"
+        return [sys.executable, "-m", *_SERVERS[self.server](app, descriptor, workers)]
+
+    @property
+    def streams(self) -> bool:
+        """Whether chunks reach the client one by one."""
+        return self.app != "drf_app"
+
+
+def _uvicorn(app: str, descriptor: int, workers: int) -> list[str]:
+    return ["uvicorn", app, "--fd", str(descriptor), "--workers", str(workers), "--log-level", "warning"]
+
+
+def _hypercorn(app: str, descriptor: int, workers: int) -> list[str]:
+    return ["hypercorn", app, "--bind", f"fd://{descriptor}", "--workers", str(workers), "--log-level", "warning"]
+
+
+def _gunicorn(app: str, descriptor: int, workers: int) -> list[str]:
+    threads = ["--workers", str(workers), "--threads", "32", "--log-level", "warning", "--graceful-timeout", "3"]
+    return ["gunicorn", app, "--bind", f"fd://{descriptor}", *threads]
+
+
+_SERVERS = {"uvicorn": _uvicorn, "hypercorn": _hypercorn, "gunicorn": _gunicorn}
+
+SITES = {
+    "starlette-uvicorn": Site("starlette_app", "uvicorn"),
+    "starlette-hypercorn": Site("starlette_app", "hypercorn"),
+    "fastapi-uvicorn": Site("fastapi_app", "uvicorn"),
+    "wsgi-gunicorn": Site("wsgi_app", "gunicorn"),
+    "flask-gunicorn": Site("flask_app", "gunicorn"),
+    "django-gunicorn": Site("django_app", "gunicorn"),
+    "django-uvicorn": Site("django_async_app", "uvicorn"),
+    "drf-gunicorn": Site("drf_app", "gunicorn"),
+}
+
+
+class Running:
+    """A site that is up."""
+
+    def __init__(self, site: Site, store: str, folder: Path, *, workers: int = 1, settings: Any = None) -> None:
+        self.site = site
+        self.folder = folder
+        self.gate = Gate()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.port: int = self._listener.getsockname()[1]
+        self.client = httpx.Client(
+            base_url=f"http://127.0.0.1:{self.port}",
+            timeout=PATIENCE,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+            trust_env=False,
+        )
+        environment = {
+            **os.environ,
+            shop.STORE: store,
+            shop.FOLDER: str(folder),
+            shop.GATE: str(self.gate.port),
+            shop.SETTINGS: json.dumps(settings or {}),
+            "PYTHONPATH": str(ROOT),
+        }
+        descriptor = self._listener.fileno()
+        self._log = (folder / "log").open("wb")
+        self._process = subprocess.Popen(
+            site.command(descriptor, workers),
+            cwd=ROOT,
+            env=environment,
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    @property
+    def log(self) -> str:
+        """What the server and the application have written."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def effects(self) -> int:
+        """How many effects there are."""
+        path = self.folder / "effects"
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+    def revoke(self, callers: Sequence[str]) -> None:
+        """These have no right any more."""
+        (self.folder / "revoked").write_text(" ".join(callers))
+
+    def close(self) -> None:
+        """Stop the server, and everything that it started."""
+        self.client.close()
+        os.killpg(self._process.pid, signal.SIGTERM)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._listener.close()
+        self.gate.listener.close()
+        self._log.close()
