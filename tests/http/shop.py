@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ PATHS = (
     "/headers",  # repeated headers, in order, and some that must not come back
     "/large",  # more than is kept
     "/slow",  # waits at the gate
+    "/busy",  # the same, on a route that does not let duplicates wait
     "/status",  # ?code=…: that status
     "/raises",  # ?error=…: raises it, after the effect
     "/echo",  # the body as it came, byte for byte
@@ -51,6 +53,10 @@ class Final(Exception):
 
 
 ERRORS: dict[str, type[Exception]] = {"retryable": Retryable, "final": Final, "other": RuntimeError}
+
+
+LARGE = random.Random(1).randbytes(5000)
+"""More than its route keeps, however well it is compressed."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,8 @@ def route_settings() -> dict[str, Given]:
         "/secret": {"store": "none"},
         "/required": {"required": True},
         "/large": {"max_response": 1000},
+        "/busy": {"policy": policy().replace(when_running="reject")},
+        "/echo": {"max_body": 100_000},
         **given,
     }
 
@@ -152,8 +160,8 @@ def answer(path: str, query: str, body: bytes, derived: str = "") -> Reply:
         case "/headers":
             return Reply(200, _HEADERS, b"{}")
         case "/large":
-            return Reply(200, (("Content-Type", "text/plain"),), b"x" * 5000)
-        case "/slow":
+            return Reply(200, (("Content-Type", "application/octet-stream"),), LARGE)
+        case "/slow" | "/busy":
             wait_at_gate()
         case "/status":
             return Reply(int(asked["code"]), (("Content-Type", "text/plain"),), f"effect {number}".encode())

@@ -62,6 +62,7 @@ _SERVERS = {"uvicorn": _uvicorn, "hypercorn": _hypercorn, "gunicorn": _gunicorn}
 SITES = {
     "starlette-uvicorn": Site("starlette_app", "uvicorn"),
     "starlette-hypercorn": Site("starlette_app", "hypercorn"),
+    "stacked-uvicorn": Site("stacked_app", "uvicorn"),
     "fastapi-uvicorn": Site("fastapi_app", "uvicorn"),
     "wsgi-gunicorn": Site("wsgi_app", "gunicorn"),
     "flask-gunicorn": Site("flask_app", "gunicorn"),

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.http.asking import ALICE, BOB, Asker, new_key
+from tests.http.shop import LARGE
 from tests.http.sites import Running
 
 pytestmark = pytest.mark.slow
@@ -209,7 +210,7 @@ def test_an_exception_follows_the_policy_by_its_class(asker: Asker, error: str, 
 
 def test_a_large_response_reaches_the_client_whole_and_leaves_a_tombstone(asker: Asker) -> None:
     key, before = new_key(), asker.running.effects()
-    assert asker.ask("/large", key).content == b"x" * 5000
+    assert asker.ask("/large", key).content == LARGE
     again = asker.ask("/large", key)
     assert (again.status_code, again.json()["type"]) == (409, "urn:semel:problem:response-not-kept")
     assert asker.running.effects() == before + 1

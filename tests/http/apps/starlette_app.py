@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route as Path
@@ -62,17 +63,24 @@ async def effects(request: Request) -> Response:
 
 
 METHODS = ["POST", "PUT", "PATCH", "DELETE", "GET"]
-app = Starlette(
-    routes=[
-        Path("/effects", effects),
-        *(Path(path, answered, methods=METHODS) for path in shop.PATHS),
-        *(Path(path, streamed, methods=METHODS) for path in shop.STREAMS),
-    ]
-)
-app.add_middleware(
-    IdempotencyMiddleware,
-    semel=semel,
-    scope=lambda request: request.state.caller,
-    routes=[*(Route(path, **given) for path, given in shop.route_settings().items()), Route("/**")],
-)
-app.add_middleware(Authentication)
+
+
+def site(*inner: Middleware) -> Starlette:
+    """The application, with further middleware between semel's and the views."""
+    keys = Middleware(
+        IdempotencyMiddleware,
+        semel=semel,
+        scope=lambda request: request.state.caller,
+        routes=[*(Route(path, **given) for path, given in shop.route_settings().items()), Route("/**")],
+    )
+    return Starlette(
+        routes=[
+            Path("/effects", effects),
+            *(Path(path, answered, methods=METHODS) for path in shop.PATHS),
+            *(Path(path, streamed, methods=METHODS) for path in shop.STREAMS),
+        ],
+        middleware=[Middleware(Authentication), keys, *inner],
+    )
+
+
+app = site()
