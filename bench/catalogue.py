@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.cases.http import HTTP, HTTP_IDEMKIT
 from bench.cases.latency import LATENCY
 from bench.cases.mariadb_many import MARIADB_64
 from bench.cases.memory import ENGINE
@@ -31,6 +32,8 @@ CASES = {
         POSTGRESQL_ONE,
         MARIADB_64,
         WITHIN,
+        HTTP,
+        HTTP_IDEMKIT,
         ROUND_TRIPS,
         LATENCY,
         ROWS,

@@ -29,15 +29,24 @@ FROM (SELECT * FROM idemkit_records LIMIT 1) AS r, generate_series(1, {rows}) AS
 @contextmanager
 def _backend(folder: Path, effort: Effort, name: str) -> Iterator[Any]:
     """The backend of idemkit on a database of its own, with its table; filled by whoever has made the first record."""
-    from idemkit.backends.postgres import PostgresBackend, init_pg
+    from idemkit.backends.postgres import PostgresBackend
 
-    with database(folder, name) as url, event_loop() as loop:
-        execute(url, "DROP TABLE semel_record")
-        loop.run(init_pg(url))
+    with database(folder, name) as url:
+        make_table(url)
         yield PostgresBackend.from_url(url, max_size=POOL), url
 
 
-def _fill(url: str, effort: Effort) -> None:
+def make_table(url: str) -> None:
+    """The table of idemkit instead of semel's."""
+    from idemkit.backends.postgres import init_pg
+
+    execute(url, "DROP TABLE semel_record")
+    with event_loop() as loop:
+        loop.run(init_pg(url))
+
+
+def fill(url: str, effort: Effort) -> None:
+    """Copies of the record that is there, as many as the other tables hold."""
     execute(url, _COPIES.format(rows=effort.rows))
     settle(url)
 
@@ -50,7 +59,7 @@ def _sync(folder: Path, effort: Effort, name: str) -> Iterator[Callable[..., Any
     with _backend(folder, effort, name) as (backend, url):
         call = decorated(backend, blocking=True)
         call(-1)
-        _fill(url, effort)
+        fill(url, effort)
         yield call
         run_sync(backend.aclose())
 
@@ -76,7 +85,7 @@ def _first_async(folder: Path, effort: Effort) -> Iterator[Measure]:
     with _backend(folder, effort, "idemkit-first-async") as (backend, url), event_loop() as loop:
         call = decorated(backend, blocking=False)
         loop.run(in_tasks(1, [-1], call))
-        _fill(url, effort)
+        fill(url, effort)
         yield lambda calls: loop.run(in_tasks(CALLERS, numbers.take(calls), call))
         loop.run(backend.aclose())
 
@@ -87,7 +96,7 @@ def _replay_async(folder: Path, effort: Effort) -> Iterator[Measure]:
     with _backend(folder, effort, "idemkit-replay-async") as (backend, url), event_loop() as loop:
         call = decorated(backend, blocking=False)
         loop.run(in_tasks(CALLERS, list(range(keys)), call))
-        _fill(url, effort)
+        fill(url, effort)
         yield lambda calls: loop.run(in_tasks(CALLERS, keys_of(calls, keys), call))
         loop.run(backend.aclose())
 

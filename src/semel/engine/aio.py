@@ -27,7 +27,7 @@ from semel.engine.administration import SweepReport
 from semel.engine.aio_runtime import Runtime
 from semel.engine.aio_shell import AsyncAttempt, Shell
 from semel.engine.colour import is_async, is_plainly_sync, refuse_generator, wrong_colour
-from semel.engine.colourless import EngineBase, Known, query_of
+from semel.engine.colourless import EngineBase, Known, query_of, shape_of
 from semel.engine.flows import Once
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
 from semel.engine.opened import AsyncOpened
@@ -194,7 +194,7 @@ class AsyncEngine(EngineBase):
             asked=fingerprint,
             policy=policy,
             about=about,
-            shape=codec.shape_of(returns),
+            shape=shape_of(returns),
         )
         self._enter(request)
         once = Once(request, self.clock, self.new_nonce)

@@ -23,7 +23,7 @@ from semel.core.record import About, Record
 from semel.engine import administration, context
 from semel.engine.administration import SweepReport
 from semel.engine.colour import is_async, refuse_generator, wrong_colour
-from semel.engine.colourless import EngineBase, Known, query_of
+from semel.engine.colourless import EngineBase, Known, query_of, shape_of
 from semel.engine.flows import Once
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
 from semel.engine.opened import SyncOpened
@@ -189,7 +189,7 @@ class SyncEngine(EngineBase):
             asked=fingerprint,
             policy=policy,
             about=about,
-            shape=codec.shape_of(returns),
+            shape=shape_of(returns),
         )
         self._enter(request)
         once = Once(request, self.clock, self.new_nonce)

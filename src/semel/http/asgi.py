@@ -21,7 +21,7 @@ from semel.engine.opened import AsyncOpened
 from semel.http.asgi_call import App, Call, Gone, Receive, Scope, SendMessage, send_response
 from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, WhoAsks
 from semel.http.front import DESCRIBED_AT, Front, demand
-from semel.http.request import Headers, Request, State
+from semel.http.request import RawHeaders, Request, State
 from semel.http.response import Response
 from semel.http.route import Given, Route
 from semel.http.route import Scope as ScopeRule
@@ -122,9 +122,8 @@ class IdempotencyMiddleware:
 
 
 def _request(scope: Scope) -> Request:
-    lines = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
     query = scope.get("query_string", b"").decode("latin-1")
-    return Request(scope["method"], scope["path"], query, Headers(lines), State(_state(scope)), scope)
+    return Request(scope["method"], scope["path"], query, RawHeaders(scope["headers"]), State(_state(scope)), scope)
 
 
 def _state(scope: Scope) -> Any:

@@ -57,13 +57,7 @@ def _parsed(body: bytes) -> Any:
         message = "its JSON is not UTF-8"
         raise BadBody(message) from problem
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_members,
-            parse_float=_decimal,
-            parse_int=_whole,
-            parse_constant=_not_a_number,
-        )
+        return _DECODER.decode(text)
     except RecursionError as problem:
         message = "its JSON is nested too deeply"
         raise BadBody(message) from problem
@@ -101,6 +95,12 @@ def _whole(text: str) -> int:
 def _not_a_number(text: str) -> NoReturn:
     message = f"its JSON holds {text}, which is no number"
     raise BadBody(message)
+
+
+# Made once: making a decoder costs more than reading a small body with it.
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_members, parse_float=_decimal, parse_int=_whole, parse_constant=_not_a_number
+)
 
 
 def _without(value: Any, paths: Sequence[str]) -> Any:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime, parsedate_to_datetime
+from email.utils import formatdate, parsedate_to_datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -33,6 +34,7 @@ VERSION: Final = 1
 """Of what a fingerprint is made of. Another way of reading requests needs another number."""
 _ENVELOPE: Final = 64 * 1024
 _PLAIN: Final = 200
+_SECOND: Final = 1_000_000
 _CLOCKS: Final = timedelta(minutes=5)
 
 
@@ -303,7 +305,13 @@ def replay(result: Result[Response], route: Route, request: Request) -> Response
     record = result.record
     marks = [route.settings.wording.replayed]
     if record is not None:
-        marks.append(("Idempotency-Expires", format_datetime(record.expires_at, usegmt=True)))
+        marks.append(("Idempotency-Expires", _date(record.expires_us // _SECOND)))
     if "origin" in request.headers:
         marks.append(("Access-Control-Expose-Headers", ", ".join(name for name, _ in marks)))
     return result.value.marked((*marks, ("Cache-Control", "no-store")))
+
+
+@lru_cache(maxsize=1024)
+def _date(seconds: int) -> str:
+    """An instant as HTTP writes it; many records end in the same second."""
+    return formatdate(seconds, usegmt=True)

@@ -30,10 +30,15 @@ class State:
 class Headers:
     """Header lines in order; names in any case."""
 
-    __slots__ = ("lines",)
+    __slots__ = ("_lines",)
 
     def __init__(self, lines: Iterable[tuple[str, str]]) -> None:
-        self.lines = tuple(lines)
+        self._lines = tuple(lines)
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """Every line, in order."""
+        return self._lines
 
     def all(self, name: str) -> list[str]:
         """Every line of that name."""
@@ -48,6 +53,33 @@ class Headers:
     def __contains__(self, name: str) -> bool:
         wanted = name.lower()
         return any(known.lower() == wanted for known, _ in self.lines)
+
+
+class RawHeaders(Headers):
+    """Header lines as bytes, as ASGI gives them; only those asked for are made text."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
+        self._raw = raw if isinstance(raw, list) else list(raw)
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """Every line, in order."""
+        return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in self._raw)
+
+    def all(self, name: str) -> list[str]:
+        """Every line of that name."""
+        wanted = name.lower().encode("latin-1")
+        return [value.decode("latin-1") for known, value in self._raw if known == wanted or known.lower() == wanted]
+
+    def get(self, name: str, default: str = "") -> str:
+        """The first line of that name."""
+        found = self.all(name)
+        return found[0] if found else default
+
+    def __contains__(self, name: str) -> bool:
+        return bool(self.all(name))
 
 
 class Request(msgspec.Struct, frozen=True, eq=False):

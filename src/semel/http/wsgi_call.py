@@ -1,0 +1,266 @@
+"""One keyed call of an application that blocks: its answer looked at on the way, and recorded once.
+
+What always holds: chunks leave as they come, but nothing that a client could take for the end leaves before the outcome
+is recorded. What has left is never changed or sent again; a client that has left stops nothing. In a transaction
+nothing leaves before it is committed or taken back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, TypeVar
+
+from semel.core.flow import Flow, run
+from semel.engine.opened import SyncOpened
+from semel.engine.sync import SyncEngine
+from semel.http.exchange import Answer, Fail, Go, NoAnswer, Send, Settle, Undone
+from semel.http.front import Front
+from semel.http.response import Response
+from semel.http.transaction import running_in
+
+T = TypeVar("T")
+Pairs = list[tuple[str, str]]
+
+WITHOUT_BODY: Final = frozenset({204, 304})
+"""Statuses whose responses have neither a body nor a length."""
+
+
+class EndWithheld(Exception):
+    """The answer had begun to leave when it turned out that another outcome counts: it is broken off, not ended."""
+
+
+class Recording:
+    """The open call behind a request, and its transaction where it has one: settled once, both together."""
+
+    def __init__(self, going: Go, front: Front[SyncEngine], stack: ExitStack, transaction: Any) -> None:
+        opened = going.opened
+        assert isinstance(opened, SyncOpened)  # noqa: S101 - the engine is of this colour
+        self.done = False
+        self.settings = going.route.settings
+        self._going = going
+        self._opened: SyncOpened[Response] = opened
+        self._front = front
+        self._stack = stack
+        self._transaction = transaction
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Around code of the application: it finds the current attempt, and the transaction."""
+        with running_in(self._transaction), self._opened.current():
+            yield
+
+    def answered(self, status: int, headers: Pairs, body: bytes | None) -> Send | Answer:
+        """The application has answered: recorded, then committed, or taken back if nothing is to stay of it."""
+        return self._settled(self._front.answered(self._going, status, headers, body))
+
+    def raised(self, error: Exception) -> Response:
+        """The application has raised; so does this, unless somebody else's outcome is there to be sent."""
+        verdict = self._settled(self._front.raised(self._going, error))
+        if isinstance(verdict, Answer):
+            return verdict.response
+        raise error
+
+    def abandon(self, error: BaseException) -> None:
+        """The application was cut off."""
+        self.done = True
+        try:
+            self._opened.abandon(error)
+        finally:
+            take_back(self._stack, error)
+
+    def _settled(self, flow: Flow[Send | Answer]) -> Send | Answer:
+        self.done = True
+        try:
+            verdict = run(flow, self._perform)
+        except BaseException as error:
+            take_back(self._stack, error)
+            raise
+        match verdict:
+            case Send(undo=None):
+                self._stack.close()
+            case Send(undo=Exception() as undo):
+                take_back(self._stack, undo)
+            case _:
+                take_back(self._stack, Undone("another answer is sent"))
+        return verdict
+
+    def _perform(self, wanted: Any) -> Any:
+        match wanted:
+            case Settle(value):
+                return self._opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
+            case Fail(error):
+                return self._opened.fail(error)
+        raise AssertionError(wanted)
+
+
+def take_back(stack: ExitStack, why: BaseException) -> None:
+    """Leave a transaction, if there is one, so that nothing stays of it."""
+    stack.__exit__(type(why), why, why.__traceback__)
+
+
+class Stream(Iterator[bytes]):
+    """The chunks of an answer, for a server to take: each as soon as it may leave, and the end once it is recorded.
+
+    Attributes:
+        instead: what is sent and not the answer, where nothing of it has left yet.
+        marks: headers to be added, where the answer was complete before anything of it left.
+    """
+
+    def __init__(self, recording: Recording, *, holds_all: bool = False) -> None:
+        self.recording = recording
+        self.instead: Response | None = None
+        self.marks: tuple[tuple[str, str], ...] = ()
+        self.begun = False
+        self._head: tuple[int, Pairs] | None = None
+        self._holds_all = holds_all or recording.settings.within is not None
+        self._chunks: Iterator[bytes] = iter(())
+        self._close: Callable[[], object] | None = None
+        self._held: deque[bytes] = deque()
+        self._kept: list[bytes] | None = []
+        self._seen = 0
+        self._promised: int | None = None
+        self._gone = False
+
+    @property
+    def has_body(self) -> bool:
+        """Whether the application has given any of it, whether or not it has left."""
+        return self._seen > 0
+
+    def head(self, status: int, headers: Pairs) -> None:
+        """The answer has this status and these headers."""
+        self._head = (status, headers)
+        self._promised = 0 if status in WITHOUT_BODY else _length(headers)
+
+    def take(self, call: Callable[[], Iterable[bytes]], close: Callable[[], object] | None = None) -> None:
+        """Call what gives the chunks; `close` is called once at the end, the `close` of the chunks where none is given.
+
+        Raises:
+            Exception: what the call raises, unless somebody else's outcome is there to be sent.
+        """
+        self.guarded(lambda: self._taken(call(), close))
+
+    def _taken(self, chunks: Iterable[bytes], close: Callable[[], object] | None) -> None:
+        self._close = close or getattr(chunks, "close", None)
+        self._holds_all = self._holds_all or isinstance(chunks, list | tuple)
+        self._chunks = iter(chunks)
+
+    def feed(self, chunk: bytes) -> None:
+        """The next chunk of the answer."""
+        if self._head is None:
+            if not chunk:
+                return
+            raise NoAnswer("the application gave a body before its status")
+        if not isinstance(chunk, bytes):
+            raise TypeError(f"a body is made of bytes, not of {type(chunk).__name__}")
+        if not self._gone:
+            self._held.append(chunk)
+        self._seen += len(chunk)
+        if self._seen > self.recording.settings.max_response:
+            self._kept = None
+        elif self._kept is not None:
+            self._kept.append(chunk)
+
+    def ready(self) -> None:
+        """Go on until something may leave, or until all is recorded."""
+        while not self.recording.done and not self.may_leave:
+            if self.guarded(self._pull):
+                self._ended()
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether a chunk may leave now: a client that has all the bytes it was promised takes them for the end."""
+        if self.recording.done:
+            return bool(self._held)
+        complete = self._promised is not None and self._seen >= self._promised
+        return bool(self._held) and not self._holds_all and not complete
+
+    def leave(self) -> bytes:
+        """The chunk that may leave now."""
+        self.begun = True
+        return self._held.popleft()
+
+    def rest(self) -> list[bytes]:
+        """All that is still held, once it is recorded."""
+        held, self._held = self._held, deque()
+        return [] if self._gone else list(held)
+
+    def __next__(self) -> bytes:
+        self.begun = True  # whoever asks has sent the head
+        self.ready()
+        if not self._held or self._gone:
+            raise StopIteration
+        return self.leave()
+
+    def close(self) -> None:
+        """The server asks for no more. Where the client has left, the answer is brought to its end all the same.
+
+        Raises:
+            Exception: what the application raises on the way.
+        """
+        self.lose()
+        try:
+            self.ready()
+        finally:
+            self.closed()
+
+    def lose(self) -> None:
+        """Nobody takes the chunks any more: from now on they are only kept."""
+        self._gone = self._holds_all = True
+
+    def closed(self) -> None:
+        """Close what gave the chunks, once."""
+        close, self._close = self._close, None
+        if close is not None:
+            close()
+
+    def _pull(self) -> bool:
+        """Take the next chunk; True where there is none."""
+        try:
+            chunk = next(self._chunks)
+        except StopIteration:
+            if self._head is None:
+                raise NoAnswer("the application ended without an answer") from None
+            return True
+        self.feed(chunk)
+        return False
+
+    def guarded(self, work: Callable[[], T]) -> T | None:
+        """Do work of the application: what it raises is recorded, and raised again unless `instead` is to be sent."""
+        try:
+            with self.recording.inside():
+                return work()
+        except Exception as error:
+            if self.recording.done:
+                raise
+            self._replaced(self.recording.raised(error), error)
+        except BaseException as error:
+            if not self.recording.done:
+                self.recording.abandon(error)
+            raise
+        return None
+
+    def _ended(self) -> None:
+        assert self._head is not None  # noqa: S101 - it was looked for
+        body = None if self._kept is None else b"".join(self._kept)
+        match self.recording.answered(*self._head, body):
+            case Send(marks):
+                self.marks = marks
+            case Answer(response):
+                self._replaced(response, EndWithheld("another outcome was recorded; what was sent is broken off"))
+
+    def _replaced(self, response: Response, error: Exception) -> None:
+        self._held.clear()
+        if not self.begun:
+            self.instead = response
+        elif not self._gone:
+            raise error
+
+
+def _length(headers: Pairs) -> int | None:
+    """How long the application says its body is."""
+    for name, value in headers:
+        if name.lower() == "content-length" and value.isascii() and value.isdigit():
+            return int(value)
+    return None
