@@ -38,11 +38,6 @@ class Site:
         app = f"tests.http.apps.{self.app}:app"
         return [sys.executable, "-m", *_SERVERS[self.server](app, descriptor, workers)]
 
-    @property
-    def streams(self) -> bool:
-        """Whether chunks reach the client one by one."""
-        return self.app != "drf_app"
-
 
 def _uvicorn(app: str, descriptor: int, workers: int) -> list[str]:
     return ["uvicorn", app, "--fd", str(descriptor), "--workers", str(workers), "--log-level", "warning"]

@@ -12,6 +12,7 @@ import typer
 import typer.main
 
 from semel.cli import exits
+from semel.cli.conform import conform
 from semel.cli.demo.command import demo
 from semel.cli.doctor import doctor
 from semel.cli.list import list_records
@@ -52,6 +53,7 @@ app.command("doctor", rich_help_panel=_DATABASE)(doctor)
 app.command("restored", rich_help_panel=_DATABASE)(restored)
 app.command("demo", rich_help_panel=_PROOF)(demo)
 app.command("verify", rich_help_panel=_PROOF)(verify)
+app.command("conform", rich_help_panel=_PROOF)(conform)
 
 
 def _print_version(wanted: bool) -> None:

@@ -46,8 +46,9 @@ def respelled(body: bytes) -> list[tuple[str, bytes]]:
         old = place.group()
         mantissa, _, exponent = old.lower().partition("e")
         fraction = f"{mantissa}0" if "." in mantissa else f"{mantissa}.0"
-        for new in (fraction + (f"e{exponent}" if exponent else ""), f"{Decimal(old).scaleb(1):f}e-1"):
-            found.append((f"{new} for {old}", with_number(body, place, new)))
+        plain = f"{Decimal(old):f}"
+        spellings = (fraction + (f"e{exponent}" if exponent else ""), f"{plain}e0" if "." in plain else f"{plain}0e-1")
+        found += [(f"{new} for {old}", with_number(body, place, new)) for new in spellings]
     return found
 
 
@@ -87,7 +88,8 @@ def changed(body: bytes) -> bytes | None:
     """The body with something else in it: a number one higher, else a longer string, else a new member."""
     value = parsed(body)
     for place in numbers(body)[:1]:
-        return with_number(body, place, f"{Decimal(place.group()) + 1:f}")
+        old = place.group()
+        return with_number(body, place, str(int(old) + 1) if old.lstrip("-").isdigit() else f"{Decimal(old) + 1:f}")
     if not isinstance(value, dict):
         return None
     for name, member in value.items():

@@ -6,7 +6,7 @@ written as skipped, with its message, unless the run is strict.
 
 from __future__ import annotations
 
-from xml.etree import ElementTree as Xml
+from xml.etree import ElementTree as ET
 
 from semel.conform.case import Failed, NotSeen, Passed
 from semel.conform.report import Report, Result
@@ -15,7 +15,7 @@ from semel.conform.report import Report, Result
 def junit(report: Report, *, strict: bool = False) -> bytes:
     """The report as a document with one test suite."""
     counted = report.failed(strict=strict)
-    suite = Xml.Element(
+    suite = ET.Element(
         "testsuite",
         name="semel conform",
         tests=str(len(report.results)),
@@ -26,24 +26,24 @@ def junit(report: Report, *, strict: bool = False) -> bytes:
     )
     for result in report.results:
         suite.append(_test(result, counts=result in counted))
-    root = Xml.Element("testsuites")
+    root = ET.Element("testsuites")
     root.append(suite)
-    Xml.indent(root)
-    text: bytes = Xml.tostring(root, encoding="utf-8", xml_declaration=True)
+    ET.indent(root)
+    text: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
 
 
-def _test(result: Result, *, counts: bool) -> Xml.Element:
+def _test(result: Result, *, counts: bool) -> ET.Element:
     case = result.case
-    test = Xml.Element("testcase", classname=f"conform.{case.severity}", name=case.id, time=f"{result.seconds:.3f}")
+    test = ET.Element("testcase", classname=f"conform.{case.severity}", name=case.id, time=f"{result.seconds:.3f}")
     match result.verdict:
         case Passed():
             pass
         case NotSeen(reason):
-            Xml.SubElement(test, "skipped", message=f"not seen: {reason}")
+            ET.SubElement(test, "skipped", message=f"not seen: {reason}")
         case Failed(expected, seen):
             tag, begin = ("failure", "") if counts else ("skipped", "should: ")
-            found = Xml.SubElement(test, tag, message=f"{begin}expected {expected}; seen {seen}")
+            found = ET.SubElement(test, tag, message=f"{begin}expected {expected}; seen {seen}")
             found.text = (
                 f"{case.checks} ({case.rule})\nexpected: {expected}\nseen: {seen}\nwhy it matters: {case.why}\n"
             )

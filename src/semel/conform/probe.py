@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -21,6 +22,7 @@ from semel.conform.target import Target, path_of, wire_to
 from semel.conform.wire import Answer, Reply, Request
 
 BUSY: Final = frozenset({409, 425, 429})
+_REMEMBERED: Final = 1000
 _AGAIN: Final = BUSY | {503}
 
 
@@ -30,12 +32,16 @@ class Probe:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.wire = target.wire
-        self.problems: list[Answer] = []
-        self._lock = threading.Lock()
+        # Bounded, because a request that keeps running is answered with the same error many times over.
+        self.problems: deque[Answer] = deque(maxlen=_REMEMBERED)
 
     def line(self, key: str) -> bytes:
         """How the target wants a key to be written."""
         return key.encode() if self.target.bare else f'"{key}"'.encode()
+
+    def line_of_fresh(self) -> bytes:
+        """A key that nobody has used, as it is written."""
+        return self.line(fresh())
 
     def request(
         self, *lines: bytes, body: bytes | None = None, path: str | None = None, other_caller: bool = False
@@ -53,12 +59,11 @@ class Probe:
         """Send it, and remember the error if it is one."""
         return self.send(self.request(*lines, **changes))
 
-    def send(self, request: Request) -> Reply:
+    def send(self, request: Request, gate: threading.Barrier | None = None) -> Reply:
         """Send any request, and remember the error if it is one."""
-        reply = self.wire.exchange(request)
+        reply = self.wire.exchange(request, gate)
         if isinstance(reply, Answer) and 400 <= reply.status < 500:  # noqa: PLR2004 - the class of client errors
-            with self._lock:
-                self.problems.append(reply)
+            self.problems.append(reply)
         return reply
 
     def settled(self, *lines: bytes, **changes: Any) -> Reply:
@@ -84,19 +89,14 @@ class Probe:
 
     def first(self, **changes: Any) -> tuple[bytes, Answer]:
         """A fresh key, as it is written, and the answer to its first request."""
-        line = self.line(fresh())
+        line = self.line_of_fresh()
         return line, self.accepted(line, **changes)
 
     def at_once(self, requests: Sequence[Request]) -> list[Reply]:
         """Send all of them at the same moment, each from a thread of its own."""
-        barrier = threading.Barrier(len(requests))
-
-        def send(request: Request) -> Reply:
-            barrier.wait(self.target.timeout)
-            return self.send(request)
-
+        gate = threading.Barrier(len(requests))
         with ThreadPoolExecutor(len(requests)) as pool:
-            return list(pool.map(send, requests))
+            return list(pool.map(lambda request: self.send(request, gate), requests))
 
     def count(self) -> int | None:
         """How many effects there were so far; None where nobody can tell.
@@ -138,7 +138,7 @@ class Probe:
         if body is None:
             message = "there is no other body; give one with --other-body"
             raise Unseen(message)
-        reply = self.settled(self.line(fresh()), body=body)
+        reply = self.settled(self.line_of_fresh(), body=body)
         if isinstance(reply, Answer) and reply.accepted:
             return body
         message = f"the other body is not accepted by itself, give one with --other-body: {described(reply)}"

@@ -7,6 +7,7 @@ and here (with underscores).
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -20,6 +21,7 @@ from semel.errors import TryLater, UsageError
 
 SAMPLE: Final = b'{"amount": 1250, "currency": "EUR"}'
 _PORTS: Final = {"http": 80, "https": 443}
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BODIES: Final = ("body", "other_body", "slow_body")
 
 
@@ -80,6 +82,7 @@ class Target:
     def __post_init__(self) -> None:
         _place(self.url)
         _place(self.effects_url or self.url)
+        self._check_head()
         if self.copies < 2 or self.timeout <= 0:  # noqa: PLR2004 - one alone is no duplicate
             message = "copies must be at least 2 and timeout more than 0; nothing was sent."
             raise TargetInvalid(message)
@@ -87,6 +90,14 @@ class Target:
             message = (
                 "The body is not JSON, and its content type says that it is; nothing was sent. Correct one of them."
             )
+            raise TargetInvalid(message)
+
+    def _check_head(self) -> None:
+        names = (self.method, self.header, *(name for name, _ in (*self.caller, *self.other_caller)))
+        values = (self.content_type, *(value for _, value in (*self.caller, *self.other_caller)))
+        sound = all(_NAME.fullmatch(name) for name in names)
+        if not sound or not all(value.isascii() and value.isprintable() for value in values):
+            message = "A method, or the name or value of a header, is none that HTTP allows; nothing was sent."
             raise TargetInvalid(message)
 
     @property
@@ -202,8 +213,8 @@ def _lines(values: str | Sequence[str]) -> tuple[tuple[str, str], ...]:
     found = []
     for line in [values] if isinstance(values, str) else values:
         name, colon, value = str(line).partition(":")
-        if not colon or not name.strip() or not str(line).isascii() or not str(line).isprintable():
-            message = 'A header is written as "Name: value", in ASCII; nothing was sent.'
+        if not colon:
+            message = 'A header is written as "Name: value"; nothing was sent.'
             raise TargetInvalid(message)
         found.append((name.strip(), value.strip()))
     return tuple(found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -73,14 +74,29 @@ class Wire:
     tls: bool = False
     timeout: float = 10.0
 
-    def exchange(self, request: Request) -> Reply:
-        """Send a request whole and read the answer."""
+    def exchange(self, request: Request, gate: threading.Barrier | None = None) -> Reply:
+        """Send a request whole and read the answer; with a gate, send when all others are connected too."""
         try:
             with closing(self.connect()) as connection:
+                if gate is not None:
+                    _pass(gate, self.timeout)
                 _send(connection, self._bytes(request))
                 return _read(connection, request.method, time.monotonic() + self.timeout)
         except OSError as error:
+            if gate is not None:
+                gate.abort()
             return Silence(_words(error))
+
+    def in_turn(self, first: Request, second: Request) -> tuple[Reply, Reply]:
+        """Send the first, and the second right behind it on another connection; then read both answers."""
+        try:
+            with closing(self.connect()) as one, closing(self.connect()) as other:
+                _send(one, self._bytes(first))
+                _send(other, self._bytes(second))
+                later = _read(other, second.method, time.monotonic() + self.timeout)
+                return _read(one, first.method, time.monotonic() + self.timeout), later
+        except OSError as error:
+            return Silence(_words(error)), Silence(_words(error))
 
     def cut(self, request: Request, sent: bytes) -> Reply:
         """Announce the whole body, send only `sent`, hang up, and read what the service says to that.
@@ -137,6 +153,13 @@ class Wire:
         if length or request.method not in ("GET", "HEAD", "OPTIONS"):
             lines.append(f"Content-Length: {length}".encode("ascii"))
         return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def _pass(gate: threading.Barrier, timeout: float) -> None:
+    try:
+        gate.wait(timeout)
+    except threading.BrokenBarrierError:
+        return  # one of the others found no connection; the rest are sent all the same
 
 
 def _send(connection: socket.socket, data: bytes) -> None:

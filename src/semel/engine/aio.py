@@ -30,7 +30,7 @@ from semel.engine.colour import is_async, is_plainly_sync, refuse_generator, wro
 from semel.engine.colourless import EngineBase, Known, query_of, shape_of
 from semel.engine.flows import Once
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
-from semel.engine.opened import AsyncOpened
+from semel.engine.opened import AsyncOpened, Teller
 from semel.engine.request import Request, Result
 from semel.errors import UsageError
 
@@ -199,7 +199,9 @@ class AsyncEngine(EngineBase):
         self._enter(request)
         once = Once(request, self.clock, self.new_nonce)
         joined = context.joined_here(self.store.name)
-        return await AsyncOpened[Any](self, Shell(self, joined, None, once), once, joined).begin()
+        return await AsyncOpened[Any](
+            Teller(self._tell_result, self._tell_error), Shell(self, joined, None, once), once, joined
+        ).begin()
 
     def once(
         self,
@@ -321,9 +323,9 @@ class AsyncEngine(EngineBase):
         try:
             result: Result[T] = await shell.carry(once)
         except BaseException as error:
-            self.tell_error(once, error)
+            self._tell_error(once, error)
             raise
         if result.replayed:
             shell.replayed()
-        self.tell_result(request, result)
+        self._tell_result(request, result)
         return result

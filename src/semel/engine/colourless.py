@@ -120,7 +120,7 @@ class EngineBase:
             raise UsageError(message)
         return Key.of(key, operation=operation, scope=scope).digest
 
-    def tell_result(self, request: Request, result: Result[Any]) -> None:
+    def _tell_result(self, request: Request, result: Result[Any]) -> None:
         """Tell the observer of a call that ended well."""
         kind = "replayed" if result.replayed else "ran"
         if not is_heard(self.observer, kind):
@@ -133,7 +133,7 @@ class EngineBase:
         )
         notify(self.observer, event)
 
-    def tell_error(self, once: Once, error: BaseException) -> None:
+    def _tell_error(self, once: Once, error: BaseException) -> None:
         """Tell the observer of a call that did not."""
         kind = _KINDS.get(error.code) if isinstance(error, SemelError) else None
         kind = kind or _how_it_ended(once, error)

@@ -31,12 +31,13 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     outer: Place | None
 
 
-class Membership(msgspec.Struct, frozen=True):
-    """A transaction of the caller that operations on this store join."""
+class Membership(msgspec.Struct, eq=False):
+    """A transaction of the caller that operations on this store join, until it is over."""
 
     store: str
     joined: Any
     outer: Membership | None
+    over: bool = False
 
 
 current_place: contextvars.ContextVar[Place | None] = contextvars.ContextVar("semel_place", default=None)
@@ -44,14 +45,15 @@ current_membership: contextvars.ContextVar[Membership | None] = contextvars.Cont
 
 
 @contextmanager
-def joining(store: str, joined: Any | None) -> Iterator[None]:
+def joining(store: str, joined: Any | None) -> Iterator[Membership | None]:
     """Operations on this store join the caller's transaction inside; without one nothing changes."""
     if joined is None:
-        yield
+        yield None
         return
-    token = current_membership.set(Membership(store, joined, current_membership.get()))
+    member = Membership(store, joined, current_membership.get())
+    token = current_membership.set(member)
     try:
-        yield
+        yield member
     finally:
         current_membership.reset(token)
 
@@ -73,7 +75,7 @@ def joined_here(store: str) -> Any | None:
     """The caller's transaction on this store, if the code runs inside one."""
     membership = current_membership.get()
     while membership is not None:
-        if membership.store == store:
+        if membership.store == store and not membership.over:
             return membership.joined
         membership = membership.outer
     return None

@@ -7,9 +7,9 @@ its lease alive; it is settled once, and with everything `run` does: errors by p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from semel.core.flow import Begin, Flow
 from semel.engine import context
@@ -21,14 +21,11 @@ from semel.engine.shell import ShellBase
 T = TypeVar("T")
 
 
-class Teller(Protocol):
-    """Who is told how calls went."""
+class Teller(NamedTuple):
+    """Whom to tell how a call went."""
 
-    def tell_result(self, request: Request, result: Result[Any]) -> None:
-        """It ended well."""
-
-    def tell_error(self, once: Once, error: BaseException) -> None:
-        """It did not."""
+    result: Callable[[Request, Result[Any]], None]
+    error: Callable[[Once, BaseException], None]
 
 
 class Opened(Generic[T]):
@@ -46,6 +43,7 @@ class Opened(Generic[T]):
         self._joined = joined
         self._flow: Flow[Any] = once.flow()
         self._call: Call | None = None
+        self._member: context.Membership | None = None
 
     def _begun(self, found: Call | Result[T]) -> None:
         if isinstance(found, Call):
@@ -59,7 +57,7 @@ class Opened(Generic[T]):
     def _ended(self, result: Result[T]) -> None:
         if result.replayed:
             self._shell.replayed()
-        self._teller.tell_result(self._once.request, result)
+        self._teller.result(self._once.request, result)
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -70,7 +68,7 @@ class Opened(Generic[T]):
             return
         token = self._shell.entered(attempt, self._once.request.policy)
         try:
-            with context.joining(self._shell.store_name, self._joined):
+            with context.joining(self._shell.store_name, self._joined) as self._member:
                 yield
         finally:
             self._shell.left(attempt, token)
@@ -79,6 +77,9 @@ class Opened(Generic[T]):
         """The handler is over, whatever may still run in its context: it no longer stands in its key's way."""
         if self._call is not None and self._call.attempt is not None:
             self._call.attempt.active = False
+        if self._member is not None:
+            # What runs on in its context, such as background work, must not join a transaction that has ended.
+            self._member.over = True
 
 
 class SyncOpened(Opened[T]):
@@ -101,7 +102,7 @@ class SyncOpened(Opened[T]):
         """It was cut off: write down what is known, and no more."""
         self._leave()
         self._shell.abandon(error)
-        self._teller.tell_error(self._once, error)
+        self._teller.error(self._once, error)
 
     def _end(self, begin: Begin) -> Result[T]:
         self._leave()
@@ -113,7 +114,7 @@ class SyncOpened(Opened[T]):
         try:
             return self._shell.carry(self._once, self._flow, begin, (Call,))
         except BaseException as error:
-            self._teller.tell_error(self._once, error)
+            self._teller.error(self._once, error)
             raise
 
 
@@ -137,7 +138,7 @@ class AsyncOpened(Opened[T]):
         """It was cut off: write down what is known, and no more."""
         self._leave()
         await self._shell.abandon(error)
-        self._teller.tell_error(self._once, error)
+        self._teller.error(self._once, error)
 
     async def _end(self, begin: Begin) -> Result[T]:
         self._leave()
@@ -149,5 +150,5 @@ class AsyncOpened(Opened[T]):
         try:
             return await self._shell.carry(self._once, self._flow, begin, (Call,))
         except BaseException as error:
-            self._teller.tell_error(self._once, error)
+            self._teller.error(self._once, error)
             raise

@@ -26,7 +26,7 @@ from semel.engine.colour import is_async, refuse_generator, wrong_colour
 from semel.engine.colourless import EngineBase, Known, query_of, shape_of
 from semel.engine.flows import Once
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
-from semel.engine.opened import SyncOpened
+from semel.engine.opened import SyncOpened, Teller
 from semel.engine.request import Request, Result
 from semel.engine.sync_runtime import Runtime
 from semel.engine.sync_shell import Attempt, Shell
@@ -194,7 +194,9 @@ class SyncEngine(EngineBase):
         self._enter(request)
         once = Once(request, self.clock, self.new_nonce)
         joined = context.joined_here(self.store.name)
-        return SyncOpened[Any](self, Shell(self, joined, None, once), once, joined).begin()
+        return SyncOpened[Any](
+            Teller(self._tell_result, self._tell_error), Shell(self, joined, None, once), once, joined
+        ).begin()
 
     def once(
         self,
@@ -315,9 +317,9 @@ class SyncEngine(EngineBase):
         try:
             result: Result[T] = shell.carry(once)
         except BaseException as error:
-            self.tell_error(once, error)
+            self._tell_error(once, error)
             raise
         if result.replayed:
             shell.replayed()
-        self.tell_result(request, result)
+        self._tell_result(request, result)
         return result

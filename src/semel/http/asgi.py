@@ -19,7 +19,7 @@ from semel.core.key import Shared
 from semel.engine.aio import AsyncEngine
 from semel.engine.opened import AsyncOpened
 from semel.http.asgi_call import App, Call, Gone, Receive, Scope, SendMessage, send_response
-from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, WhoAsks
+from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, Undone, WhoAsks
 from semel.http.front import DESCRIBED_AT, Front, demand
 from semel.http.request import RawHeaders, Request, State
 from semel.http.response import Response
@@ -91,6 +91,10 @@ class IdempotencyMiddleware:
                 verdict = await arun(self._front.exchange(_request(call.scope), route), perform)
             except Gone:
                 return  # the client left before its request was whole: nothing ran, and nobody is there to be told
+            if isinstance(verdict, Answer):
+                # Nothing ran in the transaction of the request, if it has one; what was read in it is let go.
+                undone = Undone("another answer is sent")
+                await stack.__aexit__(type(undone), undone, None)
             task = self._started(call.run(verdict, stack.pop_all())) if isinstance(verdict, Go) else None
         match verdict:
             case Pass():

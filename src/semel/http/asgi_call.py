@@ -18,7 +18,7 @@ from semel.engine.opened import AsyncOpened
 from semel.http.exchange import Answer, Fail, Go, NoAnswer, Send, Settle, Undone
 from semel.http.front import Front
 from semel.http.response import Response
-from semel.http.transaction import running_in
+from semel.http.transaction import Running, running_in
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -40,6 +40,7 @@ class Call:
     def __init__(self, app: App, scope: Scope, receive: Receive, send: SendMessage, front: Front[AsyncEngine]) -> None:
         self.scope = scope
         self.transaction: Any = None
+        self.running: Running | None = None
         self._app = app
         self._receive = receive
         self._send = send
@@ -107,7 +108,7 @@ class Call:
         answering = Answering(self, going, opened, self._front, stack)
         try:
             async with stack:
-                with running_in(self.transaction), opened.current():
+                with running_in(self.transaction) as self.running, opened.current():
                     await self._called(answering, opened)
         finally:
             self._over.set()
@@ -198,13 +199,13 @@ class Answering:
         elif self._kept is not None and chunk:
             self._kept.append(chunk)
 
-    async def _flush(self, marks: Sequence[tuple[str, str]] = ()) -> None:
+    async def _flush(self) -> None:
         """Pass on what was held."""
         held, self._held = self._held, []
         for message in held:
             if message["type"] == "http.response.start":
                 self._begun = True
-                message = _marked(message, marks)  # noqa: PLW2901 - the same message, with headers beside
+                message = _marked(message, self._going.marks)  # noqa: PLW2901 - the same message, with headers beside
             await self._call.send(message)
 
     async def _complete(self) -> None:
@@ -235,9 +236,9 @@ class Answering:
 
     async def _ended(self, verdict: Send | Answer) -> None:
         match verdict:
-            case Send(marks, undo):
+            case Send(undo=undo):
                 await self._decide(undo)
-                await self._flush(marks)
+                await self._flush()
             case Answer(response):
                 self._held = []
                 # Once the application's own answer has begun there is only its end to withhold.
@@ -247,6 +248,8 @@ class Answering:
 
     async def _decide(self, undo: Exception | None) -> None:
         """Commit the transaction of the request, or take it back, before anything is sent."""
+        if self._call.running is not None:
+            self._call.running.end()
         if undo is None:
             await self._stack.aclose()
         elif self._holds_all:

@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate, parsedate_to_datetime
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final
+from uuid import UUID
 
 from msgspec.structs import replace
 
+from semel.core import canonical
 from semel.core.flow import Flow
-from semel.core.key import SHARED, Shared, make_key
+from semel.core.key import SHARED, Key, Shared, make_key
 from semel.core.policy import Policy
 from semel.engine.opened import Opened
 from semel.engine.request import Result
-from semel.errors import KeyInvalid, SemelError
+from semel.errors import KeyReused, SemelError, UsageError
 from semel.http import problem
 from semel.http.body import BadBody, meaning
 from semel.http.key_header import BadKey, key_of
@@ -108,10 +111,16 @@ class Go:
     route: Route
     request: Request
 
+    @property
+    def marks(self) -> tuple[tuple[str, str], ...]:
+        """Headers that the profile wants beside every answer of a first run."""
+        mark = self.route.settings.wording.ran
+        return () if mark is None else (mark,)
+
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send on what the application answered, with these headers beside.
+    """Send on what the application answered, with the marks of the call beside.
 
     `undo` says why the transaction of the request, where it has one, is taken back before that.
     """
@@ -164,20 +173,23 @@ def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass |
     who = SHARED if isinstance(scope, Shared) else (yield WhoAsks(scope, request))
     if who is None:
         raise Refused(problem.unauthenticated())
+    who = _scope(who)
     body = yield ReadBody(settings.max_body)
     if body is None:
         raise Refused(problem.too_large(settings.max_body))
     request = replace(request, body=body)
-    if key is None and settings.key is not None:
-        key = settings.key(request)
-        if key is None and settings.required:
-            raise Refused(problem.missing(settings.key_header))
+    if key is None:
+        key = _computed(request, route)
         if key is None:
             return Pass()
     _check_first_sent(request, route)
     wanted = Open(request, route, _identity(request, route, key), who, _asked(request, route))
     try:
         opened: Opened[Response] = yield wanted
+    except KeyReused as error:
+        raise _refusal(error, route) from error
+    except UsageError:
+        raise  # the settings of the site, such as what scope= gives, and not the request: for whoever runs it to see
     except SemelError as error:
         raise _refusal(error, route) from error
     if opened.result is not None:
@@ -216,26 +228,22 @@ def raised(going: Go, error: Exception, described_at: str | None) -> Flow[Send |
 
 def _recorded(going: Go, wanted: Settle | Fail, described_at: str | None) -> Flow[Send | Answer]:
     route = going.route
-    mark = route.settings.wording.ran
-    marks = () if mark is None else (mark,)
     try:
         result: Result[Response] = yield wanted
     except (NotStored, NobodyKnows) as told:
-        return Send(marks, told)
+        return Send(going.marks, told)
     except SemelError as error:
         match wanted:
             case Fail(NotStored() | NobodyKnows() as answer):
-                return Send(marks, answer)  # it could not be recorded, and is true all the same
+                return Send(going.marks, answer)  # it could not be recorded, and is true all the same
             case Fail(raised):
                 raise raised from (None if raised is error else error)
         return Answer(_refusal(error, route).problem.response(described_at))
-    return Answer(replay(result, route, going.request)) if result.replayed else Send(marks)
+    return Answer(replay(result, route, going.request)) if result.replayed else Send(going.marks)
 
 
 def _refusal(error: SemelError, route: Route) -> Refused:
     settings = route.settings
-    if isinstance(error, KeyInvalid):
-        return Refused(problem.malformed(settings.key_header, "it cannot be used as a key"))
     return Refused(problem.of(error, settings.wording, settings.running))
 
 
@@ -247,6 +255,38 @@ def _key_in(request: Request, route: Route) -> str | None:
         raise Refused(problem.malformed(header, str(bad))) from bad
 
 
+def _scope(who: Any) -> Any:
+    """The scope that a rule gave; primary keys, which are mostly numbers or UUIDs, as text.
+
+    Raises:
+        UsageError: it is something else, which may change while it means the same.
+    """
+    if isinstance(who, str | tuple | Shared):
+        return who
+    if isinstance(who, int | UUID) and not isinstance(who, bool):
+        return str(who)
+    message = (
+        f"scope= gave something of type {type(who).__name__} for a request; nothing ran. Give text, a number, a UUID "
+        f"or a tuple, such as the id of the user, or None where nobody is authenticated."
+    )
+    raise UsageError(message)
+
+
+def _computed(request: Request, route: Route) -> Any:
+    """The key that the rule of the route gives for a request without one; None where it is to pass."""
+    settings = route.settings
+    key = None if settings.key is None else settings.key(request)
+    if key is None:
+        if settings.required:
+            raise Refused(problem.missing(settings.key_header))
+        return None
+    try:
+        Key.of(key, operation="any")
+    except UsageError as bad:
+        raise Refused(problem.unusable()) from bad
+    return key
+
+
 def _identity(request: Request, route: Route, key: Any) -> Any:
     """The key within its operation: where several paths are one operation, the path belongs to it.
 
@@ -256,19 +296,21 @@ def _identity(request: Request, route: Route, key: Any) -> Any:
     if not route.is_open:
         return key
     parts = (request.path, *key) if isinstance(key, tuple) else (request.path, key)
-    return parts if sum(len(str(part).encode()) for part in parts) <= _PLAIN else make_key(*parts)
+    shown = "".join(map(str, parts))
+    return parts if len(shown) <= _PLAIN and shown.isascii() and shown.isprintable() else make_key(*parts)
 
 
-def _asked(request: Request, route: Route) -> Sequence[Any]:
-    """What is compared when the key comes again: all that can change what the request does."""
+def _asked(request: Request, route: Route) -> bytes:
+    """What is compared when the key comes again: a digest of all that can change what the request does."""
     settings = route.settings
     content_type = request.headers.get("content-type")
     try:
         said = meaning(request.body, content_type, exclude=settings.exclude, raw=settings.raw)
-    except BadBody as bad:
+        media_type = content_type.partition(";")[0].strip().lower()
+        asked = canonical.encode((VERSION, request.method, request.path, request.query, media_type, said))
+    except (BadBody, canonical.CannotEncode) as bad:
         raise Refused(problem.ambiguous(str(bad))) from bad
-    media_type = content_type.partition(";")[0].strip().lower()
-    return (VERSION, request.method, request.path, request.query, media_type, said)
+    return sha256(asked).digest()
 
 
 def policy_of(route: Route) -> Policy:

@@ -24,7 +24,6 @@ from semel.errors import (
     SemelError,
     StoreUnavailable,
     TransactionAborted,
-    UsageError,
 )
 from semel.http.profile import Profile
 from semel.http.response import Response
@@ -71,6 +70,12 @@ def missing(header: str) -> Problem:
 def malformed(header: str, why: str) -> Problem:
     """The header gives no key."""
     detail = f"The header {header} gives no key: {why}; nothing ran. Send one line, a string of 1 to 255 characters."
+    return Problem("key-malformed", 400, "The key cannot be read", detail)
+
+
+def unusable() -> Problem:
+    """What the request is known by cannot be used as a key."""
+    detail = "What this request is to be known by cannot be used as a key; nothing ran. Correct it, and send it again."
     return Problem("key-malformed", 400, "The key cannot be read", detail)
 
 
@@ -140,10 +145,5 @@ def of(error: SemelError, profile: Profile, running: int | None = None) -> Probl
         case RecordUnreadable() | SchemaOutdated():
             detail = "What is known of this key cannot be read by this release; nothing ran. Ask again later."
             return Problem("record-unreadable", _UNAVAILABLE, "Try again later", detail, 30.0)
-        case UsageError():
-            detail = (
-                "The request cannot be compared with a repetition of it; nothing ran. Correct it and send it again."
-            )
-            return Problem("body-ambiguous", 400, "The body does not mean one thing", detail)
     detail = "The request could not be run once; nothing ran."
     return Problem("refused", 500, "It could not be run", detail)

@@ -9,11 +9,24 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from semel.errors import UsageError
 
-_current: contextvars.ContextVar[Any] = contextvars.ContextVar("semel_http_transaction", default=None)
+
+@dataclass
+class Running:
+    """A request's transaction, for as long as it is open."""
+
+    connection: Any | None
+
+    def end(self) -> None:
+        """It is decided: what runs on in the context of the request, such as background work, finds none."""
+        self.connection = None
+
+
+_current: contextvars.ContextVar[Running | None] = contextvars.ContextVar("semel_http_transaction", default=None)
 
 
 def transaction() -> Any:
@@ -22,21 +35,22 @@ def transaction() -> Any:
     Raises:
         UsageError: there is none here.
     """
-    found = _current.get()
-    if found is None:
+    running = _current.get()
+    if running is None or running.connection is None:
         message = (
             "transaction() was called where no request runs in a transaction of its route; nothing was written. "
             "Give the route within=…, and call it from its view."
         )
         raise UsageError(message)
-    return found
+    return running.connection
 
 
 @contextmanager
-def running_in(connection: Any | None) -> Iterator[None]:
-    """Views called inside find this transaction."""
-    token = _current.set(connection)
+def running_in(connection: Any | None) -> Iterator[Running]:
+    """Views called inside find this transaction, until it is said to have ended."""
+    running = Running(connection)
+    token = _current.set(running)
     try:
-        yield
+        yield running
     finally:
         _current.reset(token)

@@ -39,6 +39,7 @@ class Recording:
         assert isinstance(opened, SyncOpened)  # noqa: S101 - the engine is of this colour
         self.done = False
         self.settings = going.route.settings
+        self.marks = going.marks
         self._going = going
         self._opened: SyncOpened[Response] = opened
         self._front = front
@@ -48,6 +49,9 @@ class Recording:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Around code of the application: it finds the current attempt, and the transaction."""
+        if self.done:
+            yield  # recorded and decided: there is no attempt and no transaction any more
+            return
         with running_in(self._transaction), self._opened.current():
             yield
 
@@ -105,13 +109,13 @@ class Stream(Iterator[bytes]):
 
     Attributes:
         instead: what is sent and not the answer, where nothing of it has left yet.
-        marks: headers to be added, where the answer was complete before anything of it left.
+        marks: headers to be added.
     """
 
     def __init__(self, recording: Recording, *, holds_all: bool = False) -> None:
         self.recording = recording
         self.instead: Response | None = None
-        self.marks: tuple[tuple[str, str], ...] = ()
+        self.marks = recording.marks
         self.begun = False
         self._head: tuple[int, Pairs] | None = None
         self._holds_all = holds_all or recording.settings.within is not None
@@ -244,11 +248,9 @@ class Stream(Iterator[bytes]):
     def _ended(self) -> None:
         assert self._head is not None  # noqa: S101 - it was looked for
         body = None if self._kept is None else b"".join(self._kept)
-        match self.recording.answered(*self._head, body):
-            case Send(marks):
-                self.marks = marks
-            case Answer(response):
-                self._replaced(response, EndWithheld("another outcome was recorded; what was sent is broken off"))
+        verdict = self.recording.answered(*self._head, body)
+        if isinstance(verdict, Answer):
+            self._replaced(verdict.response, EndWithheld("another outcome was recorded; what was sent is broken off"))
 
     def _replaced(self, response: Response, error: Exception) -> None:
         self._held.clear()

@@ -1,0 +1,88 @@
+"""Django's requests and responses, and ours: the one turned into the other.
+
+What always holds: rules see every header line that the server gives. Django keeps one value for each header of a
+response, so repeated ones are sent as one, with commas between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from django.http import HttpResponse
+
+from semel.http.request import Headers, Request, State
+from semel.http.response import Response
+
+_NO_BODY = (204, 304)
+
+
+class Attributes(Mapping[str, Any]):
+    """What middleware left with a request, looked up when it is asked for: `request.user` may cost a query."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return getattr(self._native, name)
+        except AttributeError:
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(vars(self._native))
+
+    def __len__(self) -> int:
+        return len(vars(self._native))
+
+
+def request_of(django: Any, native: Any = None) -> Request:
+    """A request as rules see it.
+
+    Args:
+        django: Django's request.
+        native: what rules are given as `request.native`; the same where nothing else is named.
+    """
+    shown = django if native is None else native
+    query = django.META.get("QUERY_STRING", "")
+    return Request(django.method, django.path, query, Headers(_lines(django)), State(Attributes(shown)), shown)
+
+
+def _lines(django: Any) -> Iterable[tuple[str, str]]:
+    """All header lines; servers of WSGI have joined repeated ones already."""
+    scope = getattr(django, "scope", None)
+    if scope is None:
+        return tuple(django.headers.items())
+    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+
+
+def response_of(response: Response, *, head: bool = False) -> Any:
+    """A response of ours, as Django sends it."""
+    made = HttpResponse(b"" if head else response.body, status=response.status)
+    del made.headers["Content-Type"]  # what Django assumes where nothing is said
+    add(made, response.headers)
+    if response.status not in _NO_BODY:
+        made.headers["Content-Length"] = str(len(response.body))
+    return made
+
+
+def add(response: Any, pairs: Iterable[tuple[str, str]]) -> None:
+    """Put headers beside those a response has; a name that is there gets one more value."""
+    for name, value in pairs:
+        known = response.headers.get(name)
+        response.headers[name] = value if known is None else f"{known}, {value}"
+
+
+def pairs_of(response: Any) -> list[tuple[str, str]]:
+    """The headers of Django's response."""
+    return [(str(name), str(value)) for name, value in response.items()]
+
+
+def is_unrendered(response: Any) -> bool:
+    """Whether the bytes of the response are still to be made."""
+    return hasattr(response, "is_rendered") and not response.is_rendered
+
+
+def rendered(response: Any) -> Any:
+    """The response with its bytes made."""
+    return response.render() if is_unrendered(response) else response

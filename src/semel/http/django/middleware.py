@@ -1,0 +1,117 @@
+"""The middleware: keys for every view of a project, by routes.
+
+What always holds: requests without a key pass untouched, and so do views that claim by themselves: the settings that
+stand at a view win. It runs awaited under ASGI and in a thread under WSGI, whichever Django asks for.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.urls import Resolver404, resolve
+
+from semel.engine.aio import AsyncEngine
+from semel.engine.sync import SyncEngine
+from semel.errors import UsageError
+from semel.http.django.async_call import AsyncCall
+from semel.http.django.carried import carried
+from semel.http.django.configuration import Configuration, demand_scope, made_of, read
+from semel.http.django.document import whole_document
+from semel.http.django.guard import guard_of
+from semel.http.django.message import response_of
+from semel.http.django.sync_call import SyncCall
+from semel.http.front import Front
+from semel.http.response import Response
+from semel.http.route import Route
+
+
+class IdempotencyMiddleware:
+    """Runs each keyed request once.
+
+    Place it below authentication, so that `scope` finds who asks.
+
+    Args:
+        get_response: the rest of the chain.
+        settings: in place of the setting SEMEL: `semel` or `store`, `scope`, `routes`, `described_at`, and what holds
+            for every route that says nothing else; see `Route`.
+
+    Raises:
+        ImproperlyConfigured: SEMEL is missing, or names no engine or no scope.
+        UsageError: a setting cannot be so.
+    """
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Any, **settings: Any) -> None:
+        self.get_response = get_response
+        self._is_async = iscoroutinefunction(get_response)
+        configuration = made_of(settings) if settings else read()
+        demand_scope(configuration)
+        self._front: Front[Any] = _async_front(configuration) if self._is_async else _sync_front(configuration)
+        if self._is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, request: Any) -> Any:
+        """Take a request, or hand it on; to be awaited in a chain that is."""
+        if self._is_async:
+            return self._awaited(request)
+        route, answer = self._found(request)
+        if answer is not None:
+            return answer
+        if route is None:
+            return self.get_response(request)
+        return SyncCall(self._front, route, request).carry(lambda: self.get_response(request))
+
+    async def _awaited(self, request: Any) -> Any:
+        route, answer = self._found(request)
+        if answer is not None:
+            return answer
+        if route is None:
+            return await self.get_response(request)
+        return await AsyncCall(self._front, route, request).carry(lambda: self.get_response(request))
+
+    def _found(self, request: Any) -> tuple[Route | None, Any]:
+        """The route of a request, or the policy document where it asks for that."""
+        if self._front.described(request.method, request.path) is not None:
+            return None, response_of(self._document, head=request.method == "HEAD")
+        route = self._front.find(request.method, request.path)
+        return (None if route is None or _claims_by_itself(request) else route), None
+
+    @cached_property
+    def _document(self) -> Response:
+        return whole_document(self._front)
+
+    def process_exception(self, request: Any, exception: Exception) -> None:
+        """Note what the view raised: Django makes a response of it before it comes back here."""
+        noted = carried(request)
+        if noted is not None:
+            noted.error, noted.raised = exception, True
+
+
+def _sync_front(configuration: Configuration) -> Front[SyncEngine]:
+    return configuration.front(configuration.sync_engine())
+
+
+def _async_front(configuration: Configuration) -> Front[AsyncEngine]:
+    front = configuration.front(configuration.async_engine())
+    for route in front.routes.every:
+        if route.settings.within is not None:
+            message = (
+                f"within= of {route!r} needs a chain of middleware that is not awaited: Django has no transaction for "
+                f"coroutines; nothing was set up. Take it out of the route, and write @idempotent(within=…) at a view "
+                f"that is a plain def."
+            )
+            raise UsageError(message)
+    return front
+
+
+def _claims_by_itself(request: Any) -> bool:
+    """Whether the view of this request has settings of its own."""
+    try:
+        view = resolve(request.path_info, getattr(request, "urlconf", None)).func
+    except Resolver404:
+        return False
+    return guard_of(view, request.method.lower()) is not None

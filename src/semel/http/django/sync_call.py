@@ -1,0 +1,230 @@
+"""One keyed request in its thread: claimed, answered by its view, settled. `async_call.py` is its twin.
+
+What always holds: what the view answered is recorded before it is given to the server, and where the request has a
+transaction, that is committed before, or taken back. What escapes from here has taken it back as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from asgiref.sync import async_to_sync, iscoroutinefunction
+
+from semel.core.flow import Flow, run
+from semel.engine.opened import SyncOpened
+from semel.engine.sync import SyncEngine
+from semel.http.django.body import body_of
+from semel.http.django.carried import Carried, carry
+from semel.http.django.message import add, pairs_of, rendered, request_of, response_of
+from semel.http.django.sync_stream import SyncStream
+from semel.http.exchange import Answer, Fail, Go, NotStored, Open, ReadBody, Refused, Send, Settle, Undone, WhoAsks
+from semel.http.front import Front
+from semel.http.response import Response
+from semel.http.route import Route
+from semel.http.transaction import running_in
+
+
+class SyncCall:
+    """A request on its way to its view and back.
+
+    Args:
+        front: engine and scope.
+        route: that of the request.
+        django: Django's request.
+    """
+
+    def __init__(self, front: Front[SyncEngine], route: Route, django: Any) -> None:
+        self._front = front
+        self._route = route
+        self._django = django
+        self._stack = ExitStack()
+        self._transaction: Any = None
+        self._gathered: list[bytes] | None = None
+        self._going: Go | None = None
+        self._noted = Carried()
+        self._ahead: Refused | tuple[bytes | None] | None = None
+
+    def carry(self, view: Callable[[], Any]) -> Any:
+        """Claim, call the view if it is to run, and give what is sent."""
+
+        def called() -> Any:
+            instead = self.begin()
+            if instead is not None:
+                return instead
+            with self.current():
+                return view()
+
+        return self.see_through(called)
+
+    def read_ahead(self) -> None:
+        """Read the body of a request with a key now: what comes before the claim could take it as a stream."""
+        settings = self._route.settings
+        if settings.key is None and settings.key_header not in self._django.headers:
+            return
+        try:
+            self._ahead = (body_of(self._django, settings.max_body),)
+        except Refused as refused:
+            self._ahead = refused
+
+    def begin(self, native: Any = None) -> Any:
+        """Claim. Gives what is sent instead of calling the view, or None.
+
+        Args:
+            native: what rules are given; Django's request where nothing else is named.
+        """
+        verdict = run(self._front.exchange(request_of(self._django, native), self._route), self._perform)
+        match verdict:
+            case Answer(response):
+                return response_of(response)
+            case Go():
+                self._going = verdict
+                self._noted = carry(self._django)
+        return None
+
+    def _perform(self, wanted: Any) -> Any:
+        match wanted:
+            case WhoAsks(rule, request):
+                return (async_to_sync(rule) if iscoroutinefunction(rule) else rule)(request)
+            case ReadBody(limit):
+                return self._body(limit)
+            case Open():
+                return self._opened(wanted)
+        raise AssertionError(wanted)
+
+    def _body(self, limit: int) -> bytes | None:
+        match self._ahead:
+            case None:
+                return body_of(self._django, limit)
+            case Refused():
+                raise self._ahead
+            case (body,):
+                return body
+
+    def _opened(self, wanted: Open) -> SyncOpened[Response]:
+        engine, within = self._front.engine, wanted.route.settings.within
+        if within is None:
+            return engine.open(wanted.key, **wanted.settings())
+        self._transaction = self._stack.enter_context(within(wanted.request))
+        return engine.within(self._transaction).open(wanted.key, **wanted.settings())
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Inside, code of the view finds its attempt and its transaction."""
+        if self._going is None:
+            yield
+            return
+        with running_in(self._transaction), self._open.current():
+            yield
+
+    @property
+    def _open(self) -> SyncOpened[Response]:
+        assert self._going is not None  # noqa: S101 - asked for where there is a claim
+        assert isinstance(self._going.opened, SyncOpened)  # noqa: S101 - the engine is of this colour
+        return self._going.opened
+
+    def see_through(self, called: Callable[[], Any]) -> Any:
+        """Give what `called` answers, once it is recorded. It claims on its way, or does not."""
+        with self._stack:
+            try:
+                response = self._whole(rendered(called()))
+            except Exception as error:
+                if self._going is None:
+                    raise
+                return self._failed(error, None)
+            except BaseException as error:
+                if self._going is not None:
+                    self._open.abandon(error)
+                raise
+            return response if self._going is None else self._ended(self._going, response)
+
+    def _ended(self, going: Go, response: Any) -> Any:
+        error = self._noted.counts(response)
+        if error is not None:
+            return self._failed(error, response)
+        if response.streaming and self._gathered is None:
+            return SyncStream(self, response, going.route.settings.max_response).response
+        if self._transaction is not None and (self._noted.raised or self._is_given_up):
+            return self._taken_back(response)
+        body = response.content if self._gathered is None else b"".join(self._gathered)
+        kept = None if len(body) > going.route.settings.max_response else body
+        return self._decided(self.recorded(response, kept), response)
+
+    def _whole(self, response: Any) -> Any:
+        """The response; a stream in a transaction is read to its end, as nothing is passed on before it commits."""
+        if response.streaming and self._transaction is not None:
+            with self.current():
+                self._gathered = list(response.streaming_content)
+            response.streaming_content = self._gathered
+        return response
+
+    @property
+    def _is_given_up(self) -> bool:
+        """Whether Django will roll the transaction back, as the view or an error in it has said."""
+        return bool(getattr(self._transaction, "needs_rollback", False))
+
+    def _taken_back(self, response: Any) -> Any:
+        """What the view answers is sent, its transaction is rolled back, and nothing is kept."""
+        undo = NotStored("the transaction is rolled back")
+        try:
+            self._open.fail(undo)
+        except Exception as told:  # noqa: BLE001 - the record goes with the transaction, whatever is said of it
+            undo.__cause__ = None if told is undo else told
+        return self._decided(Send((), undo), response)
+
+    def recorded(self, response: Any, body: bytes | None) -> Send | Answer:
+        """Settle with what the view answered; the body is None where it is over the limit."""
+        assert self._going is not None  # noqa: S101 - asked for where there is a claim
+        return self._run(self._front.answered(self._going, response.status_code, pairs_of(response), body))
+
+    def raised(self, error: Exception) -> Send | Answer:
+        """Settle with what the view raised; raises it again, unless somebody else's outcome is there."""
+        assert self._going is not None  # noqa: S101 - asked for where there is a claim
+        return self._run(self._front.raised(self._going, error))
+
+    def abandon(self, error: BaseException) -> None:
+        """The view was cut off."""
+        self._open.abandon(error)
+
+    def _failed(self, error: Exception, response: Any) -> Any:
+        """The view has raised; `response` is what Django made of it, if it has."""
+        try:
+            verdict = self.raised(error)
+        except Exception as told:
+            if told is not error or response is None:
+                raise
+            verdict = Send((), error)
+        return self._decided(verdict, response)
+
+    def _run(self, flow: Flow[Send | Answer]) -> Send | Answer:
+        opened = self._open
+
+        def perform(wanted: Any) -> Any:
+            match wanted:
+                case Settle(value):
+                    return opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
+                case Fail(error):
+                    return opened.fail(error)
+            raise AssertionError(wanted)
+
+        return run(flow, perform)
+
+    def _decided(self, verdict: Send | Answer, response: Any) -> Any:
+        """Commit the transaction of the request, or take it back; then give what is sent."""
+        match verdict:
+            case Send(marks, None):
+                self._stack.close()
+                add(response, marks)
+                return response
+            case Send(marks, undo):
+                self._undo(undo)
+                add(response, marks)
+                return response
+            case Answer(instead):
+                self._undo(Undone("another answer is sent"))
+                return response_of(instead)
+
+    def _undo(self, error: Exception | None) -> None:
+        if error is not None:
+            self._stack.__exit__(type(error), error, error.__traceback__)

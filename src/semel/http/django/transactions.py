@@ -1,0 +1,67 @@
+"""The transaction of a request: response and effect commit together, before anything is sent.
+
+What always holds: it is the outermost one, or nothing runs. `ATOMIC_REQUESTS` lies inside, and a view that is claimed
+for in a decorator commits before its outcome is recorded, as it does under the middleware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, cast
+
+from django.db import connections, transaction
+
+from semel.http.route import Given
+
+
+class Atomic:
+    """From a request to `transaction.atomic` on the database of `alias`, which gives its connection."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    def __repr__(self) -> str:
+        return f"atomic({self.alias!r})"
+
+    @contextmanager
+    def __call__(self, request: Any) -> Iterator[Any]:  # noqa: ARG002 - every request gets the same
+        """Open it for one request."""
+        with transaction.atomic(using=self.alias, durable=True):
+            yield connections[self.alias]
+
+
+def atomic(alias: str = "default") -> Atomic:
+    """For `Route(…, within=atomic("default"))`: the view runs in a transaction on the database of that alias."""
+    return Atomic(alias)
+
+
+def with_aliases(given: dict[str, Any]) -> Given:
+    """Settings of a route in which `within` may be an alias."""
+    within = given.get("within")
+    return cast("Given", {**given, "within": Atomic(within)} if isinstance(within, str) else given)
+
+
+class Inside(set[str]):
+    """Says to Django that no alias is its business: `ATOMIC_REQUESTS` of this view is opened inside the claim.
+
+    Its members are those that were to be left alone altogether.
+    """
+
+    def __contains__(self, alias: object) -> bool:
+        return True
+
+    def leaves_alone(self, alias: str) -> bool:
+        """Whether the view was marked as one without a transaction there."""
+        return super().__contains__(alias)
+
+
+@contextmanager
+def as_requested(left_alone: Iterable[str]) -> Iterator[None]:
+    """The transactions that `ATOMIC_REQUESTS` asks for, without those of the aliases that are left alone."""
+    known = Inside(left_alone)
+    with ExitStack() as stack:
+        for alias, settings in connections.settings.items():
+            if settings["ATOMIC_REQUESTS"] and not known.leaves_alone(alias):
+                stack.enter_context(transaction.atomic(using=alias))
+        yield

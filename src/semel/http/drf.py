@@ -1,0 +1,96 @@
+"""Keys for Django REST framework: a mixin that claims where a view knows who asks.
+
+What always holds: authentication, permissions and throttling come before the claim, so a user who lost the right gets
+403 and not a replay, and what is refused there is never stored. The response is rendered before it is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, ClassVar
+
+from semel.http.django.carried import note_raised
+from semel.http.django.guard import Guard
+from semel.http.django.sync_call import SyncCall
+from semel.http.django.transactions import Inside, as_requested
+from semel.http.request import Request
+
+
+class Instead(Exception):
+    """Ends a view before its handler is called: another response is sent."""
+
+    def __init__(self, response: Any) -> None:
+        super().__init__()
+        self.response = response
+
+
+def user_of(request: Request) -> Any:
+    """To whom a key belongs where nothing else is said: the user that the view has authenticated."""
+    return getattr(request.native.user, "pk", None)
+
+
+class IdempotencyMixin:
+    """For `APIView` and `ViewSet`, before them: each keyed request is handled once.
+
+    Attributes:
+        idempotency: the settings of the view: those of a route (see `Route`), of which `within` may be the alias of a
+            database; `scope`, where it is not the user; `semel`, where it is not that of the setting SEMEL.
+    """
+
+    idempotency: ClassVar[Mapping[str, Any]] = {}
+    semel_idempotent: ClassVar[Guard]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.semel_idempotent = Guard(**{"scope": user_of, **cls.idempotency})
+
+    @classmethod
+    def as_view(cls, *args: Any, **kwargs: Any) -> Any:
+        """The view; transactions by ATOMIC_REQUESTS are opened after the claim."""
+        view = super().as_view(*args, **kwargs)  # type: ignore[misc]  # of the class that this is mixed into
+        view._non_atomic_requests = Inside(getattr(view, "_non_atomic_requests", ()))  # noqa: SLF001 - Django's name
+        return view
+
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """Handle a request, and record what came of it."""
+        front = self.semel_idempotent.sync_front
+        route = self.semel_idempotent.route(request, front.engine)
+        self._instead: Any = None
+        self._call = None if route is None else SyncCall(front, route, request)
+
+        def called() -> Any:
+            with ExitStack() as self._inside:
+                return super(IdempotencyMixin, self).dispatch(request, *args, **kwargs)  # type: ignore[misc]
+
+        if self._call is None:
+            return called()
+        self._call.read_ahead()
+        return self._call.see_through(called)
+
+    def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
+        """Find out who asks and whether they may; then claim.
+
+        Raises:
+            Instead: the handler is not to be called.
+        """
+        super().initial(request, *args, **kwargs)  # type: ignore[misc]  # of the class that this is mixed into
+        if self._call is not None:
+            self._instead = self._call.begin(request)
+            if self._instead is not None:
+                raise Instead(self._instead)
+            self._inside.enter_context(self._call.current())
+        self._inside.enter_context(as_requested(getattr(type(self).dispatch, "_non_atomic_requests", ())))
+
+    def handle_exception(self, exc: Exception) -> Any:
+        """The response for an error."""
+        if isinstance(exc, Instead):
+            return exc.response
+        note_raised(self.request._request)  # type: ignore[attr-defined]  # noqa: SLF001 - Django's own request
+        return super().handle_exception(exc)  # type: ignore[misc]  # of the class that this is mixed into
+
+    def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """The response as it is sent; a replay is sent as it was stored."""
+        if response is self._instead:
+            return response
+        return super().finalize_response(request, response, *args, **kwargs)  # type: ignore[misc]

@@ -1,0 +1,206 @@
+"""The dependency that claims: who asks comes from dependencies, the body from the route class.
+
+What always holds: it is set up completely when it is made, so that what is wrong is said before the first request. It
+claims once in a request, however often it is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import re
+from collections.abc import Coroutine
+from typing import Any, Final, Unpack
+
+from fastapi import params
+from starlette.requests import HTTPConnection
+
+from semel.core.flow import arun
+from semel.core.key import Shared
+from semel.engine.aio import AsyncEngine
+from semel.engine.aio_shell import AsyncAttempt
+from semel.engine.opened import AsyncOpened
+from semel.errors import UsageError
+from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, WhoAsks
+from semel.http.fastapi.visit import VISIT, Instead, Visit
+from semel.http.front import Front, demand
+from semel.http.request import Headers, Request, State
+from semel.http.response import Response
+from semel.http.route import Given, Route, Within
+from semel.http.route import Scope as ScopeRule
+
+ROUTE: Final = "semel.http.route"
+"""Where the ASGI scope holds the route, set by the route class."""
+POLICY_AT: Final = "idempotency_policy"
+"""Where the application's state says that the policy document is served."""
+
+_log: Final = logging.getLogger("semel")
+_REST: Final = re.compile(r"\{[^{}:]*:path\}$")
+_PART: Final = re.compile(r"\{[^{}]*\}")
+
+
+class Idempotency:
+    """Claims the key of a request, after every other dependency of its route. Gives the attempt; None without a key.
+
+    Use it as `dependencies=[Depends(once)]` of a route or router, or as a parameter, where the route class is
+    `IdempotentRoute`.
+
+    Args:
+        semel: the engine, an `AsyncSemel`.
+        scope: to whom the key belongs: `Depends(current_user_id)`, or a function of the request. None means not
+            authenticated. `SHARED` opts out.
+        settings: see `Route`; but `within` is `Depends(session, scope="function")`, the dependency of which gives the
+            endpoint its session and commits after it.
+    """
+
+    def __init__(
+        self, semel: AsyncEngine, *, scope: ScopeRule | Shared | params.Depends, **settings: Unpack[Given]
+    ) -> None:
+        self.engine = demand(semel, AsyncEngine, "FastAPI", "AsyncSemel")
+        self.within = _session_of(settings.pop("within", None))
+        self._who = scope if isinstance(scope, params.Depends) else None
+        self._rule: ScopeRule | Shared = _by_dependency if isinstance(scope, params.Depends) else scope
+        self._given: Given = Given(policy=self.engine.policy) | settings
+        self._fronts: dict[str | None, Front[AsyncEngine]] = {
+            None: Front(self.engine, self._rule, None, None, settings)
+        }
+        self._running: set[asyncio.Task[None]] = set()
+        self.settings = Route("/").over(self._given).settings
+        self.__signature__ = self._signature()
+
+    def _signature(self) -> inspect.Signature:
+        """What FastAPI is to give: the connection, and what the dependencies of this one come to."""
+        kind = inspect.Parameter.KEYWORD_ONLY
+        wanted = {"who": self._who, "session": self.within}
+        given = [
+            inspect.Parameter(name, kind, default=depends, annotation=Any)
+            for name, depends in wanted.items()
+            if depends is not None
+        ]
+        return inspect.Signature([inspect.Parameter("request", kind, annotation=HTTPConnection), *given])
+
+    def route(self, path: str) -> Route:
+        """The route of a path as FastAPI writes it."""
+        return Route(_pattern(path), **self._given)
+
+    def mounted(self, path: str) -> Route:
+        """The same, in an application that is mounted in another."""
+        return _Mounted(_pattern(path), **self._given)
+
+    def wants(self, method: str, names: set[str]) -> bool:
+        """Whether a request with headers of these names, in small letters, carries a key here."""
+        settings = self.settings
+        return method in settings.methods and (settings.key is not None or settings.key_header.lower() in names)
+
+    def front(self, app: Any) -> Front[AsyncEngine]:
+        """What stands before this application."""
+        at = getattr(getattr(app, "state", None), POLICY_AT, None)
+        if at not in self._fronts:
+            self._fronts[at] = Front(self.engine, self._rule, None, at, {})
+        return self._fronts[at]
+
+    async def __call__(self, *, request: HTTPConnection, who: Any = None, session: Any = None) -> AsyncAttempt | None:
+        """Claim; called by FastAPI.
+
+        Raises:
+            Instead: another answer is sent.
+            UsageError: the route class is missing.
+        """
+        if request.scope["type"] != "http":
+            return None
+        route: Route | None = request.scope.get(ROUTE)
+        if route is None:
+            raise UsageError(
+                f"{request.scope['method']} {request.scope['path']} depends on Idempotency and its route is no "
+                "IdempotentRoute; nothing ran. Make the router with APIRouter(route_class=IdempotentRoute)."
+            )
+        if request.scope["method"] not in route.settings.methods:
+            return None
+        visit: Visit | None = request.scope.get(VISIT)
+        if visit is None or not visit.is_open:
+            await self._claim(request, route, visit, who, session)
+        return None if visit is None else visit.attempt
+
+    async def _claim(self, request: HTTPConnection, route: Route, visit: Visit | None, who: Any, session: Any) -> None:
+        front = self.front(request.scope.get("app"))
+
+        async def perform(wanted: Any) -> Any:
+            match wanted:
+                case WhoAsks(rule, asked):
+                    found = rule(asked) if self._who is None else who
+                    return await found if inspect.isawaitable(found) else found
+                case ReadBody(limit) if visit is not None:
+                    return visit.asked if len(visit.asked) <= limit else None
+                case Open():
+                    return await self._opened(wanted, session)
+            raise AssertionError(wanted)
+
+        match await arun(front.exchange(_seen(request), route), perform):
+            case Answer(response):
+                raise Instead(response)
+            case Pass() if visit is not None:
+                visit.passes = True
+            case Go() as going if visit is not None:
+                visit.begin(going, front, session)
+                visit.attempt = self._attempt()
+
+    async def _opened(self, wanted: Open, session: Any) -> AsyncOpened[Response]:
+        where = self.engine if self.within is None else self.engine.within(session)
+        return await where.open(wanted.key, **wanted.settings())
+
+    def _attempt(self) -> AsyncAttempt | None:
+        try:
+            return self.engine.current()
+        except UsageError:
+            return None  # the policy lets it run without a record while the store is down
+
+    def started(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task of its own: a server may cancel that of the request when the client leaves, and the work goes on."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Whoever waits for the task gets the error; if the client has left, nobody does.
+            _log.debug("a keyed request ended with %s", type(error).__name__)
+
+
+class _Mounted(Route):
+    """A route that may be there several times, each under the path of a mount: the whole path is part of the key."""
+
+    @property
+    def is_open(self) -> bool:
+        """Always."""
+        return True
+
+
+def _pattern(path: str) -> str:
+    return _PART.sub("*", _REST.sub("**", path)) or "/"
+
+
+def _by_dependency(request: Any) -> Any:
+    """Stands where a rule would: a dependency of FastAPI says who asks."""
+    raise AssertionError(request)
+
+
+def _session_of(within: Within | params.Depends | None) -> params.Depends | None:
+    if within is None or (isinstance(within, params.Depends) and within.dependency and within.scope == "function"):
+        return within
+    message = (
+        'within= is Depends(session, scope="function"), so that the session commits after the endpoint and before the '
+        "response is sent; nothing was set up."
+    )
+    raise UsageError(message)
+
+
+def _seen(request: HTTPConnection) -> Request:
+    scope = request.scope
+    lines = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+    query = scope.get("query_string", b"").decode("latin-1")
+    known = {name: scope[name] for name in ("user", "auth", "session") if name in scope}
+    state = State({**known, **scope.get("state", {})})
+    return Request(scope["method"], scope["path"], query, Headers(lines), state, request)

@@ -1,0 +1,239 @@
+"""One keyed request on its way through a FastAPI route: where dependency, endpoint and response meet.
+
+What always holds: all of it runs in one task that no disconnecting client stops, with the uploaded files. Outside a
+transaction the answer is looked at as it is sent, whichever exception handler made it; in one it is settled before the
+commit, and what takes it back is raised through the session's own dependency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response as Answered
+
+from semel.core.flow import Flow, arun
+from semel.engine.aio import AsyncEngine
+from semel.engine.aio_shell import AsyncAttempt
+from semel.engine.opened import AsyncOpened
+from semel.errors import UsageError
+from semel.http.asgi_call import Answering, App, Call, Message, Receive, Scope, SendMessage
+from semel.http.exchange import Answer, Fail, Go, NoAnswer, Send, Settle, policy_of
+from semel.http.front import Front
+from semel.http.response import Response
+from semel.http.transaction import running_in
+
+Handler = Callable[[Request], Awaitable[Answered]]
+
+VISIT: Final = "semel.http.visit"
+"""Where the ASGI scope holds the visit."""
+_FILES: Final = "fastapi_middleware_astack"
+
+
+class Instead(Exception):
+    """The dependency's verdict: the endpoint is not called, and this is sent. It never leaves the handler."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__("the endpoint is not called: a replay or a problem is sent")
+        self.response = response
+
+
+class TakenBack(Exception):
+    """The transaction is taken back, and this is sent. The session's dependency sees it pass, and rolls back."""
+
+    def __init__(self, response: Answered) -> None:
+        super().__init__("the response does not say that it happened: what the endpoint wrote is rolled back")
+        self.response = response
+
+
+class Visit(Call):
+    """A request with a key, from its body to its answer."""
+
+    def __init__(self, app: App, scope: Scope, receive: Receive, send: SendMessage, front: Front[AsyncEngine]) -> None:
+        super().__init__(app, scope, receive, send, front)
+        self.passes = False
+        self.joined: Joined | None = None
+        self.attempt: AsyncAttempt | None = None
+        self.asked = b""
+        self._route = app
+        self._inside = ExitStack()
+        self._answering: Answering | None = None
+        self._opened: AsyncOpened[Response] | None = None
+        self._taken_back: Answered | None = None
+        self._told: Exception | None = None
+        self._retry_errors: tuple[type[BaseException], ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the dependency has claimed."""
+        return self._opened is not None
+
+    async def read(self, limit: int) -> bool:
+        """Read the whole body; gives whether it is within the limit."""
+        body = await self.body(limit)
+        self.asked = body or b""
+        return body is not None
+
+    def begin(self, going: Go, front: Front[AsyncEngine], session: Any) -> None:
+        """The dependency has claimed: this is the current attempt now, and the answer counts."""
+        opened = going.opened
+        assert isinstance(opened, AsyncOpened)  # noqa: S101 - the engine is of this colour
+        self._opened = opened
+        self._retry_errors = policy_of(going.route).retry_errors
+        self._inside.enter_context(running_in(session))
+        self._inside.enter_context(opened.current())
+        if session is None:
+            self._answering = Answering(self, going, opened, front, AsyncExitStack())
+        else:
+            self.joined = Joined(going, opened, front)
+
+    async def failed(self, error: Exception) -> None:
+        """The endpoint raised: if that means by policy that nothing happened, no response made of it is an answer."""
+        if isinstance(error, self._retry_errors) and (answering := self._waiting()) is not None:
+            await answering.failed(error)
+            self._told = error
+
+    def leave_transaction(self) -> None:
+        """It is about to end: what runs after the answer, such as background tasks, must not join it."""
+        if self.joined is not None:
+            self._inside.close()
+
+    async def see_through(self) -> None:
+        """Run the route, and send what comes of it."""
+        try:
+            # The files of a form belong to the request: with the outer stack a client that leaves would close them.
+            async with AsyncExitStack() as files:
+                with self._inside:
+                    await self._routed({**self._shown(), VISIT: self, _FILES: files})
+        finally:
+            self.over()
+        if self._taken_back is not None:
+            await self._taken_back(self.scope, self._heard, self.send)
+        elif self._answering is not None and self._answering.instead is not None:
+            await self.answer(self._answering.instead)
+
+    async def _routed(self, scope: Scope) -> None:
+        try:
+            await self._route(scope, self._heard, self._sent)
+            if (answering := self._waiting()) is not None:
+                await answering.failed(NoAnswer("the route ended without a complete answer"))
+        except TakenBack as end:
+            self._taken_back = end.response
+        except Exception as error:
+            if error is self._told:
+                return  # somebody else's outcome is there, and is sent
+            if (answering := self._waiting()) is None:
+                raise  # nothing was claimed, or what happens after the answer is the application's own business
+            await answering.failed(error)
+        except BaseException as error:
+            if self._waiting() is not None and self._opened is not None:
+                await self._opened.abandon(error)
+            raise
+
+    def _waiting(self) -> Answering | None:
+        """The answer, while it is not settled."""
+        return None if self._answering is None or self._answering.settled else self._answering
+
+    async def _heard(self) -> Message:
+        return await (self._received_again() if self.passes else self._received())
+
+    async def _sent(self, message: Message) -> None:
+        await (self.send(message) if self._answering is None else self._answering.send(message))
+
+
+class Joined:
+    """An open call in the transaction of the endpoint's session, settled by the route before that commits."""
+
+    def __init__(self, going: Go, opened: AsyncOpened[Response], front: Front[AsyncEngine]) -> None:
+        self._going = going
+        self._opened = opened
+        self._front = front
+
+    async def answered(self, response: Answered) -> Answered:
+        """Record what the endpoint answered; what is given back is sent after the commit.
+
+        Raises:
+            TakenBack: it is not to be committed.
+            UsageError: the answer is a stream.
+        """
+        body = getattr(response, "body", None)
+        if not isinstance(body, bytes | memoryview) or hasattr(response, "body_iterator"):
+            return await self.failed(_stream_refused())
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers]
+        kept = bytes(body) if len(body) <= self._going.route.settings.max_response else None
+        verdict = await self._recorded(self._front.answered(self._going, response.status_code, headers, kept))
+        if isinstance(verdict, Answer):
+            raise TakenBack(answer_of(verdict.response))
+        for name, value in verdict.marks:
+            response.headers.append(name, value)
+        if verdict.undo is not None:
+            raise TakenBack(response) from verdict.undo
+        return response
+
+    async def failed(self, error: Exception) -> Answered:
+        """Record an error by policy; it is raised again, and the session's dependency rolls back."""
+        verdict = await self._recorded(self._front.raised(self._going, error))
+        if isinstance(verdict, Answer):
+            raise TakenBack(answer_of(verdict.response)) from error
+        raise error
+
+    async def abandoned(self, error: BaseException) -> None:
+        """It was cut off."""
+        await self._opened.abandon(error)
+
+    async def _recorded(self, flow: Flow[Send | Answer]) -> Send | Answer:
+        async def perform(wanted: Any) -> Any:
+            match wanted:
+                case Settle(value):
+                    return await self._opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a mark
+                case Fail(error):
+                    return await self._opened.fail(error)
+            raise AssertionError(wanted)
+
+        return await arun(flow, perform)
+
+
+async def settled(handler: Handler, request: Request) -> Answered:
+    """What the route answers; where the call joined a transaction, recorded in it."""
+    visit: Visit | None = request.scope.get(VISIT)
+    try:
+        return await (handler(request) if visit is None else _answered(handler, request, visit))
+    except Instead as end:
+        return answer_of(end.response)
+    finally:
+        if visit is not None:
+            visit.leave_transaction()
+
+
+async def _answered(handler: Handler, request: Request, visit: Visit) -> Answered:
+    try:
+        response = await handler(request)
+    except Exception as error:
+        if visit.joined is not None:
+            return await visit.joined.failed(error)
+        await visit.failed(error)
+        raise
+    except BaseException as error:
+        if visit.joined is not None:
+            await visit.joined.abandoned(error)
+        raise
+    return response if visit.joined is None else await visit.joined.answered(response)
+
+
+def answer_of(response: Response) -> Answered:
+    """A response of ours, as FastAPI sends it."""
+    made = Answered(response.body, response.status)
+    made.raw_headers.extend(
+        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.headers
+    )
+    return made
+
+
+def _stream_refused() -> UsageError:
+    message = (
+        "A route whose idempotency has within= answered with a stream or a file, which is not known before the commit; "
+        "the transaction is rolled back. Answer with a whole response, or leave within= out."
+    )
+    return UsageError(message)

@@ -1,0 +1,89 @@
+"""Django with views that are awaited, under semel's middleware; authentication is a middleware above it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from asgiref.sync import markcoroutinefunction, sync_to_async
+from django.conf import settings
+from django.core.asgi import get_asgi_application
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.urls import path
+
+from semel import AsyncSemel
+from semel.http import Route
+from tests.http import shop
+
+semel = AsyncSemel(shop.store_url(), policy=shop.policy())
+
+if not settings.configured:
+    settings.configure(
+        ALLOWED_HOSTS=["*"],
+        ROOT_URLCONF=__name__,
+        MIDDLEWARE=[f"{__name__}.Authentication", "semel.http.django.IdempotencyMiddleware"],
+        SEMEL={
+            "semel": semel,
+            "scope": lambda request: request.native.caller,
+            "routes": [*(Route(path, **given) for path, given in shop.route_settings().items()), Route("/**")],
+        },
+    )
+
+
+class Authentication:
+    """Leaves the caller with the request, and refuses who has lost the right."""
+
+    async_capable = True
+    sync_capable = False
+
+    def __init__(self, get_response: Callable[[HttpRequest], Awaitable[HttpResponse]]) -> None:
+        self.get_response = get_response
+        markcoroutinefunction(self)
+
+    async def __call__(self, request: Any) -> Any:
+        """Look at the Authorization header."""
+        request.caller = shop.caller_of(request.headers.get("Authorization", ""))
+        if not shop.may(request.caller):
+            return HttpResponse("forbidden", status=403, content_type="text/plain")
+        return await self.get_response(request)
+
+
+def sent(reply: shop.Reply) -> HttpResponse:
+    """As Django sends it: one value for each header, except for cookies."""
+    response = HttpResponse(reply.body, status=reply.status)
+    del response.headers["Content-Type"]
+    for name, value in reply.headers:
+        if name == "Set-Cookie":
+            response.set_cookie(*value.split("=", 1))
+        else:
+            known = response.headers.get(name)
+            response.headers[name] = value if known is None else f"{known}, {value}"
+    return response
+
+
+async def answered(request: Any) -> HttpResponse:
+    derived = semel.current().derive("step") if request.path == "/derived" else ""
+    answer = sync_to_async(shop.answer, thread_sensitive=False)
+    return sent(await answer(request.path, request.META["QUERY_STRING"], request.body, derived))
+
+
+async def streamed(request: Any) -> StreamingHttpResponse:
+    return StreamingHttpResponse(_chunks(request.path), content_type=shop.stream_type(request.path))
+
+
+async def _chunks(path: str) -> AsyncIterator[bytes]:
+    chunks = shop.chunks(path)
+    while (chunk := await sync_to_async(lambda: next(chunks, None), thread_sensitive=False)()) is not None:
+        yield chunk
+
+
+async def effects(request: Any) -> HttpResponse:
+    return HttpResponse(str(shop.effects()), content_type="text/plain")
+
+
+urlpatterns = [
+    path("effects", effects),
+    *(path(name.removeprefix("/"), answered) for name in shop.PATHS),
+    *(path(name.removeprefix("/"), streamed) for name in shop.STREAMS),
+]
+app = get_asgi_application()

@@ -1,0 +1,407 @@
+"""The ASGI middleware, message by message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from semel import SHARED, AsyncSemel, Policy, Semel
+from semel.engine.opened import AsyncOpened
+from semel.engine.request import Result
+from semel.errors import LeaseLost, UsageError
+from semel.http import Route
+from semel.http.asgi import IdempotencyMiddleware
+from semel.http.exchange import NoAnswer
+from semel.http.response import Response
+from tests.unit.http.driver import BODY, GONE, Driver, Message, part, scope_of
+
+pytestmark = pytest.mark.anyio
+START: Message = {"type": "http.response.start", "status": 201, "headers": [(b"content-type", b"text/plain")]}
+
+
+@pytest.fixture
+async def semel() -> AsyncIterator[AsyncSemel]:
+    async with AsyncSemel("memory://") as semel:
+        yield semel
+
+
+class App:
+    """An application that sends what it is told to."""
+
+    def __init__(self, *messages: Message) -> None:
+        self.messages = messages or (START, {"type": "http.response.body", "body": b"done"})
+        self.calls: list[Any] = []
+        self.bodies: list[bytes] = []
+        self.began = asyncio.Event()
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+        self.ended = asyncio.Event()
+        self.afterwards: asyncio.Event | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.calls.append(scope)
+        if scope["type"] != "http":
+            return
+        self.bodies.append((await receive())["body"])
+        self.began.set()
+        await self.may_go_on.wait()
+        for message in self.messages:
+            await send(message)
+        if self.afterwards is not None:
+            await self.afterwards.wait()
+        self.ended.set()
+
+
+def keyed(app: Any, semel: AsyncSemel, **settings: Any) -> IdempotencyMiddleware:
+    return IdempotencyMiddleware(app, semel=semel, scope=SHARED, **settings)
+
+
+async def asked(front: Any, *messages: Message, **scope: Any) -> Driver:
+    driver = Driver(*messages)
+    await front(scope_of(**scope), driver.receive, driver.send)
+    return driver
+
+
+@pytest.mark.parametrize("kind", ["lifespan", "websocket"])
+async def test_what_is_not_http_passes_untouched(semel: AsyncSemel, kind: str) -> None:
+    app = App()
+    scope = {"type": kind, "path": "/orders", "headers": [(b"idempotency-key", b"k")]}
+    driver = Driver()
+    await keyed(app, semel)(scope, driver.receive, driver.send)
+    assert app.calls == [scope]
+    assert app.calls[0] is scope
+
+
+async def test_a_request_without_a_key_passes_with_its_own_scope_and_messages(semel: AsyncSemel) -> None:
+    seen: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.extend((scope, receive, send))
+
+    scope, driver = scope_of(key=None), Driver()
+    receive, send = driver.receive, driver.send
+    await keyed(app, semel)(scope, receive, send)
+    assert seen == [scope, receive, send]
+
+
+async def test_a_body_in_parts_reaches_the_application_whole(semel: AsyncSemel) -> None:
+    app = App()
+    await asked(keyed(app, semel), part(b'{"a"', more=True), part(b": 1}", more=True), part(b""))
+    assert app.bodies == [b'{"a": 1}']
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_runs_nothing(semel: AsyncSemel) -> None:
+    app = App()
+    driver = await asked(keyed(app, semel), part(b'{"a"', more=True), GONE)
+    assert (app.calls, driver.sent) == ([], [])
+
+
+async def test_the_last_message_is_sent_only_after_the_outcome_is_recorded(semel: AsyncSemel) -> None:
+    statuses: list[str] = []
+
+    async def look(message: Message) -> None:
+        record = await semel.read(("/orders", "k-1"), operation="POST /**")
+        statuses.append("none" if record is None else record.status.value)
+
+    driver = Driver(on_send=look)
+    await keyed(App(), semel)(scope_of(), driver.receive, driver.send)
+    assert statuses == ["completed", "completed"]
+
+
+async def test_all_promised_bytes_in_a_part_are_held_until_the_outcome_is_recorded(semel: AsyncSemel) -> None:
+    """As BaseHTTPMiddleware sends: everything in one part that says there is more, then an empty end."""
+    start = {**START, "headers": [(b"content-length", b"4")]}
+    app = App(start, {"type": "http.response.body", "body": b"done", "more_body": True}, {"type": "http.response.body"})
+    driver = Driver()
+
+    async def look(message: Message) -> None:
+        record = await semel.read(("/orders", "k-1"), operation="POST /**")
+        assert record is not None
+        assert record.status.value == "completed"
+
+    driver = Driver(on_send=look)
+    await keyed(app, semel)(scope_of(), driver.receive, driver.send)
+    assert driver.body == b"done"
+
+
+async def test_parts_of_a_stream_are_passed_on_as_they_come(semel: AsyncSemel) -> None:
+    more = {"type": "http.response.body", "body": b"one", "more_body": True}
+    app = App(START, more, {"type": "http.response.body", "body": b"two"})
+    driver = Driver()
+    statuses: list[str] = []
+
+    async def look(message: Message) -> None:
+        record = await semel.read(("/orders", "k-1"), operation="POST /**")
+        statuses.append("none" if record is None else record.status.value)
+
+    driver = Driver(on_send=look)
+    await keyed(app, semel)(scope_of(), driver.receive, driver.send)
+    assert statuses == ["running", "running", "completed"]
+
+
+async def test_a_stream_is_replayed_whole(semel: AsyncSemel) -> None:
+    more = {"type": "http.response.body", "body": b"one", "more_body": True}
+    front = keyed(App(START, more, {"type": "http.response.body", "body": b"two"}), semel)
+    await asked(front)
+    again = await asked(front)
+    assert (again.body, again.header("idempotency-replayed")) == (b"onetwo", "true")
+
+
+async def test_trailers_are_the_end_of_an_answer_that_announces_them(semel: AsyncSemel) -> None:
+    trailers = {"type": "http.response.trailers", "headers": [(b"x-sum", b"1")], "more_trailers": False}
+    app = App({**START, "trailers": True}, {"type": "http.response.body", "body": b"done"}, trailers)
+    driver = await asked(keyed(app, semel))
+    assert [message["type"] for message in driver.sent][-1] == "http.response.trailers"
+    assert (await asked(keyed(app, semel))).body == b"done"
+
+
+async def test_background_work_does_not_delay_the_answer(semel: AsyncSemel) -> None:
+    app = App()
+    app.afterwards = asyncio.Event()
+    complete = asyncio.Event()
+    driver = Driver(on_send=lambda message: complete.set() if message["type"] == "http.response.body" else None)
+    request = asyncio.ensure_future(keyed(app, semel)(scope_of(), driver.receive, driver.send))
+    await complete.wait()
+    assert not app.ended.is_set()
+    app.afterwards.set()
+    await request
+    assert app.ended.is_set()
+
+
+async def test_a_duplicate_gets_its_answer_while_background_work_goes_on(semel: AsyncSemel) -> None:
+    app = App()
+    app.afterwards = asyncio.Event()
+    front = keyed(app, semel)
+    complete = asyncio.Event()
+    driver = Driver(on_send=lambda message: complete.set() if message["type"] == "http.response.body" else None)
+    request = asyncio.ensure_future(front(scope_of(), driver.receive, driver.send))
+    await complete.wait()
+    assert (await asked(front)).header("idempotency-replayed") == "true"
+    app.afterwards.set()
+    await request
+
+
+async def test_a_cancelled_request_does_not_stop_its_handler(semel: AsyncSemel) -> None:
+    app = App()
+    app.may_go_on.clear()
+    front, driver = keyed(app, semel), Driver()
+    request = asyncio.ensure_future(front(scope_of(), driver.receive, driver.send))
+    await app.began.wait()
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    app.may_go_on.set()
+    await app.ended.wait()
+    assert (await asked(front)).header("idempotency-replayed") == "true"
+    assert len(app.calls) == 1
+
+
+async def test_the_handler_hears_of_no_disconnect_while_it_works(semel: AsyncSemel) -> None:
+    heard: list[Message] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        listening = asyncio.ensure_future(receive())
+        await asyncio.wait([listening], timeout=0)
+        heard.extend([listening.result()] if listening.done() else [])
+        await send(START)
+        await send({"type": "http.response.body", "body": b"done"})
+        heard.append(await listening)
+
+    await asked(keyed(app, semel), part(BODY), GONE)
+    assert heard == [GONE]
+
+
+async def test_a_client_that_cannot_be_sent_to_stops_nothing(semel: AsyncSemel) -> None:
+    more = {"type": "http.response.body", "body": b"one", "more_body": True}
+    app = App(START, more, more, {"type": "http.response.body", "body": b"two"})
+    front = keyed(app, semel)
+
+    def refuse(message: Message) -> None:
+        raise OSError("gone")
+
+    driver = Driver(on_send=refuse)
+    await front(scope_of(), driver.receive, driver.send)
+    assert (await asked(front)).body == b"oneonetwo"
+
+
+async def test_ways_to_answer_that_pass_the_body_by_are_hidden_with_a_key(semel: AsyncSemel) -> None:
+    app = App()
+    extensions: dict[str, Any] = {"http.response.pathsend": {}, "http.response.debug": {}}
+    await asked(keyed(app, semel), extensions=extensions)
+    assert app.calls[0]["extensions"] == {"http.response.debug": {}}
+
+
+async def test_without_a_key_nothing_is_hidden(semel: AsyncSemel) -> None:
+    app = App()
+    extensions: dict[str, Any] = {"http.response.pathsend": {}}
+    await asked(keyed(app, semel), key=None, extensions=extensions)
+    assert app.calls[0]["extensions"] == extensions
+
+
+async def test_an_application_that_ends_without_an_answer_leaves_a_doubt(semel: AsyncSemel) -> None:
+    with pytest.raises(NoAnswer):
+        await asked(keyed(App(START), semel))
+    record = await semel.read(("/orders", "k-1"), operation="POST /**")
+    assert record is not None
+    assert record.status.value == "in_doubt"
+
+
+async def test_an_error_after_the_answer_is_the_application_s_own(semel: AsyncSemel) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(START)
+        await send({"type": "http.response.body", "body": b"done"})
+        raise RuntimeError("background")
+
+    front = keyed(app, semel)
+    with pytest.raises(RuntimeError, match="background"):
+        await asked(front)
+    assert (await asked(front)).header("idempotency-replayed") == "true"
+
+
+async def test_what_is_held_in_doubt_is_409(semel: AsyncSemel) -> None:
+    front = keyed(App(START), semel, policy=Policy(in_doubt="hold"))
+    with pytest.raises(NoAnswer):
+        await asked(front)
+    driver = await asked(front)
+    assert (driver.status, b"in-doubt" in driver.body) == (409, True)
+
+
+async def test_the_outcome_of_whoever_has_the_key_now_is_sent(
+    semel: AsyncSemel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Result(Response(202, (), b"theirs"), replayed=True)
+    monkeypatch.setattr(AsyncOpened, "settle", _gives(recorded))
+    driver = await asked(keyed(App(), semel))
+    assert (driver.status, driver.body) == (202, b"theirs")
+
+
+async def test_an_outcome_that_could_not_be_recorded_is_503_and_not_the_application_s_answer(
+    semel: AsyncSemel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AsyncOpened, "settle", _gives(LeaseLost("lost")))
+    driver = await asked(keyed(App(), semel))
+    assert (driver.status, b"lease-lost" in driver.body, b"done" in driver.body) == (503, True, False)
+
+
+async def test_the_end_of_a_stream_that_could_not_be_recorded_is_withheld(
+    semel: AsyncSemel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AsyncOpened, "settle", _gives(LeaseLost("lost")))
+    more = {"type": "http.response.body", "body": b"one", "more_body": True}
+    driver = await asked(keyed(App(START, more, {"type": "http.response.body", "body": b"two"}), semel))
+    assert driver.body == b"one"
+    assert driver.sent[-1]["more_body"]
+
+
+def _gives(outcome: Any) -> Any:
+    async def settle(self: Any, value: Any) -> Any:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return settle
+
+
+async def test_the_scope_may_be_awaited(semel: AsyncSemel) -> None:
+    async def who(request: Any) -> str:
+        return str(request.state.user)
+
+    front = IdempotencyMiddleware(App(), semel=semel, scope=who)
+    driver = Driver()
+    await front(scope_of(state={"user": "alice"}), driver.receive, driver.send)
+    assert await semel.read(("/orders", "k-1"), operation="POST /**", scope="alice") is not None
+
+
+async def test_put_is_taken_where_it_was_chosen(semel: AsyncSemel) -> None:
+    app = App()
+    front = keyed(app, semel, routes=[Route("/orders", methods={"PUT"})])
+    for _ in range(2):
+        await asked(front, method="PUT")
+    assert len(app.calls) == 1
+
+
+async def test_a_key_can_be_computed(semel: AsyncSemel) -> None:
+    app = App()
+    front = keyed(app, semel, routes=[Route("/hooks/*", key=lambda request: request.headers.get("x-event-id"))])
+    for event in (b"1", b"1", b"2"):
+        scope = scope_of("/hooks/a", key=None)
+        scope["headers"].append((b"x-event-id", event))
+        driver = Driver()
+        await front(scope, driver.receive, driver.send)
+    assert len(app.calls) == 2
+
+
+async def test_a_computed_key_of_none_passes_with_its_body(semel: AsyncSemel) -> None:
+    app = App()
+    await asked(keyed(app, semel, routes=[Route("/**", key=lambda request: None)]), key=None)
+    assert app.bodies == [BODY]
+
+
+def test_an_engine_of_the_other_colour_is_refused() -> None:
+    with pytest.raises(UsageError, match="AsyncSemel"):
+        IdempotencyMiddleware(App(), semel=Semel("memory://"), scope=SHARED)  # type: ignore[arg-type]
+
+
+def test_a_scope_must_be_given_on_purpose() -> None:
+    with pytest.raises(UsageError, match="SHARED"):
+        IdempotencyMiddleware(App(), semel=AsyncSemel("memory://"), scope=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("who", [7, ("acme", 7)], ids=["number", "tuple"])
+async def test_a_scope_may_be_a_number_or_a_tuple(semel: AsyncSemel, who: Any) -> None:
+    app = App()
+    front = IdempotencyMiddleware(app, semel=semel, scope=lambda request: who)
+    for _ in range(2):
+        assert (await asked(front)).status == 201
+    assert len(app.calls) == 1
+
+
+@pytest.mark.parametrize("who", ["", object()], ids=["empty", "object"])
+async def test_a_scope_that_cannot_be_one_is_told_to_whoever_runs_the_site(semel: AsyncSemel, who: Any) -> None:
+    app = App()
+    with pytest.raises(UsageError, match="scope"):
+        await asked(IdempotencyMiddleware(app, semel=semel, scope=lambda request: who))
+    assert app.calls == []
+
+
+async def test_a_computed_key_that_cannot_be_one_is_400(semel: AsyncSemel) -> None:
+    app = App()
+    front = keyed(app, semel, routes=[Route("/**", key=lambda request: "\ud800")])
+    assert (await asked(front, key=None)).status == 400
+    assert app.calls == []
+
+
+async def test_a_path_with_control_characters_is_a_path(semel: AsyncSemel) -> None:
+    app = App()
+    front = keyed(app, semel)
+    for _ in range(2):
+        assert (await asked(front, path="/orders\x00" + "x" * 300)).status == 201
+    assert len(app.calls) == 1
+
+
+async def test_a_connection_that_cannot_be_joined_is_told_to_whoever_runs_the_site(semel: AsyncSemel) -> None:
+    @asynccontextmanager
+    async def wrong(request: Any) -> AsyncIterator[object]:
+        yield object()
+
+    with pytest.raises(UsageError, match="has no transaction"):
+        await asked(keyed(App(), semel, within=wrong))
+
+
+async def test_a_mark_of_the_profile_is_on_the_answer_of_a_stream_too(semel: AsyncSemel) -> None:
+    more = {"type": "http.response.body", "body": b"one", "more_body": True}
+    front = keyed(App(START, more, {"type": "http.response.body"}), semel, profile="oasis")
+    scope = scope_of(key=None)
+    scope["headers"] += [
+        (b"repeatability-request-id", b"k-1"),
+        (b"repeatability-first-sent", formatdate(usegmt=True).encode()),
+    ]
+    driver = Driver()
+    await front(scope, driver.receive, driver.send)
+    assert driver.header("repeatability-result") == "accepted"

@@ -1,0 +1,273 @@
+"""The exchange without any framework: what each profile and setting makes of the same request."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from semel import SHARED, Policy, Semel
+from semel.core.flow import run
+from semel.engine.opened import SyncOpened
+from semel.errors import (
+    InDoubt,
+    InProgress,
+    LeaseLost,
+    RecordUnreadable,
+    SchemaOutdated,
+    SemelError,
+    StoreUnavailable,
+    UsageError,
+)
+from semel.http import Route
+from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, Send, Settle, answered, exchange
+from semel.http.policy_document import document, openapi
+from semel.http.problem import of
+from semel.http.profile import PROFILES
+from semel.http.request import Headers, Request, State
+from semel.http.response import NEVER, REPLAYED, Response
+from semel.http.route import Given, Routes, Settings, settings_of
+
+NOW = datetime.now(UTC)
+
+
+class Server:
+    """A framework of the test's own: everything is at hand."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.semel = Semel("memory://")
+        self.route = Routes.of([Route("/pay", **settings)], {}, Policy(), None).every[0]
+
+    def ask(self, body: bytes = b'{"a": 1}', answer: int = 201, **headers: Any) -> Response | int:
+        """What is sent: ours, or the status of the application's own answer."""
+        lines = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        asked = Request("POST", "/pay", "", Headers([("content-type", "application/json"), *lines]), State({}))
+        verdict = run(exchange(asked, self.route, SHARED, "/policy"), lambda wanted: self._perform(wanted, body))
+        match verdict:
+            case Pass():
+                return answer
+            case Answer(response):
+                return response
+            case Go():
+                return self._answered(verdict, answer)
+
+    def _perform(self, wanted: Any, body: bytes) -> Any:
+        match wanted:
+            case ReadBody():
+                return body
+            case Open():
+                return self.semel.open(wanted.key, **wanted.settings())
+        raise AssertionError(wanted)
+
+    def _answered(self, going: Go, status: int) -> Response | int:
+        opened = going.opened
+        assert isinstance(opened, SyncOpened)
+
+        def perform(wanted: Any) -> Any:
+            return opened.settle(wanted.value) if isinstance(wanted, Settle) else opened.fail(wanted.error)
+
+        verdict = run(answered(going, status, [("Location", "/1")], b"ok", "/policy"), perform)
+        return status if isinstance(verdict, Send) else verdict.response
+
+
+def status_of(found: Response | int) -> int:
+    return found if isinstance(found, int) else found.status
+
+
+def header(found: Response | int, name: str) -> str | None:
+    assert isinstance(found, Response)
+    return dict(found.headers).get(name)
+
+
+@pytest.mark.parametrize(
+    ("profile", "name", "marker"),
+    [
+        ("ietf", "Idempotency_Key", "Idempotency-Replayed"),
+        ("stripe-v1", "Idempotency_Key", "Idempotent-Replayed"),
+        ("stripe-v2", "Idempotency_Key", "Idempotent-Replayed"),
+        ("paypal", "PayPal_Request_Id", "Idempotency-Replayed"),
+    ],
+)
+def test_a_profile_has_its_header_and_its_mark(profile: str, name: str, marker: str) -> None:
+    server = Server(profile=profile)
+    key: dict[str, Any] = {name: "k"}
+    assert server.ask(**key) == 201
+    assert header(server.ask(**key), marker) == "true"
+
+
+@pytest.mark.parametrize(("profile", "status"), [("ietf", 422), ("stripe-v1", 400), ("stripe-v2", 400)])
+def test_a_profile_has_its_status_for_another_request(profile: str, status: int) -> None:
+    server = Server(profile=profile)
+    server.ask(Idempotency_Key="k")
+    assert status_of(server.ask(b'{"a": 2}', Idempotency_Key="k")) == status
+
+
+@pytest.mark.parametrize(("profile", "replayed"), [("ietf", False), ("stripe-v1", True), ("stripe-v2", False)])
+def test_a_profile_says_whether_failures_are_kept(profile: str, replayed: bool) -> None:
+    server = Server(profile=profile)
+    server.ask(answer=500, Idempotency_Key="k")
+    assert isinstance(server.ask(answer=500, Idempotency_Key="k"), Response) is replayed
+
+
+def oasis(**changes: str) -> dict[str, Any]:
+    return {"Repeatability_Request_ID": "k", "Repeatability_First_Sent": format_datetime(NOW, usegmt=True), **changes}
+
+
+def test_oasis_wants_the_time_of_the_first_try() -> None:
+    assert status_of(Server(profile="oasis").ask(Repeatability_Request_ID="k")) == 400
+
+
+def test_oasis_replays_within_the_window() -> None:
+    server = Server(profile="oasis")
+    assert server.ask(**oasis()) == 201
+    assert header(server.ask(**oasis()), "Repeatability-Result") == "accepted"
+
+
+@pytest.mark.parametrize("away", [timedelta(days=-2), timedelta(hours=1)], ids=["past", "future"])
+def test_oasis_tells_whoever_comes_from_outside_the_window_to_start_over(away: timedelta) -> None:
+    sent = format_datetime(NOW + away, usegmt=True)
+    answer = Server(profile="oasis").ask(**oasis(Repeatability_First_Sent=sent))
+    assert isinstance(answer, Response)
+    assert answer.status == 412
+    assert b"start over" in answer.body
+
+
+@pytest.mark.parametrize("given", ["yesterday", "2026-01-01"])
+def test_oasis_refuses_what_is_no_date(given: str) -> None:
+    assert status_of(Server(profile="oasis").ask(**oasis(Repeatability_First_Sent=given))) == 400
+
+
+@pytest.mark.parametrize("status", [409, 425, 429])
+def test_a_route_chooses_the_status_while_running(status: int) -> None:
+    found = of(InProgress("running", retry_after=2.2), PROFILES["ietf"], status).response(None)
+    assert (found.status, dict(found.headers)["Retry-After"]) == (status, "3")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (StoreUnavailable("down"), 503),
+        (LeaseLost("lost"), 503),
+        (RecordUnreadable("new"), 503),
+        (SchemaOutdated("old"), 503),
+        (InDoubt("held", reference="r"), 409),
+    ],
+)
+def test_an_error_has_its_status(error: SemelError, status: int) -> None:
+    assert of(error, PROFILES["ietf"]).status == status
+
+
+@pytest.mark.parametrize("kind", ["stored", "retried", "doubtful"])
+def test_a_route_says_what_a_status_means(kind: str) -> None:
+    given: Any = {kind: {299}}
+    assert settings_of(given).meaning(299) == kind
+
+
+def test_another_header_can_be_named() -> None:
+    server = Server(header="Payment-Idempotency-Key")
+    server.ask(Payment_Idempotency_Key="k")
+    assert isinstance(server.ask(Payment_Idempotency_Key="k"), Response)
+
+
+def test_a_short_key_is_refused_where_a_length_is_asked_for() -> None:
+    assert status_of(Server(shortest=16).ask(Idempotency_Key="short")) == 400
+
+
+def test_excluded_members_do_not_count() -> None:
+    server = Server(exclude=["sent_at"])
+    server.ask(b'{"a": 1, "sent_at": 1}', Idempotency_Key="k")
+    assert isinstance(server.ask(b'{"a": 1, "sent_at": 2}', Idempotency_Key="k"), Response)
+
+
+def test_raw_bodies_count_by_their_bytes() -> None:
+    server = Server(raw=True)
+    server.ask(b'{"a": 1}', Idempotency_Key="k")
+    assert status_of(server.ask(b'{"a":1}', Idempotency_Key="k")) == 422
+
+
+def test_further_headers_are_replayed_by_choice() -> None:
+    assert "x-total" in settings_of({"replay_headers": ["X-Total"]}).allowed
+
+
+def test_what_is_never_replayed_is_in_no_list() -> None:
+    assert not REPLAYED & NEVER
+
+
+def test_a_browser_is_shown_the_marks_of_a_replay() -> None:
+    server = Server()
+    server.ask(Idempotency_Key="k")
+    shown = header(server.ask(Idempotency_Key="k", Origin="https://shop"), "Access-Control-Expose-Headers")
+    assert shown == "Idempotency-Replayed, Idempotency-Expires"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"methods": {"GET"}},
+        {"methods": "POST"},
+        {"methods": ()},
+        {"profile": "acme"},
+        {"header": "a b"},
+        {"running": 500},
+        {"store": "some"},
+        {"shortest": 0},
+        {"max_body": -1},
+        {"replay_headers": ["Set-Cookie"]},
+        {"exclude": ["a..b"]},
+        {"stored": {500}, "retried": {500}},
+        {"policy": "none"},
+        {"key": "header"},
+        {"within": "session"},
+        {"colour": "blue"},
+    ],
+    ids=str,
+)
+def test_a_setting_that_cannot_be_so_is_refused_when_it_is_made(wrong: Any) -> None:
+    with pytest.raises(UsageError, match="nothing was set up"):
+        Route("/pay", **wrong)
+
+
+@pytest.mark.parametrize("path", ["pay", "/a/**/b"])
+def test_a_path_that_cannot_be_a_route_is_refused(path: str) -> None:
+    with pytest.raises(UsageError, match="nothing was set up"):
+        Route(path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("/pay", "/pay", True),
+        ("/pay", "/pay/", False),
+        ("/orders/*/pay", "/orders/7/pay", True),
+        ("/orders/*/pay", "/orders/7/8/pay", False),
+        ("/orders/*", "/orders/", False),
+        ("/hooks/**", "/hooks/a/b", True),
+        ("/a.b", "/axb", False),
+    ],
+)
+def test_a_pattern_fits(pattern: str, path: str, fits: bool) -> None:
+    assert Route(pattern).fits(path) is fits
+
+
+def test_the_first_route_that_fits_counts() -> None:
+    routes = Routes.of([Route("/pay", required=True), Route("/**")], {}, Policy(), None)
+    found = routes.find("POST", "/pay")
+    assert found is not None
+    assert found.settings.required
+
+
+def test_settings_have_the_same_names_however_they_are_written() -> None:
+    assert set(Given.__annotations__) == set(Settings.__dataclass_fields__)
+
+
+def test_the_policy_document_tells_the_settings() -> None:
+    routes = Routes.of([Route("/pay", required=True, running=425)], {}, Policy(keep_for=timedelta(days=2)), "/policy")
+    told = document(routes)
+    assert (told.status, b'"retentionSeconds":172800' in told.body, b'"running":425' in told.body) == (200, True, True)
+
+
+def test_the_openapi_extension_tells_the_same() -> None:
+    route = Routes.of([Route("/pay", required=True)], {}, Policy(), None).every[0]
+    assert openapi(route)["x-idempotency"]["required"] is True
