@@ -45,7 +45,7 @@ verify: setup-dev ## all tests at full effort: the long proofs
 	SEMEL_EFFORT=full $(BIN)/pytest -n $(WORKERS) --timeout=14400 $(ARGS)
 
 bench: ## compare with the bare stores and with peers
-	@scripts/setup-system venv $(SERVERS)
+	@scripts/setup-system venv wrk $(SERVERS)
 	@scripts/setup-venv bench
 	.venv-bench/bin/python -m bench $(ARGS)
 

@@ -8,21 +8,17 @@ unchanged; the last byte of it leaves only after the outcome was recorded, and b
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Coroutine, Iterable
-from contextlib import AsyncExitStack
 from typing import Any, Final, Unpack
 
 from semel.core.flow import arun
 from semel.core.key import Shared
 from semel.engine.aio import AsyncEngine
-from semel.engine.opened import AsyncOpened
 from semel.http.asgi_call import App, Call, Gone, Receive, Scope, SendMessage, send_response
-from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, Undone, WhoAsks
+from semel.http.exchange import Answer, Go, Pass, Undone
 from semel.http.front import DESCRIBED_AT, Front, demand
 from semel.http.request import RawHeaders, Request, State
-from semel.http.response import Response
 from semel.http.route import Given, Route
 from semel.http.route import Scope as ScopeRule
 
@@ -74,35 +70,21 @@ class IdempotencyMiddleware:
             await send_response(document, send, head=method == "HEAD")
 
     async def _exchanged(self, route: Route, call: Call) -> None:
-        async with AsyncExitStack() as stack:
-
-            async def perform(wanted: Any) -> Any:
-                match wanted:
-                    case WhoAsks(rule, request):
-                        who = rule(request)
-                        return await who if inspect.isawaitable(who) else who
-                    case ReadBody(limit):
-                        return await call.body(limit)
-                    case Open():
-                        return await self._opened(wanted, call, stack)
-                raise AssertionError(wanted)
-
-            try:
-                verdict = await arun(self._front.exchange(_request(call.scope), route), perform)
-            except Gone:
-                return  # the client left before its request was whole: nothing ran, and nobody is there to be told
-            if isinstance(verdict, Answer):
-                # Nothing ran in the transaction of the request, if it has one; what was read in it is let go.
-                undone = Undone("another answer is sent")
-                await stack.__aexit__(type(undone), undone, None)
-            task = self._started(call.run(verdict, stack.pop_all())) if isinstance(verdict, Go) else None
+        try:
+            verdict = await arun(self._front.exchange(_request(call.scope), route), call.perform)
+        except Gone:
+            return  # the client left before its request was whole: nothing ran, and nobody is there to be told
+        except BaseException as error:
+            await call.undo(error)
+            raise
         match verdict:
             case Pass():
                 await call.passed_on()
             case Answer(response):
+                await call.undo(Undone("another answer is sent"))
                 await call.answer(response)
-        if task is not None:
-            await asyncio.shield(task)
+            case Go():
+                await asyncio.shield(self._started(call.run(verdict)))
 
     def _started(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task of its own: a server may cancel that of the request when the client leaves, and the work goes on."""
@@ -110,13 +92,6 @@ class IdempotencyMiddleware:
         self._running.add(task)
         task.add_done_callback(self._ended)
         return task
-
-    async def _opened(self, wanted: Open, call: Call, stack: AsyncExitStack) -> AsyncOpened[Response]:
-        engine, within = self._front.engine, wanted.route.settings.within
-        if within is None:
-            return await engine.open(wanted.key, **wanted.settings())
-        call.transaction = await stack.enter_async_context(within(wanted.request))
-        return await engine.within(call.transaction).open(wanted.key, **wanted.settings())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

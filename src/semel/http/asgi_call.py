@@ -8,6 +8,7 @@ changed or sent again; a client that has left stops nothing. In a transaction no
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
@@ -15,7 +16,7 @@ from typing import Any, Final
 from semel.core.flow import Flow, arun
 from semel.engine.aio import AsyncEngine
 from semel.engine.opened import AsyncOpened
-from semel.http.exchange import Answer, Fail, Go, NoAnswer, Send, Settle, Undone
+from semel.http.exchange import Answer, Fail, Go, NoAnswer, Open, ReadBody, Send, Settle, Undone, WhoAsks
 from semel.http.front import Front
 from semel.http.response import Response
 from semel.http.transaction import Running, running_in
@@ -41,6 +42,7 @@ class Call:
         self.scope = scope
         self.transaction: Any = None
         self.running: Running | None = None
+        self.stack = AsyncExitStack()
         self._app = app
         self._receive = receive
         self._send = send
@@ -49,6 +51,30 @@ class Call:
         self._given = False
         self._over = asyncio.Event()
         self._gone = False
+
+    async def perform(self, wanted: Any) -> Any:
+        """Do what the exchange asks for."""
+        match wanted:
+            case WhoAsks(rule, request):
+                who = rule(request)
+                return await who if inspect.isawaitable(who) else who
+            case ReadBody(limit):
+                return await self.body(limit)
+            case Open():
+                return await self._open(wanted)
+        raise AssertionError(wanted)
+
+    async def _open(self, wanted: Open) -> AsyncOpened[Response]:
+        engine, within = self._front.engine, wanted.route.settings.within
+        if within is None:
+            return await engine.open(wanted.key, **wanted.settings())
+        self.transaction = await self.stack.enter_async_context(within(wanted.request))
+        return await engine.within(self.transaction).open(wanted.key, **wanted.settings())
+
+    async def undo(self, why: BaseException) -> None:
+        """Nothing ran: take the transaction of the request back, if it has one, and let go of what was read in it."""
+        if self.transaction is not None:
+            await self.stack.__aexit__(type(why), why, why.__traceback__)
 
     async def body(self, limit: int) -> bytes | None:
         """The whole body; None where it is over the limit.
@@ -101,13 +127,13 @@ class Call:
         except OSError:
             self._gone = True
 
-    async def run(self, going: Go, stack: AsyncExitStack) -> None:
-        """Call the application, and see its answer through. `stack` holds the transaction, where there is one."""
+    async def run(self, going: Go) -> None:
+        """Call the application, and see its answer through."""
         opened = going.opened
         assert isinstance(opened, AsyncOpened)  # noqa: S101 - the engine is of this colour
-        answering = Answering(self, going, opened, self._front, stack)
+        answering = Answering(self, going, opened, self._front, self.stack)
         try:
-            async with stack:
+            async with self.stack:
                 with running_in(self.transaction) as self.running, opened.current():
                     await self._called(answering, opened)
         finally:

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NoReturn
+from unicodedata import normalize
+
+import msgspec
 
 _JSON: Final = re.compile(r"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)", re.IGNORECASE)
 _BOUNDARY: Final = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s;]{1,70}))', re.IGNORECASE)
 _DIGITS: Final = 1000
+_DEPTH: Final = 64
 _PATH: Final = re.compile(r"[^.]+(?:\.[^.]+)*")
+_SMALL: Final = 2**63
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
 class BadBody(Exception):
@@ -28,8 +34,8 @@ def is_path(path: object) -> bool:
     return isinstance(path, str) and _PATH.fullmatch(path) is not None
 
 
-def meaning(body: bytes, content_type: str, *, exclude: Sequence[str] = (), raw: bool = False) -> Any:
-    """What enters the fingerprint for a body.
+def meaning(body: bytes, content_type: str, *, exclude: Sequence[str] = (), raw: bool = False) -> bytes:
+    """What enters the fingerprint for a body: bytes that are equal where the bodies say the same.
 
     Args:
         body: all of it.
@@ -40,14 +46,19 @@ def meaning(body: bytes, content_type: str, *, exclude: Sequence[str] = (), raw:
     Raises:
         BadBody: JSON that does not mean one thing.
     """
-    media_type = content_type.partition(";")[0].strip()
     if raw or not body:
-        return body
+        return b"raw:" + body
+    media_type = content_type.partition(";")[0].strip()
     if _JSON.fullmatch(media_type):
-        return ("json", _without(_parsed(body), exclude))
+        return b"json:" + _canonical(_without(_parsed(body), exclude))
     if media_type.lower() == "multipart/form-data":
         return _parts(body, content_type)
-    return body
+    return b"raw:" + body
+
+
+def joined(segments: Iterable[bytes]) -> bytes:
+    """Segments one behind the other, each with its length, so that no two lists give the same bytes."""
+    return b"".join([b"%d:%b" % (len(segment), segment) for segment in segments])
 
 
 def _parsed(body: bytes) -> Any:
@@ -57,12 +68,39 @@ def _parsed(body: bytes) -> Any:
         message = "its JSON is not UTF-8"
         raise BadBody(message) from problem
     try:
-        return _DECODER.decode(text)
+        found = _DECODER.decode(text)
     except RecursionError as problem:
         message = "its JSON is nested too deeply"
         raise BadBody(message) from problem
     except ValueError as problem:
         message = "it is not JSON, as its content type says"
+        raise BadBody(message) from problem
+    if text.isascii() and "\\u" not in text and text.count("[") + text.count("{") <= _DEPTH:
+        return found  # as nearly all are: all text has one form already, and nothing can be nested deeper
+    return _one_form(found, _DEPTH)
+
+
+def _one_form(value: Any, levels: int) -> Any:
+    """The same with all text, names included, in one Unicode form."""
+    match value:
+        case str():
+            return value if value.isascii() else normalize("NFC", value)
+        case dict() | list() if levels == 0:
+            message = f"its JSON is nested more than {_DEPTH} deep"
+            raise BadBody(message)
+        case dict():
+            return _members([(_one_form(name, 0), _one_form(item, levels - 1)) for name, item in value.items()])
+        case list():
+            return [_one_form(item, levels - 1) for item in value]
+        case _:
+            return value
+
+
+def _canonical(value: Any) -> bytes:
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError as problem:
+        message = "its JSON holds half a character"
         raise BadBody(message) from problem
 
 
@@ -74,22 +112,40 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _decimal(text: str) -> Decimal:
-    if len(text) > _DIGITS:
-        message = f"its JSON holds a number of more than {_DIGITS} digits"
-        raise BadBody(message)
+def _decimal(text: str) -> int | msgspec.Raw:
+    _check_digits(text)
     try:
-        return Decimal(text)
+        sign, digits, exponent = Decimal(text).as_tuple()
     except InvalidOperation as problem:
         message = "its JSON holds a number that cannot be compared"
         raise BadBody(message) from problem
+    assert isinstance(exponent, int)  # noqa: S101 - what is no number was refused before
+    return _number(sign, "".join(map(str, digits)), exponent)
 
 
-def _whole(text: str) -> int:
+def _whole(text: str) -> int | msgspec.Raw:
+    _check_digits(text)
+    number = int(text)
+    return number if -_SMALL <= number < _SMALL else _number(number < 0, text.lstrip("-"), 0)
+
+
+def _number(sign: int, digits: str, exponent: int) -> int | msgspec.Raw:
+    """A number by its value: plain where it is whole and small, else by its digits without zeros at the ends."""
+    short = digits.strip("0")
+    if not short:
+        return 0
+    exponent += len(digits) - len(digits.rstrip("0"))
+    if 0 <= exponent <= len(str(_SMALL)):
+        number = int(f"{'-' if sign else ''}{short}{'0' * exponent}")
+        if -_SMALL <= number < _SMALL:
+            return number
+    return msgspec.Raw(f"{'-' if sign else ''}{short}e{exponent}".encode())
+
+
+def _check_digits(text: str) -> None:
     if len(text) > _DIGITS:
         message = f"its JSON holds a number of more than {_DIGITS} digits"
         raise BadBody(message)
-    return int(text)
 
 
 def _not_a_number(text: str) -> NoReturn:
@@ -119,14 +175,16 @@ def _pruned(value: Any, path: list[str]) -> Any:
     return {**value, path[0]: _pruned(value[path[0]], path[1:])}
 
 
-def _parts(body: bytes, content_type: str) -> Any:
+def _parts(body: bytes, content_type: str) -> bytes:
     """A form in parts, without the boundary, which clients choose anew each time; as bytes where it is no such form."""
     found = _BOUNDARY.search(content_type)
     if found is None:
-        return body
+        return b"raw:" + body
     boundary = b"--" + (found.group(1) or found.group(2)).encode("latin-1", "replace")
     first, *parts = (b"\r\n" + body).split(b"\r\n" + boundary)
     if first or not parts or not parts[-1].startswith(b"--"):
-        return body
+        return b"raw:" + body
     split = [part.removeprefix(b"\r\n").partition(b"\r\n\r\n") for part in parts[:-1]]
-    return ("parts", [(sorted(head.lower().split(b"\r\n")), content) for head, _, content in split])
+    return b"parts:" + joined(
+        joined((joined(sorted(head.lower().split(b"\r\n"))), content)) for head, _, content in split
+    )

@@ -9,6 +9,7 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
+from starlette.responses import StreamingResponse
 
 from semel import SHARED, AsyncSemel, Policy, Semel
 from semel.engine.opened import AsyncOpened
@@ -405,3 +406,21 @@ async def test_a_mark_of_the_profile_is_on_the_answer_of_a_stream_too(semel: Asy
     driver = Driver()
     await front(scope, driver.receive, driver.send)
     assert driver.header("repeatability-result") == "accepted"
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.3", "2.4", "3.0"])
+async def test_a_stream_of_starlette_is_whole_under_every_version_of_asgi(semel: AsyncSemel, version: str) -> None:
+    """Starlette listens for a disconnect in its own way before 2.4, and takes an OSError for one after."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await StreamingResponse(_three())(scope, receive, send)
+
+    front = keyed(app, semel)
+    for _ in range(2):
+        driver = await asked(front, asgi={"version": "3.0", "spec_version": version})
+        assert driver.body == b"onetwothree"
+
+
+async def _three() -> AsyncIterator[bytes]:
+    for chunk in (b"one", b"two", b"three"):
+        yield chunk
