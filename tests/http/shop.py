@@ -14,6 +14,7 @@ import random
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -33,6 +34,8 @@ PATHS = (
     "/large",  # more than is kept
     "/slow",  # waits at the gate
     "/busy",  # the same, on a route that does not let duplicates wait
+    "/brief",  # the same, on a route whose leases last a second
+    "/patient",  # the same, on a route whose duplicates wait a minute
     "/status",  # ?code=…: that status
     "/raises",  # ?error=…: raises it, after the effect
     "/echo",  # the body as it came, byte for byte
@@ -86,6 +89,8 @@ def route_settings() -> dict[str, Given]:
         "/required": {"required": True},
         "/large": {"max_response": 1000},
         "/busy": {"policy": policy().replace(when_running="reject")},
+        "/brief": {"policy": policy().replace(lease_for=timedelta(seconds=1))},
+        "/patient": {"policy": policy().replace(wait_for=timedelta(minutes=1))},
         "/echo": {"max_body": 100_000},
         **given,
     }
@@ -161,7 +166,7 @@ def answer(path: str, query: str, body: bytes, derived: str = "") -> Reply:
             return Reply(200, _HEADERS, b"{}")
         case "/large":
             return Reply(200, (("Content-Type", "application/octet-stream"),), LARGE)
-        case "/slow" | "/busy":
+        case "/slow" | "/busy" | "/brief" | "/patient":
             wait_at_gate()
         case "/status":
             return Reply(int(asked["code"]), (("Content-Type", "text/plain"),), f"effect {number}".encode())

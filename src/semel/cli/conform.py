@@ -57,6 +57,9 @@ def conform(
     reused_status: Annotated[
         int | None, _option("The status for another body under the same key. Default: 422.", _REQUEST)
     ] = None,
+    running_status: Annotated[
+        int | None, _option("A status for a duplicate of what still runs, beside 409, 425 and 429.", _REQUEST)
+    ] = None,
     timeout: Annotated[float | None, _option("Seconds to wait for an answer. Default: 10.", _REQUEST)] = None,
     effects: Annotated[str | None, _option("A GET there answers how many effects there were.", _SIGHT, "URL")] = None,
     effects_pointer: Annotated[str | None, _option("Which number of its JSON: /count.", _SIGHT)] = None,
@@ -83,9 +86,10 @@ def conform(
     """
     given = {
         "url": url, "method": method, "body": body, "content-type": content_type, "header": header, "bare": bare,
-        "with": with_, "required": required, "reused-status": reused_status, "timeout": timeout, "effects": effects,
-        "effects-pointer": effects_pointer, "other-body": other_body, "slow-body": slow_body,
-        "other-caller": other_caller, "other-path": other_path, "copies": copies, "app": app, "wsgi": wsgi,
+        "with": with_, "required": required, "reused-status": reused_status, "running-status": running_status,
+        "timeout": timeout, "effects": effects, "effects-pointer": effects_pointer, "other-body": other_body,
+        "slow-body": slow_body, "other-caller": other_caller, "other-path": other_path, "copies": copies, "app": app,
+        "wsgi": wsgi,
     }  # fmt: skip
     options = {name: value for name, value in given.items() if value not in (None, [])}
     report = _judged(options, target, log, quiet=json == "-")

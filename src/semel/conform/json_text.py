@@ -63,11 +63,7 @@ def reordered(body: bytes) -> bytes | None:
 
 def spaced(body: bytes) -> bytes:
     """The same with white space around it and after each colon and comma outside of strings."""
-    text = re.sub(
-        r'"(?:[^"\\]|\\.)*"|[:,]',
-        lambda hit: f"{hit.group()} \n" if hit.group() in ":," else hit.group(),
-        body.decode(),
-    )
+    text = re.sub(rf"{_STRING.pattern}|[:,]", _with_space, body.decode())
     return f" {text} \n".encode()
 
 

@@ -21,9 +21,9 @@ from semel.conform.report import described
 from semel.conform.target import Target, path_of, wire_to
 from semel.conform.wire import Answer, Reply, Request
 
-BUSY: Final = frozenset({409, 425, 429})
+_BUSY: Final = frozenset({409, 425, 429})
+_UNAVAILABLE: Final = 503
 _REMEMBERED: Final = 1000
-_AGAIN: Final = BUSY | {503}
 
 
 class Probe:
@@ -32,6 +32,7 @@ class Probe:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.wire = target.wire
+        self.busy = _BUSY | {target.running_status}
         # Bounded, because a request that keeps running is answered with the same error many times over.
         self.problems: deque[Answer] = deque(maxlen=_REMEMBERED)
 
@@ -71,7 +72,7 @@ class Probe:
         deadline = time.monotonic() + self.target.timeout
         while True:
             reply = self.ask(*lines, **changes)
-            running = isinstance(reply, Answer) and reply.status in _AGAIN
+            running = isinstance(reply, Answer) and reply.status in (*self.busy, _UNAVAILABLE)
             if not running or time.monotonic() > deadline:
                 return reply
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 _FAILED: Final = 2
+_CHUNK: Final = 1024
 
 
 class _Handler(WSGIRequestHandler):
@@ -74,7 +75,10 @@ def _serve_wsgi(app: Any, listener: socket.socket) -> int:
 
 
 def _end_with_the_run() -> None:
-    sys.stdin.buffer.read()
+    # Not through sys.stdin: this thread would hold its lock when the interpreter ends, which is fatal, and the message
+    # about an app that cannot be served would be followed by one about that.
+    while os.read(sys.stdin.fileno(), _CHUNK):
+        pass
     os._exit(0)
 
 

@@ -57,6 +57,7 @@ class Target:
         other_path: another path that takes the same body.
         required: whether a request without a key has to be refused.
         reused_status: the status for a key that stands for another request.
+        running_status: a status that says that the first still runs, beside 409, 425 and 429, which always do.
         copies: how many duplicates are sent at once.
         timeout: how many seconds to wait for an answer, and how long to go on asking while something runs.
     """
@@ -76,6 +77,7 @@ class Target:
     other_path: str | None = None
     required: bool = False
     reused_status: int = 422
+    running_status: int = 409
     copies: int = 20
     timeout: float = 10.0
 
@@ -221,8 +223,8 @@ def _lines(values: str | Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _check_kinds(given: Mapping[str, Any]) -> None:
-    kinds: dict[str, type | tuple[type, ...]] = {"bare": bool, "required": bool, "reused_status": int, "copies": int}
-    kinds |= {"timeout": (int, float)}
+    kinds: dict[str, type | tuple[type, ...]] = {"bare": bool, "required": bool, "timeout": (int, float)}
+    kinds |= dict.fromkeys(("reused_status", "running_status", "copies"), int)
     for name, value in given.items():
         kind = kinds.get(name, str)
         if name not in (*_BODIES, "caller", "other_caller") and not isinstance(value, kind):

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from semel.core import codec
 from semel.core.flow import Flow, arun
@@ -27,7 +27,7 @@ from semel.engine.administration import SweepReport
 from semel.engine.aio_runtime import Runtime
 from semel.engine.aio_shell import AsyncAttempt, Shell
 from semel.engine.colour import is_async, is_plainly_sync, refuse_generator, wrong_colour
-from semel.engine.colourless import EngineBase, Known, query_of, shape_of
+from semel.engine.colourless import Asked, EngineBase, Known, query_of
 from semel.engine.flows import Once
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
 from semel.engine.opened import AsyncOpened, Teller
@@ -175,33 +175,12 @@ class AsyncEngine(EngineBase):
         )
         return await self.call(request, handler)
 
-    async def open(
-        self,
-        key: str | tuple[object, ...] | Key,
-        *,
-        operation: str,
-        scope: Any = SHARED,
-        fingerprint: Any = None,
-        policy: Policy | None = None,
-        about: About | Mapping[str, Any] | None = None,
-        returns: Any = codec.inspect_empty,
-    ) -> AsyncOpened[Any]:
-        """Claim `key` for work that somebody else carries out and settles; arguments as for `run`."""
-        request = self._asked(
-            key,
-            operation=operation,
-            scope=scope,
-            asked=fingerprint,
-            policy=policy,
-            about=about,
-            shape=shape_of(returns),
-        )
-        self._enter(request)
-        once = Once(request, self.clock, self.new_nonce)
+    async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncOpened[Any]:
+        """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
+        once = self._to_open(key, asked)
         joined = context.joined_here(self.store.name)
-        return await AsyncOpened[Any](
-            Teller(self._tell_result, self._tell_error), Shell(self, joined, None, once), once, joined
-        ).begin()
+        teller = Teller(self._tell_result, self._tell_error)
+        return await AsyncOpened[Any](teller, Shell(self, joined, None, once), once, joined).begin()
 
     def once(
         self,

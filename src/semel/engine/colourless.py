@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, Required, TypedDict, get_args
 
 from semel.core import codec
 from semel.core.fingerprint import fingerprint
@@ -42,6 +42,17 @@ class Known:
 
     policy: Policy
     shape: codec.Shape
+
+
+class Asked(TypedDict, total=False):
+    """What a call is asked with, beside its key."""
+
+    operation: Required[str]
+    scope: Any
+    fingerprint: Any
+    policy: Policy | None
+    about: About | Mapping[str, Any] | None
+    returns: Any
 
 
 class EngineBase:
@@ -107,6 +118,20 @@ class EngineBase:
         request = Request(identity, fingerprint(asked), policy, terms_of(policy), About.of(about), shape)
         self.known.setdefault(identity.operation, Known(policy, shape))
         return request
+
+    def _to_open(self, key: Any, asked: Asked) -> Once:
+        """The call that `open` begins."""
+        request = self._asked(
+            key,
+            operation=asked["operation"],
+            scope=asked.get("scope", SHARED),
+            asked=asked.get("fingerprint"),
+            policy=asked.get("policy"),
+            about=asked.get("about"),
+            shape=shape_of(asked.get("returns", codec.inspect_empty)),
+        )
+        self._enter(request)
+        return Once(request, self.clock, self.new_nonce)
 
     def _enter(self, request: Request) -> None:
         context.refuse_reentry(request.key, self.store.name)

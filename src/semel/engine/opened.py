@@ -7,6 +7,7 @@ its lease alive; it is settled once, and with everything `run` does: errors by p
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -28,7 +29,7 @@ class Teller(NamedTuple):
     error: Callable[[Once, BaseException], None]
 
 
-class Opened(Generic[T]):
+class Opened(ABC, Generic[T]):
     """A call under way, without the colour of whoever settles it.
 
     Attributes:
@@ -72,6 +73,14 @@ class Opened(Generic[T]):
                 yield
         finally:
             self._shell.left(attempt, token)
+
+    @abstractmethod
+    def settle(self, value: T) -> Any:
+        """It gave `value`. The result is another one where somebody else had taken the key over."""
+
+    @abstractmethod
+    def fail(self, error: Exception) -> Any:
+        """It raised `error`, which is recorded by policy and raised again."""
 
     def _leave(self) -> None:
         """The handler is over, whatever may still run in its context: it no longer stands in its key's way."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from semel.core import codec
 from semel.core.flow import Flow, run
@@ -23,7 +23,7 @@ from semel.core.record import About, Record
 from semel.engine import administration, context
 from semel.engine.administration import SweepReport
 from semel.engine.colour import is_async, refuse_generator, wrong_colour
-from semel.engine.colourless import EngineBase, Known, query_of, shape_of
+from semel.engine.colourless import Asked, EngineBase, Known, query_of
 from semel.engine.flows import Once
 from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
 from semel.engine.opened import SyncOpened, Teller
@@ -170,33 +170,12 @@ class SyncEngine(EngineBase):
         )
         return self.call(request, handler)
 
-    def open(
-        self,
-        key: str | tuple[object, ...] | Key,
-        *,
-        operation: str,
-        scope: Any = SHARED,
-        fingerprint: Any = None,
-        policy: Policy | None = None,
-        about: About | Mapping[str, Any] | None = None,
-        returns: Any = codec.inspect_empty,
-    ) -> SyncOpened[Any]:
-        """Claim `key` for work that somebody else carries out and settles; arguments as for `run`."""
-        request = self._asked(
-            key,
-            operation=operation,
-            scope=scope,
-            asked=fingerprint,
-            policy=policy,
-            about=about,
-            shape=shape_of(returns),
-        )
-        self._enter(request)
-        once = Once(request, self.clock, self.new_nonce)
+    def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> SyncOpened[Any]:
+        """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
+        once = self._to_open(key, asked)
         joined = context.joined_here(self.store.name)
-        return SyncOpened[Any](
-            Teller(self._tell_result, self._tell_error), Shell(self, joined, None, once), once, joined
-        ).begin()
+        teller = Teller(self._tell_result, self._tell_error)
+        return SyncOpened[Any](teller, Shell(self, joined, None, once), once, joined).begin()
 
     def once(
         self,

@@ -7,22 +7,19 @@ unchanged; the last byte of it leaves only after the outcome was recorded, and b
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Coroutine, Iterable
-from typing import Any, Final, Unpack
+from collections.abc import Iterable
+from typing import Any, Unpack
 
 from semel.core.flow import arun
 from semel.core.key import Shared
 from semel.engine.aio import AsyncEngine
 from semel.http.asgi_call import App, Call, Gone, Receive, Scope, SendMessage, send_response
+from semel.http.asgi_tasks import Tasks
 from semel.http.exchange import Answer, Go, Pass, Undone
 from semel.http.front import DESCRIBED_AT, Front, demand
 from semel.http.request import RawHeaders, Request, State
 from semel.http.route import Given, Route
 from semel.http.route import Scope as ScopeRule
-
-_log: Final = logging.getLogger("semel")
 
 
 class IdempotencyMiddleware:
@@ -51,7 +48,7 @@ class IdempotencyMiddleware:
         engine = demand(semel, AsyncEngine, "An ASGI application", "AsyncSemel")
         self.app = app
         self._front = Front(engine, scope, routes, described_at, settings)
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     async def __call__(self, scope: Scope, receive: Receive, send: SendMessage) -> None:
         """Take a request, or hand it on."""
@@ -84,20 +81,7 @@ class IdempotencyMiddleware:
                 await call.undo(Undone("another answer is sent"))
                 await call.answer(response)
             case Go():
-                await asyncio.shield(self._started(call.run(verdict)))
-
-    def _started(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task of its own: a server may cancel that of the request when the client leaves, and the work goes on."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # Whoever waits for the task gets the error; if the client has left, nobody does.
-            _log.debug("a keyed request ended with %s", type(error).__name__)
+                await self._tasks.shielded(call.run(verdict))
 
 
 def _request(scope: Scope) -> Request:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from semel.core.flow import Flow, arun
 from semel.engine.aio import AsyncEngine
 from semel.engine.opened import AsyncOpened
-from semel.http.exchange import Answer, Fail, Go, NoAnswer, Open, ReadBody, Send, Settle, Undone, WhoAsks
+from semel.http.exchange import Answer, Go, NoAnswer, Open, ReadBody, Send, Undone, WhoAsks, settlement
 from semel.http.front import Front
 from semel.http.response import Response
 from semel.http.transaction import Running, running_in
@@ -248,17 +248,7 @@ class Answering:
 
     async def _recorded(self, flow: Flow[Send | Answer]) -> Send | Answer:
         self.settled = True
-        opened = self._opened
-
-        async def perform(wanted: Any) -> Any:
-            match wanted:
-                case Settle(value):
-                    return await opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
-                case Fail(error):
-                    return await opened.fail(error)
-            raise AssertionError(wanted)
-
-        return await arun(flow, perform)
+        return await arun(flow, settlement(self._opened))
 
     async def _ended(self, verdict: Send | Answer) -> None:
         match verdict:

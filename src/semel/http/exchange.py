@@ -7,7 +7,7 @@ unchanged, whether it is kept or not; but where somebody else's outcome was reco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate, parsedate_to_datetime
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from semel.core.flow import Flow
 from semel.core.key import SHARED, Key, Shared, make_key
 from semel.core.policy import Policy
+from semel.engine.colourless import Asked
 from semel.engine.opened import Opened
 from semel.engine.request import Result
 from semel.errors import KeyReused, SemelError, UsageError
@@ -65,7 +66,7 @@ class Open:
     scope: Any
     asked: Any
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Asked:
         """The arguments of the engine's `open`, without the key."""
         return {
             "operation": f"{self.request.method} {self.route.path}",
@@ -126,6 +127,19 @@ class Send:
 
     marks: tuple[tuple[str, str], ...] = ()
     undo: Exception | None = None
+
+
+def settlement(opened: Opened[Response]) -> Callable[[Any], Any]:
+    """Does what `answered` and `raised` ask for; what it gives is awaited where the open call is of that colour."""
+
+    def perform(wanted: Settle | Fail) -> Any:
+        match wanted:
+            case Settle(value):
+                return opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
+            case Fail(error):
+                return opened.fail(error)
+
+    return perform
 
 
 class NotStored(Exception):

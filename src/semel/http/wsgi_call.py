@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from semel.core.flow import Flow, run
 from semel.engine.opened import SyncOpened
 from semel.engine.sync import SyncEngine
-from semel.http.exchange import Answer, Fail, Go, NoAnswer, Send, Settle, Undone
+from semel.http.exchange import Answer, Go, NoAnswer, Send, Undone, settlement
 from semel.http.front import Front
 from semel.http.response import Response
 from semel.http.transaction import running_in
@@ -77,7 +77,7 @@ class Recording:
     def _settled(self, flow: Flow[Send | Answer]) -> Send | Answer:
         self.done = True
         try:
-            verdict = run(flow, self._perform)
+            verdict = run(flow, settlement(self._opened))
         except BaseException as error:
             take_back(self._stack, error)
             raise
@@ -89,14 +89,6 @@ class Recording:
             case _:
                 take_back(self._stack, Undone("another answer is sent"))
         return verdict
-
-    def _perform(self, wanted: Any) -> Any:
-        match wanted:
-            case Settle(value):
-                return self._opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
-            case Fail(error):
-                return self._opened.fail(error)
-        raise AssertionError(wanted)
 
 
 def take_back(stack: ExitStack, why: BaseException) -> None:

@@ -59,7 +59,8 @@ def _problems(probe: Probe) -> list[Answer]:
     Raises:
         Unseen: there was none, or the first request was not accepted.
     """
-    ours = [answer for answer in probe.problems if answer.status in _CONFLICTS]
+    told = (*_CONFLICTS, probe.target.running_status)
+    ours = [answer for answer in probe.problems if answer.status in told]
     line, _ = probe.first()
     # Asked for again: among the errors that were met, some may be about the body, which are not ours to judge.
     replies = [probe.ask(line, body=probe.other), probe.ask(b'"a", "b"')]

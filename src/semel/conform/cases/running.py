@@ -9,7 +9,7 @@ from typing import Final
 
 from semel.conform.case import Case, Failed, NotSeen, Passed, Verdict
 from semel.conform.judgement import equal
-from semel.conform.probe import BUSY, Probe
+from semel.conform.probe import Probe
 from semel.conform.report import described
 from semel.conform.wire import Answer, Reply
 
@@ -19,17 +19,17 @@ _TRIES: Final = 8
 
 
 def _agree(probe: Probe) -> Verdict:
-    return _judged(_burst(probe, probe.line_of_fresh()))
+    return _judged(probe, _burst(probe, probe.line_of_fresh()))
 
 
-def _judged(replies: list[Reply]) -> Verdict:
+def _judged(probe: Probe, replies: list[Reply]) -> Verdict:
     winners = [reply for reply in replies if isinstance(reply, Answer) and reply.accepted]
     if not winners:
         return Failed("at least one 2xx", described(replies[0]))
     for reply in replies:
-        busy = isinstance(reply, Answer) and reply.status in BUSY
+        busy = isinstance(reply, Answer) and reply.status in probe.busy
         if not busy and not equal(winners[0], reply):
-            return Failed(f"the same answer ({described(winners[0])}) or 409, 425 or 429", described(reply))
+            return Failed(f"the same answer ({described(winners[0])}) or {_told(probe)}", described(reply))
     rest = "; the others were told to wait" if len(winners) < len(replies) else ""
     return Passed(f"{len(winners)} of {len(replies)} got {winners[0].status}, all the same{rest}")
 
@@ -50,7 +50,7 @@ def _while_running(probe: Probe) -> Verdict:
     if slow is None:
         return NotSeen("nothing runs long enough; say with --slow-body what does")
     before, line = probe.count(), probe.line_of_fresh()
-    verdict = _judged(probe.at_once([probe.request(line, body=slow)] * 2))
+    verdict = _judged(probe, probe.at_once([probe.request(line, body=slow)] * 2))
     if isinstance(verdict, Passed) and before is not None and (more := probe.counted() - before) != 1:
         return Failed("one effect", f"effects: {more}")
     return verdict
@@ -71,7 +71,7 @@ def _other_body_while_running(probe: Probe) -> Verdict:
 
 
 def _one_of_two(probe: Probe, before: int | None, first: Reply, second: Reply) -> Verdict:
-    told = BUSY | {probe.target.reused_status}
+    told = probe.busy | {probe.target.reused_status}
     if not (_accepted(first) and isinstance(second, Answer) and second.status in told):
         expected = f"2xx for the first, and {probe.target.reused_status} or 409 for the other body"
         return Failed(expected, f"{described(first)} and {described(second)}")
@@ -80,18 +80,26 @@ def _one_of_two(probe: Probe, before: int | None, first: Reply, second: Reply) -
     return Passed(f"{second.status} for the other body")
 
 
+def _told(probe: Probe) -> str:
+    """The statuses that say that one runs already."""
+    *most, last = sorted(probe.busy)
+    return f"{', '.join(map(str, most))} or {last}"
+
+
 def _accepted(reply: Reply) -> bool:
     return isinstance(reply, Answer) and reply.accepted
 
 
 def _retry_after(probe: Probe) -> Verdict:
-    conflicts = [answer for answer in probe.problems if answer.status == _CONFLICT]
+    wanted = probe.target.running_status
+    conflicts = [answer for answer in probe.problems if answer.status in (_CONFLICT, wanted)]
     if not conflicts:
-        return NotSeen("no duplicate was answered with 409")
+        return NotSeen(f"no duplicate was answered with {wanted}")
     silent = [answer for answer in conflicts if answer.value("retry-after") is None]
     if silent:
         return Failed(
-            "Retry-After on every 409", f"{len(silent)} of {len(conflicts)} without it: {described(silent[0])}"
+            f"Retry-After on every {silent[0].status}",
+            f"{len(silent)} of {len(conflicts)} without it: {described(silent[0])}",
         )
     return Passed(f"Retry-After: {conflicts[0].value('retry-after')}")
 

@@ -22,7 +22,7 @@ from semel.http.django.body import body_of
 from semel.http.django.carried import Carried, carry
 from semel.http.django.message import add, is_unrendered, pairs_of, rendered, request_of, response_of
 from semel.http.django.to_the_end import to_the_end
-from semel.http.exchange import Answer, Fail, Go, Open, ReadBody, Send, Settle, WhoAsks
+from semel.http.exchange import Answer, Go, Open, ReadBody, Send, WhoAsks, settlement
 from semel.http.front import Front
 from semel.http.response import Response
 from semel.http.route import Route
@@ -135,17 +135,7 @@ class AsyncCall:
         return _decided(verdict, response)
 
     async def _run(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        opened = self._open
-
-        async def perform(wanted: Any) -> Any:
-            match wanted:
-                case Settle(value):
-                    return await opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
-                case Fail(error):
-                    return await opened.fail(error)
-            raise AssertionError(wanted)
-
-        return await arun(flow, perform)
+        return await arun(flow, settlement(self._open))
 
 
 def _decided(verdict: Send | Answer, response: Any) -> Any:

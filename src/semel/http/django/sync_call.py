@@ -19,7 +19,7 @@ from semel.http.django.body import body_of
 from semel.http.django.carried import Carried, carry
 from semel.http.django.message import add, pairs_of, rendered, request_of, response_of
 from semel.http.django.sync_stream import SyncStream
-from semel.http.exchange import Answer, Fail, Go, NotStored, Open, ReadBody, Refused, Send, Settle, Undone, WhoAsks
+from semel.http.exchange import Answer, Go, NotStored, Open, ReadBody, Refused, Send, Undone, WhoAsks, settlement
 from semel.http.front import Front
 from semel.http.response import Response
 from semel.http.route import Route
@@ -198,17 +198,7 @@ class SyncCall:
         return self._decided(verdict, response)
 
     def _run(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        opened = self._open
-
-        def perform(wanted: Any) -> Any:
-            match wanted:
-                case Settle(value):
-                    return opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
-                case Fail(error):
-                    return opened.fail(error)
-            raise AssertionError(wanted)
-
-        return run(flow, perform)
+        return run(flow, settlement(self._open))
 
     def _decided(self, verdict: Send | Answer, response: Any) -> Any:
         """Commit the transaction of the request, or take it back; then give what is sent."""

@@ -6,11 +6,8 @@ claims once in a request, however often it is asked for.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import logging
 import re
-from collections.abc import Coroutine
 from typing import Any, Final, Unpack
 
 from fastapi import params
@@ -22,6 +19,7 @@ from semel.engine.aio import AsyncEngine
 from semel.engine.aio_shell import AsyncAttempt
 from semel.engine.opened import AsyncOpened
 from semel.errors import UsageError
+from semel.http.asgi_tasks import Tasks
 from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, WhoAsks
 from semel.http.fastapi.visit import VISIT, Instead, Visit
 from semel.http.front import Front, demand
@@ -35,7 +33,6 @@ ROUTE: Final = "semel.http.route"
 POLICY_AT: Final = "idempotency_policy"
 """Where the application's state says that the policy document is served."""
 
-_log: Final = logging.getLogger("semel")
 _REST: Final = re.compile(r"\{[^{}:]*:path\}$")
 _PART: Final = re.compile(r"\{[^{}]*\}")
 
@@ -65,7 +62,7 @@ class Idempotency:
         self._fronts: dict[str | None, Front[AsyncEngine]] = {
             None: Front(self.engine, self._rule, None, None, settings)
         }
-        self._running: set[asyncio.Task[None]] = set()
+        self.tasks = Tasks()
         self.settings = Route("/").over(self._given).settings
         self.__signature__ = self._signature()
 
@@ -154,19 +151,6 @@ class Idempotency:
             return self.engine.current()
         except UsageError:
             return None  # the policy lets it run without a record while the store is down
-
-    def started(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task of its own: a server may cancel that of the request when the client leaves, and the work goes on."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # Whoever waits for the task gets the error; if the client has left, nobody does.
-            _log.debug("a keyed request ended with %s", type(error).__name__)
 
 
 class _Mounted(Route):

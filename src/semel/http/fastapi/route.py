@@ -6,7 +6,6 @@ of them, a session that commits after the response was sent) is said when the ro
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
@@ -82,7 +81,7 @@ class IdempotentRoute(APIRoute):
         except Gone:
             return  # the client left before its request was whole: nothing ran, and nobody is there to be told
         if is_within_limit:
-            await asyncio.shield(once.started(visit.see_through()))
+            await once.tasks.shielded(visit.see_through())
         else:
             await visit.answer(problem.too_large(limit).response(once.front(scope.get("app")).described_at))
 

@@ -20,7 +20,7 @@ from semel.engine.aio_shell import AsyncAttempt
 from semel.engine.opened import AsyncOpened
 from semel.errors import UsageError
 from semel.http.asgi_call import Answering, App, Call, Message, Receive, Scope, SendMessage
-from semel.http.exchange import Answer, Fail, Go, NoAnswer, Send, Settle, policy_of
+from semel.http.exchange import Answer, Go, NoAnswer, Send, policy_of, settlement
 from semel.http.front import Front
 from semel.http.response import Response
 from semel.http.transaction import running_in
@@ -184,15 +184,7 @@ class Joined:
         await self._opened.abandon(error)
 
     async def _recorded(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        async def perform(wanted: Any) -> Any:
-            match wanted:
-                case Settle(value):
-                    return await self._opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a mark
-                case Fail(error):
-                    return await self._opened.fail(error)
-            raise AssertionError(wanted)
-
-        return await arun(flow, perform)
+        return await arun(flow, settlement(self._opened))
 
 
 async def settled(handler: Handler, request: Request) -> Answered:
