@@ -58,7 +58,9 @@ def main(
     console = Console()
     for product in PRODUCTS:
         if version_of(product.package) is None:
-            console.print(f"{product.package} is not installed here; nothing was run. `make bench` installs it.")
+            console.print(
+                f"{product.package} is not installed here; nothing was run. `scripts/setup-venv bench` installs it."
+            )
             raise typer.Exit(1)
     columns = judged_all(console)
     table, notes = terminal(columns)

@@ -140,7 +140,7 @@ def _marked(word: str) -> str:
 def _sums(columns: Sequence[Column]) -> Iterator[str]:
     for severity in ("must", "should"):
         numbers = " | ".join(str(column.failed(severity)) for column in columns)
-        yield f"| failed in all | {severity} | {numbers} |"
+        yield f"| all that failed | {severity} | {numbers} |"
 
 
 def _listed(notes: Notes) -> Iterator[str]:

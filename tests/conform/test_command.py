@@ -199,6 +199,7 @@ def test_an_app_that_cannot_be_served_is_one_line(app: str) -> None:
     else:
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert done.stderr.startswith("semel: target_invalid: ")
+        assert "Error: " in done.stderr
 
 
 def test_what_an_app_prints_can_be_kept(tmp_path: Path) -> None:

@@ -166,6 +166,21 @@ def test_another_status_for_a_reused_key_can_be_agreed_on(judge: Judge) -> None:
     assert failed(judge(SaysConflict(), reused_status=400)) == []
 
 
+class SaysLocked(Service):
+    """423 where others say 409."""
+
+    def running(self, asked: Asked) -> Told:
+        return replace(super().running(asked), status=423)
+
+
+def test_another_status_for_what_still_runs_can_be_agreed_on(judge: Judge) -> None:
+    assert failed(judge(SaysLocked(), running_status=423)) == []
+
+
+def test_another_status_for_what_still_runs_is_told_where_it_was_not_agreed_on(judge: Judge) -> None:
+    assert {"duplicates-agree", "duplicate-while-running"} & set(failed(judge(SaysLocked())))
+
+
 def test_a_service_that_knows_only_bare_keys_can_be_judged(judge: Judge) -> None:
     class KnowsNoQuotes(Service):
         def spelled(self, line: str) -> str:

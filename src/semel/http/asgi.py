@@ -17,7 +17,7 @@ from semel.http.asgi_call import App, Call, Gone, Receive, Scope, SendMessage, s
 from semel.http.asgi_tasks import Tasks
 from semel.http.exchange import Answer, Go, Pass, Undone
 from semel.http.front import DESCRIBED_AT, Front, demand
-from semel.http.request import RawHeaders, Request, State
+from semel.http.request import RawHeaders, Request, State, below
 from semel.http.route import Given, Route
 from semel.http.route import Scope as ScopeRule
 
@@ -55,7 +55,7 @@ class IdempotencyMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        method, path = scope["method"], scope["path"]
+        method, path = scope["method"], below(scope["path"], scope.get("root_path", ""))
         route = self._front.find(method, path)
         if route is not None:
             await self._exchanged(route, Call(self.app, scope, receive, send, self._front))
@@ -86,7 +86,8 @@ class IdempotencyMiddleware:
 
 def _request(scope: Scope) -> Request:
     query = scope.get("query_string", b"").decode("latin-1")
-    return Request(scope["method"], scope["path"], query, RawHeaders(scope["headers"]), State(_state(scope)), scope)
+    headers, mount = RawHeaders(scope["headers"]), scope.get("root_path", "")
+    return Request(scope["method"], scope["path"], query, headers, State(_state(scope)), scope, b"", mount)
 
 
 def _state(scope: Scope) -> Any:

@@ -18,6 +18,7 @@ from semel.engine.aio import AsyncEngine
 from semel.engine.opened import AsyncOpened
 from semel.http.exchange import Answer, Go, NoAnswer, Open, ReadBody, Send, Undone, WhoAsks, settlement
 from semel.http.front import Front
+from semel.http.kept import Kept, has_no_body
 from semel.http.response import Response
 from semel.http.transaction import Running, running_in
 
@@ -185,10 +186,7 @@ class Answering:
         self._holds_all = going.route.settings.within is not None
         self._start: Message | None = None
         self._begun = False
-        self._kept: list[bytes] | None = []
-        self._most = going.route.settings.max_response
-        self._promised: int | None = None
-        self._seen = 0
+        self._kept = Kept(going.route.settings.max_response)
 
     async def send(self, message: Message) -> None:
         """What the application sends."""
@@ -199,9 +197,9 @@ class Answering:
         kind = message["type"]
         if kind == "http.response.start":
             self._start = message
-            self._promised = _promised(message)
+            self._kept.begin(message["status"], _texts(message))
         elif kind == "http.response.body":
-            self._keep(message.get("body", b""))
+            self._kept.add(message.get("body", b""))
         self._held.append(message)
         if self._is_last(message):
             await self._complete()
@@ -209,21 +207,14 @@ class Answering:
             await self._flush()
 
     def _must_hold(self) -> bool:
-        """Whether nothing may leave yet: a client that has all the bytes it was promised takes them for the end."""
-        return self._holds_all or (self._promised is not None and self._seen >= self._promised)
+        """Whether nothing may leave yet."""
+        return self._holds_all or self._kept.is_complete
 
     def _is_last(self, message: Message) -> bool:
         trailers = self._start is not None and self._start.get("trailers")
         if message["type"] == "http.response.trailers":
             return not message.get("more_trailers", False)
         return message["type"] == "http.response.body" and not message.get("more_body", False) and not trailers
-
-    def _keep(self, chunk: bytes) -> None:
-        self._seen += len(chunk)
-        if self._seen > self._most:
-            self._kept = None
-        elif self._kept is not None and chunk:
-            self._kept.append(chunk)
 
     async def _flush(self) -> None:
         """Pass on what was held."""
@@ -237,9 +228,8 @@ class Answering:
     async def _complete(self) -> None:
         start = self._start
         assert start is not None  # noqa: S101 - servers refuse a body before its start
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start.get("headers", ())]
-        body = None if self._kept is None else b"".join(self._kept)
-        verdict = await self._recorded(self._front.answered(self._going, start["status"], headers, body))
+        flow = self._front.answered(self._going, start["status"], _texts(start), self._kept.body)
+        verdict = await self._recorded(flow)
         await self._ended(verdict)
 
     async def failed(self, error: Exception) -> None:
@@ -247,8 +237,13 @@ class Answering:
         await self._ended(await self._recorded(self._front.raised(self._going, error)))
 
     async def _recorded(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        self.settled = True
-        return await arun(flow, settlement(self._opened))
+        settle = settlement(self._opened)
+
+        def perform(wanted: Any) -> Any:
+            self.settled = True  # not before: whatever fails until here is still the application's to answer for
+            return settle(wanted)
+
+        return await arun(flow, perform)
 
     async def _ended(self, verdict: Send | Answer) -> None:
         match verdict:
@@ -272,12 +267,8 @@ class Answering:
             await self._stack.__aexit__(type(undo), undo, undo.__traceback__)
 
 
-def _promised(start: Message) -> int | None:
-    """How long the application says its body is."""
-    for name, value in start.get("headers", ()):
-        if name.lower() == b"content-length" and value.isdigit():
-            return int(value)
-    return None
+def _texts(start: Message) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start.get("headers", ())]
 
 
 def _marked(start: Message, marks: Sequence[tuple[str, str]]) -> Message:
@@ -290,11 +281,7 @@ def _marked(start: Message, marks: Sequence[tuple[str, str]]) -> Message:
 async def send_response(response: Response, send: SendMessage, *, head: bool = False) -> None:
     """Send a response of ours."""
     pairs = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
-    if not _has_no_body(response.status):
+    if not has_no_body(response.status):
         pairs.append((b"content-length", str(len(response.body)).encode()))
     await send({"type": "http.response.start", "status": response.status, "headers": pairs})
     await send({"type": "http.response.body", "body": b"" if head else response.body})
-
-
-def _has_no_body(status: int) -> bool:
-    return status in (204, 304)

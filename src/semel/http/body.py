@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NoReturn
 from unicodedata import normalize
 
 import msgspec
 
-_JSON: Final = re.compile(r"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)", re.IGNORECASE)
+_JSON: Final = re.compile(r"(?:application|text)/json|[a-z]+/[a-z0-9!#$&^_.+-]+\+json", re.IGNORECASE)
 _BOUNDARY: Final = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s;]{1,70}))', re.IGNORECASE)
 _DIGITS: Final = 1000
-_DEPTH: Final = 64
+_MOST_PARTS: Final = 1000
 _PATH: Final = re.compile(r"[^.]+(?:\.[^.]+)*")
 _SMALL: Final = 2**63
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -50,8 +49,8 @@ def meaning(body: bytes, content_type: str, *, exclude: Sequence[str] = (), raw:
         return b"raw:" + body
     media_type = content_type.partition(";")[0].strip()
     if _JSON.fullmatch(media_type):
-        return b"json:" + _canonical(_without(_parsed(body), exclude))
-    if media_type.lower() == "multipart/form-data":
+        return b"json:" + _json(body, exclude)
+    if media_type.lower().startswith("multipart/"):
         return _parts(body, content_type)
     return b"raw:" + body
 
@@ -59,6 +58,14 @@ def meaning(body: bytes, content_type: str, *, exclude: Sequence[str] = (), raw:
 def joined(segments: Iterable[bytes]) -> bytes:
     """Segments one behind the other, each with its length, so that no two lists give the same bytes."""
     return b"".join([b"%d:%b" % (len(segment), segment) for segment in segments])
+
+
+def _json(body: bytes, exclude: Sequence[str]) -> bytes:
+    try:
+        return _canonical(_without(_parsed(body), exclude))
+    except RecursionError as problem:
+        message = "its JSON is nested too deeply"
+        raise BadBody(message) from problem
 
 
 def _parsed(body: bytes) -> Any:
@@ -69,29 +76,22 @@ def _parsed(body: bytes) -> Any:
         raise BadBody(message) from problem
     try:
         found = _DECODER.decode(text)
-    except RecursionError as problem:
-        message = "its JSON is nested too deeply"
-        raise BadBody(message) from problem
     except ValueError as problem:
         message = "it is not JSON, as its content type says"
         raise BadBody(message) from problem
-    if text.isascii() and "\\u" not in text and text.count("[") + text.count("{") <= _DEPTH:
-        return found  # as nearly all are: all text has one form already, and nothing can be nested deeper
-    return _one_form(found, _DEPTH)
+    # Nearly all text has one form already.
+    return found if text.isascii() and "\\u" not in text else _one_form(found)
 
 
-def _one_form(value: Any, levels: int) -> Any:
+def _one_form(value: Any) -> Any:
     """The same with all text, names included, in one Unicode form."""
     match value:
         case str():
             return value if value.isascii() else normalize("NFC", value)
-        case dict() | list() if levels == 0:
-            message = f"its JSON is nested more than {_DEPTH} deep"
-            raise BadBody(message)
         case dict():
-            return _members([(_one_form(name, 0), _one_form(item, levels - 1)) for name, item in value.items()])
+            return _members([(_one_form(name), _one_form(item)) for name, item in value.items()])
         case list():
-            return [_one_form(item, levels - 1) for item in value]
+            return [_one_form(item) for item in value]
         case _:
             return value
 
@@ -114,32 +114,28 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _decimal(text: str) -> int | msgspec.Raw:
     _check_digits(text)
-    try:
-        sign, digits, exponent = Decimal(text).as_tuple()
-    except InvalidOperation as problem:
-        message = "its JSON holds a number that cannot be compared"
-        raise BadBody(message) from problem
-    assert isinstance(exponent, int)  # noqa: S101 - what is no number was refused before
-    return _number(sign, "".join(map(str, digits)), exponent)
+    mantissa, _, exponent = text.lstrip("-").lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    return _number(whole + fraction, int(exponent or 0) - len(fraction), negative=text.startswith("-"))
 
 
 def _whole(text: str) -> int | msgspec.Raw:
     _check_digits(text)
     number = int(text)
-    return number if -_SMALL <= number < _SMALL else _number(number < 0, text.lstrip("-"), 0)
+    return number if -_SMALL <= number < _SMALL else _number(text.lstrip("-"), 0, negative=number < 0)
 
 
-def _number(sign: int, digits: str, exponent: int) -> int | msgspec.Raw:
+def _number(digits: str, exponent: int, *, negative: bool) -> int | msgspec.Raw:
     """A number by its value: plain where it is whole and small, else by its digits without zeros at the ends."""
     short = digits.strip("0")
     if not short:
         return 0
     exponent += len(digits) - len(digits.rstrip("0"))
     if 0 <= exponent <= len(str(_SMALL)):
-        number = int(f"{'-' if sign else ''}{short}{'0' * exponent}")
+        number = int(f"{'-' if negative else ''}{short}{'0' * exponent}")
         if -_SMALL <= number < _SMALL:
             return number
-    return msgspec.Raw(f"{'-' if sign else ''}{short}e{exponent}".encode())
+    return msgspec.Raw(f"{'-' if negative else ''}{short}e{exponent}".encode())
 
 
 def _check_digits(text: str) -> None:
@@ -180,11 +176,17 @@ def _parts(body: bytes, content_type: str) -> bytes:
     found = _BOUNDARY.search(content_type)
     if found is None:
         return b"raw:" + body
-    boundary = b"--" + (found.group(1) or found.group(2)).encode("latin-1", "replace")
-    first, *parts = (b"\r\n" + body).split(b"\r\n" + boundary)
-    if first or not parts or not parts[-1].startswith(b"--"):
+    boundary = re.escape((found.group(1) or found.group(2)).encode("latin-1", "replace"))
+    # A delimiter stands on a line of its own: what only begins like one is content.
+    lines = re.split(rb"\r\n--" + boundary + rb"(--)?[ \t]*(?=\r\n|$)", b"\r\n" + body, maxsplit=_MOST_PARTS)
+    contents, ends = lines[2:-1:2], lines[1::2]
+    if not ends or ends[-1] is None or any(ends[:-1]):
         return b"raw:" + body
-    split = [part.removeprefix(b"\r\n").partition(b"\r\n\r\n") for part in parts[:-1]]
-    return b"parts:" + joined(
-        joined((joined(sorted(head.lower().split(b"\r\n"))), content)) for head, _, content in split
-    )
+    return b"parts:" + joined(_part(content) for content in contents)
+
+
+def _part(content: bytes) -> bytes:
+    """Headers in any order, their names in any case, and the content as it is."""
+    head, _, rest = content.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+    lines = (line.partition(b":") for line in head.split(b"\r\n"))
+    return joined((joined(sorted(name.lower() + colon + value for name, colon, value in lines)), rest))

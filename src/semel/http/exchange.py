@@ -29,6 +29,7 @@ from semel.http import problem
 from semel.http.body import BadBody, joined, meaning
 from semel.http.key_header import BadKey, key_of
 from semel.http.problem import Problem
+from semel.http.profile import Meaning
 from semel.http.request import Request
 from semel.http.response import NotKept, Response, kept
 from semel.http.route import Route, Scope
@@ -184,8 +185,8 @@ def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass |
             raise Refused(problem.missing(settings.key_header))
         return Pass()
     who = SHARED if isinstance(scope, Shared) else (yield WhoAsks(scope, request))
-    if who is None:
-        raise Refused(problem.unauthenticated())
+    if who is None or (isinstance(who, tuple) and None in who):
+        raise Refused(problem.unauthenticated(settings.challenge))
     who = _scope(who)
     body = yield ReadBody(settings.max_body)
     if body is None:
@@ -211,7 +212,12 @@ def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass |
 
 
 def answered(
-    going: Go, status: int, headers: Sequence[tuple[str, str]], body: bytes | None, described_at: str | None
+    going: Go,
+    status: int,
+    headers: Sequence[tuple[str, str]],
+    body: bytes | None,
+    described_at: str | None,
+    error: Exception | None = None,
 ) -> Flow[Send | Answer]:
     """The application has answered: record it, and say what is sent.
 
@@ -221,9 +227,11 @@ def answered(
         headers: in order, repeated ones included.
         body: None where it was too large to be kept.
         described_at: where the policy document is.
+        error: what the view raised, where a handler of the framework made the answer of it: the policy for that class
+            comes before what the status says.
     """
     route = going.route
-    match route.settings.meaning(status):
+    match _meaning(route, status, error):
         case "stored":
             without_body = route.settings.store == "none" or body is None
             value = NotKept() if without_body else kept(status, headers, body or b"", route.settings.allowed)
@@ -232,6 +240,15 @@ def answered(
             return (yield from _recorded(going, Fail(NotStored(f"answered {status}")), described_at))
         case "doubtful":
             return (yield from _recorded(going, Fail(NobodyKnows(f"answered {status}")), described_at))
+
+
+def _meaning(route: Route, status: int, error: Exception | None) -> Meaning:
+    policy = policy_of(route)
+    if error is not None and isinstance(error, policy.final_errors):
+        return "stored"
+    if error is not None and isinstance(error, policy.retry_errors):
+        return "retried"
+    return route.settings.meaning(status)
 
 
 def raised(going: Go, error: Exception, described_at: str | None) -> Flow[Send | Answer]:
@@ -245,6 +262,10 @@ def _recorded(going: Go, wanted: Settle | Fail, described_at: str | None) -> Flo
         result: Result[Response] = yield wanted
     except (NotStored, NobodyKnows) as told:
         return Send(going.marks, told)
+    except UsageError as error:
+        if isinstance(wanted, Settle):
+            raise  # such as a view that ended its transaction by itself: for whoever runs the site to see
+        raise wanted.error from error
     except SemelError as error:
         match wanted:
             case Fail(NotStored() | NobodyKnows() as answer):
@@ -306,7 +327,7 @@ def _identity(request: Request, route: Route, key: Any) -> Any:
     Together they may be longer than a key can be; then their digest stands for them. It is text where the others are
     pairs, so the two never meet.
     """
-    if not route.is_open:
+    if route.is_exactly(request.path_below):
         return key
     parts = (request.path, *key) if isinstance(key, tuple) else (request.path, key)
     shown = "".join(map(str, parts))
@@ -318,12 +339,17 @@ def _asked(request: Request, route: Route) -> bytes:
     settings = route.settings
     content_type = request.headers.get("content-type")
     try:
-        said = meaning(request.body, content_type, exclude=settings.exclude, raw=settings.raw)
+        coding = request.headers.get("content-encoding").strip().lower()
+        packed = coding not in ("", "identity")  # what it says cannot be seen, so its bytes count
+        said = meaning(request.body, content_type, exclude=settings.exclude, raw=settings.raw or packed)
     except BadBody as bad:
         raise Refused(problem.ambiguous(str(bad))) from bad
     media_type = content_type.partition(";")[0].strip().lower()
     # Half a character in a path or query, as some servers leave it there, is kept apart from every whole one.
-    head = (text.encode("utf-8", "surrogatepass") for text in (request.method, request.path, request.query, media_type))
+    head = (
+        text.encode("utf-8", "surrogatepass")
+        for text in (request.method, request.path, request.query, media_type, coding)
+    )
     return sha256(joined((VERSION, *head, said))).digest()
 
 
@@ -347,13 +373,13 @@ def _check_first_sent(request: Request, route: Route) -> None:
         raise Refused(problem.missing(wording.first_sent))
     try:
         sent = parsedate_to_datetime(given)
-    except ValueError as bad:
+    except (ValueError, OverflowError, TypeError) as bad:
         raise Refused(problem.malformed(wording.first_sent, "it is no date")) from bad
     if sent.tzinfo is None:
         raise Refused(problem.malformed(wording.first_sent, "it is no date in GMT"))
     now = datetime.now(UTC)
     if now - sent > policy_of(route).keep_for or sent - now > _CLOCKS:
-        raise Refused(problem.outside(wording.outside))
+        raise Refused(problem.outside(wording))
 
 
 def replay(result: Result[Response], route: Route, request: Request) -> Response:

@@ -54,26 +54,34 @@ class Front(Generic[E]):
         self._document = document(self.routes)
 
     def described(self, method: str, path: str) -> Response | None:
-        """The policy document, where this request asks for it."""
+        """The policy document, where this request asks for it; the path below the mount."""
         return self._document if path == self.described_at and method in ("GET", "HEAD") else None
 
     def find(self, method: str, path: str) -> Route | None:
-        """The route of a request, if it is of one that carries keys."""
+        """The route of a request, if it is of one that carries keys; the path below the mount."""
         return self.routes.find(method, path) if method in self.routes.methods else None
 
     def exchange(self, request: Request, route: Route) -> Flow[Pass | Answer | Go]:
         """What becomes of a request."""
-        return exchange(request, route, self.scope, self.described_at)
+        return exchange(request, route, self.scope, self._link(request))
 
     def answered(
-        self, going: Go, status: int, headers: list[tuple[str, str]], body: bytes | None
+        self,
+        going: Go,
+        status: int,
+        headers: list[tuple[str, str]],
+        body: bytes | None,
+        error: Exception | None = None,
     ) -> Flow[Send | Answer]:
-        """The application has answered."""
-        return answered(going, status, headers, body, self.described_at)
+        """The application has answered; `error` is what the framework made the answer of, if it was raised."""
+        return answered(going, status, headers, body, self._link(going.request), error)
 
     def raised(self, going: Go, error: Exception) -> Flow[Send | Answer]:
         """The application has raised."""
-        return raised(going, error, self.described_at)
+        return raised(going, error, self._link(going.request))
+
+    def _link(self, request: Request) -> str | None:
+        return None if self.described_at is None else request.mount + self.described_at
 
 
 def demand(engine: object, kind: type[E], framework: str, name: str) -> E:

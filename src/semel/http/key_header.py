@@ -15,10 +15,11 @@ LONGEST: Final = 255
 
 _QUOTED: Final = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"(.*)', re.DOTALL)
 _BARE: Final = re.compile(r"[!#-+\--:<-\[\]-~]+")  # printable, without space, quote, comma, semicolon, backslash
-_NUMBER: Final = r"-?[0-9]{1,15}(?:\.[0-9]{1,3})?"
-_ITEM: Final = (
-    rf"""(?:{_NUMBER}|"(?:[ !#-\[\]-~]|\\["\\])*"|[A-Za-z*][!#$%&'*+\-.^_`|~:/0-9A-Za-z]*|:[A-Za-z0-9+/=]*:|\?[01])"""
-)
+_NUMBER: Final = r"-?(?:[0-9]{1,12}\.[0-9]{1,3}|[0-9]{1,15})"
+_TEXT: Final = r'"(?:[ !#-\[\]-~]|\\["\\])*"'
+_WORD: Final = r"[A-Za-z*][!#$%&'*+\-.^_`|~:/0-9A-Za-z]*"
+_OTHERS: Final = r':[A-Za-z0-9+/=]*:|\?[01]|@-?[0-9]{1,15}|%"(?:[ !#$&-~]|%[0-9a-f]{2})*"'
+_ITEM: Final = rf"(?:{_NUMBER}|{_TEXT}|{_WORD}|{_OTHERS})"
 _PARAMETERS: Final = re.compile(rf"(?:; *[a-z*][a-z0-9_\-.*]*(?:={_ITEM})?)*")
 _ESCAPE: Final = re.compile(r'\\(["\\])')
 
@@ -62,7 +63,7 @@ def _read(text: str) -> str:
             'its quotes are not closed, or it holds an escape other than \\" and \\\\ or a character outside ASCII'
         )
         raise BadKey(message)
-    if not _PARAMETERS.fullmatch(found.group(2).strip(" ")):
+    if not _PARAMETERS.fullmatch(found.group(2).rstrip(" ")):
         message = "something follows the closing quote; a list is not a key"
         raise BadKey(message)
     return _ESCAPE.sub(r"\1", found.group(1))

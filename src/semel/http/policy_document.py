@@ -5,7 +5,8 @@ What always holds: it says what the running settings say, and nothing about any 
 
 from __future__ import annotations
 
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Final
 
 import msgspec
 
@@ -13,6 +14,8 @@ from semel.core.policy import Policy
 from semel.http.key_header import LONGEST
 from semel.http.response import Response
 from semel.http.route import Route, Routes
+
+_STATUSES: Final = tuple(map(int, HTTPStatus))
 
 
 def described(route: Route) -> dict[str, Any]:
@@ -33,7 +36,7 @@ def described(route: Route) -> dict[str, Any]:
         },
         "retentionSeconds": int(policy.keep_for.total_seconds()),
         "waitsSeconds": policy.wait_for.total_seconds() if policy.when_running == "wait" else 0,
-        "comparedBy": "bytes" if settings.raw else "canonical JSON, else bytes",
+        "comparedBy": "bytes" if settings.raw else "canonical JSON, parts of a form, else bytes",
         "notCompared": list(settings.exclude),
         "statuses": {
             "running": settings.running or wording.running,
@@ -42,7 +45,8 @@ def described(route: Route) -> dict[str, Any]:
             "malformed": 400,
             "unavailable": 503,
         },
-        "notStored": sorted((wording.retried | settings.retried) - settings.stored),
+        "notStored": [status for status in _STATUSES if settings.meaning(status) == "retried"],
+        "doubtful": [status for status in _STATUSES if settings.meaning(status) == "doubtful"],
         "replayHeader": wording.replayed[0],
         "responseKept": settings.store == "response",
     }

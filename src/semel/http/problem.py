@@ -41,6 +41,7 @@ class Problem:
     title: str
     detail: str
     retry_after: float | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
     def response(self, describedby: str | None, base: str = BASE) -> Response:
         """As it is sent."""
@@ -52,6 +53,7 @@ class Problem:
         ]
         if self.retry_after is not None:
             headers.append(("Retry-After", str(max(1, ceil(self.retry_after)))))
+        headers.extend(self.headers)
         if describedby:
             headers.append(("Link", f'<{describedby}>; rel="describedby"'))
         return Response(self.status, tuple(headers), msgspec.json.encode(body))
@@ -91,19 +93,19 @@ def too_large(limit: int) -> Problem:
     return Problem("body-too-large", 413, "The body is too large", detail)
 
 
-def unauthenticated() -> Problem:
+def unauthenticated(challenge: str) -> Problem:
     """Nobody is behind the request."""
     detail = "A key belongs to somebody, and this request does not say to whom; nothing ran. Sign in first."
-    return Problem("not-authenticated", 401, "Not authenticated", detail)
+    return Problem("not-authenticated", 401, "Not authenticated", detail, headers=(("WWW-Authenticate", challenge),))
 
 
-def outside(status: int) -> Problem:
+def outside(profile: Profile) -> Problem:
     """The first try is older than what is kept."""
     detail = (
         "The first try of this request is older than what is kept here, so it cannot be told whether it ran before. "
         "Find out what became of it, then start over with a new key."
     )
-    return Problem("key-expired", status, "The key is too old", detail)
+    return Problem("key-expired", profile.outside, "The key is too old", detail, headers=profile.rejected)
 
 
 def of(error: SemelError, profile: Profile, running: int | None = None) -> Problem:
@@ -145,5 +147,5 @@ def of(error: SemelError, profile: Profile, running: int | None = None) -> Probl
         case RecordUnreadable() | SchemaOutdated():
             detail = "What is known of this key cannot be read by this release; nothing ran. Ask again later."
             return Problem("record-unreadable", _UNAVAILABLE, "Try again later", detail, 30.0)
-    detail = "The request could not be run once; nothing ran."
+    detail = "What became of the request is not known. Ask again with the same key."
     return Problem("refused", 500, "It could not be run", detail)

@@ -33,7 +33,7 @@ class Profile:
         stores_failures: whether 5xx are stored as answers; elsewhere nobody knows what they mean.
         ran: the response header, and its value, on every answer of a first run, where the profile wants one.
         first_sent: the request header with the time of the first try, where there is one.
-        outside: the status for a first try that is older than what is kept.
+        outside: the status for a first try that is older than what is kept, and the header that says so.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Profile:
     stores_failures: bool = False
     first_sent: str | None = None
     outside: int = 412
+    rejected: tuple[tuple[str, str], ...] = ()
 
     def meaning(self, status: int) -> Meaning:
         """What a status says of the work behind it."""
@@ -71,7 +72,7 @@ PROFILES: Final = {
             name="stripe-v2",
             replayed=("Idempotent-Replayed", "true"),
             reused=400,
-            retried=frozenset(range(400, 600)),
+            retried=frozenset(range(400, 500)),
         ),
         Profile(name="paypal", header="PayPal-Request-Id", reused=400),
         Profile(
@@ -80,6 +81,7 @@ PROFILES: Final = {
             replayed=("Repeatability-Result", "accepted"),
             ran=("Repeatability-Result", "accepted"),
             first_sent="Repeatability-First-Sent",
+            rejected=(("Repeatability-Result", "rejected"),),
         ),
     )
 }

@@ -93,6 +93,7 @@ class Request(msgspec.Struct, frozen=True, eq=False):
         state: what authentication left with the request.
         native: the framework's own: the ASGI scope, the WSGI environ, Django's, Flask's or Starlette's request.
         body: all of it, once it was read; empty before.
+        mount: where the application is mounted; the path begins with it.
     """
 
     method: str
@@ -102,3 +103,14 @@ class Request(msgspec.Struct, frozen=True, eq=False):
     state: State
     native: Any = None
     body: bytes = b""
+    mount: str = ""
+
+    @property
+    def path_below(self) -> str:
+        """The path as the application knows it, wherever it is mounted."""
+        return below(self.path, self.mount)
+
+
+def below(path: str, mount: str) -> str:
+    """The part of a path that lies below a mount."""
+    return (path[len(mount) :] or "/") if mount and path.startswith(mount) else path

@@ -32,6 +32,7 @@ _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "CONNECT"})
 _RUNNING: Final = frozenset({409, 425, 429})
 _HEADER: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _MEBIBYTE: Final = 1024 * 1024
+_SLASHES: Final = re.compile("//+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,7 @@ class Settings:
         store: "none" keeps that it was done, and nothing of the response: for secrets.
         shortest: how many characters a key has at least.
         within: opens the transaction of the view, so that response and effect commit together.
+        challenge: what `WWW-Authenticate` says where `scope` gave None.
     """
 
     methods: frozenset[str] = METHODS
@@ -77,6 +79,7 @@ class Settings:
     store: Store = "response"
     shortest: int = 1
     within: Within | None = None
+    challenge: str = "Bearer"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "methods", frozenset(method.upper() for method in _several(self.methods, "methods")))
@@ -101,6 +104,7 @@ class Settings:
             f"policy= is a Policy, not {type(self.policy).__name__}",
         )
         yield self.running not in (None, *_RUNNING), "The status while running is 409, 425 or 429"
+        yield not self.challenge or "\r" in self.challenge or "\n" in self.challenge, "challenge= is one line of text"
         yield self.store not in ("response", "none"), 'store= is "response" or "none"'
         yield not 1 <= self.shortest <= LONGEST, f"shortest= lies between 1 and {LONGEST}"
         yield self.max_body < 0 or self.max_response < 0, "max_body= and max_response= are numbers of bytes"
@@ -159,6 +163,7 @@ class Given(TypedDict, total=False):
     store: Store
     shortest: int
     within: Within | None
+    challenge: str
 
 
 def _several(given: Any, name: str) -> Iterable[Any]:
@@ -192,24 +197,28 @@ class Route:
         self.path = path
         self.settings = settings_of(settings)
         self._given = settings
-        self._pattern = _pattern(path)
+        self._plain = path.rstrip("/") or "/"
+        self._pattern = _pattern(self._plain)
 
     def __repr__(self) -> str:
         return f"Route({self.path!r})"
 
     def fits(self, path: str) -> bool:
-        """Whether a path is one of this route."""
-        return path == self.path if self._pattern is None else self._pattern.fullmatch(path) is not None
+        """Whether a path is one of this route; slashes too many do not lead around it."""
+        if path == self.path:
+            return True
+        if "//" in path or path.endswith("/"):
+            path = _SLASHES.sub("/", path).rstrip("/") or "/"
+        return path == self._plain if self._pattern is None else self._pattern.fullmatch(path) is not None
 
     def over(self, common: Given) -> Route:
         """The same route, where what it does not say is as in `common`."""
         given: Given = {**common, **self._given}
         return Route(self.path, **given)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether several paths fit, so that the path is part of the key."""
-        return self._pattern is not None
+    def is_exactly(self, path: str) -> bool:
+        """Whether this path alone is meant, spelt as it is; of all others the path is part of the key."""
+        return self._pattern is None and path == self.path
 
 
 def _pattern(path: str) -> re.Pattern[str] | None:

@@ -156,10 +156,10 @@ class Idempotency:
 class _Mounted(Route):
     """A route that may be there several times, each under the path of a mount: the whole path is part of the key."""
 
-    @property
-    def is_open(self) -> bool:
+    def is_exactly(self, path: str) -> bool:
         """Always."""
-        return True
+        del path
+        return False
 
 
 def _pattern(path: str) -> str:
