@@ -216,6 +216,7 @@ def answered(
     status: int,
     headers: Sequence[tuple[str, str]],
     body: bytes | None,
+    *,
     described_at: str | None,
     error: Exception | None = None,
 ) -> Flow[Send | Answer]:

@@ -74,7 +74,7 @@ class Front(Generic[E]):
         error: Exception | None = None,
     ) -> Flow[Send | Answer]:
         """The application has answered; `error` is what the framework made the answer of, if it was raised."""
-        return answered(going, status, headers, body, self._link(going.request), error)
+        return answered(going, status, headers, body, described_at=self._link(going.request), error=error)
 
     def raised(self, going: Go, error: Exception) -> Flow[Send | Answer]:
         """The application has raised."""

@@ -110,24 +110,7 @@ def test_what_is_not_equal_is_another(one: str, other: str) -> None:
         '{"\\ud800": 1}',
         '{"\\u00e9": 1, "e\\u0301": 2}',
     ],
-    ids=[
-        "twice",
-        "twice inside",
-        "nan",
-        "infinity",
-        "minus infinity",
-        "cut",
-        "comma",
-        "bytes",
-        "int",
-        "float",
-        "very deep",
-        "deep",
-        "half",
-        "half a name",
-        "one name twice",
-        "exponent",
-    ],
+    ids=lambda body: ascii(body)[:20],
 )
 def test_json_that_does_not_mean_one_thing_is_refused(body: str | bytes) -> None:
     with pytest.raises(BadBody):

@@ -68,7 +68,7 @@ class Server:
         def perform(wanted: Any) -> Any:
             return opened.settle(wanted.value) if isinstance(wanted, Settle) else opened.fail(wanted.error)
 
-        verdict = run(answered(going, status, [("Location", "/1")], b"ok", "/policy"), perform)
+        verdict = run(answered(going, status, [("Location", "/1")], b"ok", described_at="/policy"), perform)
         return status if isinstance(verdict, Send) else verdict.response
 
 
