@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
+from semel import SHARED, AsyncSemel
+from semel.http.asgi import IdempotencyMiddleware
+
 Message = MutableMapping[str, Any]
 BODY = b'{"amount": 10}'
 
@@ -74,3 +77,43 @@ class Driver:
         """A header of the answer."""
         found = dict(self.sent[0]["headers"]).get(name.encode())
         return None if found is None else found.decode()
+
+
+START: Message = {"type": "http.response.start", "status": 201, "headers": [(b"content-type", b"text/plain")]}
+
+
+class App:
+    """An application that sends what it is told to."""
+
+    def __init__(self, *messages: Message) -> None:
+        self.messages = messages or (START, {"type": "http.response.body", "body": b"done"})
+        self.calls: list[Any] = []
+        self.bodies: list[bytes] = []
+        self.began = asyncio.Event()
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+        self.ended = asyncio.Event()
+        self.afterwards: asyncio.Event | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.calls.append(scope)
+        if scope["type"] != "http":
+            return
+        self.bodies.append((await receive())["body"])
+        self.began.set()
+        await self.may_go_on.wait()
+        for message in self.messages:
+            await send(message)
+        if self.afterwards is not None:
+            await self.afterwards.wait()
+        self.ended.set()
+
+
+def keyed(app: Any, semel: AsyncSemel, **settings: Any) -> IdempotencyMiddleware:
+    return IdempotencyMiddleware(app, semel=semel, scope=SHARED, **settings)
+
+
+async def asked(front: Any, *messages: Message, **scope: Any) -> Driver:
+    driver = Driver(*messages)
+    await front(scope_of(**scope), driver.receive, driver.send)
+    return driver

@@ -4,68 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from email.utils import formatdate
 from typing import Any
 
 import pytest
-from starlette.responses import StreamingResponse
 
-from semel import SHARED, AsyncSemel, Policy, Semel
+from semel import AsyncSemel, Policy
 from semel.engine.opened import AsyncOpened
 from semel.engine.request import Result
-from semel.errors import LeaseLost, UsageError
-from semel.http import Route
-from semel.http.asgi import IdempotencyMiddleware
+from semel.errors import LeaseLost
 from semel.http.exchange import NoAnswer
 from semel.http.response import Response
-from tests.unit.http.driver import BODY, GONE, Driver, Message, part, scope_of
+from tests.unit.http.driver import BODY, GONE, START, App, Driver, Message, asked, keyed, part, scope_of
 
 pytestmark = pytest.mark.anyio
-START: Message = {"type": "http.response.start", "status": 201, "headers": [(b"content-type", b"text/plain")]}
 
 
 @pytest.fixture
 async def semel() -> AsyncIterator[AsyncSemel]:
     async with AsyncSemel("memory://") as semel:
         yield semel
-
-
-class App:
-    """An application that sends what it is told to."""
-
-    def __init__(self, *messages: Message) -> None:
-        self.messages = messages or (START, {"type": "http.response.body", "body": b"done"})
-        self.calls: list[Any] = []
-        self.bodies: list[bytes] = []
-        self.began = asyncio.Event()
-        self.may_go_on = asyncio.Event()
-        self.may_go_on.set()
-        self.ended = asyncio.Event()
-        self.afterwards: asyncio.Event | None = None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.calls.append(scope)
-        if scope["type"] != "http":
-            return
-        self.bodies.append((await receive())["body"])
-        self.began.set()
-        await self.may_go_on.wait()
-        for message in self.messages:
-            await send(message)
-        if self.afterwards is not None:
-            await self.afterwards.wait()
-        self.ended.set()
-
-
-def keyed(app: Any, semel: AsyncSemel, **settings: Any) -> IdempotencyMiddleware:
-    return IdempotencyMiddleware(app, semel=semel, scope=SHARED, **settings)
-
-
-async def asked(front: Any, *messages: Message, **scope: Any) -> Driver:
-    driver = Driver(*messages)
-    await front(scope_of(**scope), driver.receive, driver.send)
-    return driver
 
 
 @pytest.mark.parametrize("kind", ["lifespan", "websocket"])
@@ -307,120 +264,3 @@ def _gives(outcome: Any) -> Any:
         return outcome
 
     return settle
-
-
-async def test_the_scope_may_be_awaited(semel: AsyncSemel) -> None:
-    async def who(request: Any) -> str:
-        return str(request.state.user)
-
-    front = IdempotencyMiddleware(App(), semel=semel, scope=who)
-    driver = Driver()
-    await front(scope_of(state={"user": "alice"}), driver.receive, driver.send)
-    assert await semel.read(("/orders", "k-1"), operation="POST /**", scope="alice") is not None
-
-
-async def test_put_is_taken_where_it_was_chosen(semel: AsyncSemel) -> None:
-    app = App()
-    front = keyed(app, semel, routes=[Route("/orders", methods={"PUT"})])
-    for _ in range(2):
-        await asked(front, method="PUT")
-    assert len(app.calls) == 1
-
-
-async def test_a_key_can_be_computed(semel: AsyncSemel) -> None:
-    app = App()
-    front = keyed(app, semel, routes=[Route("/hooks/*", key=lambda request: request.headers.get("x-event-id"))])
-    for event in (b"1", b"1", b"2"):
-        scope = scope_of("/hooks/a", key=None)
-        scope["headers"].append((b"x-event-id", event))
-        driver = Driver()
-        await front(scope, driver.receive, driver.send)
-    assert len(app.calls) == 2
-
-
-async def test_a_computed_key_of_none_passes_with_its_body(semel: AsyncSemel) -> None:
-    app = App()
-    await asked(keyed(app, semel, routes=[Route("/**", key=lambda request: None)]), key=None)
-    assert app.bodies == [BODY]
-
-
-def test_an_engine_of_the_other_colour_is_refused() -> None:
-    with pytest.raises(UsageError, match="AsyncSemel"):
-        IdempotencyMiddleware(App(), semel=Semel("memory://"), scope=SHARED)  # type: ignore[arg-type]
-
-
-def test_a_scope_must_be_given_on_purpose() -> None:
-    with pytest.raises(UsageError, match="SHARED"):
-        IdempotencyMiddleware(App(), semel=AsyncSemel("memory://"), scope=None)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("who", [7, ("acme", 7)], ids=["number", "tuple"])
-async def test_a_scope_may_be_a_number_or_a_tuple(semel: AsyncSemel, who: Any) -> None:
-    app = App()
-    front = IdempotencyMiddleware(app, semel=semel, scope=lambda request: who)
-    for _ in range(2):
-        assert (await asked(front)).status == 201
-    assert len(app.calls) == 1
-
-
-@pytest.mark.parametrize("who", ["", object()], ids=["empty", "object"])
-async def test_a_scope_that_cannot_be_one_is_told_to_whoever_runs_the_site(semel: AsyncSemel, who: Any) -> None:
-    app = App()
-    with pytest.raises(UsageError, match="scope"):
-        await asked(IdempotencyMiddleware(app, semel=semel, scope=lambda request: who))
-    assert app.calls == []
-
-
-async def test_a_computed_key_that_cannot_be_one_is_400(semel: AsyncSemel) -> None:
-    app = App()
-    front = keyed(app, semel, routes=[Route("/**", key=lambda request: "\ud800")])
-    assert (await asked(front, key=None)).status == 400
-    assert app.calls == []
-
-
-async def test_a_path_with_control_characters_is_a_path(semel: AsyncSemel) -> None:
-    app = App()
-    front = keyed(app, semel)
-    for _ in range(2):
-        assert (await asked(front, path="/orders\x00" + "x" * 300)).status == 201
-    assert len(app.calls) == 1
-
-
-async def test_a_connection_that_cannot_be_joined_is_told_to_whoever_runs_the_site(semel: AsyncSemel) -> None:
-    @asynccontextmanager
-    async def wrong(request: Any) -> AsyncIterator[object]:
-        yield object()
-
-    with pytest.raises(UsageError, match="has no transaction"):
-        await asked(keyed(App(), semel, within=wrong))
-
-
-async def test_a_mark_of_the_profile_is_on_the_answer_of_a_stream_too(semel: AsyncSemel) -> None:
-    more = {"type": "http.response.body", "body": b"one", "more_body": True}
-    front = keyed(App(START, more, {"type": "http.response.body"}), semel, profile="oasis")
-    scope = scope_of(key=None)
-    scope["headers"] += [
-        (b"repeatability-request-id", b"k-1"),
-        (b"repeatability-first-sent", formatdate(usegmt=True).encode()),
-    ]
-    driver = Driver()
-    await front(scope, driver.receive, driver.send)
-    assert driver.header("repeatability-result") == "accepted"
-
-
-@pytest.mark.parametrize("version", ["2.0", "2.3", "2.4", "3.0"])
-async def test_a_stream_of_starlette_is_whole_under_every_version_of_asgi(semel: AsyncSemel, version: str) -> None:
-    """Starlette listens for a disconnect in its own way before 2.4, and takes an OSError for one after."""
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await StreamingResponse(_three())(scope, receive, send)
-
-    front = keyed(app, semel)
-    for _ in range(2):
-        driver = await asked(front, asgi={"version": "3.0", "spec_version": version})
-        assert driver.body == b"onetwothree"
-
-
-async def _three() -> AsyncIterator[bytes]:
-    for chunk in (b"one", b"two", b"three"):
-        yield chunk

@@ -164,3 +164,44 @@ def test_a_number_is_the_same_however_it_is_spelt(number: Decimal, spelling: str
 @given(st.lists(st.binary(max_size=4), max_size=4), st.lists(st.binary(max_size=4), max_size=4))
 def test_segments_are_the_same_only_if_they_are_equal(one: list[bytes], other: list[bytes]) -> None:
     assert (joined(one) == joined(other)) == (one == other)
+
+
+def part_of(head: str, content: str) -> str:
+    return f"--X\r\n{head}\r\n\r\n{content}\r\n"
+
+
+NAMED = 'Content-Disposition: form-data; name="a"'
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (part_of(NAMED, "1"), part_of(NAMED.replace('"a"', '"A"'), "1")),
+        (part_of(NAMED, "1") + part_of(NAMED, "2"), part_of(NAMED, f"1\r\n--X{NAMED}\r\n\r\n2")),
+        (part_of(NAMED, "1") + part_of(NAMED, "2"), part_of(NAMED, "2") + part_of(NAMED, "1")),
+    ],
+    ids=["another name", "what only begins like a boundary", "another order"],
+)
+def test_other_forms_are_other_requests(one: str, other: str) -> None:
+    kind = "multipart/form-data; boundary=X"
+    assert said(f"{one}--X--\r\n", kind) != said(f"{other}--X--\r\n", kind)
+
+
+def test_headers_of_a_part_may_come_in_any_order_and_case() -> None:
+    one, other = f"{NAMED}\r\nContent-Type: text/plain", f"content-type: text/plain\r\n{NAMED}"
+    kind = "multipart/mixed; boundary=X"
+    assert said(part_of(one, "1") + "--X--", kind) == said(part_of(other, "1") + "--X--", kind)
+
+
+def test_what_stands_before_the_first_part_does_not_count() -> None:
+    kind = "multipart/form-data; boundary=X"
+    form_ = part_of(NAMED, "1") + "--X--\r\n"
+    assert said("for old readers\r\n" + form_, kind) == said(form_, kind)
+
+
+def test_a_form_that_is_not_closed_counts_by_its_bytes() -> None:
+    assert said(part_of(NAMED, "1"), "multipart/form-data; boundary=X").startswith(b"raw:")
+
+
+def test_text_json_is_json() -> None:
+    assert said("1.0", "text/json") == said("1", "text/json")

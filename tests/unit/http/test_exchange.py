@@ -40,7 +40,9 @@ class Server:
         self.semel = Semel("memory://")
         self.route = Routes.of([Route("/pay", **settings)], {}, Policy(), None).every[0]
 
-    def ask(self, body: bytes = b'{"a": 1}', answer: int = 201, **headers: Any) -> Response | int:
+    def ask(
+        self, body: bytes = b'{"a": 1}', answer: int = 201, error: Exception | None = None, **headers: Any
+    ) -> Response | int:
         """What is sent: ours, or the status of the application's own answer."""
         lines = [(name.replace("_", "-"), value) for name, value in headers.items()]
         asked = Request("POST", "/pay", "", Headers([("content-type", "application/json"), *lines]), State({}))
@@ -51,7 +53,7 @@ class Server:
             case Answer(response):
                 return response
             case Go():
-                return self._answered(verdict, answer)
+                return self._answered(verdict, answer, error)
 
     def _perform(self, wanted: Any, body: bytes) -> Any:
         match wanted:
@@ -61,14 +63,16 @@ class Server:
                 return self.semel.open(wanted.key, **wanted.settings())
         raise AssertionError(wanted)
 
-    def _answered(self, going: Go, status: int) -> Response | int:
+    def _answered(self, going: Go, status: int, error: Exception | None) -> Response | int:
         opened = going.opened
         assert isinstance(opened, SyncOpened)
 
         def perform(wanted: Any) -> Any:
             return opened.settle(wanted.value) if isinstance(wanted, Settle) else opened.fail(wanted.error)
 
-        verdict = run(answered(going, status, [("Location", "/1")], b"ok", described_at="/policy"), perform)
+        verdict = run(
+            answered(going, status, [("Location", "/1")], b"ok", described_at="/policy", error=error), perform
+        )
         return status if isinstance(verdict, Send) else verdict.response
 
 
@@ -130,11 +134,11 @@ def test_oasis_tells_whoever_comes_from_outside_the_window_to_start_over(away: t
     sent = format_datetime(NOW + away, usegmt=True)
     answer = Server(profile="oasis").ask(**oasis(Repeatability_First_Sent=sent))
     assert isinstance(answer, Response)
-    assert answer.status == 412
+    assert (answer.status, header(answer, "Repeatability-Result")) == (412, "rejected")
     assert b"start over" in answer.body
 
 
-@pytest.mark.parametrize("given", ["yesterday", "2026-01-01"])
+@pytest.mark.parametrize("given", ["yesterday", "2026-01-01", "01 Jan 2020 99999999999999999999:00:00 GMT"])
 def test_oasis_refuses_what_is_no_date(given: str) -> None:
     assert status_of(Server(profile="oasis").ask(**oasis(Repeatability_First_Sent=given))) == 400
 
@@ -275,3 +279,18 @@ def test_the_policy_document_tells_the_settings() -> None:
 def test_the_openapi_extension_tells_the_same() -> None:
     route = Routes.of([Route("/pay", required=True)], {}, Policy(), None).every[0]
     assert openapi(route)["x-idempotency"]["required"] is True
+
+
+class Declined(Exception):
+    """In the policy: final."""
+
+
+class Busy(Exception):
+    """In the policy: nothing happened."""
+
+
+@pytest.mark.parametrize(("error", "replayed"), [(Declined(), True), (Busy(), False), (RuntimeError(), False)])
+def test_the_policy_for_an_exception_comes_before_the_status_of_its_answer(error: Exception, replayed: bool) -> None:
+    server = Server(policy=Policy(final_errors=(Declined,), retry_errors=(Busy,)))
+    server.ask(answer=400, error=error, Idempotency_Key="k")
+    assert isinstance(server.ask(answer=400, error=error, Idempotency_Key="k"), Response) is replayed

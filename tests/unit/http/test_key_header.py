@@ -28,7 +28,10 @@ def test_a_bare_key_is_the_quoted_one_or_refused(key: str) -> None:
     assert bare in (key.strip(" "), key_of([quoted(bare or "")]))
 
 
-@pytest.mark.parametrize("line", ["k-1", '"k-1"', ' "k-1" ', "\tk-1", '"k-1";v=1', '"k-1"; a; b="x"', '"k-1";t=?1'])
+@pytest.mark.parametrize(
+    "line",
+    ["k-1", '"k-1"', ' "k-1" ', "\tk-1", '"k-1";v=1', '"k-1"; a; b="x"', '"k-1";t=?1', '"k-1";d=@1', '"k-1";s=%"a"'],
+)
 def test_spellings_of_one_key(line: str) -> None:
     assert key_of([line]) == "k-1"
 
@@ -55,6 +58,8 @@ def test_no_line_is_no_key() -> None:
         ["a b"],
         ["a;b=1"],
         ['"a";=1'],
+        ['"a" ;v=1'],
+        ['"a";v=1234567890123.1'],
         ['"ä"'],
         ["ä"],
         ["a\x00"],
