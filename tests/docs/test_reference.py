@@ -6,6 +6,7 @@ import re
 import sqlite3
 import typing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,12 +22,15 @@ from semel.core.record import About, Status
 from semel.core.store import Store
 from semel.engine.administration import SweepReport
 from semel.engine.request import Result
+from semel.http.profile import PROFILES
+from semel.http.route import Settings as RouteSettings
 from semel.stores.memory import MemoryStore
 from semel.stores.served.settings import Settings
 from semel.stores.sqlite import SqliteStore
 from semel.stores.sqlite.versions import schema_sql
 from tests.docs.pages import page, pages, slug, table
 
+HTTP = Path(semel.__file__).parent / "http"
 WORDS = ["key", "fingerprint", "claim", "lease", "outcome", "replay", "record", "policy", "in doubt"]
 
 
@@ -270,3 +274,22 @@ def test_no_page_uses_a_word_that_the_glossary_rules_out() -> None:
         if (hit := elsewhere.search(re.sub(r"`[^`]*`", "", text)))
     ]
     assert found == []
+
+
+# ---------------------------------------------------------------- HTTP
+
+
+def test_the_table_of_routes_holds_every_setting() -> None:
+    assert first_column("docs/reference/http.md", "setting") == [
+        field.name for field in dataclasses.fields(RouteSettings)
+    ]
+
+
+def test_the_table_of_profiles_holds_every_profile() -> None:
+    assert first_column("docs/reference/http.md", "profile") == list(PROFILES)
+
+
+def test_the_table_of_problems_holds_every_problem() -> None:
+    told = set(re.findall(r"urn:semel:problem:([a-z-]+)", page("docs/reference/http.md").text))
+    known = set(re.findall(r'Problem\(\s*"([a-z-]+)"', "".join(path.read_text() for path in HTTP.rglob("*.py"))))
+    assert told == known - {"refused"}
