@@ -9,37 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.utils import formatdate, parsedate_to_datetime
+from email.utils import formatdate
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any, Final
-from uuid import UUID
 
 from msgspec.structs import replace
 
 from semel.core.flow import Flow
-from semel.core.key import SHARED, Key, Shared, make_key
+from semel.core.key import SHARED, Shared
 from semel.core.policy import Policy
 from semel.engine.colourless import Asked
 from semel.engine.opened import Opened
 from semel.engine.request import Result
 from semel.errors import KeyReused, SemelError, UsageError
 from semel.http import problem
-from semel.http.body import BadBody, joined, meaning
-from semel.http.key_header import BadKey, key_of
-from semel.http.problem import Problem
+from semel.http.identity import check_first_sent, computed_key, fingerprint_of, identity_of, key_in, scope_of
+from semel.http.problem import Refused
 from semel.http.profile import Meaning
 from semel.http.request import Request
 from semel.http.response import NotKept, Response, kept
 from semel.http.route import Route, Scope
 
-VERSION: Final = b"1"
-"""Of what a fingerprint is made of. Another way of reading requests needs another number."""
 _ENVELOPE: Final = 64 * 1024
-_PLAIN: Final = 200
 _SECOND: Final = 1_000_000
-_CLOCKS: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +151,6 @@ class Undone(Exception):
     """Takes back the transaction of a request whose answer is not sent."""
 
 
-class Refused(Exception):
-    """Ends an exchange with a problem."""
-
-    def __init__(self, given: Problem) -> None:
-        super().__init__(given.code)
-        self.problem = given
-
-
 def exchange(
     request: Request, route: Route, scope: Scope | Shared, described_at: str | None
 ) -> Flow[Pass | Answer | Go]:
@@ -179,7 +163,7 @@ def exchange(
 
 def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass | Answer | Go]:
     settings = route.settings
-    key: Any = _key_in(request, route)
+    key: Any = key_in(request, route)
     if key is None and settings.key is None:
         if settings.required:
             raise Refused(problem.missing(settings.key_header))
@@ -187,17 +171,17 @@ def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass |
     who = SHARED if isinstance(scope, Shared) else (yield WhoAsks(scope, request))
     if who is None or (isinstance(who, tuple) and None in who):
         raise Refused(problem.unauthenticated(settings.challenge))
-    who = _scope(who)
+    who = scope_of(who)
     body = yield ReadBody(settings.max_body)
     if body is None:
         raise Refused(problem.too_large(settings.max_body))
     request = replace(request, body=body)
     if key is None:
-        key = _computed(request, route)
+        key = computed_key(request, route)
         if key is None:
             return Pass()
-    _check_first_sent(request, route)
-    wanted = Open(request, route, _identity(request, route, key), who, _asked(request, route))
+    check_first_sent(request, route)
+    wanted = Open(request, route, identity_of(request, route, key), who, fingerprint_of(request, route))
     try:
         opened: Opened[Response] = yield wanted
     except KeyReused as error:
@@ -282,78 +266,6 @@ def _refusal(error: SemelError, route: Route) -> Refused:
     return Refused(problem.of(error, settings.wording, settings.running))
 
 
-def _key_in(request: Request, route: Route) -> str | None:
-    header = route.settings.key_header
-    try:
-        return key_of(request.headers.all(header), shortest=route.settings.shortest)
-    except BadKey as bad:
-        raise Refused(problem.malformed(header, str(bad))) from bad
-
-
-def _scope(who: Any) -> Any:
-    """The scope that a rule gave; primary keys, which are mostly numbers or UUIDs, as text.
-
-    Raises:
-        UsageError: it is something else, which may change while it means the same.
-    """
-    if isinstance(who, str | tuple | Shared):
-        return who
-    if isinstance(who, int | UUID) and not isinstance(who, bool):
-        return str(who)
-    message = (
-        f"scope= gave something of type {type(who).__name__} for a request; nothing ran. Give text, a number, a UUID "
-        f"or a tuple, such as the id of the user, or None where nobody is authenticated."
-    )
-    raise UsageError(message)
-
-
-def _computed(request: Request, route: Route) -> Any:
-    """The key that the rule of the route gives for a request without one; None where it is to pass."""
-    settings = route.settings
-    key = None if settings.key is None else settings.key(request)
-    if key is None:
-        if settings.required:
-            raise Refused(problem.missing(settings.key_header))
-        return None
-    try:
-        Key.of(key, operation="any")
-    except UsageError as bad:
-        raise Refused(problem.unusable()) from bad
-    return key
-
-
-def _identity(request: Request, route: Route, key: Any) -> Any:
-    """The key within its operation: where several paths are one operation, the path belongs to it.
-
-    Together they may be longer than a key can be; then their digest stands for them. It is text where the others are
-    pairs, so the two never meet.
-    """
-    if route.is_exactly(request.path_below):
-        return key
-    parts = (request.path, *key) if isinstance(key, tuple) else (request.path, key)
-    shown = "".join(map(str, parts))
-    return parts if len(shown) <= _PLAIN and shown.isascii() and shown.isprintable() else make_key(*parts)
-
-
-def _asked(request: Request, route: Route) -> bytes:
-    """What is compared when the key comes again: a digest of all that can change what the request does."""
-    settings = route.settings
-    content_type = request.headers.get("content-type")
-    try:
-        coding = request.headers.get("content-encoding").strip().lower()
-        packed = coding not in ("", "identity")  # what it says cannot be seen, so its bytes count
-        said = meaning(request.body, content_type, exclude=settings.exclude, raw=settings.raw or packed)
-    except BadBody as bad:
-        raise Refused(problem.ambiguous(str(bad))) from bad
-    media_type = content_type.partition(";")[0].strip().lower()
-    # Half a character in a path or query, as some servers leave it there, is kept apart from every whole one.
-    head = (
-        text.encode("utf-8", "surrogatepass")
-        for text in (request.method, request.path, request.query, media_type, coding)
-    )
-    return sha256(joined((VERSION, *head, said))).digest()
-
-
 def policy_of(route: Route) -> Policy:
     """The policy of a route, under which an answer that says "nothing happened" lets the key be claimed again."""
     made: Policy | None = route.__dict__.get("_policy")
@@ -363,24 +275,6 @@ def policy_of(route: Route) -> Policy:
             retry_errors=(*policy.retry_errors, NotStored), max_result=route.settings.max_response + _ENVELOPE
         )
     return made
-
-
-def _check_first_sent(request: Request, route: Route) -> None:
-    wording = route.settings.wording
-    if wording.first_sent is None:
-        return
-    given = request.headers.get(wording.first_sent)
-    if not given:
-        raise Refused(problem.missing(wording.first_sent))
-    try:
-        sent = parsedate_to_datetime(given)
-    except (ValueError, OverflowError, TypeError) as bad:
-        raise Refused(problem.malformed(wording.first_sent, "it is no date")) from bad
-    if sent.tzinfo is None:
-        raise Refused(problem.malformed(wording.first_sent, "it is no date in GMT"))
-    now = datetime.now(UTC)
-    if now - sent > policy_of(route).keep_for or sent - now > _CLOCKS:
-        raise Refused(problem.outside(wording))
 
 
 def replay(result: Result[Response], route: Route, request: Request) -> Response:

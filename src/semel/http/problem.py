@@ -59,6 +59,14 @@ class Problem:
         return Response(self.status, tuple(headers), msgspec.json.encode(body))
 
 
+class Refused(Exception):
+    """Ends an exchange with a problem."""
+
+    def __init__(self, given: Problem) -> None:
+        super().__init__(given.code)
+        self.problem = given
+
+
 def missing(header: str) -> Problem:
     """A key is required and there is none."""
     return Problem(
