@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -150,7 +151,7 @@ def recorded(headers: list[tuple[str, str]]) -> Response:
     request = Request("POST", "/orders", "", Headers(()), State({}))
     route = Routes.of([Route("/orders")], {}, Policy(), None).find("POST", "/orders")
     assert route is not None
-    wanted = next(answered(Go(None, route, request), 201, headers, b"", None))  # type: ignore[arg-type]
+    wanted = next(answered(Go(None, route, request), 201, headers, b"", described_at=None))  # type: ignore[arg-type]
     assert isinstance(wanted, Settle)
     assert isinstance(wanted.value, Response)
     return wanted.value
@@ -236,10 +237,9 @@ def said(wire: Wire) -> int | None:
 BOMBS = {
     "arrays 100,000 deep": b"[" * 100_000 + b"]" * 100_000,
     "objects 100,000 deep": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
-    "arrays 500 deep": b"[" * 500 + b"]" * 500,
     "5,000 digits": b"1" * 5000,
     "5,000 digits behind the point": b"0." + b"1" * 5000,
-    "an exponent of 900 digits": b"1E" + b"9" * 900,
+    "an exponent of 5,000 digits": b"1E" + b"9" * 5000,
 }
 
 
@@ -251,13 +251,15 @@ def test_json_that_would_burn_is_400_and_nothing_runs(asker: Asker, body: bytes)
     assert asker.running.effects() == before
 
 
+@pytest.mark.parametrize("settings", [{}, {"/orders": {"exclude": ["items.seen"]}}], ids=["plain", "without members"])
 @pytest.mark.parametrize("name", ["starlette-uvicorn", "flask-gunicorn"])
-def test_json_500_deep_is_400_also_where_members_do_not_count(start: Start, name: str) -> None:
-    asker = Asker(start(name, settings={"/orders": {"exclude": ["items.seen"]}}))
-    answer = asker.ask("/orders", new_key(), body=BOMBS["arrays 500 deep"])
+def test_however_deep_json_is_it_is_compared_or_refused(start: Start, name: str, settings: dict[str, Any]) -> None:
+    asker = Asker(start(name, settings=settings))
+    bodies = [b"[" * depth + b"]" * depth for depth in (10, 60, 70, 200, 300, 450, 600, 800, 900, 970, 1000, 1100)]
+    statuses = [asker.ask("/orders", new_key(), body=body).status_code for body in bodies]
     asker.threads.shutdown()
-    assert asker.running.effects() == 0
-    assert answer.status_code == 400
+    assert set(statuses) == {201, 400}
+    assert asker.running.effects() == statuses.count(201)
 
 
 def test_numbers_that_floats_cannot_hold_are_told_apart(asker: Asker) -> None:

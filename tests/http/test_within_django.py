@@ -20,7 +20,7 @@ from tests.servers.databases import Databases
 
 pytestmark = pytest.mark.slow
 
-WHAT = ("pays", "raises", "missing", "refuses", "gives-up", "streams")
+WHAT = ("pays", "raises", "missing", "refuses", "gives-up", "streams", "commits")
 PROGRAM = '''
 import json, sqlite3, sys
 from urllib.parse import urlsplit
@@ -110,6 +110,9 @@ def view(request, what):
             return HttpResponse(status=422)
         case "gives-up":
             transaction.set_rollback(True)
+        case "commits":
+            with connection.cursor() as cursor:
+                cursor.execute("COMMIT")
         case "streams":
             return StreamingHttpResponse(chunks())
     return HttpResponse("paid", status=201)
@@ -226,6 +229,11 @@ def test_an_answer_that_says_no_leaves_neither(tell: Tell) -> None:
 def test_a_view_that_gives_its_transaction_up_leaves_no_row(tell: Tell) -> None:
     told = tell("gives-up")
     assert (told.statuses, told.rows, told.committed) == ([201, 201], 0, 0)
+
+
+def test_a_view_that_commits_by_itself_is_no_success(tell: Tell) -> None:
+    told = tell("commits")
+    assert (told.statuses, told.replayed, told.rows, told.committed) == ([500, 500], False, 2, 0)
 
 
 def test_a_stream_is_whole_and_committed_before_anything_is_sent(tell: Tell) -> None:

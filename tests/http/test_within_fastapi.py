@@ -32,7 +32,7 @@ class Till:
     def __init__(self, url: str) -> None:
         self.engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
         self.sessions = async_sessionmaker(self.engine)
-        self.semel = AsyncSemel(url, policy=Policy(final_errors=(Declined,)))
+        self.semel = AsyncSemel(url, policy=Policy(final_errors=(Declined,), in_doubt="hold"))
         session = Depends(self.session, scope="function")
         self.once = Idempotency(self.semel, scope=SHARED, within=session)
         self.router = APIRouter(route_class=IdempotentRoute, dependencies=[Depends(self.once)])
@@ -236,6 +236,17 @@ async def test_an_endpoint_that_ends_the_transaction_is_caught(till: Till) -> No
 
     assert (await till.post(pay)).status_code >= 500
     assert "completed" not in await till.records()
+
+
+async def test_an_endpoint_that_commits_by_itself_is_no_success(till: Till) -> None:
+    async def pay(session: Annotated[AsyncSession, till.asked]) -> None:
+        await book(session)
+        await session.commit()
+
+    assert (await till.post(pay)).status_code == 500
+    again = await till.post(pay)
+    assert (again.status_code, again.json()["type"]) == (409, "urn:semel:problem:in-doubt")
+    assert await till.payments() == 1
 
 
 async def test_a_stream_is_refused_and_leaves_neither(till: Till) -> None:

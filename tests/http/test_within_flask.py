@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from werkzeug.test import TestResponse
 
-from semel import Semel
+from semel import Policy, Semel
 from semel.http import transaction
 from semel.http.flask import Idempotency
 from tests.http.conftest import STORES
@@ -25,7 +25,7 @@ class Shop:
     """Orders in the database that holds the records; `?then=` says how the view ends."""
 
     def __init__(self, url: str, kind: str) -> None:
-        self.semel = Semel(url)
+        self.semel = Semel(url, policy=Policy(in_doubt="hold"))
         self.engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
         self.make = sessionmaker(self.engine)
         self.scoped = scoped_session(self.make)
@@ -61,6 +61,8 @@ class Shop:
                 raise RuntimeError("after the row")
             case "abort":
                 flask.abort(int(flask.request.args["code"]))
+            case "commit":
+                session.commit()
             case "stream":
                 return flask.Response(iter(["booked ", "it"]))
         return "booked it", 201
@@ -118,6 +120,14 @@ def test_an_answer_that_nothing_happened_takes_the_row_back(shop: Shop) -> None:
 def test_an_answer_that_is_final_keeps_row_and_record(shop: Shop) -> None:
     assert [shop.ask("k-1", "?then=abort&code=409").status_code for _ in range(2)] == [409, 409]
     assert (shop.rows(), shop.records()) == (1, 1)
+
+
+def test_a_view_that_commits_by_itself_is_no_success(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    assert shop.ask("k-1", "?then=commit").status_code == 500
+    assert "NotInTransaction" in caplog.text
+    again = shop.ask("k-1", "?then=commit")
+    assert (again.status_code, again.get_json(force=True)["type"]) == (409, "urn:semel:problem:in-doubt")
+    assert shop.rows() == 1
 
 
 def test_a_key_is_free_after_a_rollback(shop: Shop) -> None:

@@ -36,7 +36,7 @@ class Till:
     def __init__(self, url: str) -> None:
         self.engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
         self.sessions = async_sessionmaker(self.engine)
-        self.semel = AsyncSemel(url, policy=Policy(final_errors=(Declined,)))
+        self.semel = AsyncSemel(url, policy=Policy(final_errors=(Declined,), in_doubt="hold"))
         self.seen: list[tuple[str, int, list[str]]] = []
 
     async def post(self, view: View, **request: Any) -> httpx.Response:
@@ -131,6 +131,18 @@ async def test_an_answer_that_does_not_say_that_it_happened_leaves_neither(till:
     assert (answer.status_code, answer.text) == (status, "no")
     assert await till.committed() == (0, [])
     assert {(rows, len(records)) for _, rows, records in till.seen} == {(0, 0)}
+
+
+async def test_a_view_that_commits_by_itself_is_no_success(till: Till) -> None:
+    async def pay(request: Request) -> Response:
+        await book()
+        await transaction().commit()
+        return PlainTextResponse("paid", 201)
+
+    assert (await till.post(pay)).status_code == 500
+    again = await till.post(pay)
+    assert (again.status_code, again.json()["type"]) == (409, "urn:semel:problem:in-doubt")
+    assert (await till.committed())[0] == 1
 
 
 async def test_a_stream_is_held_until_the_commit(till: Till) -> None:

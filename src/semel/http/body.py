@@ -20,7 +20,8 @@ _BOUNDARY: Final = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s;]{1,70}))',
 _DIGITS: Final = 1000
 _MOST_PARTS: Final = 1000
 _PATH: Final = re.compile(r"[^.]+(?:\.[^.]+)*")
-_SMALL: Final = 2**63
+_LONGEST: Final = 4300
+"""Digits of a whole number that Python reads; more are refused by its parser."""
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
@@ -119,23 +120,16 @@ def _decimal(text: str) -> int | msgspec.Raw:
     return _number(whole + fraction, int(exponent or 0) - len(fraction), negative=text.startswith("-"))
 
 
-def _whole(text: str) -> int | msgspec.Raw:
-    _check_digits(text)
-    number = int(text)
-    return number if -_SMALL <= number < _SMALL else _number(text.lstrip("-"), 0, negative=number < 0)
-
-
 def _number(digits: str, exponent: int, *, negative: bool) -> int | msgspec.Raw:
-    """A number by its value: plain where it is whole and small, else by its digits without zeros at the ends."""
+    """A number by its value: plain where it is whole, else by its digits without zeros at the ends."""
     short = digits.strip("0")
     if not short:
         return 0
     exponent += len(digits) - len(digits.rstrip("0"))
-    if 0 <= exponent <= len(str(_SMALL)):
-        number = int(f"{'-' if negative else ''}{short}{'0' * exponent}")
-        if -_SMALL <= number < _SMALL:
-            return number
-    return msgspec.Raw(f"{'-' if negative else ''}{short}e{exponent}".encode())
+    sign = "-" if negative else ""
+    if 0 <= exponent <= _LONGEST - len(short):
+        return int(f"{sign}{short}{'0' * exponent}")
+    return msgspec.Raw(f"{sign}{short}e{exponent}".encode())
 
 
 def _check_digits(text: str) -> None:
@@ -150,9 +144,7 @@ def _not_a_number(text: str) -> NoReturn:
 
 
 # Made once: making a decoder costs more than reading a small body with it.
-_DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_members, parse_float=_decimal, parse_int=_whole, parse_constant=_not_a_number
-)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_members, parse_float=_decimal, parse_constant=_not_a_number)
 
 
 def _without(value: Any, paths: Sequence[str]) -> Any:

@@ -226,3 +226,11 @@ async def test_a_held_doubt_is_held_under_every_profile(semel: AsyncSemel) -> No
     front = keyed(app, semel, profile="stripe-v2", policy=Policy(in_doubt="hold"))
     assert [(await asked(front)).status for _ in range(2)] == [500, 409]
     assert len(app.calls) == 1
+
+
+async def test_a_body_that_is_said_to_be_too_large_is_refused_before_it_comes(semel: AsyncSemel) -> None:
+    headers = [(b"idempotency-key", b"k"), (b"content-length", b"2000000")]
+    driver = Driver()
+    driver.given.clear()
+    await keyed(App(), semel)({**scope_of(), "headers": headers}, driver.receive, driver.send)
+    assert driver.status == 413
