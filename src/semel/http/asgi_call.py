@@ -270,7 +270,8 @@ class Answering:
 
 
 def _is_over(length: bytes, limit: int) -> bool:
-    return length.isdigit() and (len(length) > len(str(limit)) + 1 or int(length) > limit)
+    shown = length.lstrip(b"0")  # first by its digits: a number may be endless
+    return length.isdigit() and (len(shown) > len(str(limit)) or int(shown or b"0") > limit)
 
 
 def _texts(start: Message) -> list[tuple[str, str]]:

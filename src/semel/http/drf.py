@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
-from semel.http.django.carried import note_raised
+from semel.http.django.carried import note_handled
 from semel.http.django.guard import Guard
 from semel.http.django.sync_call import SyncCall
 from semel.http.django.transactions import Inside, as_requested
@@ -86,8 +86,9 @@ class IdempotencyMixin:
         """The response for an error."""
         if isinstance(exc, Instead):
             return exc.response
-        note_raised(self.request._request)  # type: ignore[attr-defined]  # noqa: SLF001 - Django's own request
-        return super().handle_exception(exc)  # type: ignore[misc]  # of the class that this is mixed into
+        response = super().handle_exception(exc)  # type: ignore[misc]  # raises again what has no handler
+        note_handled(self.request._request, exc)  # type: ignore[attr-defined]  # noqa: SLF001 - Django's own request
+        return response
 
     def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
         """The response as it is sent; a replay is sent as it was stored."""

@@ -18,9 +18,10 @@ from flask.typing import ResponseReturnValue
 from semel.core.key import Shared
 from semel.engine.sync import SyncEngine
 from semel.errors import UsageError
-from semel.http.exchange import Answer, Pass, Refused
+from semel.http.exchange import Answer, Pass
 from semel.http.front import DESCRIBED_AT, Front, demand
 from semel.http.policy_document import document
+from semel.http.problem import Refused
 from semel.http.response import Response
 from semel.http.route import Given, Route, Routes, Scope, settings_of
 from semel.http.wsgi import body_of, request_of, take
@@ -136,13 +137,16 @@ class Idempotency:
     def _run(self, app: flask.Flask, dispatch: Dispatch, recording: Recording) -> flask.Response:
         try:
             with recording.inside():
-                response = _viewed(app, dispatch)
-        except Exception as error:  # noqa: BLE001 - the policy decides what it means
+                response, handled = _viewed(app, dispatch)
+            return _recorded(app, recording, response, handled)
+        except Exception as error:
+            if recording.done:
+                raise
             return _response(app, recording.raised(error))
         except BaseException as error:
-            recording.abandon(error)
+            if not recording.done:
+                recording.abandon(error)
             raise
-        return _recorded(app, recording, response)
 
     def _described(self, app: flask.Flask) -> flask.Response:
         views = (
@@ -154,20 +158,22 @@ class Idempotency:
         return _response(app, document(routes))
 
 
-def _viewed(app: flask.Flask, dispatch: Dispatch) -> flask.Response:
-    """The response of the view, or of the error handler for what it raised."""
+def _viewed(app: flask.Flask, dispatch: Dispatch) -> tuple[flask.Response, Exception | None]:
+    """The response of the view; or that of the error handler for what it raised, and what that was."""
     try:
-        return app.make_response(dispatch())
+        return app.make_response(dispatch()), None
     except Exception as error:  # noqa: BLE001 - Flask raises again what has no handler
-        return app.make_response(app.handle_user_exception(error))
+        return app.make_response(app.handle_user_exception(error)), error
 
 
-def _recorded(app: flask.Flask, recording: Recording, response: flask.Response) -> flask.Response:
+def _recorded(
+    app: flask.Flask, recording: Recording, response: flask.Response, handled: Exception | None
+) -> flask.Response:
     """The response, recorded already or once its last chunk is there."""
-    stream = Stream(recording, holds_all=not response.is_streamed)
-    stream.head(response.status_code, list(response.headers))
+    stream = Stream(recording, holds_all=not response.is_streamed, error=handled)
     given: Any = response.response
     try:
+        stream.head(response.status_code, list(response.headers))
         chunks = given if response.direct_passthrough else response.iter_encoded()
         stream.take(lambda: chunks, getattr(given, "close", None))
         stream.ready()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
+from urllib.parse import quote
 
 from semel.core.flow import Flow
 from semel.core.key import Shared
@@ -63,7 +64,7 @@ class Front(Generic[E]):
 
     def exchange(self, request: Request, route: Route) -> Flow[Pass | Answer | Go]:
         """What becomes of a request."""
-        return exchange(request, route, self.scope, self._link(request))
+        return exchange(request, route, self.scope, self.link(request.mount))
 
     def answered(
         self,
@@ -74,14 +75,15 @@ class Front(Generic[E]):
         error: Exception | None = None,
     ) -> Flow[Send | Answer]:
         """The application has answered; `error` is what the framework made the answer of, if it was raised."""
-        return answered(going, status, headers, body, described_at=self._link(going.request), error=error)
+        return answered(going, status, headers, body, described_at=self.link(going.request.mount), error=error)
 
     def raised(self, going: Go, error: Exception) -> Flow[Send | Answer]:
         """The application has raised."""
-        return raised(going, error, self._link(going.request))
+        return raised(going, error, self.link(going.request.mount))
 
-    def _link(self, request: Request) -> str | None:
-        return None if self.described_at is None else request.mount + self.described_at
+    def link(self, mount: str) -> str | None:
+        """Where the policy document is; a mount may hold what the client wrote, and goes into a header."""
+        return None if self.described_at is None else quote(mount) + self.described_at
 
 
 def demand(engine: object, kind: type[E], framework: str, name: str) -> E:

@@ -112,5 +112,6 @@ class Request(msgspec.Struct, frozen=True, eq=False):
 
 
 def below(path: str, mount: str) -> str:
-    """The part of a path that lies below a mount."""
-    return (path[len(mount) :] or "/") if mount and path.startswith(mount) else path
+    """The part of a path that lies below a mount; all of it where it does not lie there."""
+    mount = mount.rstrip("/")
+    return (path[len(mount) :] or "/") if mount and f"{path}/".startswith(f"{mount}/") else path

@@ -8,7 +8,6 @@ of it leaves only after the outcome was recorded, and what the application does 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from http import HTTPStatus
@@ -20,16 +19,17 @@ from semel.core.flow import run
 from semel.core.key import Shared
 from semel.engine.sync import SyncEngine
 from semel.errors import UsageError
-from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, Refused, Undone, WhoAsks
+from semel.http import body_problems
+from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, Undone, WhoAsks
 from semel.http.front import DESCRIBED_AT, Front, demand
-from semel.http.problem import Problem
+from semel.http.kept import has_no_body
+from semel.http.problem import Refused
 from semel.http.request import Headers, Request, State
 from semel.http.response import Response
 from semel.http.route import Given, Route
 from semel.http.route import Scope as ScopeRule
-from semel.http.wsgi_call import WITHOUT_BODY, Pairs, Recording, Stream, take_back
+from semel.http.wsgi_call import Pairs, Recording, Stream, take_back
 
-_LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _BLOCK: Final = 64 * 1024
 
 
@@ -62,7 +62,7 @@ class IdempotencyMiddleware:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Take a request, or hand it on."""
-        method, path = environ["REQUEST_METHOD"].upper(), _decoded(environ.get("PATH_INFO", ""))
+        method, path = environ["REQUEST_METHOD"].upper(), _decoded(environ.get("PATH_INFO") or "/")
         route = self._front.find(method, path)
         if route is not None:
             return self._exchanged(route, environ, start_response)
@@ -210,10 +210,11 @@ class _Whole:
 def _sent(response: Response, start_response: StartResponse, *, head: bool = False) -> list[bytes]:
     """Send a response of ours."""
     pairs = list(response.headers)
-    if response.status not in WITHOUT_BODY:
+    without_body = has_no_body(response.status)
+    if not without_body:
         pairs.append(("Content-Length", str(len(response.body))))
     start_response(f"{response.status} {_phrase(response.status)}", pairs)
-    return [] if head or response.status in WITHOUT_BODY else [response.body]
+    return [] if head or without_body else [response.body]
 
 
 def _phrase(status: int) -> str:
@@ -225,9 +226,10 @@ def _phrase(status: int) -> str:
 
 def request_of(environ: WSGIEnvironment, state: Any, native: Any) -> Request:
     """The request as rules see it. Its path holds where the application is mounted, as the client's does."""
-    path = _decoded(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
+    mount = _decoded(environ.get("SCRIPT_NAME", "").rstrip("/"))
+    path = mount + _decoded(environ.get("PATH_INFO", ""))
     method, query = environ["REQUEST_METHOD"].upper(), environ.get("QUERY_STRING", "")
-    return Request(method, path, query, Headers(_lines(environ)), State(state), native)
+    return Request(method, path, query, Headers(_lines(environ)), State(state), native, b"", mount)
 
 
 def _lines(environ: WSGIEnvironment) -> Iterator[tuple[str, str]]:
@@ -256,7 +258,7 @@ def body_of(environ: WSGIEnvironment, limit: int) -> bytes | None:
     if promised is None and len(body) > limit:
         return None
     if promised is not None and len(body) < promised:
-        raise _cut_off()
+        raise Refused(body_problems.incomplete())
     environ["wsgi.input"] = BytesIO(body)
     environ["CONTENT_LENGTH"] = str(len(body))
     environ.pop("HTTP_TRANSFER_ENCODING", None)  # it is no longer in chunks
@@ -269,12 +271,8 @@ def _promised(environ: WSGIEnvironment) -> int | None:
     if environ.get("wsgi.input_terminated") and (in_chunks or not given):
         return None
     if in_chunks:
-        detail = "This server cannot tell where the body ends; nothing ran. Send it again with a Content-Length."
-        raise Refused(Problem("length-required", 411, "A length is required", detail))
-    if given and _LENGTH.fullmatch(given) is None:
-        detail = "The header Content-Length is no number; nothing ran. Correct it and send the request again."
-        raise Refused(Problem("length-malformed", 400, "The length cannot be read", detail))
-    return int(given or 0)
+        raise Refused(body_problems.length_required())
+    return body_problems.length_of(given)
 
 
 def _read(stream: Any, most: int) -> bytes:
@@ -285,10 +283,5 @@ def _read(stream: Any, most: int) -> bytes:
             blocks.append(block)
             left -= len(block)
     except OSError as error:
-        raise _cut_off() from error
+        raise Refused(body_problems.incomplete()) from error
     return b"".join(blocks)
-
-
-def _cut_off() -> Refused:
-    detail = "The body ended before it was whole; nothing ran. Send the request again with the same key."
-    return Refused(Problem("body-incomplete", 400, "The body is incomplete", detail))

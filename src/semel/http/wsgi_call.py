@@ -10,21 +10,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from semel.core.flow import Flow, run
 from semel.engine.opened import SyncOpened
 from semel.engine.sync import SyncEngine
 from semel.http.exchange import Answer, Go, NoAnswer, Send, Undone, settlement
 from semel.http.front import Front
+from semel.http.kept import Kept
 from semel.http.response import Response
 from semel.http.transaction import running_in
 
 T = TypeVar("T")
 Pairs = list[tuple[str, str]]
-
-WITHOUT_BODY: Final = frozenset({204, 304})
-"""Statuses whose responses have neither a body nor a length."""
 
 
 class EndWithheld(Exception):
@@ -55,9 +53,23 @@ class Recording:
         with running_in(self._transaction), self._opened.current():
             yield
 
-    def answered(self, status: int, headers: Pairs, body: bytes | None) -> Send | Answer:
-        """The application has answered: recorded, then committed, or taken back if nothing is to stay of it."""
-        return self._settled(self._front.answered(self._going, status, headers, body))
+    def answered(
+        self, status: int, headers: Pairs, body: bytes | None, error: Exception | None = None
+    ) -> Send | Answer:
+        """The application has answered: recorded, then committed, or taken back if nothing is to stay of it.
+
+        Args:
+            status: what it answered.
+            headers: in order, repeated ones included.
+            body: None where it was too large to be kept.
+            error: what its framework made the answer of, if it was raised.
+        """
+        try:
+            return self._settled(self._front.answered(self._going, status, headers, body, error))
+        except Exception as failure:
+            if self.done:
+                raise
+            return Answer(self.raised(failure))  # an answer that cannot even be looked at is none
 
     def raised(self, error: Exception) -> Response:
         """The application has raised; so does this, unless somebody else's outcome is there to be sent."""
@@ -75,11 +87,19 @@ class Recording:
             take_back(self._stack, error)
 
     def _settled(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        self.done = True
+        settle = settlement(self._opened)
+
+        def perform(wanted: Any) -> Any:
+            self.done = True  # not before: whatever fails until here is still the application's to answer for
+            return settle(wanted)
+
         try:
-            verdict = run(flow, settlement(self._opened))
+            verdict = run(flow, perform)
         except BaseException as error:
-            take_back(self._stack, error)
+            if self.done:
+                take_back(self._stack, error)
+            elif not isinstance(error, Exception):
+                self.abandon(error)
             raise
         match verdict:
             case Send(undo=None):
@@ -102,9 +122,14 @@ class Stream(Iterator[bytes]):
     Attributes:
         instead: what is sent and not the answer, where nothing of it has left yet.
         marks: headers to be added.
+
+    Args:
+        recording: the call.
+        holds_all: whether nothing leaves before all of it is recorded.
+        error: what the framework made the answer of, if it was raised.
     """
 
-    def __init__(self, recording: Recording, *, holds_all: bool = False) -> None:
+    def __init__(self, recording: Recording, *, holds_all: bool = False, error: Exception | None = None) -> None:
         self.recording = recording
         self.instead: Response | None = None
         self.marks = recording.marks
@@ -114,20 +139,19 @@ class Stream(Iterator[bytes]):
         self._chunks: Iterator[bytes] = iter(())
         self._close: Callable[[], object] | None = None
         self._held: deque[bytes] = deque()
-        self._kept: list[bytes] | None = []
-        self._seen = 0
-        self._promised: int | None = None
+        self._kept = Kept(recording.settings.max_response)
+        self._error = error
         self._gone = False
 
     @property
     def has_body(self) -> bool:
         """Whether the application has given any of it, whether or not it has left."""
-        return self._seen > 0
+        return self._kept.seen > 0
 
     def head(self, status: int, headers: Pairs) -> None:
         """The answer has this status and these headers."""
         self._head = (status, headers)
-        self._promised = 0 if status in WITHOUT_BODY else _length(headers)
+        self._kept.begin(status, headers)
 
     def take(self, call: Callable[[], Iterable[bytes]], close: Callable[[], object] | None = None) -> None:
         """Call what gives the chunks; `close` is called once at the end, the `close` of the chunks where none is given.
@@ -144,19 +168,15 @@ class Stream(Iterator[bytes]):
 
     def feed(self, chunk: bytes) -> None:
         """The next chunk of the answer."""
-        if self._head is None:
-            if not chunk:
-                return
-            raise NoAnswer("the application gave a body before its status")
         if not isinstance(chunk, bytes):
             raise TypeError(f"a body is made of bytes, not of {type(chunk).__name__}")
+        if not chunk:
+            return  # with it nothing leaves, and until something has left the head may be replaced
+        if self._head is None:
+            raise NoAnswer("the application gave a body before its status")
         if not self._gone:
             self._held.append(chunk)
-        self._seen += len(chunk)
-        if self._seen > self.recording.settings.max_response:
-            self._kept = None
-        elif self._kept is not None:
-            self._kept.append(chunk)
+        self._kept.add(chunk)
 
     def ready(self) -> None:
         """Go on until something may leave, or until all is recorded."""
@@ -169,8 +189,7 @@ class Stream(Iterator[bytes]):
         """Whether a chunk may leave now: a client that has all the bytes it was promised takes them for the end."""
         if self.recording.done:
             return bool(self._held)
-        complete = self._promised is not None and self._seen >= self._promised
-        return bool(self._held) and not self._holds_all and not complete
+        return bool(self._held) and not self._holds_all and not self._kept.is_complete
 
     def leave(self) -> bytes:
         """The chunk that may leave now."""
@@ -239,8 +258,7 @@ class Stream(Iterator[bytes]):
 
     def _ended(self) -> None:
         assert self._head is not None  # noqa: S101 - it was looked for
-        body = None if self._kept is None else b"".join(self._kept)
-        verdict = self.recording.answered(*self._head, body)
+        verdict = self.recording.answered(*self._head, self._kept.body, self._error)
         if isinstance(verdict, Answer):
             self._replaced(verdict.response, EndWithheld("another outcome was recorded; what was sent is broken off"))
 
@@ -250,11 +268,3 @@ class Stream(Iterator[bytes]):
             self.instead = response
         elif not self._gone:
             raise error
-
-
-def _length(headers: Pairs) -> int | None:
-    """How long the application says its body is."""
-    for name, value in headers:
-        if name.lower() == "content-length" and value.isascii() and value.isdigit():
-            return int(value)
-    return None

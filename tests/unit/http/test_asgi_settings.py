@@ -17,6 +17,7 @@ from semel import SHARED, AsyncSemel, Policy, Semel
 from semel.errors import UsageError
 from semel.http import Route
 from semel.http.asgi import IdempotencyMiddleware
+from semel.http.request import below
 from tests.unit.http.driver import BODY, START, App, Driver, asked, keyed, part, scope_of
 
 pytestmark = pytest.mark.anyio
@@ -234,3 +235,24 @@ async def test_a_body_that_is_said_to_be_too_large_is_refused_before_it_comes(se
     driver.given.clear()
     await keyed(App(), semel)({**scope_of(), "headers": headers}, driver.receive, driver.send)
     assert driver.status == 413
+
+
+async def test_what_a_client_wrote_into_a_mount_does_not_break_out_of_a_header(semel: AsyncSemel) -> None:
+    app = Starlette(routes=[Mount("/{tenant}", keyed(App(), semel, required=True))])
+    driver = await asked(app, path="/a\r\nX-Evil: 1>/orders", key=None)
+    assert driver.header("link") == '</a%0D%0AX-Evil%3A%201%3E/.well-known/idempotency-policy>; rel="describedby"'
+
+
+@pytest.mark.parametrize(
+    ("path", "mount", "rest"),
+    [
+        ("/api/x", "/api", "/x"),
+        ("/api", "/api", "/"),
+        ("/apiary/x", "/api", "/apiary/x"),
+        ("/x", "/api", "/x"),
+        ("/api/x", "/api/", "/x"),
+        ("/x", "", "/x"),
+    ],
+)
+def test_a_path_lies_below_its_mount(path: str, mount: str, rest: str) -> None:
+    assert below(path, mount) == rest

@@ -170,6 +170,15 @@ def test_a_final_error_is_stored_and_its_page_is_sent(effects: Effects, chosen: 
     assert again.json()["type"] == "urn:semel:problem:failed-before"
 
 
+@pytest.mark.parametrize("length", ["two", "-1", "1_0"])
+def test_a_length_that_is_no_number_is_refused(effects: Effects, chosen: dict[str, Any], length: str) -> None:
+    request = RequestFactory().post("/orders", headers={"Idempotency-Key": "k1"})
+    request.META["CONTENT_LENGTH"] = length
+    with project():
+        answer = IdempotencyMiddleware(effects.view, **chosen)(request)
+    assert (answer.status_code, effects.happened) == (400, [])
+
+
 @pytest.mark.parametrize("error", [Retryable(), RuntimeError()], ids=["retryable", "unknown"])
 def test_another_error_lets_it_run_again(error: Exception, effects: Effects, chosen: dict[str, Any]) -> None:
     with project(path("orders", effects.answering(lambda: raising(error))), SEMEL=chosen):
@@ -227,8 +236,20 @@ def test_a_server_error_that_another_middleware_answered_counts_by_its_status(
         assert (post().status_code, post().status_code, len(effects.happened)) == (409, 409, 1)
 
 
+@pytest.mark.parametrize(("error", "status", "times"), [(Final(), 400, 1), (Retryable(), 409, 2)])
+def test_of_what_another_middleware_answered_to_an_error_the_policy_comes_first(
+    effects: Effects, chosen: dict[str, Any], error: Exception, status: int, times: int
+) -> None:
+    view = effects.answering(lambda: raising(error))
+    middleware = (f"{__name__}.{'Conflicts' if status == 409 else 'Refuses'}", SEMEL)
+    with project(path("orders", view), middleware=middleware, SEMEL=chosen):
+        assert (post().status_code, post().status_code, len(effects.happened)) == (status, status, times)
+
+
 class Conflicts:
     """Makes 409 of every error."""
+
+    status = 409
 
     def __init__(self, get_response: Any) -> None:
         self.get_response = get_response
@@ -237,4 +258,10 @@ class Conflicts:
         return self.get_response(request)
 
     def process_exception(self, request: Any, exception: Exception) -> HttpResponse:
-        return HttpResponse(status=409)
+        return HttpResponse(status=self.status)
+
+
+class Refuses(Conflicts):
+    """Makes 400 of every error."""
+
+    status = 400

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, assert_type
 
 import pytest
 from django.core.exceptions import PermissionDenied
@@ -129,6 +129,32 @@ def test_a_page_that_is_not_found_is_kept(effects: Effects, chosen: dict[str, An
     with without_middleware(path("orders", view), SEMEL=chosen):
         first, again = post(), post()
     assert (first.status_code, again.content, len(effects.happened)) == (404, first.content, 1)
+
+
+def test_of_a_page_the_policy_comes_before_its_status(effects: Effects, chosen: dict[str, Any]) -> None:
+    view = idempotent(policy=Policy(retry_errors=(Http404,)))(effects.answering(lambda: raising(Http404())))
+    with without_middleware(path("orders", view), SEMEL=chosen):
+        assert (post().status_code, post().status_code, len(effects.happened)) == (404, 404, 2)
+
+
+@pytest.mark.anyio
+async def test_of_a_page_of_an_awaited_view_the_policy_comes_before_its_status(effects: Effects) -> None:
+    async def view(request: Any) -> HttpResponse:
+        effects.view(request)
+        raise PermissionDenied
+
+    async with AsyncSemel("memory://", policy=Policy(final_errors=(PermissionDenied,))) as semel:
+        with without_middleware(path("orders", idempotent(view)), SEMEL={"semel": semel, "scope": SHARED}):
+            assert ((await apost()).status_code, (await apost()).status_code) == (403, 403)
+    assert len(effects.happened) == 1
+
+
+def test_a_view_keeps_its_type() -> None:
+    def view(request: str, /) -> int:
+        return len(request)
+
+    assert_type(idempotent(view), Callable[[str], int])
+    assert_type(idempotent(required=True)(view), Callable[[str], int])
 
 
 class Late(SimpleTemplateResponse):  # type: ignore[misc]  # Django has no types

@@ -193,6 +193,23 @@ def test_another_error_follows_the_policy_by_its_class(base: Any, effects: Effec
         assert post().json()["type"] == "urn:semel:problem:failed-before"
 
 
+class Declined(Final, exceptions.APIException):  # type: ignore[misc]  # REST framework has no types
+    """Final, although the framework makes 400 of it."""
+
+    status_code = 400
+
+
+def test_of_what_the_framework_answers_to_an_error_the_policy_comes_first(base: Any, effects: Effects) -> None:
+    class Declining(base):  # type: ignore[misc]  # made by a fixture
+        def post(self, request: Any) -> Any:
+            super().post(request)
+            raise Declined
+
+    with serving(Declining):
+        first, again = post(), post()
+    assert (first.status_code, again.content, len(effects.happened)) == (400, first.content, 1)
+
+
 def test_the_view_finds_its_attempt(base: Any, semel: Semel) -> None:
     class Deriving(base):  # type: ignore[misc]  # made by a fixture
         def post(self, request: Any) -> Any:

@@ -147,6 +147,21 @@ async def test_what_an_exception_handler_answers_is_kept_unless_nothing_happened
     assert len(shop.effects) == times
 
 
+async def test_what_an_exception_handler_answers_to_a_final_error_is_kept_whatever_its_status(shop: Shop) -> None:
+    async def order() -> None:
+        shop.happened()
+        raise Declined
+
+    async def handle(request: Request, error: Exception) -> Response:
+        return JSONResponse({"sorry": True}, 400)
+
+    shop.post("/", order)
+    shop.app.add_exception_handler(Declined, handle)
+    first, again = await shop.twice()
+    assert (first.status_code, again.json(), is_replay(again)) == (400, {"sorry": True}, True)
+    assert len(shop.effects) == 1
+
+
 @pytest.mark.parametrize(("error", "times"), [(Busy, 2), (Declined, 1), (RuntimeError, 2)])
 async def test_any_other_exception_is_recorded_by_policy(shop: Shop, error: type[Exception], times: int) -> None:
     async def order() -> None:

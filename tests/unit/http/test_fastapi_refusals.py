@@ -68,6 +68,16 @@ def test_a_setting_that_is_none_is_refused() -> None:
         Idempotency(semel, scope=SHARED, requird=True)  # type: ignore[call-arg]
 
 
+async def receipt(attempt: Annotated[Any, Depends(once)]) -> None:
+    pass
+
+
+@pytest.mark.parametrize("router", [keyed(receipt), keyed(once, receipt)], ids=["alone", "beside its own place"])
+def test_inside_another_dependency_it_is_refused(router: APIRouter) -> None:
+    with pytest.raises(UsageError, match=r"/orders depends on Idempotency inside another .* dependencies=\["):
+        router.add_api_route("/orders", order, methods=["POST"])
+
+
 def test_a_route_with_two_of_them_is_refused() -> None:
     with pytest.raises(UsageError, match="/orders depends on two Idempotency objects"):
         keyed(once, Idempotency(semel, scope=SHARED)).add_api_route("/orders", order, methods=["POST"])

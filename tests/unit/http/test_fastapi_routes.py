@@ -101,13 +101,41 @@ async def test_the_dependency_may_come_with_the_inclusion(shop: Shop) -> None:
     assert is_replay((await shop.twice())[1])
 
 
-async def test_the_same_path_under_two_mounts_is_two(shop: Shop) -> None:
+async def test_the_same_key_under_another_mount_is_another_request(shop: Shop) -> None:
     shop.post("/", shop.happened)
     inner = FastAPI()
     inner.include_router(shop.router)
     shop.app.mount("/a", inner)
     shop.app.mount("/b", inner)
-    assert [(await shop.ask(path)).json() for path in ("/a/", "/b/", "/a/")] == [1, 2, 1]
+    assert [(await shop.ask(path)).status_code for path in ("/a/", "/b/", "/a/")] == [200, 422, 200]
+    assert len(shop.effects) == 1
+
+
+@pytest.mark.parametrize(("content", "status"), [(b"four", 413), (b"no", 400)])
+async def test_problems_of_a_mounted_application_link_below_its_mount(
+    shops: Shops, content: bytes, status: int
+) -> None:
+    shop = shops(max_body=3)
+    shop.post("/", shop.happened)
+    inner = FastAPI()
+    inner.include_router(shop.router)
+    describe(inner)
+    shop.app.mount("/a", inner)
+    headers = {**KEY, "Content-Type": "application/json"}
+    answer = await shop.ask("/a/", content=content, headers=headers)
+    assert answer.status_code == status
+    assert answer.headers["link"] == '</a/.well-known/idempotency-policy>; rel="describedby"'
+
+
+async def test_what_a_client_puts_into_a_mount_stays_inside_the_link(shops: Shops) -> None:
+    shop = shops(max_body=3)
+    shop.post("/", shop.happened)
+    inner = FastAPI()
+    inner.include_router(shop.router)
+    describe(inner)
+    shop.app.mount("/{tenant}", inner)
+    answer = await shop.ask("/a%0D%0AX-Evil:%20%D0%BA/", content=b"four")
+    assert answer.headers["link"].startswith("</a%0D%0AX-Evil%3A%20%D0%BA/.well-known/")
 
 
 async def test_an_application_may_use_the_route_class_for_all_its_routes(shop: Shop) -> None:

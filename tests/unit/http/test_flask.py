@@ -186,8 +186,8 @@ def test_an_http_exception_is_an_answer_by_its_status(shop: Shop) -> None:
 
 
 def test_what_has_an_error_handler_is_an_answer_by_its_status(shop: Shop) -> None:
-    shop.app.register_error_handler(Final, lambda error: ("try again", 429))
-    shop.view(raising(Final()))
+    shop.app.register_error_handler(KeyError, lambda error: ("try again", 429))
+    shop.view(raising(KeyError()))
     assert [shop.ask().status_code, shop.ask().text, len(shop.calls)] == [429, "try again", 2]
 
 

@@ -7,8 +7,9 @@ is recorded before it is given to the server. There is no transaction here: Djan
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +21,7 @@ from semel.engine.opened import AsyncOpened
 from semel.http.django.async_stream import AsyncStream
 from semel.http.django.body import body_of
 from semel.http.django.carried import Carried, carry
-from semel.http.django.message import add, is_unrendered, pairs_of, rendered, request_of, response_of
+from semel.http.django.message import add, ends_with_head, is_unrendered, pairs_of, rendered, request_of, response_of
 from semel.http.django.to_the_end import to_the_end
 from semel.http.exchange import Answer, Go, Open, ReadBody, Send, WhoAsks, settlement
 from semel.http.front import Front
@@ -43,6 +44,7 @@ class AsyncCall:
         self._django = django
         self._going: Go | None = None
         self._noted = Carried()
+        self._told = False
         self._stream: AsyncStream | None = None
 
     async def carry(self, view: Callable[[], Awaitable[Any]]) -> Any:
@@ -95,25 +97,49 @@ class AsyncCall:
                 response = await view()
                 if is_unrendered(response):
                     response = await sync_to_async(rendered)(response)
-        except Exception as error:  # noqa: BLE001 - recorded, and raised again
+            return await self._ended(going, response)
+        except Exception as error:
+            if self._told:
+                raise
             return await self._failed(error, None)
         except BaseException as error:
-            await self.abandon(error)
+            if not self._told:
+                await self.abandon(error)
             raise
+
+    async def _ended(self, going: Go, response: Any) -> Any:
         most = going.route.settings.max_response
         noted = self._noted.counts(response)
         if noted is not None:
             return await self._failed(noted, response)
-        if response.streaming:
+        if response.streaming and not ends_with_head(response):
             self._stream = AsyncStream(self, response, most)
             return response
-        body = None if len(response.content) > most else response.content
-        return _decided(await self.recorded(response, body), response)
+        body = await self._drained(response) if response.streaming else response.content
+        return _decided(await self.recorded(response, None if len(body) > most else body), response)
+
+    async def _drained(self, response: Any) -> bytes:
+        """What a stream gives that ends with its head: nobody sends it, and all of it comes before the record."""
+        chunks = response.streaming_content
+        with self.current():
+            if response.is_async:
+                found = [chunk async for chunk in chunks]
+                response.streaming_content = _nothing()
+            else:
+                found = await sync_to_async(functools.partial(list[bytes], chunks))()
+                response.streaming_content = ()
+        return b"".join(found)
 
     async def recorded(self, response: Any, body: bytes | None) -> Send | Answer:
         """Settle with what the view answered; the body is None where it is over the limit."""
-        assert self._going is not None  # noqa: S101 - asked for where there is a claim
-        return await self._run(self._front.answered(self._going, response.status_code, pairs_of(response), body))
+        going, error = self._going, self._noted.error
+        assert going is not None  # noqa: S101 - asked for where there is a claim
+        try:
+            return await self._run(self._front.answered(going, response.status_code, pairs_of(response), body, error))
+        except Exception as failure:
+            if self._told:
+                raise
+            return await self.raised(failure)  # an answer that cannot even be looked at is none
 
     async def raised(self, error: Exception) -> Send | Answer:
         """Settle with what the view raised; raises it again, unless somebody else's outcome is there."""
@@ -122,6 +148,7 @@ class AsyncCall:
 
     async def abandon(self, error: BaseException) -> None:
         """The view was cut off."""
+        self._told = True
         await self._open.abandon(error)
 
     async def _failed(self, error: Exception, response: Any) -> Any:
@@ -135,7 +162,19 @@ class AsyncCall:
         return _decided(verdict, response)
 
     async def _run(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        return await arun(flow, settlement(self._open))
+        settle = settlement(self._open)
+
+        def perform(wanted: Any) -> Any:
+            self._told = True  # not before: whatever fails until here is still the view's to answer for
+            return settle(wanted)
+
+        return await arun(flow, perform)
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    chunks: tuple[bytes, ...] = ()
+    for chunk in chunks:
+        yield chunk
 
 
 def _decided(verdict: Send | Answer, response: Any) -> Any:

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 from asgiref.sync import async_to_sync, sync_to_async
 
-from semel.http.django.kept import Kept
+from semel.http.django.message import pairs_of
 from semel.http.django.to_the_end import to_the_end
 from semel.http.exchange import Answer, Send, Undone
+from semel.http.kept import Kept
 
 
 class AsyncSettled(Protocol):
@@ -44,7 +45,9 @@ class AsyncStream:
         self._response = response
         self._is_async = response.is_async
         self._chunks: Any = response.streaming_content
-        self._kept = Kept(response, most)
+        self._kept = Kept(most)
+        self._kept.begin(response.status_code, pairs_of(response))
+        self._held: list[bytes] = []
         self._close = response.close
         self._passing = self._passed_on()
         self._over = False
@@ -91,7 +94,10 @@ class AsyncStream:
     async def _passed_on(self) -> AsyncIterator[bytes]:
         try:
             while (chunk := await self._next()) is not None:
-                if self._kept.passes(chunk):
+                self._kept.add(chunk)
+                if self._kept.is_complete:
+                    self._held.append(chunk)  # a client that has it takes it for the end
+                else:
                     yield chunk
         except Exception as error:
             self._over = True
@@ -105,7 +111,7 @@ class AsyncStream:
         if isinstance(await self._call.recorded(self._response, self._kept.body), Answer):
             # There is only the end to withhold; the server cuts the connection, and the client asks again.
             raise Undone("somebody else's outcome was recorded while this answer was on its way")
-        for chunk in self._kept.held:
+        for chunk in self._held:
             yield chunk
 
     async def _next(self) -> bytes | None:

@@ -14,26 +14,25 @@ from django.core.exceptions import RequestDataTooBig
 from django.http import RawPostDataException, UnreadablePostError
 
 from semel.errors import UsageError
-from semel.http import problem
-from semel.http.exchange import Refused
-from semel.http.problem import Problem
+from semel.http import body_problems, problem
+from semel.http.problem import Refused
 
 
 def body_of(django: Any, limit: int) -> bytes | None:
     """The whole body; None where it is over the limit.
 
     Raises:
-        Refused: it is over Django's own limit, was cut off, or nobody can tell where it ends.
+        Refused: it is over Django's own limit, was cut off, or nobody can tell how long it is.
         UsageError: something before us has read it and kept nothing.
     """
-    promised = _length(django)
+    promised = body_problems.length_of(django.META.get("CONTENT_LENGTH"))
     if promised > limit:
         return None
     if hasattr(django, "environ") and "HTTP_TRANSFER_ENCODING" in django.META:
         _take_chunks(django, limit)
     body = _read(django)
     if len(body) < promised:
-        raise Refused(_cut_off())
+        raise Refused(body_problems.incomplete())
     return None if len(body) > limit else body
 
 
@@ -43,7 +42,7 @@ def _read(django: Any) -> bytes:
     except RequestDataTooBig as large:
         raise Refused(problem.too_large(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)) from large
     except UnreadablePostError as cut:
-        raise Refused(_cut_off()) from cut
+        raise Refused(body_problems.incomplete()) from cut
     except RawPostDataException as read:
         message = (
             "The body of a request with a key was read as a stream before semel saw it; nothing ran. Let no middleware "
@@ -58,24 +57,11 @@ def _take_chunks(django: Any, limit: int) -> None:
     if hasattr(django, "_body"):
         return
     if not django.environ.get("wsgi.input_terminated"):
-        detail = "This server cannot tell where the body ends; nothing ran. Send it again with a Content-Length."
-        raise Refused(Problem("length-required", 411, "A length is required", detail))
+        raise Refused(body_problems.length_required())
     try:
         body = django.environ["wsgi.input"].read(limit + 1)
     except OSError as cut:
-        raise Refused(_cut_off()) from cut
+        raise Refused(body_problems.incomplete()) from cut
     django._body, django._stream = body, BytesIO(body)  # noqa: SLF001 - as its property `body` does
     django.META["CONTENT_LENGTH"] = str(len(body))
     del django.META["HTTP_TRANSFER_ENCODING"]
-
-
-def _length(django: Any) -> int:
-    try:
-        return int(django.META.get("CONTENT_LENGTH") or 0)
-    except ValueError:
-        return 0
-
-
-def _cut_off() -> Problem:
-    detail = "The body ended before it was whole; nothing ran. Send the request again with the same key."
-    return Problem("body-incomplete", 400, "The body is incomplete", detail)

@@ -1,7 +1,8 @@
 """The mark that a request carries while its key is claimed: nobody claims twice, and what its view raised is noted.
 
-What always holds: an error counts as the outcome only where Django made a server error of it. What became a page that
-says no (404, 403, 400), or what another middleware answered, counts by its status.
+What always holds: an error that nobody handled, of which Django made a server error, counts as the outcome. Where a
+handler made a response of it (a page that says no, such as 404; what REST framework or another middleware answered),
+the response is the outcome; what the policy says of the class of the error comes before its status.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ class Carried:
     """What is noted with a request.
 
     Attributes:
-        error: what the view raised, where Django made a response of it.
-        raised: whether the view raised at all, also where the response says more than the error.
+        error: what the view raised, where a response was made of it.
+        handled: whether a handler is known to have made that response, whatever its status is.
     """
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        self.raised = False
+        self.handled = False
 
     def counts(self, response: Any) -> Exception | None:
-        """The error that this response stands for."""
-        return self.error if response.status_code >= _SERVER_ERROR else None
+        """The error that this response only stands for."""
+        return self.error if response.status_code >= _SERVER_ERROR and not self.handled else None
 
 
 def carry(django: Any) -> Carried:
@@ -36,11 +37,11 @@ def carry(django: Any) -> Carried:
     return made
 
 
-def note_raised(django: Any) -> None:
-    """The view of a request has raised, and what is answered counts by its status."""
+def note_handled(django: Any, error: Exception) -> None:
+    """The view of a request has raised, and a handler made a response of it."""
     found = carried(django)
     if found is not None:
-        found.raised = True
+        found.error, found.handled = error, True
 
 
 def carried(django: Any) -> Carried | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
@@ -18,15 +18,24 @@ from django.http.multipartparser import MultiPartParserError
 
 from semel.errors import UsageError
 from semel.http.django.async_call import AsyncCall
-from semel.http.django.carried import carried, note_raised
+from semel.http.django.carried import carried, note_handled
 from semel.http.django.guard import MARK, Guard
 from semel.http.django.sync_call import SyncCall
 from semel.http.django.transactions import Inside, as_requested
 
 View = Callable[..., Any]
+V = TypeVar("V", bound=View)
 
 _PAGES = (Http404, PermissionDenied, BadRequest, SuspiciousOperation, MultiPartParserError)
 """What Django makes pages of, with a status that says what happened."""
+
+
+@overload
+def idempotent(view: V, /, **settings: Any) -> V: ...
+
+
+@overload
+def idempotent(view: None = None, /, **settings: Any) -> Callable[[V], V]: ...
 
 
 def idempotent(view: View | None = None, /, **settings: Any) -> Any:
@@ -89,6 +98,7 @@ def _awaited(guard: Guard, view: View) -> View:
             try:
                 return await view(request, *args, **kwargs)
             except _PAGES as error:
+                note_handled(request, error)
                 return await sync_to_async(response_for_exception, thread_sensitive=False)(request, error)
 
         route = None if carried(request) else guard.route(request, guard.async_front.engine)
@@ -105,5 +115,5 @@ def _paged(request: Any, answered: Callable[[], Any]) -> Any:
     try:
         return answered()
     except _PAGES as error:
-        note_raised(request)
+        note_handled(request, error)
         return response_for_exception(request, error)

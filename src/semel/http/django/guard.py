@@ -24,15 +24,6 @@ MARK: Final = "semel_idempotent"
 _MIDDLEWARE: Final = "semel.http.django.IdempotencyMiddleware"
 
 
-class ViewRoute(Route):
-    """The route of one view, found by Django."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the pattern has parameters."""
-        return "<" in self.path or "(" in self.path
-
-
 class Guard:
     """The settings of one view.
 
@@ -47,7 +38,7 @@ class Guard:
         self.settings = settings_of(self.given)
         self._semel = semel
         self._scope = scope
-        self._routes: dict[str, ViewRoute] = {}
+        self._routes: dict[str, Route] = {}
 
     @cached_property
     def sync_front(self) -> Front[SyncEngine]:
@@ -81,16 +72,16 @@ class Guard:
         """The route of a request, if its method carries keys."""
         match = getattr(request, "resolver_match", None)
         if match is None:  # called by a test, without Django's handler
-            found = self.route_at(request.path, engine)
+            found = self.route_at(request.path_info, engine)
         else:
             found = self._routes.get(match.route) or self.route_at(match.route, engine)
             self._routes[match.route] = found
         return found if request.method in found.settings.methods else None
 
-    def route_at(self, pattern: str, engine: EngineBase) -> ViewRoute:
+    def route_at(self, pattern: str, engine: EngineBase) -> Route:
         """The route of the view under the pattern of a URL."""
         given: Given = Given(policy=engine.policy) | self._configuration.common | self.given
-        return ViewRoute("/" + pattern.removeprefix("^").removeprefix("/"), **given)
+        return Route("/" + pattern.removeprefix("^").removeprefix("/"), **given)
 
 
 def guard_of(view: Any, method: str) -> Guard | None:

@@ -11,10 +11,9 @@ from typing import Any
 
 from django.http import HttpResponse
 
+from semel.http.kept import has_no_body
 from semel.http.request import Headers, Request, State
 from semel.http.response import Response
-
-_NO_BODY = (204, 304)
 
 
 class Attributes(Mapping[str, Any]):
@@ -44,8 +43,9 @@ def request_of(django: Any, native: Any = None) -> Request:
         native: what rules are given as `request.native`; the same where nothing else is named.
     """
     shown = django if native is None else native
-    query = django.META.get("QUERY_STRING", "")
-    return Request(django.method, django.path, query, Headers(_lines(django)), State(Attributes(shown)), shown)
+    query, mount = django.META.get("QUERY_STRING", ""), django.META.get("SCRIPT_NAME", "").rstrip("/")
+    headers, state = Headers(_lines(django)), State(Attributes(shown))
+    return Request(django.method, django.path, query, headers, state, shown, b"", mount)
 
 
 def _lines(django: Any) -> Iterable[tuple[str, str]]:
@@ -61,7 +61,7 @@ def response_of(response: Response, *, head: bool = False) -> Any:
     made = HttpResponse(b"" if head else response.body, status=response.status)
     del made.headers["Content-Type"]  # what Django assumes where nothing is said
     add(made, response.headers)
-    if response.status not in _NO_BODY:
+    if not has_no_body(response.status):
         made.headers["Content-Length"] = str(len(response.body))
     return made
 
@@ -76,6 +76,11 @@ def add(response: Any, pairs: Iterable[tuple[str, str]]) -> None:
 def pairs_of(response: Any) -> list[tuple[str, str]]:
     """The headers of Django's response."""
     return [(str(name), str(value)) for name, value in response.items()]
+
+
+def ends_with_head(response: Any) -> bool:
+    """Whether a client has all of the answer once it has its head; a server may send that before it asks for chunks."""
+    return has_no_body(response.status_code) or response.headers.get("Content-Length") == "0"
 
 
 def is_unrendered(response: Any) -> bool:

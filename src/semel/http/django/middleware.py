@@ -75,9 +75,9 @@ class IdempotencyMiddleware:
 
     def _found(self, request: Any) -> tuple[Route | None, Any]:
         """The route of a request, or the policy document where it asks for that."""
-        if self._front.described(request.method, request.path) is not None:
+        if self._front.described(request.method, request.path_info) is not None:
             return None, response_of(self._document, head=request.method == "HEAD")
-        route = self._front.find(request.method, request.path)
+        route = self._front.find(request.method, request.path_info)
         return (None if route is None or _claims_by_itself(request) else route), None
 
     @cached_property
@@ -88,7 +88,7 @@ class IdempotencyMiddleware:
         """Note what the view raised: Django makes a response of it before it comes back here."""
         noted = carried(request)
         if noted is not None:
-            noted.error, noted.raised = exception, True
+            noted.error = exception
 
 
 def _sync_front(configuration: Configuration) -> Front[SyncEngine]:

@@ -17,10 +17,11 @@ from semel.engine.opened import SyncOpened
 from semel.engine.sync import SyncEngine
 from semel.http.django.body import body_of
 from semel.http.django.carried import Carried, carry
-from semel.http.django.message import add, pairs_of, rendered, request_of, response_of
+from semel.http.django.message import add, ends_with_head, pairs_of, rendered, request_of, response_of
 from semel.http.django.sync_stream import SyncStream
-from semel.http.exchange import Answer, Go, NotStored, Open, ReadBody, Refused, Send, Undone, WhoAsks, settlement
+from semel.http.exchange import Answer, Go, NotStored, Open, ReadBody, Send, Undone, WhoAsks, settlement
 from semel.http.front import Front
+from semel.http.problem import Refused
 from semel.http.response import Response
 from semel.http.route import Route
 from semel.http.transaction import running_in
@@ -44,6 +45,7 @@ class SyncCall:
         self._gathered: list[bytes] | None = None
         self._going: Go | None = None
         self._noted = Carried()
+        self._told = False
         self._ahead: Refused | tuple[bytes | None] | None = None
 
     def carry(self, view: Callable[[], Any]) -> Any:
@@ -129,15 +131,15 @@ class SyncCall:
         with self._stack:
             try:
                 response = self._whole(rendered(called()))
+                return response if self._going is None else self._ended(self._going, response)
             except Exception as error:
-                if self._going is None:
+                if self._going is None or self._told:
                     raise
                 return self._failed(error, None)
             except BaseException as error:
-                if self._going is not None:
-                    self._open.abandon(error)
+                if self._going is not None and not self._told:
+                    self.abandon(error)
                 raise
-            return response if self._going is None else self._ended(self._going, response)
 
     def _ended(self, going: Go, response: Any) -> Any:
         error = self._noted.counts(response)
@@ -145,15 +147,17 @@ class SyncCall:
             return self._failed(error, response)
         if response.streaming and self._gathered is None:
             return SyncStream(self, response, going.route.settings.max_response).response
-        if self._transaction is not None and (self._noted.raised or self._is_given_up):
+        if self._transaction is not None and (self._noted.error is not None or self._is_given_up):
             return self._taken_back(response)
         body = response.content if self._gathered is None else b"".join(self._gathered)
         kept = None if len(body) > going.route.settings.max_response else body
         return self._decided(self.recorded(response, kept), response)
 
     def _whole(self, response: Any) -> Any:
-        """The response; a stream in a transaction is read to its end, as nothing is passed on before it commits."""
-        if response.streaming and self._transaction is not None:
+        """The response; a stream is read to its end where nothing of it may leave before the outcome is recorded."""
+        if self._going is None or not response.streaming:
+            return response
+        if self._transaction is not None or ends_with_head(response):
             with self.current():
                 self._gathered = list(response.streaming_content)
             response.streaming_content = self._gathered
@@ -167,6 +171,7 @@ class SyncCall:
     def _taken_back(self, response: Any) -> Any:
         """What the view answers is sent, its transaction is rolled back, and nothing is kept."""
         undo = NotStored("the transaction is rolled back")
+        self._told = True
         try:
             self._open.fail(undo)
         except Exception as told:  # noqa: BLE001 - the record goes with the transaction, whatever is said of it
@@ -175,8 +180,14 @@ class SyncCall:
 
     def recorded(self, response: Any, body: bytes | None) -> Send | Answer:
         """Settle with what the view answered; the body is None where it is over the limit."""
-        assert self._going is not None  # noqa: S101 - asked for where there is a claim
-        return self._run(self._front.answered(self._going, response.status_code, pairs_of(response), body))
+        going, error = self._going, self._noted.error
+        assert going is not None  # noqa: S101 - asked for where there is a claim
+        try:
+            return self._run(self._front.answered(going, response.status_code, pairs_of(response), body, error))
+        except Exception as failure:
+            if self._told:
+                raise
+            return self.raised(failure)  # an answer that cannot even be looked at is none
 
     def raised(self, error: Exception) -> Send | Answer:
         """Settle with what the view raised; raises it again, unless somebody else's outcome is there."""
@@ -185,6 +196,7 @@ class SyncCall:
 
     def abandon(self, error: BaseException) -> None:
         """The view was cut off."""
+        self._told = True
         self._open.abandon(error)
 
     def _failed(self, error: Exception, response: Any) -> Any:
@@ -198,7 +210,13 @@ class SyncCall:
         return self._decided(verdict, response)
 
     def _run(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        return run(flow, settlement(self._open))
+        settle = settlement(self._open)
+
+        def perform(wanted: Any) -> Any:
+            self._told = True  # not before: whatever fails until here is still the view's to answer for
+            return settle(wanted)
+
+        return run(flow, perform)
 
     def _decided(self, verdict: Send | Answer, response: Any) -> Any:
         """Commit the transaction of the request, or take it back; then give what is sent."""

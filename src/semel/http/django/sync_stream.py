@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from semel.http.django.kept import Kept
+from semel.http.django.message import pairs_of
 from semel.http.exchange import Answer, Send, Undone
+from semel.http.kept import Kept
 
 
 class SyncSettled(Protocol):
@@ -41,7 +42,9 @@ class SyncStream:
         self.response = response
         self._call = call
         self._chunks: Iterator[bytes] = iter(response.streaming_content)
-        self._kept = Kept(response, most)
+        self._kept = Kept(most)
+        self._kept.begin(response.status_code, pairs_of(response))
+        self._held: list[bytes] = []
         self._close = response.close
         self._passing = self._passed_on()
         response.streaming_content = self
@@ -60,7 +63,10 @@ class SyncStream:
     def _passed_on(self) -> Iterator[bytes]:
         try:
             while (chunk := self._next()) is not None:
-                if self._kept.passes(chunk):
+                self._kept.add(chunk)
+                if self._kept.is_complete:
+                    self._held.append(chunk)  # a client that has it takes it for the end
+                else:
                     yield chunk
         except Exception as error:
             self._call.raised(error)
@@ -71,7 +77,7 @@ class SyncStream:
         if isinstance(self._call.recorded(self.response, self._kept.body), Answer):
             # There is only the end to withhold; the server cuts the connection, and the client asks again.
             raise Undone("somebody else's outcome was recorded while this answer was on its way")
-        yield from self._kept.held
+        yield from self._held
 
     def _next(self) -> bytes | None:
         with self._call.current():

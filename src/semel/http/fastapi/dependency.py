@@ -40,8 +40,8 @@ _PART: Final = re.compile(r"\{[^{}]*\}")
 class Idempotency:
     """Claims the key of a request, after every other dependency of its route. Gives the attempt; None without a key.
 
-    Use it as `dependencies=[Depends(once)]` of a route or router, or as a parameter, where the route class is
-    `IdempotentRoute`.
+    Use it as `dependencies=[Depends(once)]` of a route, router or application, or as a parameter of the endpoint, where
+    the route class is `IdempotentRoute`; inside another dependency it is refused.
 
     Args:
         semel: the engine, an `AsyncSemel`.
@@ -80,10 +80,6 @@ class Idempotency:
     def route(self, path: str) -> Route:
         """The route of a path as FastAPI writes it."""
         return Route(_pattern(path), **self._given)
-
-    def mounted(self, path: str) -> Route:
-        """The same, in an application that is mounted in another."""
-        return _Mounted(_pattern(path), **self._given)
 
     def wants(self, method: str, names: set[str]) -> bool:
         """Whether a request with headers of these names, in small letters, carries a key here."""
@@ -153,15 +149,6 @@ class Idempotency:
             return None  # the policy lets it run without a record while the store is down
 
 
-class _Mounted(Route):
-    """A route that may be there several times, each under the path of a mount: the whole path is part of the key."""
-
-    def is_exactly(self, path: str) -> bool:
-        """Always."""
-        del path
-        return False
-
-
 def _pattern(path: str) -> str:
     return _PART.sub("*", _REST.sub("**", path)) or "/"
 
@@ -187,4 +174,5 @@ def _seen(request: HTTPConnection) -> Request:
     query = scope.get("query_string", b"").decode("latin-1")
     known = {name: scope[name] for name in ("user", "auth", "session") if name in scope}
     state = State({**known, **scope.get("state", {})})
-    return Request(scope["method"], scope["path"], query, Headers(lines), state, request)
+    mount = scope.get("root_path", "")
+    return Request(scope["method"], scope["path"], query, Headers(lines), state, request, b"", mount)

@@ -1,7 +1,8 @@
 """The route class: reads the body ahead, keeps the client's leave away, and turns verdicts into responses.
 
 What always holds: a route without the dependency is an ordinary route. What cannot be right about one that has it (two
-of them, a session that commits after the response was sent) is said when the route is made.
+of them, one inside another dependency, a session that commits after the response was sent) is said when the route is
+made.
 """
 
 from __future__ import annotations
@@ -44,17 +45,18 @@ class IdempotentRoute(APIRoute):
         once = _dependency_of(made.dependant, made.path)
         if once is None:
             return handler
+        _check_place(once, made.dependant, made.path)
         _check_session(once, made.dependant, made.path)
         # The claim comes last: whoever may not ask is told so, and gets no replay.
         made.dependant.dependencies.sort(key=lambda known: known.call is once)
         self._known = (*self._known, once)
-        route, mounted = once.route(made.path), once.mounted(made.path)
+        route = once.route(made.path)
         if made.methods & route.settings.methods:
             said, has_header = made.openapi_extra or {}, _declares(made.dependant, route.settings.key_header)
             made.openapi_extra = operation(route, said, has_header=has_header)
 
         async def handle(request: Request) -> Answered:
-            request.scope[ROUTE] = mounted if "app_root_path" in request.scope else route
+            request.scope[ROUTE] = route
             return await settled(handler, request)
 
         return handle
@@ -83,7 +85,8 @@ class IdempotentRoute(APIRoute):
         if is_within_limit:
             await once.tasks.shielded(visit.see_through())
         else:
-            await visit.answer(problem.too_large(limit).response(once.front(scope.get("app")).described_at))
+            link = once.front(scope.get("app")).link(scope.get("root_path", ""))
+            await visit.answer(problem.too_large(limit).response(link))
 
 
 def describe(app: FastAPI, at: str = DESCRIBED_AT) -> None:
@@ -142,6 +145,17 @@ def _dependency_of(dependant: Dependant, path: str) -> Idempotency | None:
             "of the route or of its router."
         )
     return next(iter(found.values()), None)
+
+
+def _check_place(once: Idempotency, dependant: Dependant, path: str) -> None:
+    """Only a dependency of the route itself can be put behind all others, among which are those that say no."""
+    direct = dependant.dependencies
+    if any(known.call is once for first in direct if first.call is not once for known in _walked(first)):
+        raise UsageError(
+            f"{path} depends on Idempotency inside another dependency, where it would claim, and replay, before all "
+            "checks were made; nothing was set up. Write dependencies=[Depends(once)] at the route, its router or the "
+            "application, or take it as a parameter of the endpoint, and call from there what needs the attempt."
+        )
 
 
 def _declares(dependant: Dependant, header: str) -> bool:

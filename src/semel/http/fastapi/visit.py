@@ -7,7 +7,7 @@ commit, and what takes it back is raised through the session's own dependency.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from semel.engine.aio_shell import AsyncAttempt
 from semel.engine.opened import AsyncOpened
 from semel.errors import UsageError
 from semel.http.asgi_call import Answering, App, Call, Message, Receive, Scope, SendMessage
-from semel.http.exchange import Answer, Go, NoAnswer, Send, policy_of, settlement
+from semel.http.exchange import Answer, Go, NoAnswer, Send, settlement
 from semel.http.front import Front
 from semel.http.response import Response
 from semel.http.transaction import running_in
@@ -59,11 +59,9 @@ class Visit(Call):
         self.asked = b""
         self._route = app
         self._inside = ExitStack()
-        self._answering: Answering | None = None
+        self._answering: _Answering | None = None
         self._opened: AsyncOpened[Response] | None = None
         self._taken_back: Answered | None = None
-        self._told: Exception | None = None
-        self._retry_errors: tuple[type[BaseException], ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -81,19 +79,17 @@ class Visit(Call):
         opened = going.opened
         assert isinstance(opened, AsyncOpened)  # noqa: S101 - the engine is of this colour
         self._opened = opened
-        self._retry_errors = policy_of(going.route).retry_errors
         self._inside.enter_context(running_in(session))
         self._inside.enter_context(opened.current())
         if session is None:
-            self._answering = Answering(self, going, opened, front, AsyncExitStack())
+            self._answering = _Answering(self, going, opened, front, AsyncExitStack())
         else:
             self.joined = Joined(going, opened, front)
 
-    async def failed(self, error: Exception) -> None:
-        """The endpoint raised: if that means by policy that nothing happened, no response made of it is an answer."""
-        if isinstance(error, self._retry_errors) and (answering := self._waiting()) is not None:
-            await answering.failed(error)
-            self._told = error
+    def note_raised(self, error: Exception) -> None:
+        """The endpoint raised: what an exception handler answers to it, if there is one, counts by policy first."""
+        if self._answering is not None:
+            self._answering.error = error
 
     def leave_transaction(self) -> None:
         """It is about to end: what runs after the answer, such as background tasks, must not join it."""
@@ -122,8 +118,6 @@ class Visit(Call):
         except TakenBack as end:
             self._taken_back = end.response
         except Exception as error:
-            if error is self._told:
-                return  # somebody else's outcome is there, and is sent
             if (answering := self._waiting()) is None:
                 raise  # nothing was claimed, or what happens after the answer is the application's own business
             await answering.failed(error)
@@ -141,6 +135,23 @@ class Visit(Call):
 
     async def _sent(self, message: Message) -> None:
         await (self.send(message) if self._answering is None else self._answering.send(message))
+
+
+class _Answering(Answering):
+    """The answer of a route.
+
+    Attributes:
+        error: what the endpoint raised, if it did; an exception handler may make the answer of it.
+    """
+
+    error: Exception | None = None
+
+    async def _complete(self) -> None:
+        start = self._start
+        assert start is not None  # noqa: S101 - servers refuse a body before its start
+        headers = _texts(start.get("headers", ()))
+        flow = self._front.answered(self._going, start["status"], headers, self._kept.body, self.error)
+        await self._ended(await self._recorded(flow))
 
 
 class Joined:
@@ -161,7 +172,7 @@ class Joined:
         body = getattr(response, "body", None)
         if not isinstance(body, bytes | memoryview) or hasattr(response, "body_iterator"):
             return await self.failed(_stream_refused())
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers]
+        headers = _texts(response.raw_headers)
         kept = bytes(body) if len(body) <= self._going.route.settings.max_response else None
         verdict = await self._recorded(self._front.answered(self._going, response.status_code, headers, kept))
         if isinstance(verdict, Answer):
@@ -205,13 +216,17 @@ async def _answered(handler: Handler, request: Request, visit: Visit) -> Answere
     except Exception as error:
         if visit.joined is not None:
             return await visit.joined.failed(error)
-        await visit.failed(error)
+        visit.note_raised(error)
         raise
     except BaseException as error:
         if visit.joined is not None:
             await visit.joined.abandoned(error)
         raise
     return response if visit.joined is None else await visit.joined.answered(response)
+
+
+def _texts(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw]
 
 
 def answer_of(response: Response) -> Answered:
