@@ -136,9 +136,13 @@ class Call:
         assert isinstance(opened, AsyncOpened)  # noqa: S101 - the engine is of this colour
         answering = Answering(self, going, opened, self._front, self.stack)
         try:
-            async with self.stack:
-                with running_in(self.transaction) as self.running, opened.current():
+            if self.transaction is None:
+                with opened.current():
                     await self._called(answering, opened)
+            else:
+                async with self.stack:
+                    with running_in(self.transaction) as self.running, opened.current():
+                        await self._called(answering, opened)
         finally:
             self._over.set()
         if answering.instead is not None:
@@ -263,9 +267,11 @@ class Answering:
         """Commit the transaction of the request, or take it back, before anything is sent."""
         if self._call.running is not None:
             self._call.running.end()
+        if not self._holds_all:
+            return
         if undo is None:
             await self._stack.aclose()
-        elif self._holds_all:
+        else:
             await self._stack.__aexit__(type(undo), undo, undo.__traceback__)
 
 
