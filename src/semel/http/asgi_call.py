@@ -176,13 +176,20 @@ class Call:
 
 
 class Answering:
-    """The answer of the application, as it comes."""
+    """The answer of the application, as it comes.
+
+    Attributes:
+        settled: whether its outcome was told to the engine.
+        instead: what is sent and not the answer, where nothing of it has left yet.
+        error: what was raised, where that is seen and a handler of the framework makes the answer of it.
+    """
 
     def __init__(
         self, call: Call, going: Go, opened: AsyncOpened[Response], front: Front[AsyncEngine], stack: AsyncExitStack
     ) -> None:
         self.settled = False
         self.instead: Response | None = None
+        self.error: Exception | None = None
         self._call = call
         self._going = going
         self._opened = opened
@@ -234,7 +241,7 @@ class Answering:
     async def _complete(self) -> None:
         start = self._start
         assert start is not None  # noqa: S101 - servers refuse a body before its start
-        flow = self._front.answered(self._going, start["status"], _texts(start), self._kept.body)
+        flow = self._front.answered(self._going, start["status"], _texts(start), self._kept.body, self.error)
         verdict = await self._recorded(flow)
         await self._ended(verdict)
 

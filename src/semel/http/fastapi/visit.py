@@ -59,7 +59,7 @@ class Visit(Call):
         self.asked = b""
         self._route = app
         self._inside = ExitStack()
-        self._answering: _Answering | None = None
+        self._answering: Answering | None = None
         self._opened: AsyncOpened[Response] | None = None
         self._taken_back: Answered | None = None
 
@@ -82,7 +82,7 @@ class Visit(Call):
         self._inside.enter_context(running_in(session))
         self._inside.enter_context(opened.current())
         if session is None:
-            self._answering = _Answering(self, going, opened, front, AsyncExitStack())
+            self._answering = Answering(self, going, opened, front, AsyncExitStack())
         else:
             self.joined = Joined(going, opened, front)
 
@@ -135,23 +135,6 @@ class Visit(Call):
 
     async def _sent(self, message: Message) -> None:
         await (self.send(message) if self._answering is None else self._answering.send(message))
-
-
-class _Answering(Answering):
-    """The answer of a route.
-
-    Attributes:
-        error: what the endpoint raised, if it did; an exception handler may make the answer of it.
-    """
-
-    error: Exception | None = None
-
-    async def _complete(self) -> None:
-        start = self._start
-        assert start is not None  # noqa: S101 - servers refuse a body before its start
-        headers = _texts(start.get("headers", ()))
-        flow = self._front.answered(self._going, start["status"], headers, self._kept.body, self.error)
-        await self._ended(await self._recorded(flow))
 
 
 class Joined:
