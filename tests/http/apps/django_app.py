@@ -5,28 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import path
 
 from semel import Semel
-from semel.http import Route
 from tests.http import shop
+from tests.http.apps.django_site import configure, sent
 
 semel = Semel(shop.store_url(), policy=shop.policy())
 
-if not settings.configured:
-    settings.configure(
-        ALLOWED_HOSTS=["*"],
-        ROOT_URLCONF=__name__,
-        MIDDLEWARE=[f"{__name__}.Authentication", "semel.http.django.IdempotencyMiddleware"],
-        SEMEL={
-            "semel": semel,
-            "scope": lambda request: request.native.caller,
-            "routes": [*(Route(path, **given) for path, given in shop.route_settings().items()), Route("/**")],
-        },
-    )
+configure(__name__, semel)
 
 
 class Authentication:
@@ -41,19 +30,6 @@ class Authentication:
         if not shop.may(request.caller):
             return HttpResponse("forbidden", status=403, content_type="text/plain")
         return self.get_response(request)
-
-
-def sent(reply: shop.Reply) -> HttpResponse:
-    """As Django sends it: one value for each header, except for cookies."""
-    response = HttpResponse(reply.body, status=reply.status)
-    del response.headers["Content-Type"]
-    for name, value in reply.headers:
-        if name == "Set-Cookie":
-            response.set_cookie(*value.split("=", 1))
-        else:
-            known = response.headers.get(name)
-            response.headers[name] = value if known is None else f"{known}, {value}"
-    return response
 
 
 def answered(request: Any) -> HttpResponse:

@@ -6,28 +6,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from asgiref.sync import markcoroutinefunction, sync_to_async
-from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import path
 
 from semel import AsyncSemel
-from semel.http import Route
 from tests.http import shop
+from tests.http.apps.django_site import configure, sent
 
 semel = AsyncSemel(shop.store_url(), policy=shop.policy())
 
-if not settings.configured:
-    settings.configure(
-        ALLOWED_HOSTS=["*"],
-        ROOT_URLCONF=__name__,
-        MIDDLEWARE=[f"{__name__}.Authentication", "semel.http.django.IdempotencyMiddleware"],
-        SEMEL={
-            "semel": semel,
-            "scope": lambda request: request.native.caller,
-            "routes": [*(Route(path, **given) for path, given in shop.route_settings().items()), Route("/**")],
-        },
-    )
+configure(__name__, semel)
 
 
 class Authentication:
@@ -46,19 +35,6 @@ class Authentication:
         if not shop.may(request.caller):
             return HttpResponse("forbidden", status=403, content_type="text/plain")
         return await self.get_response(request)
-
-
-def sent(reply: shop.Reply) -> HttpResponse:
-    """As Django sends it: one value for each header, except for cookies."""
-    response = HttpResponse(reply.body, status=reply.status)
-    del response.headers["Content-Type"]
-    for name, value in reply.headers:
-        if name == "Set-Cookie":
-            response.set_cookie(*value.split("=", 1))
-        else:
-            known = response.headers.get(name)
-            response.headers[name] = value if known is None else f"{known}, {value}"
-    return response
 
 
 async def answered(request: Any) -> HttpResponse:

@@ -31,6 +31,7 @@ from rest_framework.permissions import BasePermission  # noqa: E402
 from rest_framework.views import APIView  # noqa: E402
 
 from semel.http.drf import IdempotencyMixin  # noqa: E402
+from tests.http.apps.django_site import sent  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -54,19 +55,6 @@ class HasTheRight(BasePermission):  # type: ignore[misc]  # REST framework has n
 
     def has_permission(self, request: Any, view: Any) -> bool:
         return shop.may(getattr(request.user, "pk", None))
-
-
-def sent(reply: shop.Reply) -> HttpResponse:
-    """As Django sends it: one value for each header, except for cookies."""
-    response = HttpResponse(reply.body, status=reply.status)
-    del response.headers["Content-Type"]
-    for name, value in reply.headers:
-        if name == "Set-Cookie":
-            response.set_cookie(*value.split("=", 1))
-        else:
-            known = response.headers.get(name)
-            response.headers[name] = value if known is None else f"{known}, {value}"
-    return response
 
 
 class Shop(IdempotencyMixin, APIView):  # type: ignore[misc]  # REST framework has no types

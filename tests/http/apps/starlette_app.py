@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route as Path
 
-from semel import AsyncSemel
 from semel.http import Route
 from semel.http.asgi import IdempotencyMiddleware
 from tests.http import shop
-
-semel = AsyncSemel(shop.store_url(), policy=shop.policy())
+from tests.http.apps.starlette_views import answered, semel, streamed
 
 
 class Authentication:
@@ -35,27 +31,6 @@ class Authentication:
                 await PlainTextResponse("forbidden", status_code=403)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
-
-
-async def answered(request: Request) -> Response:
-    body = await request.body()
-    derived = semel.current().derive("step") if request.url.path == "/derived" else ""
-    reply = await run_in_threadpool(shop.answer, request.url.path, request.url.query, body, derived)
-    response = Response(reply.body, reply.status)
-    for name, value in reply.headers:
-        response.headers.append(name, value)
-    return response
-
-
-async def streamed(request: Request) -> Response:
-    await request.body()
-    path = request.url.path
-    return StreamingResponse(_chunks(path), media_type=shop.stream_type(path))
-
-
-async def _chunks(path: str) -> AsyncIterator[bytes]:
-    async for chunk in iterate_in_threadpool(shop.chunks(path)):
-        yield chunk
 
 
 async def effects(request: Request) -> Response:

@@ -1,0 +1,35 @@
+"""The views of the shop as Starlette has them, for every application that stands on it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from semel import AsyncSemel
+from tests.http import shop
+
+semel = AsyncSemel(shop.store_url(), policy=shop.policy())
+
+
+async def answered(request: Request) -> Response:
+    body = await request.body()
+    derived = semel.current().derive("step") if request.url.path == "/derived" else ""
+    reply = await run_in_threadpool(shop.answer, request.url.path, request.url.query, body, derived)
+    response = Response(reply.body, reply.status)
+    for name, value in reply.headers:
+        response.headers.append(name, value)
+    return response
+
+
+async def streamed(request: Request) -> Response:
+    await request.body()
+    path = request.url.path
+    return StreamingResponse(_chunks(path), media_type=shop.stream_type(path))
+
+
+async def _chunks(path: str) -> AsyncIterator[bytes]:
+    async for chunk in iterate_in_threadpool(shop.chunks(path)):
+        yield chunk
