@@ -7,7 +7,7 @@ look. SQLite keeps the pages of the database that it used last, up to 16 MiB, an
 What a process keeps by mistake for each request, a task, a record, a key in a dict, takes 100 bytes and more. Requests
 without a key take 13 bytes each by themselves, as seen over 60,000: the allocator's. So at full effort `EACH` and a
 little `NOISE` is all they may take. In the 3,000 requests of the small effort the noise weighs more, and what is found
-is whoever keeps some 200 bytes.
+is whoever keeps some 700 bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WARM_UP, REQUESTS = (50_000, 150_000) if FULL else (2_000, 3_000)
 ROUND = 1_000
 CONNECTIONS = 16
 EACH = 50
-NOISE = 4 * MIB if FULL else MIB // 2
+NOISE = 4 * MIB if FULL else 2 * MIB
 PAGES = 16 * MIB
 AROUND_A_PAGE = 1.3  # what SQLite and the allocator take for a page of the file, as seen: 1.25
 WAITING = {"starlette-uvicorn": 2_000 if FULL else 200, "flask-gunicorn": 29}  # of 32 threads, two do something else

@@ -134,7 +134,8 @@ def test_lists_of_every_kind_in_any_order_never_deadlock(make_user: MakeUser, ou
             done.result()
     for user in users:
         user.close()  # a session reports what it met when it ends, if not before
-    while outsider.look("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel'") != [(0,)]:
+    sessions = "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'semel'"
+    while outsider.look(f"SELECT count(*) {sessions}") != [(0,)]:
         pass
     assert outsider.look("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == [(0,)]
 

@@ -21,7 +21,8 @@ from semel.stores.served.talk import Talk
 from tests.stores.postgresql.kit import NEXT, Asker, claim, claims, completions, release, rows
 
 TABLES = "SELECT count(*) FROM pg_class WHERE relname LIKE 'semel%' AND relkind IN ('r', 'p')"
-WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'CREATE INDEX%'"
+HERE = "FROM pg_stat_activity WHERE datname = current_database()"
+WAITING = f"SELECT 1 {HERE} AND wait_event_type = 'Lock' AND query LIKE 'CREATE INDEX%'"
 INDEXES = "SELECT indexrelid::regclass::text, indisvalid FROM pg_index WHERE indrelid = 'semel_record'::regclass"
 
 

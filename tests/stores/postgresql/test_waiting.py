@@ -30,7 +30,8 @@ def outsider(database: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def listeners(outsider: psycopg.Connection[Any]) -> int:
-    row = outsider.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").fetchone()
+    listening = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+    row = outsider.execute(listening).fetchone()
     return 0 if row is None else int(row[0])
 
 
