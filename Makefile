@@ -15,7 +15,7 @@ BIN := .venv/bin
 CODE = $(wildcard src tests examples bench)
 FAST = $(wildcard tests/unit tests/contract tests/shape)
 # What the tests start by themselves; the same names as in scripts/setup-system.
-test verify bench: SERVERS = postgresql mariadb
+test verify bench: SERVERS = wrk postgresql mariadb
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check verify bench format lock docs clean setup-run setup-dev
@@ -45,7 +45,7 @@ verify: setup-dev ## all tests at full effort: the long proofs
 	SEMEL_EFFORT=full $(BIN)/pytest -n $(WORKERS) --timeout=14400 $(ARGS)
 
 bench: ## compare with the bare stores and with peers
-	@scripts/setup-system venv wrk $(SERVERS)
+	@scripts/setup-system venv $(SERVERS)
 	@scripts/setup-venv bench
 	.venv-bench/bin/python -m bench $(ARGS)
 
