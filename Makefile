@@ -1,14 +1,14 @@
 # Everything a newcomer needs, one word each. Every target does its own set-up; a second run finds it done.
 #   PYTHON=python3.12     which interpreter to use (3.11 or newer)
 #   ARGS="-k lease"       passed on to pytest, or to the demo or the benchmarks
-#   WORKERS=4             how many tests run side by side (one more than processors)
+#   WORKERS=4             how many tests run side by side (twice the processors)
 #   SEMEL_EFFORT=full     how hard the proofs try: small (default) or full
 
 PYTHON ?= python3
 SEMEL_EFFORT ?= small
 ARGS ?=
-# One more than there are processors: a third of the tests' time is waiting for servers and child processes.
-WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
+# Twice the processors: a third of the tests' time is waiting for servers and child processes.
+WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) * 2)))
 export PYTHON SEMEL_EFFORT
 
 BIN := .venv/bin
