@@ -16,6 +16,7 @@
     │   └── TransactionAborted      the caller's transaction is gone: run all of it again
     ├── FailedBefore                a stored failure, replayed
     ├── InDoubt                     it started and no outcome is known; `reference` names the record
+    │   └── KeyTooOld               what was sent first is older than what the service keeps
     ├── LeaseLost                   this attempt is no longer the owner
     ├── ResultNotKept               it ran, but its value was not kept
     ├── RecordUnreadable            stored data this version cannot read
@@ -157,6 +158,12 @@ class InDoubt(SemelError):
         super().__init__(message, reference=reference, retry_after=retry_after, **facts)
         self.reference = reference
         self.retry_after = retry_after
+
+
+class KeyTooOld(InDoubt):
+    """A request whose outcome is not known, first sent longer ago than the service remembers keys."""
+
+    code = "key_too_old"
 
 
 class LeaseLost(SemelError):

@@ -71,7 +71,7 @@ async def _step(
     refuse_plain_step(name, state, within)
     joined = None if within is None else engine.store.async_join(within)
     flow: Flow[T] = step(state, name, shape_of_result(function.func), max_result, joined=joined is not None)
-    with context.joining(engine.store.name, joined):
+    with context.joining(engine.store.name, joined), context.in_step(name):
         return await arun(flow, Shell(engine, joined, function).perform)
 
 

@@ -6,10 +6,11 @@ used once. Whoever touches an attempt that lost its lease is told so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from semel.core.key import Key
+from semel.core.key import Key, make_key
 from semel.core.operations import Granted
 from semel.core.record import About, Lease, Step
 from semel.engine.heartbeat import Beat
@@ -70,6 +71,7 @@ class AttemptState:
         self.in_doubt = granted.in_doubt
         self.active = False
         self.joined = False
+        self._derived: Counter[tuple[str, str]] | None = None
 
     @property
     def key(self) -> Key:
@@ -85,6 +87,13 @@ class AttemptState:
     def about(self) -> About:
         """What the caller said the operation is about."""
         return self.granted.record.about
+
+    def derive_next(self, step: str, what: str) -> str:
+        """A key for the next service: of this key, and of the how-manieth time the step asks for `what`."""
+        if self._derived is None:
+            self._derived = Counter()
+        self._derived[step, what] += 1
+        return self.key.derive(make_key("next", step, what, self._derived[step, what]))
 
     def keep(self, beat: Beat, monotonic: Callable[[], float]) -> None:
         """Its lease is kept alive from now on; `monotonic` is the engine's clock."""

@@ -42,6 +42,33 @@ class Membership(msgspec.Struct, eq=False):
 
 current_place: contextvars.ContextVar[Place | None] = contextvars.ContextVar("semel_place", default=None)
 current_membership: contextvars.ContextVar[Membership | None] = contextvars.ContextVar("semel_membership", default=None)
+current_step: contextvars.ContextVar[str] = contextvars.ContextVar("semel_step", default="")
+
+
+@contextmanager
+def in_step(name: str) -> Iterator[None]:
+    """What is asked for inside belongs to that step."""
+    token = current_step.set(name)
+    try:
+        yield
+    finally:
+        current_step.reset(token)
+
+
+def derived_here(what: str) -> str | None:
+    """A key for the next service, for what the running attempt asks for; None outside of a handler.
+
+    The same on every attempt that asks in the same order: the n-th time for this in the same step, or outside of all.
+    The step counts, because a finished one is passed over by the next attempt, and what follows must not move up.
+
+    Raises:
+        LeaseLost: the attempt is no longer the owner.
+    """
+    place = current_place.get()
+    if place is None or not place.state.active:
+        return None
+    place.state.check()
+    return place.state.derive_next(current_step.get(), what)
 
 
 @contextmanager

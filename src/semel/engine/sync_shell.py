@@ -61,7 +61,7 @@ def _step(
     refuse_plain_step(name, state, within)
     joined = None if within is None else engine.store.join(within)
     flow: Flow[T] = step(state, name, shape_of_result(function.func), max_result, joined=joined is not None)
-    with context.joining(engine.store.name, joined):
+    with context.joining(engine.store.name, joined), context.in_step(name):
         return run(flow, Shell(engine, joined, function).perform)
 
 

@@ -1,0 +1,39 @@
+"""Clients that keep their keys: every unsafe request gets one, on disk before the first byte is sent.
+
+`semel.client` has the clients and transports for httpx; `semel.client.requests` has the adapter for requests. Nothing
+of either library is loaded before it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semel.client.httpx import AsyncClient, AsyncOnceTransport, Client, OnceTransport
+    from semel.client.outgoing import INTENT
+    from semel.client.unfinished import Pending, Resumed
+
+_HOMES = {
+    "INTENT": "semel.client.outgoing",
+    "AsyncClient": "semel.client.httpx",
+    "AsyncOnceTransport": "semel.client.httpx",
+    "Client": "semel.client.httpx",
+    "OnceTransport": "semel.client.httpx",
+    "Pending": "semel.client.unfinished",
+    "Resumed": "semel.client.unfinished",
+}
+
+__all__ = ["INTENT", "AsyncClient", "AsyncOnceTransport", "Client", "OnceTransport", "Pending", "Resumed"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

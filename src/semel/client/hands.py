@@ -1,0 +1,181 @@
+"""The hands of a client: do what its flows ask for, on an engine of either colour.
+
+What always holds: the two differ in how they wait and in nothing else. The file that keeps the keys is made readable
+for its owner alone, because requests may hold what is nobody else's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar, Unpack
+
+from semel.client.effects import Cancel, Carry, Fetch, Keep, Look, Rest, Scan, Send, Sweep
+from semel.client.journal import Journal
+from semel.client.outgoing import Reply, Saved
+from semel.client.settings import Given, Settings
+from semel.client.unfinished import OPERATION, STEP
+from semel.core.flow import Flow, arun, run
+from semel.core.key import Key
+from semel.core.outcome import Cancelled
+from semel.engine.colourless import EngineBase
+from semel.entry import AsyncSemel, Place, Semel
+from semel.errors import NotResolvable
+from semel.stores.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+KEYS: Final = "sqlite:///semel-keys.db"
+
+
+class HandsBase(ABC):
+    """What both colours share."""
+
+    def __init__(self, engine: EngineBase, now: Callable[[], float], given: Given) -> None:
+        self.journal = Journal(engine, Settings(**given), now)
+        self._file: Path | None = Path(engine.store.path) if isinstance(engine.store, SqliteStore) else None
+
+    def _ready(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            if file.parent.is_dir():
+                os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+
+    @abstractmethod
+    def perform(self, wanted: Any) -> Any:
+        """Do what a flow asks for."""
+
+
+class Hands(HandsBase):
+    """For code that calls and waits.
+
+    Args:
+        keys: where keys are kept.
+        send: sends a request.
+        fetch: gets what lies at an address.
+        now: the time of day, in seconds since 1970.
+        given: settings.
+    """
+
+    def __init__(
+        self,
+        keys: Place,
+        send: Callable[[Send], Reply],
+        fetch: Callable[[str], bytes | None],
+        now: Callable[[], float] = time.time,
+        **given: Unpack[Given],
+    ) -> None:
+        self.engine = keys if isinstance(keys, Semel) else Semel(keys)
+        self._send, self._fetch = send, fetch
+        super().__init__(self.engine, now, given)
+
+    def run(self, flow: Flow[T]) -> T:
+        """Carry a flow of the journal out."""
+        self._ready()
+        return run(flow, self.perform)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.engine.close()
+
+    def perform(self, wanted: Any) -> Any:
+        """Do what a flow asks for."""
+        match wanted:
+            case Send():
+                return self._send(wanted)
+            case Rest(seconds):
+                clock = self.engine.clock
+                return clock.rest(threading.Event(), clock.monotonic() + seconds)
+            case Keep(saved):
+                attempt = self.engine.current()
+
+                def same() -> Saved:
+                    return saved
+
+                return attempt.step(STEP, same), attempt.number
+            case Carry(key, asked, flow):
+                return self.engine.run(key, lambda: run(flow, self.perform), **asked)
+            case Look(key):
+                return self.engine.read(key)
+            case Fetch(url):
+                return self._fetch(url)
+            case Sweep():
+                return self.engine.sweep()
+            case Scan(status, scope):
+                return list(self.engine.records(status=status, operation=OPERATION, scope=scope))
+            case Cancel(key, why):
+                return self._cancel(key, why)
+        raise AssertionError(wanted)
+
+    def _cancel(self, key: Key, why: str) -> bool:
+        try:
+            self.engine.resolve(key, Cancelled(), reason=why)
+        except NotResolvable:
+            return False  # somebody works at it, or has finished it
+        return True
+
+
+class AsyncHands(HandsBase):
+    """The same for code that awaits."""
+
+    def __init__(
+        self,
+        keys: Place,
+        send: Callable[[Send], Any],
+        fetch: Callable[[str], Any],
+        now: Callable[[], float] = time.time,
+        **given: Unpack[Given],
+    ) -> None:
+        self.engine = keys if isinstance(keys, AsyncSemel) else AsyncSemel(keys)
+        self._send, self._fetch = send, fetch
+        super().__init__(self.engine, now, given)
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Carry a flow of the journal out."""
+        self._ready()
+        return await arun(flow, self.perform)
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        await self.engine.close()
+
+    async def perform(self, wanted: Any) -> Any:
+        """Do what a flow asks for."""
+        match wanted:
+            case Send():
+                return await self._send(wanted)
+            case Rest(seconds):
+                clock = self.engine.clock
+                return await clock.arest(asyncio.Event(), clock.monotonic() + seconds)
+            case Keep(saved):
+                attempt = self.engine.current()
+
+                async def same() -> Saved:
+                    return saved
+
+                return await attempt.step(STEP, same), attempt.number
+            case Carry(key, asked, flow):
+                return await self.engine.run(key, lambda: arun(flow, self.perform), **asked)
+            case Look(key):
+                return await self.engine.read(key)
+            case Fetch(url):
+                return await self._fetch(url)
+            case Sweep():
+                return await self.engine.sweep()
+            case Scan(status, scope):
+                return [found async for found in self.engine.records(status=status, operation=OPERATION, scope=scope)]
+            case Cancel(key, why):
+                return await self._cancel(key, why)
+        raise AssertionError(wanted)
+
+    async def _cancel(self, key: Key, why: str) -> bool:
+        try:
+            await self.engine.resolve(key, Cancelled(), reason=why)
+        except NotResolvable:
+            return False  # somebody works at it, or has finished it
+        return True

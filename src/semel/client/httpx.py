@@ -1,0 +1,229 @@
+"""Keys for httpx: transports for both colours, and clients that have them built in.
+
+What always holds: to httpx a transport with keys is like any other. Redirects, authentication, cookies and hooks are
+above it and see each request once; tries are below. The answer of an unsafe request is read whole before it is given
+on: one that was cut off in the middle is no outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Unpack
+
+import httpx
+
+from semel.client.effects import Cut, Send
+from semel.client.hands import KEYS, AsyncHands, Hands
+from semel.client.outgoing import INTENT, Outgoing, Reply, outgoing
+from semel.client.settings import Given, Settings, split
+from semel.client.unfinished import Pending, Resumed, forgotten, unfinished
+from semel.entry import Place
+
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+_OUR_FAULT: Final = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
+_CARRIED: Final = frozenset({"verify", "cert", "trust_env", "http1", "http2", "limits", "proxy"})
+_FETCHED_IN: Final = 5.0
+_FOUND: Final = 200
+
+
+class OnceTransport(httpx.BaseTransport):
+    """Gives every unsafe request a key that outlives the process, and asks again with the same one.
+
+    Args:
+        keys: where keys are kept: a URL or path as for `Semel`, or a `Semel`.
+        transport: what carries the requests.
+        settings: `semel.client.settings.Settings` says what there is.
+    """
+
+    def __init__(
+        self, keys: Place = KEYS, *, transport: httpx.BaseTransport | None = None, **settings: Unpack[Given]
+    ) -> None:
+        self._below = transport or httpx.HTTPTransport()
+        self.hands = Hands(keys, self._send, self._fetch, **settings)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; with a key, if it is unsafe."""
+        if not self.hands.journal.settings.keyed(request.method):
+            return self._below.handle_request(request)
+        body = request.read()
+        asked = _outgoing(request, body, self.hands.journal.settings)
+        return _response(self.hands.run(self.hands.journal.ask(asked)))
+
+    def close(self) -> None:
+        """Let go of connections and of the store."""
+        self._below.close()
+        self.hands.close()
+
+    def _send(self, send: Send) -> Reply:
+        with _cuts():
+            response = self._below.handle_request(_request(send))
+            try:
+                body = b"".join(response.iter_raw())
+            finally:
+                response.close()
+        return _reply(response, body)
+
+    def _fetch(self, url: str) -> bytes | None:
+        try:
+            response = self._below.handle_request(_question(url))
+            return response.read() if response.status_code == _FOUND else None
+        except httpx.HTTPError:
+            return None
+
+
+class AsyncOnceTransport(httpx.AsyncBaseTransport):
+    """The same for code that awaits; `keys` may be an `AsyncSemel`."""
+
+    def __init__(
+        self, keys: Place = KEYS, *, transport: httpx.AsyncBaseTransport | None = None, **settings: Unpack[Given]
+    ) -> None:
+        self._below = transport or httpx.AsyncHTTPTransport()
+        self.hands = AsyncHands(keys, self._send, self._fetch, **settings)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; with a key, if it is unsafe."""
+        if not self.hands.journal.settings.keyed(request.method):
+            return await self._below.handle_async_request(request)
+        body = await request.aread()
+        asked = _outgoing(request, body, self.hands.journal.settings)
+        return _response(await self.hands.run(self.hands.journal.ask(asked)))
+
+    async def aclose(self) -> None:
+        """Let go of connections and of the store."""
+        await self._below.aclose()
+        await self.hands.close()
+
+    async def _send(self, send: Send) -> Reply:
+        with _cuts():
+            response = await self._below.handle_async_request(_request(send))
+            try:
+                body = b"".join([part async for part in response.aiter_raw()])
+            finally:
+                await response.aclose()
+        return _reply(response, body)
+
+    async def _fetch(self, url: str) -> bytes | None:
+        try:
+            response = await self._below.handle_async_request(_question(url))
+            return await response.aread() if response.status_code == _FOUND else None
+        except httpx.HTTPError:
+            return None
+
+
+class Client(httpx.Client):
+    """An `httpx.Client` whose unsafe requests keep their keys.
+
+    Args:
+        keys: where keys are kept: a URL or path as for `Semel`, or a `Semel`.
+        transport: what carries the requests.
+        settings: those of `semel.client.settings.Settings`, and those of `httpx.Client`.
+    """
+
+    def __init__(self, keys: Place = KEYS, *, transport: httpx.BaseTransport | None = None, **settings: Any) -> None:
+        ours, theirs = split(settings)
+        carried = {name: theirs.pop(name) for name in _CARRIED & set(theirs)}
+        self._once = OnceTransport(keys, transport=transport or httpx.HTTPTransport(**carried), **ours)
+        super().__init__(transport=self._once, **theirs)
+
+    def pending(self) -> list[Pending]:
+        """Requests whose outcome is not known, oldest first."""
+        return self._once.hands.run(unfinished(self._once.hands.journal.settings.name))
+
+    def resume(self) -> list[Resumed[httpx.Response]]:
+        """Send again what is unfinished, each with its own key, and say what became of it."""
+        return [self._resumed(pending) for pending in self.pending()]
+
+    def forget(self, intent: str) -> int:
+        """Give up requests whose outcome is not known; how many there were."""
+        return self._once.hands.run(forgotten(self._once.hands.journal.settings.name, intent))
+
+    def _resumed(self, pending: Pending) -> Resumed[httpx.Response]:
+        saved = pending.request
+        if saved is None:
+            return Resumed(pending, None, None)
+        try:
+            response = self.request(saved.method, saved.url, content=saved.body, headers=list(pending.headers))
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being sent
+            return Resumed(pending, None, error)
+        return Resumed(pending, response, None)
+
+
+class AsyncClient(httpx.AsyncClient):
+    """The same for code that awaits; `keys` may be an `AsyncSemel`."""
+
+    def __init__(
+        self, keys: Place = KEYS, *, transport: httpx.AsyncBaseTransport | None = None, **settings: Any
+    ) -> None:
+        ours, theirs = split(settings)
+        carried = {name: theirs.pop(name) for name in _CARRIED & set(theirs)}
+        self._once = AsyncOnceTransport(keys, transport=transport or httpx.AsyncHTTPTransport(**carried), **ours)
+        super().__init__(transport=self._once, **theirs)
+
+    async def pending(self) -> list[Pending]:
+        """Requests whose outcome is not known, oldest first."""
+        return await self._once.hands.run(unfinished(self._once.hands.journal.settings.name))
+
+    async def resume(self) -> list[Resumed[httpx.Response]]:
+        """Send again what is unfinished, each with its own key, and say what became of it."""
+        return [await self._resumed(pending) for pending in await self.pending()]
+
+    async def forget(self, intent: str) -> int:
+        """Give up requests whose outcome is not known; how many there were."""
+        return await self._once.hands.run(forgotten(self._once.hands.journal.settings.name, intent))
+
+    async def _resumed(self, pending: Pending) -> Resumed[httpx.Response]:
+        saved = pending.request
+        if saved is None:
+            return Resumed(pending, None, None)
+        try:
+            response = await self.request(saved.method, saved.url, content=saved.body, headers=list(pending.headers))
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being sent
+            return Resumed(pending, None, error)
+        return Resumed(pending, response, None)
+
+
+@contextmanager
+def _cuts() -> Iterator[None]:
+    """What httpx raises inside, as a try that got no answer."""
+    try:
+        yield
+    except httpx.TransportError as error:
+        again = not isinstance(error, _OUR_FAULT)
+        raise Cut(error, sent=again and not isinstance(error, _NOT_SENT), again=again) from error
+
+
+def _outgoing(request: httpx.Request, body: bytes, settings: Settings) -> Outgoing:
+    return outgoing(
+        request,
+        method=request.method,
+        url=str(request.url),
+        headers=request.headers.multi_items(),
+        body=body,
+        header=settings.header,
+    )
+
+
+def _request(send: Send) -> httpx.Request:
+    """The request as it goes over the wire: everything that the caller gave it, and the key."""
+    original: httpx.Request = send.outgoing.original
+    headers = original.headers.copy()
+    headers.pop(INTENT, None)
+    headers[send.outgoing.key_header] = send.key
+    body = httpx.ByteStream(send.outgoing.body)
+    return httpx.Request(original.method, original.url, headers=headers, stream=body, extensions=original.extensions)
+
+
+def _question(url: str) -> httpx.Request:
+    times = dict.fromkeys(("connect", "read", "write", "pool"), _FETCHED_IN)
+    return httpx.Request("GET", url, headers={"Accept": "application/json"}, extensions={"timeout": times})
+
+
+def _reply(response: httpx.Response, body: bytes) -> Reply:
+    headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw)
+    return Reply(response.status_code, headers, body)
+
+
+def _response(reply: Reply) -> httpx.Response:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
+    return httpx.Response(reply.status, headers=headers, stream=httpx.ByteStream(reply.body))

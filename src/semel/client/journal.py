@@ -1,0 +1,188 @@
+"""The journal: from a request to one outcome, through tries, crashes and restarts. Flows; no I/O.
+
+A request is an operation of semel's own engine: claimed, kept and sent by one at a time. What always holds: key and
+request are on disk before the first byte is sent. A key is given up only behind a definite outcome; until then every
+try, of this process or of the next, shows the same one. Inside a handler the key is that of the running attempt, so
+there is nothing to keep here: the attempt's own record leads back to it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from semel.client.effects import Carry, Ended, Fetch, Keep, Look, NothingRan, Refused, Send, Sweep
+from semel.client.outgoing import INTENT, Outgoing, Reply, Saved
+from semel.client.patience import Budget
+from semel.client.retention import address_of, is_old, retention_in
+from semel.client.sending import Sender
+from semel.client.settings import Settings
+from semel.client.unfinished import OPERATION
+from semel.core.flow import Flow
+from semel.core.key import Key, make_key
+from semel.core.record import Record, Status
+from semel.engine import context
+from semel.engine.colourless import EngineBase
+from semel.engine.request import Result
+from semel.errors import FailedBefore, KeyTooOld, UsageError
+
+_MOST: Final = 1_000
+_SWEEP_EVERY: Final = 256
+_LONGEST_INTENT: Final = 200
+_LONGEST_SUBJECT: Final = 200
+_PASSED_OVER: Final = (Status.FAILED, Status.CANCELLED)
+
+
+class Journal:
+    """What a client knows of its requests, on the store of its engine."""
+
+    def __init__(self, engine: EngineBase, settings: Settings, now: Callable[[], float]) -> None:
+        self.settings = settings
+        self._store = engine.store.name
+        self._now = now
+        self._sender = Sender(
+            settings.patience,
+            Budget(settings.budget),
+            monotonic=engine.clock.monotonic,
+            now=now,
+            chance=engine.jitter,
+        )
+        self._described: dict[str, bytes | None] = {}
+        self._carried = 0
+
+    def ask(self, outgoing: Outgoing) -> Flow[Reply]:
+        """The answer to a request: of this try, or of one before.
+
+        Raises:
+            UsageError: it cannot be sent so; nothing was sent.
+            KeyTooOld: it was first sent longer ago than the service remembers.
+            Exception: what the library raised, where no answer came; the key is kept.
+        """
+        self._check(outgoing)
+        derived = context.derived_here(_label(outgoing))
+        if derived is not None:
+            return (yield from self._inside(outgoing, outgoing.given_key or derived))
+        yield from self._swept()
+        if outgoing.intent is None and outgoing.given_key is None:
+            return (yield from self._carry(outgoing, uuid.uuid4().hex, 0, named=False))
+        return (yield from self._named(outgoing, outgoing.intent or outgoing.given_key or ""))
+
+    def _inside(self, outgoing: Outgoing, derived: str) -> Flow[Reply]:
+        """Inside a handler: whoever runs the attempt again asks with the same key."""
+        try:
+            return (yield from self._sender.sending(self._send(outgoing, derived), certain=False))
+        except Ended as ended:
+            return ended.told()
+
+    def _named(self, outgoing: Outgoing, intent: str) -> Flow[Reply]:
+        """A request by its intent: with the first of its keys that was not refused."""
+        for number in range(_MOST):
+            record: Record | None = yield Look(self._key(outgoing, intent, number))
+            if record is not None and record.settled and record.status in _PASSED_OVER:
+                continue
+            try:
+                return (yield from self._carry(outgoing, intent, number, named=True))
+            except FailedBefore:
+                continue  # refused to somebody else in this moment; we ask for ourselves, with the next key
+        message = f"The intent was refused {_MOST} times; nothing was sent. Name what is asked for now otherwise."
+        raise UsageError(message)
+
+    def _carry(self, outgoing: Outgoing, intent: str, number: int, *, named: bool) -> Flow[Reply]:
+        key = self._key(outgoing, intent, number)
+        live: list[Reply] = []
+        policy = self.settings.policy(named=named, final=Refused, nothing=NothingRan)
+        about = {"subject": outgoing.place[:_LONGEST_SUBJECT], "business_key": intent}
+        try:
+            result: Result[Reply] = yield Carry(
+                key,
+                {
+                    "operation": OPERATION,
+                    "fingerprint": outgoing.fingerprint,
+                    "policy": policy,
+                    "about": about,
+                    "returns": Reply,
+                },
+                self._kept_and_sent(outgoing, key, live, named=named),
+            )
+        except Ended as ended:
+            return _told(ended, intent)
+        return live[0] if live else _replayed(result.value)
+
+    def _kept_and_sent(self, outgoing: Outgoing, key: Key, live: list[Reply], *, named: bool) -> Flow[Reply]:
+        """What the engine runs: key and request are on disk before anything is sent."""
+        settings = self.settings
+        mine = outgoing.saved(self._now(), frozenset(settings.keep_headers), body=settings.keep_request)
+        first, attempts = yield Keep(mine)
+        if attempts > 1:
+            yield from self._demand_young(outgoing, key, first)
+        send = self._send(outgoing, outgoing.given_key or key.derive("send"))
+        reply = yield from self._sender.sending(send, certain=attempts == 1)
+        live.append(reply)
+        return reply.to_keep() if named else Reply(reply.status, (), b"")
+
+    def _send(self, outgoing: Outgoing, key: str) -> Send:
+        plain = outgoing.given_key is not None or not self.settings.quoted
+        return Send(outgoing, key if plain else f'"{key}"')
+
+    def _demand_young(self, outgoing: Outgoing, key: Key, first: Saved) -> Flow[None]:
+        """Past its retention a service takes the key for a new one, and would run the request a second time."""
+        address = address_of(outgoing.url)
+        if address not in self._described:
+            self._described[address] = yield Fetch(address)
+        document = self._described[address]
+        told = None if document is None else retention_in(document, outgoing.method, outgoing.url)
+        retention = self.settings.retention.total_seconds() if told is None else told
+        age = self._now() - first.first_sent
+        if is_old(age, retention):
+            message = (
+                f"{outgoing.place} was first sent {age:.0f} seconds ago, and the service remembers keys for "
+                f"{retention:.0f}; nothing was sent now, and the first try may have run. Find out what became of it, "
+                f"then forget() the intent."
+            )
+            raise KeyTooOld(message, reference=key.reference)
+
+    def _swept(self) -> Flow[None]:
+        self._carried += 1
+        if self._carried % _SWEEP_EVERY == 1:
+            yield Sweep()
+
+    def _key(self, outgoing: Outgoing, intent: str, number: int) -> Key:
+        value = make_key(intent, outgoing.place, number)
+        return Key.of(value, operation=OPERATION, scope=self.settings.name)
+
+    def _check(self, outgoing: Outgoing) -> None:
+        intent = outgoing.intent
+        if intent is not None and not (0 < len(intent) <= _LONGEST_INTENT and intent.isprintable()):
+            message = f"{INTENT} takes 1 to {_LONGEST_INTENT} printable characters; nothing was sent."
+            raise UsageError(message)
+        if len(outgoing.body) > self.settings.max_body:
+            message = (
+                f"The body has {len(outgoing.body)} bytes, more than the {self.settings.max_body} that are kept; "
+                f"nothing was sent. Raise max_body=, or send it with a client that keeps no keys."
+            )
+            raise UsageError(message)
+        if context.joined_here(self._store) is not None:
+            message = (
+                "A request was to be sent inside a transaction on the very database that keeps its key, which would "
+                "be there only after the commit; nothing was sent. Send it outside, or keep the keys elsewhere."
+            )
+            raise UsageError(message)
+
+
+def _told(ended: Ended, intent: str) -> Reply:
+    if ended.reply is None and ended.error is not None and not isinstance(ended, NothingRan):
+        ended.error.add_note(
+            f"semel: the request may have run. Its key is kept: ask again with {INTENT}: {intent}, or call resume()."
+        )
+    return ended.told()
+
+
+def _replayed(kept: Reply) -> Reply:
+    headers = tuple((name, value) for name, value in kept.headers if name.lower() != "idempotency-replayed")
+    return Reply(kept.status, (*headers, ("Idempotency-Replayed", "true")), kept.body)
+
+
+def _label(outgoing: Outgoing) -> str:
+    what = f"{outgoing.method} {outgoing.url}"
+    return what if outgoing.intent is None else f"{outgoing.place} for {outgoing.intent}"

@@ -1,0 +1,121 @@
+"""What is sent and what comes back, as values, whichever library carries it. No I/O.
+
+What always holds: what is kept of a request never holds credentials. Headers are kept by allow-list, because a secret
+may stand in any of the others, and of the address no user or password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+Headers = tuple[tuple[str, str], ...]
+
+INTENT: Final = "Semel-Intent"
+"""The header that names what a request is about. It is taken out before the request is sent."""
+
+KEPT: Final = frozenset({"accept", "accept-language", "content-encoding", "content-language", "content-type", "prefer"})
+"""Which headers are kept with a request, so that it can be sent again by another process."""
+
+_NOT_REPLAYED: Final = frozenset({"connection", "keep-alive", "set-cookie", "set-cookie2", "transfer-encoding"})
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A request as it is kept until its outcome is definite; `body` is None where it is not to be kept."""
+
+    method: str
+    url: str
+    headers: Headers
+    body: bytes | None
+    first_sent: float
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A whole answer: the body as it came over the wire, in the encoding that the headers name."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header."""
+        return next((value for known, value in self.headers if known.lower() == name), None)
+
+    def to_keep(self) -> Reply:
+        """What is kept of it: everything but what belongs to one connection or to one caller's session."""
+        kept = tuple((name, value) for name, value in self.headers if name.lower() not in _NOT_REPLAYED)
+        return Reply(self.status, kept, self.body)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outgoing:
+    """A request on its way out, without the key that it is sent with; `original` is the library's own."""
+
+    original: Any
+    method: str
+    url: str
+    headers: Headers
+    body: bytes
+    intent: str | None
+    given_key: str | None
+    key_header: str
+
+    @property
+    def fingerprint(self) -> tuple[str, str, str, str]:
+        """What is asked: the same intent with another one is a mistake of the caller."""
+        kind = next((value for name, value in self.headers if name.lower() == "content-type"), "")
+        # A new boundary is made for every form that is sent; the parts are what counts.
+        boundary = kind.partition("boundary=")[2].strip('"').encode()
+        body = self.body.replace(boundary, b"") if boundary else self.body
+        return self.method, self.url, kind.partition("boundary=")[0], sha256(body).hexdigest()
+
+    @property
+    def place(self) -> str:
+        """Where it goes, without the query."""
+        return f"{self.method} {self.url.partition('?')[0]}"
+
+    def saved(self, now: float, also: frozenset[str], *, body: bool) -> Saved:
+        """What is kept of it; `also` are more headers to keep."""
+        names = KEPT | also | ({self.key_header.lower()} if self.given_key is not None else frozenset())
+        headers = tuple((name, value) for name, value in self.headers if name.lower() in names)
+        return Saved(self.method, self.url, headers, self.body if body else None, now)
+
+
+def outgoing(
+    original: Any,
+    *,
+    method: str,
+    url: str,
+    headers: Iterable[tuple[str, str]],
+    body: bytes,
+    header: str | Callable[[str, str], str],
+) -> Outgoing:
+    """A request of any library; what it says of its intent is not among the headers."""
+    plain = _without_user(url)
+    name = header if isinstance(header, str) else header(method, plain)
+    rest = tuple(headers)
+    intent = _only(rest, INTENT)
+    return Outgoing(
+        original=original,
+        method=method.upper(),
+        url=plain,
+        headers=tuple((known, value) for known, value in rest if known.lower() != INTENT.lower()),
+        body=body,
+        intent=intent,
+        given_key=_only(rest, name),
+        key_header=name,
+    )
+
+
+def _only(headers: Headers, name: str) -> str | None:
+    return next((value for known, value in headers if known.lower() == name.lower()), None)
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment=""))

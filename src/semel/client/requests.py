@@ -1,0 +1,148 @@
+"""Keys for requests: an adapter that is mounted on a session.
+
+What always holds: to requests it is like any other adapter. The answer of an unsafe request is read whole before it is
+given on: one that was cut off in the middle is no outcome.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from io import BytesIO
+from typing import Any, Final, Unpack
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPHeaderDict, HTTPResponse
+from urllib3.exceptions import HTTPError, NewConnectionError
+
+from semel.client.effects import Cut, Send
+from semel.client.hands import KEYS, Hands
+from semel.client.outgoing import INTENT, Reply, outgoing
+from semel.client.settings import Given
+from semel.client.unfinished import Pending, Resumed, forgotten, unfinished
+from semel.entry import Place
+from semel.errors import UsageError
+
+_NOT_SENT: Final = (requests.exceptions.ConnectTimeout, requests.exceptions.ProxyError)
+_LOST: Final = (
+    requests.exceptions.ConnectionError,
+    requests.exceptions.Timeout,
+    requests.exceptions.ChunkedEncodingError,
+    requests.exceptions.ContentDecodingError,
+)
+_FETCHED_IN: Final = 5.0
+
+
+class OnceAdapter(HTTPAdapter):
+    """Gives every unsafe request a key that outlives the process, and asks again with the same one.
+
+    Args:
+        keys: where keys are kept: a URL or path as for `Semel`, or a `Semel`.
+        settings: `semel.client.settings.Settings` says what there is.
+    """
+
+    def __init__(self, keys: Place = KEYS, **settings: Unpack[Given]) -> None:
+        super().__init__(max_retries=0)  # a retry below would not be counted, and could not be told from the first
+        self.hands = Hands(keys, self._send, self._fetch, **settings)
+
+    def send(  # type: ignore[override]  # the settings of a request are passed on as they come
+        self, request: requests.PreparedRequest, **settings: Any
+    ) -> requests.Response:
+        """Send a request; with a key, if it is unsafe."""
+        journal = self.hands.journal
+        if not journal.settings.keyed(request.method or ""):
+            return super().send(request, **settings)
+        asked = outgoing(
+            (request, settings),
+            method=request.method or "",
+            url=request.url or "",
+            headers=[(name, _text(value)) for name, value in request.headers.items()],
+            body=_bytes(request.body),
+            header=journal.settings.header,
+        )
+        return self._response(request, self.hands.run(journal.ask(asked)))
+
+    def close(self) -> None:
+        """Let go of connections and of the store."""
+        super().close()
+        self.hands.close()
+
+    def pending(self) -> list[Pending]:
+        """Requests whose outcome is not known, oldest first."""
+        return self.hands.run(unfinished(self.hands.journal.settings.name))
+
+    def resume(self, session: requests.Session) -> list[Resumed[requests.Response]]:
+        """Send again what is unfinished, each with its own key, through the session that this is mounted on."""
+        return [_resumed(session, pending) for pending in self.pending()]
+
+    def forget(self, intent: str) -> int:
+        """Give up requests whose outcome is not known; how many there were."""
+        return self.hands.run(forgotten(self.hands.journal.settings.name, intent))
+
+    def _send(self, send: Send) -> Reply:
+        request, settings = send.outgoing.original
+        copy = request.copy()
+        with suppress(KeyError):
+            del copy.headers[INTENT]
+        copy.headers[send.outgoing.key_header] = send.key
+        try:
+            response = super().send(copy, **{**settings, "stream": True})
+            with response:
+                body = response.raw.read(decode_content=False)
+        except _LOST as error:
+            raise Cut(error, sent=not _never_left(error)) from error
+        except HTTPError as error:
+            lost = requests.exceptions.ConnectionError(error, request=request)
+            raise Cut(lost, sent=True) from error
+        return Reply(response.status_code, tuple(response.raw.headers.items()), body)
+
+    def _fetch(self, url: str) -> bytes | None:
+        question = requests.Request("GET", url, headers={"Accept": "application/json"}).prepare()
+        try:
+            response = super().send(question, timeout=_FETCHED_IN)
+            return response.content if response.ok else None
+        except requests.RequestException:
+            return None
+
+    def _response(self, request: requests.PreparedRequest, reply: Reply) -> requests.Response:
+        raw = HTTPResponse(
+            body=BytesIO(reply.body),
+            headers=HTTPHeaderDict(reply.headers),
+            status=reply.status,
+            preload_content=False,
+            request_method=request.method,
+        )
+        return self.build_response(request, raw)
+
+
+def _resumed(session: requests.Session, pending: Pending) -> Resumed[requests.Response]:
+    saved = pending.request
+    if saved is None:
+        return Resumed(pending, None, None)
+    try:
+        response = session.request(saved.method, saved.url, data=saved.body, headers=dict(pending.headers))
+    except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being sent
+        return Resumed(pending, None, error)
+    return Resumed(pending, response, None)
+
+
+def _never_left(error: Exception) -> bool:
+    """Whether there was no connection to send anything over."""
+    reason = getattr(error.args[0] if error.args else None, "reason", None)
+    return isinstance(error, _NOT_SENT) or isinstance(reason, NewConnectionError)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("latin-1")
+
+
+def _bytes(body: Any) -> bytes:
+    match body:
+        case None:
+            return b""
+        case str():
+            return body.encode()
+        case bytes():
+            return body
+    message = f"A body of type {type(body).__name__} can be sent only once; nothing was sent. Read it into bytes first."
+    raise UsageError(message)
