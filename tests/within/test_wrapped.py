@@ -275,11 +275,10 @@ def test_a_django_block_that_will_be_rolled_back_is_transaction_aborted(semel: S
     caller.close()
 
 
-@pytest.mark.parametrize("kind", [Semel, AsyncSemel], ids=["sync", "async"])
-def test_an_async_session_is_refused(kind: Any, path: Path) -> None:
+def test_an_async_connection_is_refused_by_code_that_blocks(path: Path) -> None:
     engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
     with pytest.raises(UsageError, match="sqlite3"):
-        kind(store(path)).within(engine.connect())
+        Semel(store(path)).within(engine.connect())
 
 
 def test_a_blocking_session_is_refused_by_coroutines(path: Path) -> None:

@@ -1,5 +1,6 @@
 """Which connections can be joined, and what those who give another one are told. within.md point 6 and the table."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
+from sqlalchemy.ext import asyncio as sa_asyncio
 
 from semel import AsyncSemel, Semel
 from semel.errors import NotInTransaction, TransactionAborted, UsageError
@@ -178,6 +180,20 @@ async def test_a_scoped_session_is_a_session(within_url: str) -> None:
     session.rollback()
     session.remove()
     engine.dispose()
+
+
+async def test_an_async_scoped_session_is_a_session(within_url: str) -> None:
+    async def handler() -> str:
+        return "done"
+
+    engine = sa_asyncio.create_async_engine(with_driver(within_url, "asyncpg"), poolclass=sa.NullPool)
+    session = sa_asyncio.async_scoped_session(sa_asyncio.async_sessionmaker(engine), scopefunc=asyncio.current_task)
+    async with AsyncSemel(PostgresStore(within_url)) as semel:
+        assert (await semel.within(session).run("scoped", handler, operation="charge")).value == "done"
+        await session.rollback()
+        assert await semel.read("scoped", operation="charge") is None
+    await session.remove()
+    await engine.dispose()
 
 
 async def test_a_connection_of_a_pool_of_asyncpg_is_a_connection(within_url: str) -> None:

@@ -70,14 +70,15 @@ _KINDS: Final = {
     "sqlalchemy.ext.asyncio.session.AsyncSession": _Kind("async", "sqlalchemy:AsyncSqlalchemyLibrary"),
     "django.db.backends.base.base.BaseDatabaseWrapper": _Kind("sync", "django:DjangoLibrary"),
 }
+_SCOPED: Final = ("sqlalchemy.orm.scoping.scoped_session", "sqlalchemy.ext.asyncio.scoping.async_scoped_session")
 
 
 def meant(connection: Any) -> Any:
-    """The connection of this thread, where the caller gives a stand-in that leads each thread to its own."""
+    """The connection of this thread or task, where the caller gives a stand-in that leads each to its own."""
     names = kinds(connection)
     if "django.utils.connection.ConnectionProxy" in names:
         return import_module("django.db").connections[connection.alias]
-    return connection() if "sqlalchemy.orm.scoping.scoped_session" in names else connection
+    return connection() if any(name in names for name in _SCOPED) else connection
 
 
 def joinable(connection: object, server: Server) -> Joinable:

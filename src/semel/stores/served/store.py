@@ -80,6 +80,7 @@ class ServedStore:
         Raises:
             UsageError: it is none that `AsyncSemel` can join.
         """
+        connection = meant(connection)
         return AsyncServedJoined(self._place, async_joinable(connection, self.server), connection, self._alearn)
 
     def _learn(self) -> None:

@@ -16,13 +16,20 @@ from typing import Final
 
 from semel.core.flow import run
 from semel.core.store import Answers, Plan
-from semel.errors import NotInTransaction, SchemaOutdated, TransactionAborted, UsageError
+from semel.errors import NotInTransaction, SchemaOutdated, UsageError
+from semel.stores.served.joined import checked
 from semel.stores.sqlite.commands import Command, Kind, Reply, savepoint
 from semel.stores.sqlite.settings import Settings
 from semel.stores.sqlite.translate import OF_ONE_OPERATION, WriteLocked, code_of, translated_joined
 
 Install = Callable[[float | None], bytes]
 """Gives the store's install_id, waiting so many seconds for the write lock where the file must be set up first."""
+
+JOINS: Final = (
+    "An SQLite store joins a sqlite3.Connection; with Semel also a SQLAlchemy Session or Connection or a Django "
+    "connection; with AsyncSemel also an aiosqlite.Connection or a SQLAlchemy AsyncSession or AsyncConnection"
+)
+"""What can be joined, for messages."""
 
 _LEGACY: Final = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL; Python 3.11 knows nothing else
 _OWN_LOCK: Final = 0.2  # seconds: who waits longer inside a transaction waits for itself
@@ -39,8 +46,7 @@ class SqliteJoined:
     def __init__(self, connection: object, settings: Settings, install: Install) -> None:
         if not isinstance(connection, sqlite3.Connection):
             message = (
-                f"An SQLite store joins a sqlite3.Connection, or with Semel a SQLAlchemy Session or Connection or a "
-                f"Django connection, not a {type(connection).__qualname__}; nothing ran. "
+                f"A {type(connection).__qualname__} cannot be joined here; nothing ran. {JOINS}. "
                 f"Give within() the connection that runs your own statements."
             )
             raise UsageError(message)
@@ -56,11 +62,7 @@ class SqliteJoined:
             NotInTransaction: no transaction of the store's database is open, or the one of the claim has ended.
             TransactionAborted: the caller's transaction is gone.
         """
-        answers: Answers = run(plan, self._carry_out)
-        for answer in answers:
-            if isinstance(answer, (NotInTransaction, TransactionAborted)):
-                raise answer
-        return answers
+        return checked(run(plan, self._carry_out))
 
     def _carry_out(self, command: Command) -> Reply:
         try:

@@ -16,7 +16,7 @@ from semel.stores.sqlite.driver import AsyncSqliteDriver, SqliteDriver
 from semel.stores.sqlite.joined import AsyncSqliteJoined, SqliteJoined
 from semel.stores.sqlite.plan import plan
 from semel.stores.sqlite.settings import Settings
-from semel.stores.sqlite.wrapped import WrappedJoined, inside_of
+from semel.stores.sqlite.wrapped import AsyncWrappedJoined, WrappedJoined, async_inside_of, inside_of
 
 
 class SqliteStore:
@@ -77,13 +77,16 @@ class SqliteStore:
     def _joined(self, connection: object) -> SqliteJoined:
         return SqliteJoined(connection, self._settings, self._install)
 
-    def async_join(self, connection: Any) -> AsyncSqliteJoined:
-        """The same for a coroutine; the connection is used in the loop's own thread.
+    def async_join(self, connection: Any) -> AsyncSqliteJoined | AsyncWrappedJoined:
+        """The same for a coroutine: of aiosqlite, of SQLAlchemy on top of it, or of sqlite3 in the loop's own thread.
 
         Raises:
-            UsageError: it is not a `sqlite3.Connection`.
+            UsageError: it is something else.
         """
-        return AsyncSqliteJoined(self._joined(connection))
+        inside = async_inside_of(connection)
+        if inside is None:
+            return AsyncSqliteJoined(self._joined(connection))
+        return AsyncWrappedJoined(inside, self._joined, self.name)
 
     def examine(self, horizon: timedelta) -> list[Finding]:
         """What `semel doctor` finds here."""
