@@ -1,6 +1,6 @@
 # Everything a newcomer needs, one word each. Every target does its own set-up; a second run finds it done.
 #   PYTHON=python3.12     which interpreter to use (3.11 or newer)
-#   ARGS="-k lease"       passed on to pytest, or to the demo or the benchmarks
+#   ARGS="-k lease"       passed on to pytest, the hotel or the benchmarks
 #   WORKERS=4             how many tests run side by side (twice the processors)
 #   SEMEL_EFFORT=full     how hard the proofs try: small (default) or full
 
@@ -28,8 +28,8 @@ help: ## show this list
 	/^#   / { sub("^#   ", ""); vars = vars "  " $$0 "\n" } \
 	END { printf "\nvariables\n%s", vars }' $(firstword $(MAKEFILE_LIST))
 
-run: setup-run ## set everything up and start the demo
-	$(BIN)/semel demo $(ARGS)
+run: setup-run ## set everything up and start the hotel, a small booking service; Ctrl-C stops it
+	@exec $(BIN)/python -m examples.hotel $(ARGS)
 
 test: setup-dev ## set everything up and run all tests
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)

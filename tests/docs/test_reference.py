@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import typer.main
 
-import semel
+import semel.client
 from semel import Policy, Record, errors
 from semel.cli import exits
 from semel.cli.app import app
+from semel.client.settings import Settings as ClientSettings
 from semel.core.observer import Event
 from semel.core.operations import Operation
 from semel.core.record import About, Status
@@ -59,6 +60,21 @@ def test_the_policy_table_says_what_the_docstring_says() -> None:
     shortened = {row[0]: row[2] for row in table(page("docs/reference/policy.md"), "field")}
     for name in ("keep_for", "lease_for", "max_runtime", "final_errors", "reconcile_after"):
         assert shortened[name].split(":")[0].split(",")[0] in told, name
+
+
+# ---------------------------------------------------------------- client
+
+
+def test_the_table_of_client_settings_holds_every_one_with_its_default() -> None:
+    rows = {row[0]: row[1] for row in table(page("docs/reference/client.md"), "setting")}
+    told = {field.name: str(field.default) for field in dataclasses.fields(ClientSettings)}
+    told |= {"name": '"client"', "header": '"Idempotency-Key"', "methods": "POST, PUT, PATCH, DELETE"}
+    assert rows == told | {"keep_headers": "none"}
+
+
+def test_the_table_of_the_client_names_every_export() -> None:
+    named = {row[0].partition("(")[0] for row in table(page("docs/reference/client.md"), "name")}
+    assert set(semel.client.__all__) <= named
 
 
 # ---------------------------------------------------------------- errors

@@ -186,7 +186,7 @@ async def test_an_async_scoped_session_is_a_session(within_url: str) -> None:
     async def handler() -> str:
         return "done"
 
-    engine = sa_asyncio.create_async_engine(with_driver(within_url, "asyncpg"), poolclass=sa.NullPool)
+    engine = sa_asyncio.create_async_engine(with_driver(within_url, "postgresql+asyncpg"), poolclass=sa.NullPool)
     session = sa_asyncio.async_scoped_session(sa_asyncio.async_sessionmaker(engine), scopefunc=asyncio.current_task)
     async with AsyncSemel(PostgresStore(within_url)) as semel:
         assert (await semel.within(session).run("scoped", handler, operation="charge")).value == "done"

@@ -1,0 +1,84 @@
+/**
+ * Settings: the options, checked once and completed.
+ */
+
+import { newKey } from "./keys.js";
+import { alarm, sleep } from "./waiting.js";
+
+/** @typedef {import("./once.js").Options} Options */
+
+const UNSAFE = new Set(["POST", "PUT", "PATCH", "DELETE"]);
+
+const DEFAULTS = {
+  storage: /** @type {NonNullable<Options["storage"]>} */ ("tab"),
+  prefix: "semel.once:",
+  header: "Idempotency-Key",
+  quoted: true,
+  methods: ["POST", "PATCH"],
+  tries: 8,
+  giveUpAfter: 60_000,
+  answerWithin: 30_000,
+  budget: { retries: 20, perSeconds: 60 },
+  retention: /** @type {number | undefined} */ (undefined),
+  verdict: /** @type {Options["verdict"]} */ (undefined),
+  observe: /** @type {NonNullable<Options["observe"]>} */ (() => {}),
+  locks: /** @type {Options["locks"]} */ (undefined),
+  subtle: /** @type {Options["subtle"]} */ (undefined),
+  now: () => Date.now(),
+  sleep,
+  alarm,
+  random: () => Math.random(),
+  newKey: () => newKey(),
+};
+
+/** @typedef {typeof DEFAULTS} Settings */
+
+/**
+ * @param {Options} options
+ * @returns {Settings}
+ * @throws {TypeError} an option is not known, or cannot be so
+ */
+export function settingsOf(options) {
+  const unknown = Object.keys(options).filter((name) => !(name in DEFAULTS));
+  if (unknown.length) throw new TypeError(`There is no option "${unknown[0]}", only ${Object.keys(DEFAULTS).join(", ")}.`);
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  /** @type {Settings} */
+  const settings = { ...DEFAULTS, ...given };
+  settings.methods = [...settings.methods].map((method) => method.toUpperCase());
+  const safe = settings.methods.find((method) => !UNSAFE.has(method));
+  if (safe) throw new TypeError(`${safe} takes no key, only ${[...UNSAFE].join(", ")} do.`);
+  if (!(settings.tries >= 1)) throw new TypeError("tries is 1 or more.");
+  for (const name of /** @type {const} */ (["giveUpAfter", "answerWithin"])) {
+    if (!(settings[name] > 0)) throw new TypeError(`${name} is a number of milliseconds above 0.`);
+  }
+  if (settings.retention !== undefined && !(settings.retention > 0)) {
+    throw new TypeError("retention is a number of seconds above 0.");
+  }
+  const { retries, perSeconds } = settings.budget;
+  if (!(retries >= 0 && perSeconds > 0)) throw new TypeError("budget is { retries, perSeconds }, such as 20 in 60.");
+  storageOf(settings.storage);
+  if (settings.storage === "shared") settings.locks ??= globalThis.navigator?.locks;
+  return settings;
+}
+
+/**
+ * @param {Settings["storage"]} storage
+ * @returns {() => import("./entries.js").StorageLike | undefined | null}
+ */
+export function storageOf(storage) {
+  if (storage === "tab") return () => globalThis.sessionStorage;
+  if (storage === "shared") return () => globalThis.localStorage;
+  if (typeof storage?.getItem === "function") return () => storage;
+  throw new TypeError('storage is "tab", "shared", or an object with getItem, setItem and removeItem.');
+}
+
+/**
+ * Whether a request takes a key: by its method, or because the caller names what is to happen once.
+ *
+ * @param {Settings} settings
+ * @param {string} method
+ * @param {boolean} named
+ */
+export function takesKey(settings, method, named) {
+  return settings.methods.includes(method) || (named && UNSAFE.has(method));
+}

@@ -1,0 +1,205 @@
+/**
+ * Tries: one request, sent until it has an outcome or the bounds are reached, always with the same key.
+ *
+ * What always holds: an outcome is told to the caller's `settled` first, then the key is let go. In every other end
+ * the key stays, and the next call with this intent sends it again.
+ */
+
+import { whole } from "./answer.js";
+import { StartOver, Unfinished } from "./errors.js";
+import { quoted } from "./keys.js";
+import { verdictOn } from "./verdict.js";
+import { pause, retryAfter } from "./waiting.js";
+
+/** @typedef {import("./answer.js").Answer} Answer */
+/** @typedef {import("./verdict.js").Verdict} Verdict */
+/** @typedef {{ answer?: Answer, error?: unknown, why: string }} Try what one try came to */
+
+export class Tries {
+  #settings;
+  #tools;
+  #job;
+  #entry;
+  #tell;
+
+  /**
+   * @param {object} given
+   * @param {import("./settings.js").Settings} given.settings
+   * @param {import("./once.js").Tools} given.tools
+   * @param {import("./job.js").Job} given.job
+   * @param {import("./entries.js").Entry} given.entry
+   */
+  constructor({ settings, tools, job, entry }) {
+    this.#settings = settings;
+    this.#tools = tools;
+    this.#job = job;
+    this.#entry = entry;
+    const { key, method, url } = entry;
+    this.#tell = (/** @type {string} */ type, /** @type {object} */ more) =>
+      tools.tell({ type, intent: job.intent, key, method, url, ...more });
+  }
+
+  /** @returns {Promise<Answer>} */
+  async run() {
+    const until = this.#settings.now() + this.#settings.giveUpAfter;
+    for (let attempt = 1; ; attempt++) {
+      await this.#checkAge();
+      const last = this.#judged(await this.#once(attempt, until));
+      if (last.verdict === "settled") return this.#settle(/** @type {Answer} */ (last.answer));
+      if (last.verdict === "start-over") throw this.#tooOld();
+      const stop = last.verdict === "kept" ? last.why : await this.#wait(last, attempt, until);
+      if (stop) return this.#keep(last, attempt, stop);
+    }
+  }
+
+  async #checkAge() {
+    const { method, url } = this.#job.request;
+    const covered = await this.#tools.retention.covers(this.#entry, method, url);
+    this.#stopIfAborted();
+    if (!covered) throw this.#tooOld();
+  }
+
+  #tooOld() {
+    this.#tell("kept", { why: "too-old" });
+    return new StartOver({ intent: this.#job.intent, key: this.#entry.key, since: this.#entry.since });
+  }
+
+  /**
+   * @param {number} attempt
+   * @param {number} until
+   * @returns {Promise<Try>} without an answer if the network failed
+   */
+  async #once(attempt, until) {
+    const { request, header, signal } = this.#job;
+    const { key, given } = this.#entry;
+    const headers = new Headers(request.headers);
+    headers.set(header, given || !this.#settings.quoted ? key : quoted(key));
+    const { now, answerWithin, alarm } = this.#settings;
+    const late = alarm(Math.max(1, Math.min(answerWithin, until - now())));
+    const either = firstOf(signal, late.signal);
+    this.#tell("sending", { attempt });
+    try {
+      const received = await request.send(this.#tools.fetch, headers, either.signal);
+      return { answer: await wholeOrCut(received), why: `status ${received.status}` };
+    } catch (error) {
+      this.#stopIfAborted();
+      if (late.signal.aborted) return { error: late.signal.reason, why: "no answer in time" };
+      if (error instanceof Cut) return { error: error.cause, why: "answer cut off" };
+      if (error instanceof TypeError) return { error, why: "network" };
+      this.#tell("kept", { why: "error" });
+      throw error;
+    } finally {
+      late.cancel();
+      either.release();
+    }
+  }
+
+  /**
+   * @param {Try} last
+   * @returns {Try & { verdict: Verdict }}
+   */
+  #judged(last) {
+    const { answer } = last;
+    if (!answer) return { ...last, verdict: "retry" };
+    if (answer.replayed) this.#tell("replayed", { status: answer.status });
+    return { ...last, verdict: this.#settings.verdict?.(answer.response()) ?? verdictOn(answer) };
+  }
+
+  /**
+   * @param {Try} last
+   * @param {number} attempt
+   * @param {number} until
+   * @returns {Promise<string | undefined>} why there is no next try
+   */
+  async #wait({ answer, why }, attempt, until) {
+    const { tries, now, random, sleep } = this.#settings;
+    if (attempt >= tries) return "tries";
+    const milliseconds = pause(attempt, answer && retryAfter(answer.headers, now()), random);
+    if (now() + milliseconds >= until) return "time";
+    if (!this.#tools.budget.take()) return "budget";
+    this.#tell("waiting", { milliseconds, why, attempt });
+    try {
+      await sleep(milliseconds, this.#job.signal);
+    } finally {
+      this.#stopIfAborted();
+    }
+    return undefined;
+  }
+
+  /**
+   * @param {Try} last
+   * @param {number} tries
+   * @param {string} why
+   * @returns {Promise<Answer>}
+   */
+  async #keep({ answer, error }, tries, why) {
+    await this.#tools.arrived();
+    this.#tell("kept", { why, status: answer?.status });
+    if (answer) return answer;
+    throw new Unfinished({ intent: this.#job.intent, key: this.#entry.key, tries, cause: error });
+  }
+
+  /**
+   * @param {Answer} answer
+   * @returns {Promise<Answer>}
+   */
+  async #settle(answer) {
+    try {
+      await this.#tellAll(answer);
+    } catch (error) {
+      this.#tell("kept", { why: "settled() failed", status: answer.status });
+      throw error;
+    }
+    // Whoever left before this point did not see the outcome, and is to find it again under the same key.
+    this.#stopIfAborted();
+    this.#job.decide();
+    await this.#tools.entries.finish(this.#job.intent, this.#entry.key);
+    this.#tell("settled", { status: answer.status });
+    await this.#tellAll(answer); // those who joined while the key was let go
+    return answer;
+  }
+
+  /** @param {Answer} answer */
+  async #tellAll(answer) {
+    do {
+      await this.#job.tellAll(answer.response);
+      await this.#tools.arrived();
+    } while (this.#job.untold);
+  }
+
+  #stopIfAborted() {
+    const { signal } = this.#job;
+    if (!signal.aborted) return;
+    this.#tell("kept", { why: "aborted" });
+    throw signal.reason;
+  }
+}
+
+/** The answer began and did not end. */
+class Cut extends Error {}
+
+/** @param {Response} received */
+async function wholeOrCut(received) {
+  try {
+    return await whole(received);
+  } catch (error) {
+    throw new Cut("The answer was cut off", { cause: error });
+  }
+}
+
+/**
+ * A signal that aborts with the first of two. (`AbortSignal.any` is younger than the browsers we serve.)
+ *
+ * @param {AbortSignal} one
+ * @param {AbortSignal} other
+ */
+function firstOf(one, other) {
+  const controller = new AbortController();
+  const follow = () => controller.abort((one.aborted ? one : other).reason);
+  for (const signal of [one, other]) signal.addEventListener("abort", follow);
+  if (one.aborted || other.aborted) follow();
+  const release = () => {
+    for (const signal of [one, other]) signal.removeEventListener("abort", follow);
+  };
+  return { signal: controller.signal, release };
+}
