@@ -19,16 +19,7 @@ export { KeyInUse, StartOver, Unfinished } from "./errors.js";
 /** @typedef {import("./once.d.ts").Options} Options */
 /** @typedef {import("./once.d.ts").SendOptions} SendOptions */
 /** @typedef {import("./once.d.ts").Send} Send */
-
-/**
- * @typedef {object} Tools what all calls of one `once` share
- * @property {typeof globalThis.fetch} fetch
- * @property {Entries} entries
- * @property {Retention} retention
- * @property {Budget} budget
- * @property {(event: any) => void} tell
- * @property {() => Promise<unknown>} arrived settles when the calls made so far have found or started their job
- */
+/** @typedef {import("./tries.js").Tools} Tools */
 
 /**
  * @param {typeof globalThis.fetch} fetch

@@ -15,6 +15,16 @@ import { pause, retryAfter } from "./waiting.js";
 /** @typedef {import("./verdict.js").Verdict} Verdict */
 /** @typedef {{ answer?: Answer, error?: unknown, why: string }} Try what one try came to */
 
+/**
+ * @typedef {object} Tools what all calls of one `once` share
+ * @property {typeof globalThis.fetch} fetch
+ * @property {import("./entries.js").Entries} entries
+ * @property {import("./retention.js").Retention} retention
+ * @property {import("./waiting.js").Budget} budget
+ * @property {(event: any) => void} tell
+ * @property {() => Promise<unknown>} arrived settles when the calls made so far have found or started their job
+ */
+
 export class Tries {
   #settings;
   #tools;
@@ -25,7 +35,7 @@ export class Tries {
   /**
    * @param {object} given
    * @param {import("./settings.js").Settings} given.settings
-   * @param {import("./once.js").Tools} given.tools
+   * @param {Tools} given.tools
    * @param {import("./job.js").Job} given.job
    * @param {import("./entries.js").Entry} given.entry
    */
