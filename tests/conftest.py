@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.servers.plugin"]
+pytest_plugins = ["tests.servers.plugin", "tests.servers.browser"]
 
 # Small runs give the same verdict every time; only the full effort looks for new examples.
 settings.register_profile(

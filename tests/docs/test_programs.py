@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import ROOT, Page, pages
 
-KINDS = {"python", "text", "console", "sql", "sh", "toml", "ini"}
+KINDS = {"python", "text", "console", "sql", "sh", "toml", "ini", "html", "js"}
 
 
 @pytest.mark.slow

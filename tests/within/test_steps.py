@@ -182,3 +182,52 @@ async def test_a_step_that_raises_leaves_the_transaction_to_the_handler(world: W
 
     assert (await world.run("o-1", handler)).value == "given up"
     assert world.rows() == []
+
+
+async def test_a_step_whose_transaction_was_rolled_back_is_run_again_by_the_same_attempt(world: World) -> None:
+    connection = world.connect()
+
+    async def handler() -> str:
+        await world.step("book", book(world, connection), within=connection)
+        connection.rollback()
+        value: str = await world.step("book", book(world, connection), within=connection)
+        connection.commit()
+        return value
+
+    assert (await world.run("o-1", handler)).value == "booked"
+    assert (world.runs, world.rows()) == (["booked", "booked"], ["booked"])
+
+
+async def test_a_step_whose_commit_was_one_after_all_is_not_run_again_by_the_same_attempt(world: World) -> None:
+    connection = world.connect()
+
+    async def handler() -> str:
+        await world.step("book", book(world, connection), within=connection)
+        connection.commit()  # and its caller does not hear of it
+        value: str = await world.step("book", book(world, connection), within=connection)
+        connection.rollback()
+        return value
+
+    assert (await world.run("o-1", handler)).value == "booked"
+    assert (world.runs, world.rows()) == (["booked"], ["booked"])
+
+
+async def test_a_step_that_raised_may_be_run_again_by_the_same_attempt(world: World) -> None:
+    connection = world.connect()
+
+    async def breaks() -> None:
+        raise Crash
+
+    async def handler() -> str:
+        with pytest.raises(Crash):
+            await world.step("book", breaks, within=connection)
+        connection.rollback()
+        with pytest.raises(Crash):
+            await world.step("book", breaks, within=connection)
+        connection.rollback()
+        value: str = await world.step("book", book(world, connection), within=connection)
+        connection.commit()
+        return value
+
+    assert (await world.run("o-1", handler)).value == "booked"
+    assert world.rows() == ["booked"]

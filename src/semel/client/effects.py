@@ -29,7 +29,10 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Asks to keep the request with the running attempt; answered with what the first attempt kept, and its number."""
+    """Asks to keep the request with the running attempt.
+
+    Answered with what the first attempt kept, and whether an earlier one may have had its effect.
+    """
 
     saved: Saved
 
@@ -63,10 +66,11 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Asks for all records of a status; answered with a list."""
+    """Asks for all records of a status, or of an intent; answered with a list."""
 
-    status: Status
     scope: str
+    status: Status | None = None
+    intent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,20 +31,22 @@ from semel.stores.sqlite import SqliteStore
 T = TypeVar("T")
 
 KEYS: Final = "sqlite:///semel-keys.db"
+Now = Callable[[], float]
 
 
 class HandsBase(ABC):
     """What both colours share."""
 
-    def __init__(self, engine: EngineBase, now: Callable[[], float], given: Given) -> None:
+    def __init__(self, engine: EngineBase, now: Now, given: Given) -> None:
         self.journal = Journal(engine, Settings(**given), now)
         self._file: Path | None = Path(engine.store.path) if isinstance(engine.store, SqliteStore) else None
 
     def _ready(self) -> None:
-        if self._file is not None:
-            file, self._file = self._file, None
+        file = self._file
+        if file is not None:
             if file.parent.is_dir():
                 os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+            self._file = None  # last: another thread must not pass and let the store make the file
 
     @abstractmethod
     def perform(self, wanted: Any) -> Any:
@@ -67,10 +69,11 @@ class Hands(HandsBase):
         keys: Place,
         send: Callable[[Send], Reply],
         fetch: Callable[[str], bytes | None],
-        now: Callable[[], float] = time.time,
+        now: Now = time.time,
         **given: Unpack[Given],
     ) -> None:
         self.engine = keys if isinstance(keys, Semel) else Semel(keys)
+        self._own = self.engine is not keys
         self._send, self._fetch = send, fetch
         super().__init__(self.engine, now, given)
 
@@ -80,8 +83,9 @@ class Hands(HandsBase):
         return run(flow, self.perform)
 
     def close(self) -> None:
-        """Let go of the store."""
-        self.engine.close()
+        """Let go of the store; an engine that was handed in belongs to others."""
+        if self._own:
+            self.engine.close()
 
     def perform(self, wanted: Any) -> Any:
         """Do what a flow asks for."""
@@ -97,7 +101,7 @@ class Hands(HandsBase):
                 def same() -> Saved:
                     return saved
 
-                return attempt.step(STEP, same), attempt.number
+                return attempt.step(STEP, same), attempt.in_doubt
             case Carry(key, asked, flow):
                 return self.engine.run(key, lambda: run(flow, self.perform), **asked)
             case Look(key):
@@ -106,8 +110,9 @@ class Hands(HandsBase):
                 return self._fetch(url)
             case Sweep():
                 return self.engine.sweep()
-            case Scan(status, scope):
-                return list(self.engine.records(status=status, operation=OPERATION, scope=scope))
+            case Scan(scope, status, intent):
+                found = self.engine.records(status=status, operation=OPERATION, scope=scope, business_key=intent)
+                return list(found)
             case Cancel(key, why):
                 return self._cancel(key, why)
         raise AssertionError(wanted)
@@ -128,10 +133,11 @@ class AsyncHands(HandsBase):
         keys: Place,
         send: Callable[[Send], Any],
         fetch: Callable[[str], Any],
-        now: Callable[[], float] = time.time,
+        now: Now = time.time,
         **given: Unpack[Given],
     ) -> None:
         self.engine = keys if isinstance(keys, AsyncSemel) else AsyncSemel(keys)
+        self._own = self.engine is not keys
         self._send, self._fetch = send, fetch
         super().__init__(self.engine, now, given)
 
@@ -141,8 +147,9 @@ class AsyncHands(HandsBase):
         return await arun(flow, self.perform)
 
     async def close(self) -> None:
-        """Let go of the store."""
-        await self.engine.close()
+        """Let go of the store; an engine that was handed in belongs to others."""
+        if self._own:
+            await self.engine.close()
 
     async def perform(self, wanted: Any) -> Any:
         """Do what a flow asks for."""
@@ -158,7 +165,7 @@ class AsyncHands(HandsBase):
                 async def same() -> Saved:
                     return saved
 
-                return await attempt.step(STEP, same), attempt.number
+                return await attempt.step(STEP, same), attempt.in_doubt
             case Carry(key, asked, flow):
                 return await self.engine.run(key, lambda: arun(flow, self.perform), **asked)
             case Look(key):
@@ -167,8 +174,9 @@ class AsyncHands(HandsBase):
                 return await self._fetch(url)
             case Sweep():
                 return await self.engine.sweep()
-            case Scan(status, scope):
-                return [found async for found in self.engine.records(status=status, operation=OPERATION, scope=scope)]
+            case Scan(scope, status, intent):
+                found = self.engine.records(status=status, operation=OPERATION, scope=scope, business_key=intent)
+                return [record async for record in found]
             case Cancel(key, why):
                 return await self._cancel(key, why)
         raise AssertionError(wanted)

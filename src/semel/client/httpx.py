@@ -7,6 +7,7 @@ on: one that was cut off in the middle is no outcome.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Unpack
@@ -14,13 +15,20 @@ from typing import Any, Final, Unpack
 import httpx
 
 from semel.client.effects import Cut, Send
-from semel.client.hands import KEYS, AsyncHands, Hands
-from semel.client.outgoing import INTENT, Outgoing, Reply, outgoing
+from semel.client.hands import KEYS, AsyncHands, Hands, Now
+from semel.client.outgoing import INTENT, Outgoing, Reply, Saved, outgoing
 from semel.client.settings import Given, Settings, split
 from semel.client.unfinished import Pending, Resumed, forgotten, unfinished
 from semel.entry import Place
+from semel.errors import UsageError
 
-_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+_NOT_SENT: Final = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
 _OUR_FAULT: Final = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 _CARRIED: Final = frozenset({"verify", "cert", "trust_env", "http1", "http2", "limits", "proxy"})
 _FETCHED_IN: Final = 5.0
@@ -33,18 +41,25 @@ class OnceTransport(httpx.BaseTransport):
     Args:
         keys: where keys are kept: a URL or path as for `Semel`, or a `Semel`.
         transport: what carries the requests.
+        now: the time of day, in seconds since 1970; tests put another here.
         settings: `semel.client.settings.Settings` says what there is.
     """
 
     def __init__(
-        self, keys: Place = KEYS, *, transport: httpx.BaseTransport | None = None, **settings: Unpack[Given]
+        self,
+        keys: Place = KEYS,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        now: Now = time.time,
+        **settings: Unpack[Given],
     ) -> None:
         self._below = transport or httpx.HTTPTransport()
-        self.hands = Hands(keys, self._send, self._fetch, **settings)
+        self.hands = Hands(keys, self._send, self._fetch, now, **settings)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; with a key, if it is unsafe."""
         if not self.hands.journal.settings.keyed(request.method):
+            request.headers.pop(INTENT, None)
             return self._below.handle_request(request)
         body = request.read()
         asked = _outgoing(request, body, self.hands.journal.settings)
@@ -59,7 +74,7 @@ class OnceTransport(httpx.BaseTransport):
         with _cuts():
             response = self._below.handle_request(_request(send))
             try:
-                body = b"".join(response.iter_raw())
+                body = b"".join(_parts(response.stream))
             finally:
                 response.close()
         return _reply(response, body)
@@ -67,23 +82,30 @@ class OnceTransport(httpx.BaseTransport):
     def _fetch(self, url: str) -> bytes | None:
         try:
             response = self._below.handle_request(_question(url))
-            return response.read() if response.status_code == _FOUND else None
+            found = response.read()  # whatever it says: a connection that is not read to its end is not given back
         except httpx.HTTPError:
             return None
+        return found if response.status_code == _FOUND else None
 
 
 class AsyncOnceTransport(httpx.AsyncBaseTransport):
     """The same for code that awaits; `keys` may be an `AsyncSemel`."""
 
     def __init__(
-        self, keys: Place = KEYS, *, transport: httpx.AsyncBaseTransport | None = None, **settings: Unpack[Given]
+        self,
+        keys: Place = KEYS,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+        now: Now = time.time,
+        **settings: Unpack[Given],
     ) -> None:
         self._below = transport or httpx.AsyncHTTPTransport()
-        self.hands = AsyncHands(keys, self._send, self._fetch, **settings)
+        self.hands = AsyncHands(keys, self._send, self._fetch, now, **settings)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; with a key, if it is unsafe."""
         if not self.hands.journal.settings.keyed(request.method):
+            request.headers.pop(INTENT, None)
             return await self._below.handle_async_request(request)
         body = await request.aread()
         asked = _outgoing(request, body, self.hands.journal.settings)
@@ -98,7 +120,7 @@ class AsyncOnceTransport(httpx.AsyncBaseTransport):
         with _cuts():
             response = await self._below.handle_async_request(_request(send))
             try:
-                body = b"".join([part async for part in response.aiter_raw()])
+                body = b"".join([part async for part in _awaited_parts(response.stream)])
             finally:
                 await response.aclose()
         return _reply(response, body)
@@ -106,9 +128,10 @@ class AsyncOnceTransport(httpx.AsyncBaseTransport):
     async def _fetch(self, url: str) -> bytes | None:
         try:
             response = await self._below.handle_async_request(_question(url))
-            return await response.aread() if response.status_code == _FOUND else None
+            found = await response.aread()
         except httpx.HTTPError:
             return None
+        return found if response.status_code == _FOUND else None
 
 
 class Client(httpx.Client):
@@ -117,13 +140,21 @@ class Client(httpx.Client):
     Args:
         keys: where keys are kept: a URL or path as for `Semel`, or a `Semel`.
         transport: what carries the requests.
+        now: the time of day, in seconds since 1970; tests put another here.
         settings: those of `semel.client.settings.Settings`, and those of `httpx.Client`.
     """
 
-    def __init__(self, keys: Place = KEYS, *, transport: httpx.BaseTransport | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        keys: Place = KEYS,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        now: Now = time.time,
+        **settings: Any,
+    ) -> None:
         ours, theirs = split(settings)
-        carried = {name: theirs.pop(name) for name in _CARRIED & set(theirs)}
-        self._once = OnceTransport(keys, transport=transport or httpx.HTTPTransport(**carried), **ours)
+        carried = _carried(theirs)
+        self._once = OnceTransport(keys, transport=transport or httpx.HTTPTransport(**carried), now=now, **ours)
         super().__init__(transport=self._once, **theirs)
 
     def pending(self) -> list[Pending]:
@@ -143,7 +174,7 @@ class Client(httpx.Client):
         if saved is None:
             return Resumed(pending, None, None)
         try:
-            response = self.request(saved.method, saved.url, content=saved.body, headers=list(pending.headers))
+            response = self.send(_again(self, saved, pending))
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being sent
             return Resumed(pending, None, error)
         return Resumed(pending, response, None)
@@ -153,11 +184,17 @@ class AsyncClient(httpx.AsyncClient):
     """The same for code that awaits; `keys` may be an `AsyncSemel`."""
 
     def __init__(
-        self, keys: Place = KEYS, *, transport: httpx.AsyncBaseTransport | None = None, **settings: Any
+        self,
+        keys: Place = KEYS,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+        now: Now = time.time,
+        **settings: Any,
     ) -> None:
         ours, theirs = split(settings)
-        carried = {name: theirs.pop(name) for name in _CARRIED & set(theirs)}
-        self._once = AsyncOnceTransport(keys, transport=transport or httpx.AsyncHTTPTransport(**carried), **ours)
+        carried = _carried(theirs)
+        below = transport or httpx.AsyncHTTPTransport(**carried)
+        self._once = AsyncOnceTransport(keys, transport=below, now=now, **ours)
         super().__init__(transport=self._once, **theirs)
 
     async def pending(self) -> list[Pending]:
@@ -177,10 +214,28 @@ class AsyncClient(httpx.AsyncClient):
         if saved is None:
             return Resumed(pending, None, None)
         try:
-            response = await self.request(saved.method, saved.url, content=saved.body, headers=list(pending.headers))
+            response = await self.send(_again(self, saved, pending))
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being sent
             return Resumed(pending, None, error)
         return Resumed(pending, response, None)
+
+
+def _carried(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that are the transport's, taken out of those of a client."""
+    if settings.get("mounts"):
+        message = (
+            "mounts= would carry requests past the keys; nothing was set up. Give the transport as transport=, or "
+            "mount a OnceTransport on a client of httpx."
+        )
+        raise UsageError(message)
+    return {name: settings.pop(name) for name in _CARRIED & set(settings)}
+
+
+def _again(client: httpx.Client | httpx.AsyncClient, saved: Saved, pending: Pending) -> httpx.Request:
+    """A request that was kept, with what the client adds to all of its own, except to the address: that is whole."""
+    request = client.build_request(saved.method, saved.url, content=saved.body, headers=list(pending.headers))
+    request.url = httpx.URL(saved.url)
+    return request
 
 
 @contextmanager
@@ -189,8 +244,15 @@ def _cuts() -> Iterator[None]:
     try:
         yield
     except httpx.TransportError as error:
-        again = not isinstance(error, _OUR_FAULT)
-        raise Cut(error, sent=again and not isinstance(error, _NOT_SENT), again=again) from error
+        raise Cut(error, sent=not _never_left(error), again=not isinstance(error, _OUR_FAULT)) from error
+
+
+def _never_left(error: httpx.TransportError) -> bool:
+    """Whether nothing was sent. HTTP/2 also calls it our fault when it cannot make sense of what the service sent."""
+    cause: BaseException | None = error
+    while cause is not None and not type(cause).__module__.startswith("h11"):
+        cause = cause.__cause__ or cause.__context__
+    return isinstance(error, _NOT_SENT) or (isinstance(error, httpx.LocalProtocolError) and cause is not None)
 
 
 def _outgoing(request: httpx.Request, body: bytes, settings: Settings) -> Outgoing:
@@ -217,6 +279,17 @@ def _request(send: Send) -> httpx.Request:
 def _question(url: str) -> httpx.Request:
     times = dict.fromkeys(("connect", "read", "write", "pool"), _FETCHED_IN)
     return httpx.Request("GET", url, headers={"Accept": "application/json"}, extensions={"timeout": times})
+
+
+def _parts(stream: httpx.SyncByteStream | httpx.AsyncByteStream) -> httpx.SyncByteStream:
+    """The body as it comes, also of an answer that was made in this process and counts as read."""
+    assert isinstance(stream, httpx.SyncByteStream)  # noqa: S101 - a transport gives streams of its own colour
+    return stream
+
+
+def _awaited_parts(stream: httpx.SyncByteStream | httpx.AsyncByteStream) -> httpx.AsyncByteStream:
+    assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101 - the same
+    return stream
 
 
 def _reply(response: httpx.Response, body: bytes) -> Reply:

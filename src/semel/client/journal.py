@@ -11,23 +11,26 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakKeyDictionary
 
-from semel.client.effects import Carry, Ended, Fetch, Keep, Look, NothingRan, Refused, Send, Sweep
-from semel.client.outgoing import INTENT, Outgoing, Reply, Saved
+from semel.client.effects import Carry, Ended, Fetch, Keep, NothingRan, Refused, Scan, Send, Sweep
+from semel.client.outgoing import INTENT, Outgoing, Reply
 from semel.client.patience import Budget
 from semel.client.retention import address_of, is_old, retention_in
 from semel.client.sending import Sender
 from semel.client.settings import Settings
 from semel.client.unfinished import OPERATION
+from semel.core.fingerprint import fingerprint
 from semel.core.flow import Flow
 from semel.core.key import Key, make_key
 from semel.core.record import Record, Status
 from semel.engine import context
+from semel.engine.attempt import AttemptState
 from semel.engine.colourless import EngineBase
 from semel.engine.request import Result
 from semel.errors import FailedBefore, KeyTooOld, UsageError
 
-_MOST: Final = 1_000
+_NUMBER: Final = "number"
 _SWEEP_EVERY: Final = 256
 _LONGEST_INTENT: Final = 200
 _LONGEST_SUBJECT: Final = 200
@@ -47,8 +50,10 @@ class Journal:
             monotonic=engine.clock.monotonic,
             now=now,
             chance=engine.jitter,
+            check=_demand_lease,
         )
         self._described: dict[str, bytes | None] = {}
+        self._unused: WeakKeyDictionary[AttemptState, dict[tuple[str, str, str], str]] = WeakKeyDictionary()
         self._carried = 0
 
     def ask(self, outgoing: Outgoing) -> Flow[Reply]:
@@ -60,7 +65,7 @@ class Journal:
             Exception: what the library raised, where no answer came; the key is kept.
         """
         self._check(outgoing)
-        derived = context.derived_here(_label(outgoing))
+        derived = self._derived(outgoing)
         if derived is not None:
             return (yield from self._inside(outgoing, outgoing.given_key or derived))
         yield from self._swept()
@@ -70,29 +75,70 @@ class Journal:
 
     def _inside(self, outgoing: Outgoing, derived: str) -> Flow[Reply]:
         """Inside a handler: whoever runs the attempt again asks with the same key."""
+        place = context.current_place.get()
+        if place is not None and place.state.in_doubt:
+            record = place.state.granted.record  # the first try may be as old as this, and not older
+            first = record.created_us / 1_000_000
+            yield from self._demand_young(outgoing, record.reference, first, "resolve the record of this attempt")
         try:
-            return (yield from self._sender.sending(self._send(outgoing, derived), certain=False))
+            return (yield from self._sender.sending(self._send(outgoing, derived), certain=True))
+        except NothingRan as ended:
+            # Turned away, as by a service that wants a sign-in first: who asks now asks for the same thing. On the
+            # next attempt the client may be signed in, and what follows must not move up.
+            if place is not None:
+                self._unused.setdefault(place.state, {})[_label(outgoing)] = derived
+            return ended.told()
         except Ended as ended:
             return ended.told()
 
+    def _derived(self, outgoing: Outgoing) -> str | None:
+        """The key of a request inside a handler; None outside. An intent has one, however often it is asked for."""
+        place = context.current_place.get()
+        if place is None or not place.state.active:
+            return None
+        place.state.check()
+        if outgoing.intent is not None:
+            derived: str = place.attempt.derive(make_key("intent", outgoing.place, outgoing.intent))
+            return derived
+        unused = self._unused.get(place.state, {}).pop(_label(outgoing), None)
+        return unused or context.derived_here(f"{outgoing.method} {outgoing.url}")
+
     def _named(self, outgoing: Outgoing, intent: str) -> Flow[Reply]:
         """A request by its intent: with the first of its keys that was not refused."""
-        for number in range(_MOST):
-            record: Record | None = yield Look(self._key(outgoing, intent, number))
-            if record is not None and record.settled and record.status in _PASSED_OVER:
-                continue
+        while True:
+            number = yield from self._number(outgoing, intent)
             try:
                 return (yield from self._carry(outgoing, intent, number, named=True))
             except FailedBefore:
                 continue  # refused to somebody else in this moment; we ask for ourselves, with the next key
-        message = f"The intent was refused {_MOST} times; nothing was sent. Name what is asked for now otherwise."
-        raise UsageError(message)
+
+    def _number(self, outgoing: Outgoing, intent: str) -> Flow[int]:
+        """Which key of an intent to ask with.
+
+        The last one that there is, or the one behind it: those before it may have expired while it is in doubt, and to
+        begin with the first again would send under a new key what may have run under the last.
+        """
+        found: list[Record] = yield Scan(self.settings.name, intent=intent)
+        known = {record.key.digest: record for record in found}
+        numbers = [int(record.about.tags.get(_NUMBER, "0")) for record in found]
+        ours = [number for number in numbers if self._key(outgoing, intent, number).digest in known]
+        if not ours:
+            return 0
+        last = max(ours)
+        record = known[self._key(outgoing, intent, last).digest]
+        # What did not run may be asked again under its key by the same request; another one takes the next.
+        over = record.final or record.fingerprint != fingerprint(outgoing.fingerprint)
+        return last + 1 if record.status in _PASSED_OVER and over else last
 
     def _carry(self, outgoing: Outgoing, intent: str, number: int, *, named: bool) -> Flow[Reply]:
         key = self._key(outgoing, intent, number)
         live: list[Reply] = []
         policy = self.settings.policy(named=named, final=Refused, nothing=NothingRan)
-        about = {"subject": outgoing.place[:_LONGEST_SUBJECT], "business_key": intent}
+        about = {
+            "subject": outgoing.place[:_LONGEST_SUBJECT],
+            "business_key": intent,
+            "tags": {_NUMBER: str(number)},
+        }
         try:
             result: Result[Reply] = yield Carry(
                 key,
@@ -107,17 +153,18 @@ class Journal:
             )
         except Ended as ended:
             return _told(ended, intent)
-        return live[0] if live else _replayed(result.value)
+        # A reply that somebody else was first to record is theirs, although this one came too.
+        return live[0] if live and not result.replayed else _replayed(result.value)
 
     def _kept_and_sent(self, outgoing: Outgoing, key: Key, live: list[Reply], *, named: bool) -> Flow[Reply]:
         """What the engine runs: key and request are on disk before anything is sent."""
         settings = self.settings
         mine = outgoing.saved(self._now(), frozenset(settings.keep_headers), body=settings.keep_request)
-        first, attempts = yield Keep(mine)
-        if attempts > 1:
-            yield from self._demand_young(outgoing, key, first)
+        first, in_doubt = yield Keep(mine)
+        if in_doubt:
+            yield from self._demand_young(outgoing, key.reference, first.first_sent, "forget() the intent")
         send = self._send(outgoing, outgoing.given_key or key.derive("send"))
-        reply = yield from self._sender.sending(send, certain=attempts == 1)
+        reply = yield from self._sender.sending(send, certain=not in_doubt)
         live.append(reply)
         return reply.to_keep() if named else Reply(reply.status, (), b"")
 
@@ -125,7 +172,7 @@ class Journal:
         plain = outgoing.given_key is not None or not self.settings.quoted
         return Send(outgoing, key if plain else f'"{key}"')
 
-    def _demand_young(self, outgoing: Outgoing, key: Key, first: Saved) -> Flow[None]:
+    def _demand_young(self, outgoing: Outgoing, reference: str, first_sent: float, then: str) -> Flow[None]:
         """Past its retention a service takes the key for a new one, and would run the request a second time."""
         address = address_of(outgoing.url)
         if address not in self._described:
@@ -133,14 +180,14 @@ class Journal:
         document = self._described[address]
         told = None if document is None else retention_in(document, outgoing.method, outgoing.url)
         retention = self.settings.retention.total_seconds() if told is None else told
-        age = self._now() - first.first_sent
+        age = self._now() - first_sent
         if is_old(age, retention):
             message = (
                 f"{outgoing.place} was first sent {age:.0f} seconds ago, and the service remembers keys for "
                 f"{retention:.0f}; nothing was sent now, and the first try may have run. Find out what became of it, "
-                f"then forget() the intent."
+                f"then {then}."
             )
-            raise KeyTooOld(message, reference=key.reference)
+            raise KeyTooOld(message, reference=reference)
 
     def _swept(self) -> Flow[None]:
         self._carried += 1
@@ -152,10 +199,10 @@ class Journal:
         return Key.of(value, operation=OPERATION, scope=self.settings.name)
 
     def _check(self, outgoing: Outgoing) -> None:
-        intent = outgoing.intent
-        if intent is not None and not (0 < len(intent) <= _LONGEST_INTENT and intent.isprintable()):
-            message = f"{INTENT} takes 1 to {_LONGEST_INTENT} printable characters; nothing was sent."
-            raise UsageError(message)
+        for name, given in ((INTENT, outgoing.intent), (outgoing.key_header, outgoing.given_key)):
+            if given is not None and not (0 < len(given) <= _LONGEST_INTENT and given.isprintable()):
+                message = f"{name} takes 1 to {_LONGEST_INTENT} printable characters; nothing was sent."
+                raise UsageError(message)
         if len(outgoing.body) > self.settings.max_body:
             message = (
                 f"The body has {len(outgoing.body)} bytes, more than the {self.settings.max_body} that are kept; "
@@ -183,6 +230,11 @@ def _replayed(kept: Reply) -> Reply:
     return Reply(kept.status, (*headers, ("Idempotency-Replayed", "true")), kept.body)
 
 
-def _label(outgoing: Outgoing) -> str:
-    what = f"{outgoing.method} {outgoing.url}"
-    return what if outgoing.intent is None else f"{outgoing.place} for {outgoing.intent}"
+def _demand_lease() -> None:
+    place = context.current_place.get()
+    if place is not None and place.state.active:
+        place.state.check()
+
+
+def _label(outgoing: Outgoing) -> tuple[str, str, str]:
+    return context.current_step.get(), outgoing.method, outgoing.url

@@ -70,9 +70,10 @@ class Outgoing:
         """What is asked: the same intent with another one is a mistake of the caller."""
         kind = next((value for name, value in self.headers if name.lower() == "content-type"), "")
         # A new boundary is made for every form that is sent; the parts are what counts.
-        boundary = kind.partition("boundary=")[2].strip('"').encode()
-        body = self.body.replace(boundary, b"") if boundary else self.body
-        return self.method, self.url, kind.partition("boundary=")[0], sha256(body).hexdigest()
+        rest, _, boundary = kind.partition("boundary=") if kind.lower().startswith("multipart/") else (kind, "", "")
+        line = b"--" + boundary.strip('"').encode()
+        body = self.body.replace(line, b"--") if boundary else self.body
+        return self.method, self.url, rest, sha256(body).hexdigest()
 
     @property
     def place(self) -> str:

@@ -6,17 +6,21 @@ given on: one that was cut off in the middle is no outcome.
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
+from http.client import HTTPMessage, IncompleteRead
+from http.client import HTTPResponse as HTTPAnswer
 from io import BytesIO
 from typing import Any, Final, Unpack
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPHeaderDict, HTTPResponse
+from urllib3 import HTTPConnectionPool, HTTPHeaderDict, HTTPResponse, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, NewConnectionError
 
 from semel.client.effects import Cut, Send
-from semel.client.hands import KEYS, Hands
+from semel.client.hands import KEYS, Hands, Now
 from semel.client.outgoing import INTENT, Reply, outgoing
 from semel.client.settings import Given
 from semel.client.unfinished import Pending, Resumed, forgotten, unfinished
@@ -24,6 +28,7 @@ from semel.entry import Place
 from semel.errors import UsageError
 
 _NOT_SENT: Final = (requests.exceptions.ConnectTimeout, requests.exceptions.ProxyError)
+_OUR_FAULT: Final = (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader)
 _LOST: Final = (
     requests.exceptions.ConnectionError,
     requests.exceptions.Timeout,
@@ -33,17 +38,78 @@ _LOST: Final = (
 _FETCHED_IN: Final = 5.0
 
 
+class _Lines:
+    """What is read of an answer, and the line that was read last."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.last = b""
+
+    def readline(self, *size: int) -> bytes:
+        self.last = self._file.readline(*size)
+        return self.last
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class _Whole(HTTPAnswer):
+    """An answer whose headers are whole: by itself `http.client` takes the end of a cut connection for their end."""
+
+    fp: Any
+
+    def begin(self) -> None:
+        file = self.fp
+        self.fp = lines = _Lines(file)
+        super().begin()
+        if self.fp is lines:  # not closed, as it is behind an answer without a body
+            self.fp = file
+        if lines.last not in (b"\r\n", b"\n"):
+            raise IncompleteRead(b"")
+
+
+class _Connection(HTTPConnection):
+    response_class = _Whole
+
+
+class _SecureConnection(HTTPSConnection):
+    response_class = _Whole
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+_POOLS: Final = {"http": _Pool, "https": _SecurePool}
+
+
 class OnceAdapter(HTTPAdapter):
     """Gives every unsafe request a key that outlives the process, and asks again with the same one.
 
     Args:
         keys: where keys are kept: a URL or path as for `Semel`, or a `Semel`.
+        now: the time of day, in seconds since 1970; tests put another here.
         settings: `semel.client.settings.Settings` says what there is.
     """
 
-    def __init__(self, keys: Place = KEYS, **settings: Unpack[Given]) -> None:
+    def __init__(self, keys: Place = KEYS, *, now: Now = time.time, **settings: Unpack[Given]) -> None:
         super().__init__(max_retries=0)  # a retry below would not be counted, and could not be told from the first
-        self.hands = Hands(keys, self._send, self._fetch, **settings)
+        self.hands = Hands(keys, self._send, self._fetch, now, **settings)
+
+    def init_poolmanager(self, *given: Any, **settings: Any) -> None:
+        """Use connections that tell a cut answer from a whole one."""
+        super().init_poolmanager(*given, **settings)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: Any, **settings: Any) -> Any:
+        """The same through a proxy."""
+        manager = super().proxy_manager_for(proxy, **settings)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
 
     def send(  # type: ignore[override]  # the settings of a request are passed on as they come
         self, request: requests.PreparedRequest, **settings: Any
@@ -51,6 +117,7 @@ class OnceAdapter(HTTPAdapter):
         """Send a request; with a key, if it is unsafe."""
         journal = self.hands.journal
         if not journal.settings.keyed(request.method or ""):
+            request.headers.pop(INTENT, None)
             return super().send(request, **settings)
         asked = outgoing(
             (request, settings),
@@ -89,6 +156,8 @@ class OnceAdapter(HTTPAdapter):
             response = super().send(copy, **{**settings, "stream": True})
             with response:
                 body = response.raw.read(decode_content=False)
+        except _OUR_FAULT as error:
+            raise Cut(error, sent=False, again=False) from error
         except _LOST as error:
             raise Cut(error, sent=not _never_left(error)) from error
         except HTTPError as error:
@@ -100,9 +169,10 @@ class OnceAdapter(HTTPAdapter):
         question = requests.Request("GET", url, headers={"Accept": "application/json"}).prepare()
         try:
             response = super().send(question, timeout=_FETCHED_IN)
-            return response.content if response.ok else None
+            found = response.content  # whatever it says: a connection that is not read to its end is not given back
         except requests.RequestException:
             return None
+        return found if response.ok else None
 
     def _response(self, request: requests.PreparedRequest, reply: Reply) -> requests.Response:
         raw = HTTPResponse(
@@ -110,9 +180,26 @@ class OnceAdapter(HTTPAdapter):
             headers=HTTPHeaderDict(reply.headers),
             status=reply.status,
             preload_content=False,
+            original_response=_Head(reply),  # type: ignore[arg-type]  # of it only what is there is used
             request_method=request.method,
         )
         return self.build_response(request, raw)
+
+
+class _Head:
+    """The answer as `http.client` has it, as far as requests looks at it: for cookies, and whether it is read."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.msg = HTTPMessage()
+        for name, value in reply.headers:
+            self.msg[name] = value
+
+    def isclosed(self) -> bool:
+        """It is read."""
+        return True
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
 
 def _resumed(session: requests.Session, pending: Pending) -> Resumed[requests.Response]:
@@ -120,7 +207,11 @@ def _resumed(session: requests.Session, pending: Pending) -> Resumed[requests.Re
     if saved is None:
         return Resumed(pending, None, None)
     try:
-        response = session.request(saved.method, saved.url, data=saved.body, headers=dict(pending.headers))
+        question = requests.Request(saved.method, saved.url, data=saved.body, headers=dict(pending.headers))
+        prepared = session.prepare_request(question)
+        prepared.url = saved.url  # it is whole: what the session adds to every address is in it
+        settings = session.merge_environment_settings(saved.url, {}, None, None, None)
+        response = session.send(prepared, **settings)
     except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being sent
         return Resumed(pending, None, error)
     return Resumed(pending, response, None)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 DESCRIBED_AT: Final = "/.well-known/idempotency-policy"
 _MARGIN: Final = 0.02
 _LEAST_MARGIN: Final = 1.0
+_SLASHES: Final = re.compile("//+")
 
 
 class _Route(msgspec.Struct):
@@ -39,7 +40,7 @@ def retention_in(document: bytes, method: str, url: str) -> float | None:
         routes = msgspec.json.decode(document, type=_Document).routes
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
-    path = urlsplit(url).path or "/"
+    path = _plain(unquote(urlsplit(url).path))
     return next((route.retention for route in routes if method in route.methods and _fits(route.path, path)), None)
 
 
@@ -49,5 +50,11 @@ def is_old(age: float, retention: float) -> bool:
 
 
 def _fits(pattern: str, path: str) -> bool:
-    pieces = [".*" if piece == "**" else "[^/]+" if piece == "*" else re.escape(piece) for piece in pattern.split("/")]
+    parts = _plain(pattern).split("/")
+    pieces = [".*" if part == "**" else "[^/]+" if part == "*" else re.escape(part) for part in parts]
     return re.fullmatch("/".join(pieces), path, re.DOTALL) is not None
+
+
+def _plain(path: str) -> str:
+    """A path as services take it: slashes too many are not seen."""
+    return _SLASHES.sub("/", path).rstrip("/") or "/"

@@ -27,12 +27,14 @@ class Sender:
         monotonic: Callable[[], float],
         now: Callable[[], float],
         chance: Callable[[], float],
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._patience = patience
         self._budget = budget
         self._monotonic = monotonic
         self._now = now
         self._chance = chance
+        self._check = check
 
     def sending(self, send: Send, *, certain: bool) -> Flow[Reply]:
         """The answer of a request that was done.
@@ -43,22 +45,35 @@ class Sender:
 
         Raises:
             Ended: there is no such answer.
+            LeaseLost: somebody else has the key by now.
         """
         began = self._monotonic()
+        doubted = False
         for number in count(1):
             signal, reply, error = yield from self._one(send)
             match signal:
                 case Done():
                     assert reply is not None  # noqa: S101 - only an answer says so
                     return reply
-                case Refusal():
-                    raise Refused(reply, error, send.outgoing.place)
+                case Refusal(recorded):
+                    if certain or recorded:
+                        raise Refused(reply, error, send.outgoing.place)
+                    # Behind a try that may have run it can come from somebody who never saw that try. A service that
+                    # has recorded it under this key says so when it is asked once more.
+                    pause = None if doubted else self._pause(number, None, began)
+                    doubted = True
+                    if pause is None:
+                        raise Unsettled(reply, error, send.outgoing.place)
+                    yield Rest(pause)
+                    self._check()
                 case Again(after, certainly_not, soon):
                     certain = certain and certainly_not
                     pause = self._pause(number, after, began) if soon else None
                     if pause is None:
                         raise _end(certain)(reply, error, send.outgoing.place)
                     yield Rest(pause)
+                    # Whoever lost the key in the meantime sends no more: it may have been given up, and asked anew.
+                    self._check()
         raise AssertionError
 
     def _one(self, send: Send) -> Flow[tuple[Signal, Reply | None, Exception | None]]:

@@ -14,6 +14,7 @@ from semel.errors import UsageError
 HeaderRule = str | Callable[[str, str], str]
 UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_SECRET: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 _MEBIBYTE: Final = 1024 * 1024
 _ENVELOPE: Final = 64 * 1024
 _PASSING: Final = timedelta(minutes=1)
@@ -36,7 +37,7 @@ class Settings:
         retention: how long a service is taken to remember keys whose policy document does not say.
         keep_for: how long an intent that succeeded is answered without sending anything.
         lease_for: how long after a crash nobody else takes up what was being sent.
-        keep_request: whether the request itself is kept until its outcome is known, so that `resume` can send it.
+        keep_request: whether the request itself is kept, so that `resume` can send it.
         keep_headers: headers to keep with it, beside those that describe its body. Never name one with a secret.
         max_body: how many bytes a request may have.
     """
@@ -61,6 +62,7 @@ class Settings:
         for wrong, why in self._problems():
             if wrong:
                 raise UsageError(f"{why}; nothing was set up.")
+        self.policy(named=True, final=ValueError, nothing=OSError)  # refuses times that cannot be kept
         object.__setattr__(self, "methods", frozenset(method.upper() for method in self.methods))
         object.__setattr__(self, "keep_headers", frozenset(name.lower() for name in self.keep_headers))
 
@@ -76,6 +78,10 @@ class Settings:
                 "give_up_after=, first_pause= and longest_pause= are longer than nothing",
             ),
             (self.retention <= timedelta(0), "retention= is longer than nothing"),
+            (
+                _SECRET & {str(name).lower() for name in self.keep_headers},
+                "keep_headers= does not take headers that hold credentials",
+            ),
         ]
 
     def keyed(self, method: str) -> bool:

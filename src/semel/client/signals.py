@@ -18,10 +18,12 @@ _OUR_PROBLEMS: Final = "urn:semel:problem:"
 _LONGEST: Final = 365 * 24 * 3600.0
 
 # Said before anything was done, to this one request.
-_NOT_NOW: Final = frozenset({408, 425, 429})
+_NOT_NOW: Final = frozenset({425, 429})
+_TOO_SLOW: Final = 408
 _NOT_YOU: Final = frozenset({401, 403, 407})
 _NOT_AGAIN: Final = frozenset({501, 505})
 _RUNNING: Final = 409
+_REPLAYED: Final = ("idempotency-replayed", "idempotent-replayed")
 _LOWEST_FAILURE: Final = 500
 _LOWEST_REFUSAL: Final = 400
 
@@ -33,7 +35,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """It was refused, and will be under this key."""
+    """It was refused, and will be under this key. `recorded` is true where the service says that this is a replay."""
+
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,15 @@ Signal = Done | Refusal | Again
 def signal_of(reply: Reply, now: float) -> Signal:
     """What an answer says."""
     status = reply.status
+    if status >= _LOWEST_REFUSAL and any((reply.header(name) or "").strip() == "true" for name in _REPLAYED):
+        return Refusal(recorded=True)  # whatever its status, it is the outcome
     after = _after(reply.header("retry-after"), now)
     if status in _NOT_NOW:
         return Again(after, certain=True)
     if status in _NOT_YOU:
         return Again(certain=True, soon=False)
+    if status == _TOO_SLOW:
+        return Again(after)  # the request, says the standard; many a service says it of its own work
     if status == _RUNNING:
         return _conflict(reply, after)
     if status >= _LOWEST_FAILURE:
@@ -66,12 +74,12 @@ def signal_of(reply: Reply, now: float) -> Signal:
     return Refusal() if status >= _LOWEST_REFUSAL else Done()
 
 
-def _conflict(reply: Reply, after: float | None) -> Again:
+def _conflict(reply: Reply, after: float | None) -> Signal:
     """409 is "still running", unless it is plainly a conflict of another kind."""
     kind = _problem_type(reply)
-    if after is None and kind:
-        return Again(certain=not kind.startswith(_OUR_PROBLEMS), soon=False)
-    return Again(after)
+    if after is not None or not kind:
+        return Again(after)
+    return Again(soon=False) if kind.startswith(_OUR_PROBLEMS) else Refusal()
 
 
 def _problem_type(reply: Reply) -> str:

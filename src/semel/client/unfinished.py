@@ -55,7 +55,7 @@ def unfinished(scope: str) -> Flow[list[Pending]]:
     yield Sweep()  # what nobody works at any more is in doubt from here on
     found: list[Pending] = []
     for status in _UNFINISHED:
-        records: list[Record] = yield Scan(status, scope)
+        records: list[Record] = yield Scan(scope, status)
         for each in records:
             record: Record | None = yield Look(each.key)
             pending = None if record is None else _pending(record)

@@ -6,8 +6,8 @@ used once. Whoever touches an attempt that lost its lease is told so.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 from semel.core.key import Key, make_key
@@ -23,13 +23,29 @@ class StepBook:
     def __init__(self, finished: tuple[Step, ...]) -> None:
         self._finished = {step.index: step for step in finished}
         self._entered: list[str] = []
+        self._last_joined = False
 
-    def enter(self, name: str) -> tuple[int, Step | None]:
-        """The position of the step called next, and its record if it is finished.
+    def enter(self, name: str, *, joined: bool = False) -> tuple[int, Step | None, bool]:
+        """The position of the step called next, its record if it is finished, and whether it is the last one again.
+
+        A step in the caller's transaction is finished when that commits, so the caller may have to run it again.
 
         Raises:
             StepsChanged: another step stood here in the attempt before, or the name was used already.
         """
+        if joined and self._last_joined and name == self._entered[-1]:
+            index = len(self._entered) - 1
+            return index, self._finished.get(index), True
+        index, finished = self._enter_next(name)
+        self._last_joined = joined
+        return index, finished, False
+
+    def leave(self) -> None:
+        """The step entered last did nothing: it may be entered once more."""
+        self._entered.pop()
+        self._last_joined = False
+
+    def _enter_next(self, name: str) -> tuple[int, Step | None]:
         index = len(self._entered)
         if name in self._entered:
             message = f"The step {name!r} was used twice in one attempt; the second did not run. Name each step once."
@@ -71,7 +87,7 @@ class AttemptState:
         self.in_doubt = granted.in_doubt
         self.active = False
         self.joined = False
-        self._derived: Counter[tuple[str, str]] | None = None
+        self._derived: dict[tuple[str, str], Iterator[int]] = {}
 
     @property
     def key(self) -> Key:
@@ -90,10 +106,9 @@ class AttemptState:
 
     def derive_next(self, step: str, what: str) -> str:
         """A key for the next service: of this key, and of the how-manieth time the step asks for `what`."""
-        if self._derived is None:
-            self._derived = Counter()
-        self._derived[step, what] += 1
-        return self.key.derive(make_key("next", step, what, self._derived[step, what]))
+        # Threads of one handler never get the same number: both of these are one step of the interpreter.
+        number = next(self._derived.setdefault((step, what), count(1)))
+        return self.key.derive(make_key("next", step, what, number))
 
     def keep(self, beat: Beat, monotonic: Callable[[], float]) -> None:
         """Its lease is kept alive from now on; `monotonic` is the engine's clock."""

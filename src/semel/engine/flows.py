@@ -15,6 +15,7 @@ from typing import Any, Literal
 from semel.core import codec
 from semel.core.fingerprint import check_version
 from semel.core.flow import Flow
+from semel.core.key import Key
 from semel.core.operations import (
     Answer,
     Checkpoint,
@@ -288,7 +289,7 @@ class Once:
 def step(attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, *, joined: bool) -> Flow[Any]:
     """One step: its recorded value if it is finished, else run it and record it under the lease."""
     attempt.check()
-    index, finished = attempt.book.enter(name)
+    index, finished, again = attempt.book.enter(name, joined=joined)
     if finished is not None:
         return codec.decode(finished.outcome, shape)
     lease = attempt.lease
@@ -297,13 +298,28 @@ def step(attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, 
         if isinstance(entered, Lost):
             raise raising.lease_lost(attempt.key)
         lease = raising.with_transaction(lease, entered)
-    value = yield CallStep()
+        # A commit whose answer was lost may have been one: then the step is finished, whatever its caller thinks.
+        committed = (yield from _committed(attempt.key, index)) if again else None
+        if committed is not None:
+            return codec.decode(committed.outcome, shape)
+    try:
+        value = yield CallStep()
+    except Exception:
+        if not joined:
+            attempt.book.leave()
+        raise
     attempt.check()
     outcome = codec.encode(value, shape, max_result)
     answer: Answer = yield from _resent(Checkpoint(lease, Step(index, name, outcome)))
     if isinstance(answer, Lost):
         raise raising.lease_lost(attempt.key)
     return value
+
+
+def _committed(key: Key, index: int) -> Flow[Step | None]:
+    found: Found = yield Read(key.digest, with_steps=True)
+    steps = () if found.record is None else found.record.steps
+    return next((step for step in steps if step.index == index), None)
 
 
 def _resent(operation: Operation) -> Flow[Answer]:

@@ -21,7 +21,7 @@ def finished(*names: str) -> tuple[Step, ...]:
 
 def test_a_first_attempt_counts_its_steps() -> None:
     book = StepBook(())
-    assert [book.enter(name) for name in NAMES] == [(index, None) for index in range(4)]
+    assert [book.enter(name) for name in NAMES] == [(index, None, False) for index in range(4)]
     book.check_complete()
 
 

@@ -155,3 +155,35 @@ async def test_a_step_that_raises_leaves_the_transaction_to_the_handler(world: O
 
     assert (await world.run("o-1", handler)).value == "given up"
     assert world.rows() == []
+
+
+async def test_a_step_whose_transaction_was_rolled_back_is_run_again_by_the_same_attempt(world: OnServer) -> None:
+    caller = await world.open()
+
+    async def handler() -> str:
+        await caller.begin()
+        await world.step("book", world.writes(caller, "booked"), within=caller.thing)
+        await caller.rollback()
+        await caller.begin()
+        value: str = await world.step("book", world.writes(caller, "booked"), within=caller.thing)
+        await caller.commit()
+        return value
+
+    assert (await world.run("o-1", handler)).value == "booked"
+    assert (world.runs, world.rows()) == (["booked", "booked"], ["booked"])
+
+
+async def test_a_step_whose_commit_was_one_after_all_is_not_run_again_by_the_same_attempt(world: OnServer) -> None:
+    caller = await world.open()
+
+    async def handler() -> str:
+        await caller.begin()
+        await world.step("book", world.writes(caller, "booked"), within=caller.thing)
+        await caller.commit()  # and its caller does not hear of it
+        await caller.begin()
+        value: str = await world.step("book", world.writes(caller, "booked"), within=caller.thing)
+        await caller.rollback()
+        return value
+
+    assert (await world.run("o-1", handler)).value == "booked"
+    assert (world.runs, world.rows()) == (["booked"], ["booked"])

@@ -1,0 +1,65 @@
+"""One server process: `python -m examples.hotel.serving --fd 3`, on a socket that whoever started it listens on.
+
+What always holds: it says "ready" on stdout once it answers. SIGTERM, Ctrl-C and the end of `--parent-fd` stop it with
+exit code 0, after the requests that run have been answered.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+
+import uvicorn
+
+from examples.hotel.app import make_app
+from examples.hotel.settings import Settings
+
+
+class Server(uvicorn.Server):
+    """uvicorn, saying when it is ready."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        print("ready", flush=True)
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m examples.hotel.serving", description="A server of the hotel.")
+    parser.add_argument("--fd", type=int, required=True, help="the listening socket")
+    parser.add_argument("--parent-fd", type=int, help="a pipe; the server stops at its end of file")
+    options = parser.parse_args()
+    # uvicorn stops cleanly on these and then raises them again for whoever was there before: that is this handler.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: sys.exit(0))
+    logging.basicConfig(level=logging.WARNING)
+    asyncio.run(_serve(options.fd, options.parent_fd))
+
+
+async def _serve(listener: int, parent: int | None) -> None:
+    config = uvicorn.Config(
+        make_app(Settings.from_environment()),
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+    )
+    server = Server(config)
+    if parent is not None:
+        asyncio.get_running_loop().add_reader(parent, _parent_is_gone, parent, server)
+    with socket.socket(fileno=listener) as listening:
+        await server.serve(sockets=[listening])
+
+
+def _parent_is_gone(parent: int, server: uvicorn.Server) -> None:
+    if not os.read(parent, 1):
+        asyncio.get_running_loop().remove_reader(parent)
+        server.should_exit = True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""A real browser for tests of pages: the system's Chromium, one for each worker."""
+
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.servers.plugin import verdict
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """Chromium, as the system has it."""
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium")
+    if program is None:
+        reason = "there is no chromium on the PATH; as root `make test` installs it"
+        raise verdict(f"NOT TESTED: the pages, because {reason}.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(QUIET))
+        yield browser
+        browser.close()
