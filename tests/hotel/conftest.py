@@ -8,6 +8,7 @@ import pytest
 
 from examples.hotel.settings import Settings
 from tests.hotel.front_desk import Clock, FrontDesk, Gateway
+from tests.hotel.gateway_process import GatewayProcess
 
 Build = Callable[..., Awaitable[FrontDesk]]
 
@@ -23,10 +24,8 @@ def any_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture(scope="session")
 def one_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """The gateway of this worker: to start one takes longer than most tests."""
-    gateway = Gateway(tmp_path_factory.mktemp("gateway") / "ledger.jsonl")
-    gateway.start()
-    yield gateway
-    gateway.stop()
+    with GatewayProcess(tmp_path_factory.mktemp("gateway") / "ledger.jsonl") as process:
+        yield Gateway(process)
 
 
 @pytest.fixture
@@ -41,7 +40,9 @@ async def build(gateway: Gateway) -> AsyncIterator[Build]:
     """Builds a hotel on a database: short leases, and no sweeper in the background."""
     built: list[FrontDesk] = []
 
-    async def build(url: str, *, made: bool = True, rooms: int = 1, overbooking: int = 0) -> FrontDesk:
+    async def build(
+        url: str, *, made: bool = True, rooms: int = 1, overbooking: int = 0, gateway_timeout: float = 10
+    ) -> FrontDesk:
         clock = built[0].clock if built else Clock()
         settings = Settings(
             database=url,
@@ -49,6 +50,7 @@ async def build(gateway: Gateway) -> AsyncIterator[Build]:
             clock=clock,
             lease_for=timedelta(seconds=1),
             reconcile_after=timedelta(0),
+            gateway_timeout=timedelta(seconds=gateway_timeout),
             sweep_every=None,
         )
         desk = FrontDesk(settings, clock, gateway)

@@ -4,16 +4,12 @@ What always holds: one house with rooms of type "double" in all nights from 1 Ju
 1 May 2030, noon. What is asked about the end is read from the database and from the gateway's ledger, not from replies.
 """
 
-import json
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,6 +19,7 @@ from examples.hotel.app import make_app
 from examples.hotel.parts import Parts
 from examples.hotel.settings import Settings
 from examples.hotel.tables import Hotel, Payment, Reservation, RoomNight
+from tests.hotel.gateway_process import GatewayProcess
 
 FIRST = date(2030, 6, 1)
 NIGHTS = 10
@@ -45,60 +42,41 @@ class Clock:
 
 @dataclass
 class Gateway:
-    """The gateway as a process, and its ledger."""
+    """The gateway as a process that many tests share, and its ledger as one of them sees it."""
 
-    ledger: Path
-    port: int = 0
+    process: GatewayProcess
     before: int = 0
-    process: subprocess.Popen[str] | None = None
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return self.process.url
 
     def start(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "examples.hotel.gateway",
-            "--ledger",
-            str(self.ledger),
-            "--port",
-            str(self.port),
-        ]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline().rpartition(":")[2])
+        """Bring it back to the same address."""
+        self.process.start()
 
     def stop(self) -> None:
-        """Kill it, as a crash would; `start` brings it back to the same address."""
-        assert self.process is not None
+        """Kill it, as a crash would."""
         self.process.kill()
-        with self.process:
-            self.process.wait()
 
     def restart(self) -> None:
         """Start it again after it has died by itself."""
-        assert self.process is not None
-        with self.process:
-            self.process.wait()
-        self.start()
+        self.process.wait()
+        self.process.start()
 
     def ready_for_another_test(self) -> None:
         """Running, without faults, and its events counted from here."""
-        if self.process is None or self.process.poll() is not None:
-            self.start()
+        self.start()
         self.faults(delay=0, lose_reply=0, die_before=0, die_after=0)
         self.before += len(self.events())
 
     def faults(self, **faults: float) -> None:
         """What goes wrong with the next charges."""
-        httpx.post(f"{self.address}/faults", json=faults).raise_for_status()
+        self.process.faults(**faults)
 
     def events(self) -> list[str]:
         """What the ledger got in this test, in order."""
-        lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
-        return [json.loads(line)["event"] for line in lines[self.before :]]
+        return [line["event"] for line in self.process.ledger()[self.before :]]
 
 
 @dataclass

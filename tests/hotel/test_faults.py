@@ -1,5 +1,7 @@
 """The gateway fails in every way it can, and the same key ends well: one charge, or none and the rooms given back."""
 
+from pathlib import Path
+
 import pytest
 
 from examples.hotel import paying
@@ -23,6 +25,19 @@ async def test_a_lost_reply_is_asked_for_and_not_charged_again(any_desk: FrontDe
     any_desk.gateway.faults(die_before=1)  # whoever charges instead of asking gets no answer
     assert (await guest.pay(reservation, "k")).json()["status"] == "CONFIRMED"
     assert any_desk.gateway.events() == ["charged"]
+
+
+async def test_a_gateway_that_stalls_is_asked_what_became_of_the_charge(build: Build, tmp_path: Path) -> None:
+    desk = await build(f"sqlite:///{tmp_path}/hotel.db", gateway_timeout=0.2)
+    guest = await desk.guest()
+    reservation = await guest.ready_to_pay()
+    desk.gateway.faults(delay=600)
+    stalled = await guest.pay(reservation, "k")
+    assert (stalled.status_code, code_of(stalled)) == (503, "gateway-unavailable")
+    assert "retry-after" in stalled.headers
+    desk.gateway.faults(delay=0)  # the charge that was given up goes through after all
+    assert (await guest.pay(reservation, "k")).json()["status"] == "CONFIRMED"
+    assert desk.gateway.events() == ["charged"]
 
 
 async def test_while_the_gateway_is_down_the_client_is_told_to_come_back(desk: FrontDesk) -> None:
