@@ -58,11 +58,13 @@ class Paying:
 
     async def pay(self, user_id: int, reservation_id: str, card: str) -> dict[str, Any]:
         """Pay a reservation; called inside the request's own attempt, whose key all steps hang on."""
-        attempt, settings = self._parts.semel.current(), self._parts.settings
+        attempt, settings, transact = self._parts.semel.current(), self._parts.settings, self._parts.database.transact
         gateway_key = attempt.derive("charge")
 
-        async with self._parts.database.writing() as session:
-            held = await attempt.step("hold", self._hold, session, user_id, reservation_id, gateway_key, within=session)
+        async def hold(session: AsyncSession) -> Held:
+            return await attempt.step("hold", self._hold, session, user_id, reservation_id, gateway_key, within=session)
+
+        held = await transact(hold)
         try:
             charge = await self._charge(gateway_key, held.amount, held.currency, card, reservation_id)
         except (GatewayUnreachable, GatewaySilent, InDoubt) as error:
@@ -70,8 +72,11 @@ class Paying:
             raise Refused(
                 503, "gateway-unavailable", detail, retry_after=getattr(error, "retry_after", 1) or 1
             ) from error
-        async with self._parts.database.writing() as session:
-            await attempt.step("settle", settle, gateway_key, charge, session, within=session)
+
+        async def settled(session: AsyncSession) -> bool:
+            return await attempt.step("confirm", settle, gateway_key, charge, session, within=session)
+
+        await transact(settled)
 
         if charge.state == "declined":
             detail = "The card was declined; no money was taken and no room is held. Take another card and a new key."

@@ -1,6 +1,7 @@
 """The gateway fails in every way it can, and the same key ends well: one charge, or none and the rooms given back."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,6 +107,28 @@ async def test_a_transaction_that_the_database_gave_up_is_run_again_by_the_same_
     assert (response.status_code, code_of(response), response.headers["retry-after"]) == (503, "try-again", "1")
     assert await desk.booked() == {}
     assert (await guest.pay(reservation, "k")).status_code == 200
+
+
+@pytest.mark.parametrize("step", ["hold", "confirm"])
+async def test_a_transaction_that_the_database_gave_up_once_is_run_again_by_the_same_request(
+    any_desk: FrontDesk, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    guest = await any_desk.guest()
+    reservation = await guest.ready_to_pay()
+    moves: list[object] = []
+    move, before = paying._move, 0 if step == "hold" else 1
+
+    async def aborted(*arguments: Any) -> None:
+        moves.append(arguments)
+        await move(*arguments)
+        if len(moves) == before + 1:
+            raise TransactionAborted("a deadlock, say")
+
+    monkeypatch.setattr(paying, "_move", aborted)
+    assert (await guest.pay(reservation, "k")).json()["status"] == "CONFIRMED"
+    assert len(moves) == 3
+    assert await any_desk.booked() == {1: 1, 2: 1}
+    assert any_desk.gateway.events() == ["charged"]
 
 
 async def test_a_hold_that_is_cut_off_holds_nothing(any_desk: FrontDesk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from semel.core.policy import Policy
 from semel.engine.colourless import Asked
 from semel.engine.opened import Opened
 from semel.engine.request import Result
-from semel.errors import KeyReused, SemelError, UsageError
+from semel.errors import KeyReused, LeaseLost, SemelError, UsageError
 from semel.http import problem
 from semel.http.identity import check_first_sent, computed_key, fingerprint_of, identity_of, key_in, scope_of
 from semel.http.problem import Refused
@@ -255,6 +255,9 @@ def _recorded(going: Go, wanted: Settle | Fail, described_at: str | None) -> Flo
         match wanted:
             case Fail(NotStored() | NobodyKnows() as answer):
                 return Send(going.marks, answer)  # it could not be recorded, and is true all the same
+            case Fail(LeaseLost() as lost):
+                # The handler was stopped where it would have gone on without its key; whoever asks again goes on.
+                return Answer(_refusal(lost, route).problem.response(described_at))
             case Fail(raised):
                 raise raised from (None if raised is error else error)
         return Answer(_refusal(error, route).problem.response(described_at))

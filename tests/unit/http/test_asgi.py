@@ -247,6 +247,14 @@ async def test_an_outcome_that_could_not_be_recorded_is_503_and_not_the_applicat
     assert (driver.status, b"lease-lost" in driver.body, b"done" in driver.body) == (503, True, False)
 
 
+async def test_a_handler_that_lost_its_lease_is_503(semel: AsyncSemel) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise LeaseLost("this attempt lost its lease", reference="r")
+
+    driver = await asked(keyed(app, semel))
+    assert (driver.status, b"lease-lost" in driver.body) == (503, True)
+
+
 async def test_the_end_of_a_stream_that_could_not_be_recorded_is_withheld(
     semel: AsyncSemel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,6 +214,12 @@ def test_a_refused_settlement_is_a_problem(shop: Shop, monkeypatch: pytest.Monke
     assert (answer.status_code, answer.content_type) == (503, "application/problem+json")
 
 
+def test_a_view_that_lost_its_lease_is_a_problem(shop: Shop) -> None:
+    shop.view(raising(LeaseLost("this attempt lost its lease", reference="r")))
+    answer = shop.ask()
+    assert (answer.status_code, answer.content_type) == (503, "application/problem+json")
+
+
 def streaming(*chunks: str) -> Callable[[], flask.Response]:
     return lambda: flask.Response(iter(chunks), content_type="text/event-stream")
 

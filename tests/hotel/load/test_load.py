@@ -1,0 +1,36 @@
+"""Many users want the last rooms, a server and the gateway are killed, and some never come back: nothing is oversold.
+
+What always holds: the verdict is that of the database and of the gateway's ledger, and it complains about a run whose
+kills hit nothing.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.hotel.load.run import Run
+from tests.hotel.load.verdict import complaints, figures
+
+USERS = 200
+FEWER = USERS if os.environ.get("SEMEL_EFFORT") == "full" else 60
+Figures = Callable[[str, object], None]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def url(request: pytest.FixtureRequest) -> str:
+    """An empty database of each kind."""
+    return str(request.getfixturevalue(request.param).new_database())
+
+
+@pytest.mark.parametrize(("users", "overbooking"), [(USERS, 0), (FEWER, 2)])
+def test_exactly_as_many_are_confirmed_as_may_be_sold(
+    url: str, users: int, overbooking: int, tmp_path: Path, record_property: Figures
+) -> None:
+    ended = asyncio.run(Run(url, tmp_path, users=users, overbooking=overbooking, say=print)())
+    record_property("figures", figures(ended))
+    assert not complaints(ended), "\n".join(complaints(ended))
