@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar, Unpack
 
-from semel.client.effects import Cancel, Carry, Fetch, Keep, Look, Rest, Scan, Send, Sweep
+from semel.client.effects import Cancel, Carry, Fetch, Keep, Look, Resend, Rest, Scan, Send, Sweep
 from semel.client.journal import Journal
 from semel.client.outgoing import Reply, Saved
 from semel.client.settings import Given, Settings
@@ -115,6 +115,8 @@ class Hands(HandsBase):
                 return list(found)
             case Cancel(key, why):
                 return self._cancel(key, why)
+            case Resend(send, pending):
+                return send(pending)
         raise AssertionError(wanted)
 
     def _cancel(self, key: Key, why: str) -> bool:
@@ -179,6 +181,8 @@ class AsyncHands(HandsBase):
                 return [record async for record in found]
             case Cancel(key, why):
                 return await self._cancel(key, why)
+            case Resend(send, pending):
+                return await send(pending)
         raise AssertionError(wanted)
 
     async def _cancel(self, key: Key, why: str) -> bool:
