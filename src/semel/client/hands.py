@@ -97,11 +97,7 @@ class Hands(HandsBase):
                 return clock.rest(threading.Event(), clock.monotonic() + seconds)
             case Keep(saved):
                 attempt = self.engine.current()
-
-                def same() -> Saved:
-                    return saved
-
-                return attempt.step(STEP, same), attempt.in_doubt
+                return attempt.step(STEP, _same, saved), attempt.in_doubt
             case Carry(key, asked, flow):
                 return self.engine.run(key, lambda: run(flow, self.perform), **asked)
             case Look(key):
@@ -163,11 +159,7 @@ class AsyncHands(HandsBase):
                 return await clock.arest(asyncio.Event(), clock.monotonic() + seconds)
             case Keep(saved):
                 attempt = self.engine.current()
-
-                async def same() -> Saved:
-                    return saved
-
-                return await attempt.step(STEP, same), attempt.in_doubt
+                return await attempt.step(STEP, _same_awaited, saved), attempt.in_doubt
             case Carry(key, asked, flow):
                 return await self.engine.run(key, lambda: arun(flow, self.perform), **asked)
             case Look(key):
@@ -191,3 +183,11 @@ class AsyncHands(HandsBase):
         except NotResolvable:
             return False  # somebody works at it, or has finished it
         return True
+
+
+def _same(saved: Saved) -> Saved:
+    return saved
+
+
+async def _same_awaited(saved: Saved) -> Saved:
+    return saved
