@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from semel.core import codec
 from semel.core.canonical import Members
@@ -136,6 +137,24 @@ def shape_of_result(function: Callable[..., Any], hints: Mapping[str, Any] | Non
     """The shape of what a handler declares to return."""
     hints = resolved_hints(function) if hints is None else hints
     return codec.shape_of(hints.get("return", codec.inspect_empty))
+
+
+class Shapes:
+    """The shapes of results by function, each looked at once: a step is run over and over."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Any, codec.Shape] = WeakKeyDictionary()
+
+    def of(self, function: Callable[..., Any]) -> codec.Shape:
+        """The shape of what `function` declares to return."""
+        plain = getattr(function, "__func__", function)  # a method is made anew each time it is looked up
+        try:
+            known = self._known.get(plain)
+            if known is None:
+                known = self._known[plain] = shape_of_result(function)
+        except TypeError:
+            return shape_of_result(function)  # such as a callable object that nothing can refer to weakly
+        return known
 
 
 def operation_name(function: Callable[..., Any], given: str | None) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextvars import Token
 from typing import Any, Protocol
 
-from semel.core.codec import Shape
 from semel.core.flow import Begin, Flow
 from semel.core.operations import Operation
 from semel.core.policy import Policy
@@ -21,6 +20,7 @@ from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Wait
 from semel.engine.flows import Once
+from semel.engine.once import Shapes
 
 POLL = 0.05
 """Seconds between two looks at a record that another transaction holds, inside the caller's own."""
@@ -50,8 +50,9 @@ class Host(Protocol):
     def clock(self) -> Clock:
         """What waiting is measured by."""
 
-    def shape_of_step(self, function: Callable[..., Any]) -> Shape:
-        """What a function declares to return."""
+    @property
+    def shapes(self) -> Shapes:
+        """What functions declare to return."""
 
     def runtime(self) -> Moving:
         """The moving parts: of this process, or of this event loop."""

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from http import HTTPStatus
@@ -18,7 +19,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import sqlalchemy as sa
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import BrowserContext, Error, Page, Route, expect
 from sqlalchemy import orm
 
 from examples.hotel.tables import Payment, PaymentStatus, Reservation, RoomNight, Status
@@ -214,6 +215,18 @@ class Guest:
 
         (page or self.page).route(path, hold)
         return held
+
+    def let_go(self, path: str, held: list[Route]) -> None:
+        """Let requests go on that were held, and hold no more; those of a page that is gone went with it."""
+        self.page.unroute(path)
+        for route in held:
+            with suppress(Error):
+                route.continue_()
+
+    def go_back(self) -> None:
+        """Press the back button; a page that is just leaving by itself may be faster."""
+        with suppress(Error):
+            self.page.go_back()
 
     def reserve_unheard(self) -> None:
         """Click; the server makes the reservation, and its answer never arrives."""

@@ -79,7 +79,7 @@ def test_going_back_in_the_middle_and_clicking_again_is_the_same_reservation(gue
     guest.choose()
     address = guest.page.url
     guest.reserve_unheard()
-    guest.page.go_back()
+    guest.go_back()
     guest.page.goto(address)
     guest.drafted_once()
 
@@ -206,9 +206,12 @@ def test_a_declined_card_gives_the_room_back_and_another_card_pays(guest: Guest)
 
 
 def test_an_expired_draft_cannot_be_paid_and_the_page_says_what_to_do(guest: Guest) -> None:
+    asks = guest.hold("**/state")  # the page looks by itself now and then: it must not find out before the click
     guest.ready_to_pay()
     guest.house.expire(guest.first)
     guest.page.locator("#pay").click()
+    expect(guest.page.locator("#seen-list").get_by_text("410")).to_be_visible(timeout=PATIENCE)
+    guest.let_go("**/state", asks)
     guest.sees("EXPIRED")
     guest.has(reservations=["DETAILS_CONFIRMED"], booked=0, charges=[])
 

@@ -84,7 +84,8 @@ def test_parent_and_child_run_a_key_once(tmp_path: Path) -> None:
 
         def run():
             result = semel.run("k", lambda: "v", operation="pay")
-            print("replayed" if result.replayed else "ran", flush=True)
+            # The line in one piece: two processes write into one pipe.
+            print("replayed\\n" if result.replayed else "ran\\n", end="", flush=True)
 
         pid = in_child(run)
         run()
