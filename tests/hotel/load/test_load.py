@@ -30,16 +30,15 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("server", "users", "overbooking"), RUNS)
-def test_exactly_as_many_are_confirmed_as_may_be_sold(
-    request: pytest.FixtureRequest,
-    server: str,
-    users: int,
-    overbooking: int,
-    tmp_path: Path,
-    record_property: Figures,
-) -> None:
+@pytest.fixture(params=RUNS, ids=lambda run: "-".join(map(str, run)))
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    """A run on an empty database of its server."""
+    server, users, overbooking = request.param
     url = str(request.getfixturevalue(server).new_database())
-    ended = asyncio.run(Run(url, tmp_path, users=users, overbooking=overbooking, say=print)())
+    return Run(url, tmp_path, users=users, overbooking=overbooking, say=print)
+
+
+def test_exactly_as_many_are_confirmed_as_may_be_sold(run: Run, record_property: Figures) -> None:
+    ended = asyncio.run(run())
     record_property("figures", figures(ended))
     assert not complaints(ended), "\n".join(complaints(ended))
