@@ -15,18 +15,16 @@ from tests.hotel.load.run import Run
 from tests.hotel.load.verdict import complaints, figures
 
 USERS = 200
-FEWER = 60
-FULL = os.environ.get("SEMEL_EFFORT") == "full"
+FEWER = USERS if os.environ.get("SEMEL_EFFORT") == "full" else 60
 Figures = Callable[[str, object], None]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-# Each server and each limit in every run; all of them with all users at full effort.
 RUNS = [
-    ("postgresql", USERS, 0),
-    ("mariadb", USERS if FULL else FEWER, 2),
-    *([("postgresql", USERS, 2), ("mariadb", USERS, 0)] if FULL else []),
+    (server, users, overbooking)
+    for server in ("postgresql", "mariadb")
+    for users, overbooking in ((USERS, 0), (FEWER, 2))
 ]
 
 
