@@ -16,6 +16,12 @@ class Visitor:
 
     connection: socket.socket
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it comes from."""
+        address: tuple[str, int] = self.connection.getpeername()
+        return address
+
     def go(self) -> None:
         """Let it go on."""
         self.connection.sendall(b".")

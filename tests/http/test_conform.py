@@ -79,19 +79,22 @@ def told(result: Result) -> str:
 
 @contextmanager
 def opened(gate: Gate) -> Iterator[None]:
-    """Every handler that comes to the gate may go on, for as long as this lasts."""
-    ending = threading.Event()
+    """Every handler that comes to the gate may go on, for as long as this lasts; nobody is left at it afterwards."""
+    # Known by its address, so that the keeper stays until it has come: one left at the gate would be taken for the
+    # visitor of the next test.
+    last = socket.socket()
+    last.bind(("127.0.0.1", 0))
 
     def keep() -> None:
-        while not ending.is_set():
-            gate.visitor().go()
+        while (visitor := gate.visitor()).address != last.getsockname():
+            visitor.go()
+        visitor.connection.close()
 
     keeper = threading.Thread(target=keep)
     keeper.start()
     try:
         yield
     finally:
-        ending.set()
-        # One visitor more, so that the keeper looks up.
-        socket.create_connection(("127.0.0.1", gate.port)).close()
+        last.connect(("127.0.0.1", gate.port))
         keeper.join()
+        last.close()
