@@ -1,0 +1,21 @@
+"""Which node a command goes to."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from semel.stores.redis.commands import Batch
+from semel.stores.redis.round import OneServer, Speaker, Speech
+from semel.stores.redis.settings import Settings
+
+
+class Route(Protocol):
+    """The way from commands to nodes. One of its own for each driver."""
+
+    def speaking(self, batch: Batch) -> Speech:
+        """Send a batch, and give the replies in its order."""
+
+
+def route(settings: Settings) -> Route:
+    """The way that fits the settings."""
+    return OneServer(Speaker(settings))
