@@ -67,7 +67,7 @@ class Keys:
         """What the server says to one command."""
         return said(self.plain_url, *words)
 
-    def keys(self) -> list[bytes]:
+    def names(self) -> list[bytes]:
         """The keys that were made here."""
         import redis
 
@@ -76,7 +76,7 @@ class Keys:
 
     def empty(self) -> None:
         """Remove the keys that were made here."""
-        if keys := self.keys():
+        if keys := self.names():
             self.said("UNLINK", *keys)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from abc import abstractmethod
+from collections.abc import Sequence
 
 from semel.core.operations import Found, Granted, Read
 from semel.core.record import Record
@@ -58,8 +59,11 @@ class LoopAsker(Asker):
         return self.store.async_driver()  # a driver belongs to the loop it is made in
 
     def perform(self, *plans: Plan) -> list[Answers | Exception]:
-        replies: list[Answers | Exception] = self.runner.run(self.driver.perform(plans))
-        return replies
+        return self.runner.run(self._performed(plans))
+
+    async def _performed(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        await asyncio.sleep(0)  # the loop stood still since the last round: let it see what happened
+        return await self.driver.perform(plans)
 
     def close(self) -> None:
         self.runner.run(self.driver.close())

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, TypeVar
 
 from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
@@ -24,6 +24,7 @@ from semel.stores.redis.routes import Route
 from semel.stores.redis.settings import Address
 from semel.stores.redis.troubles import WIRE, lost
 
+T = TypeVar("T")
 Replies = list[Answers | Exception]
 Told = Callable[[bytes], None]
 _inherited: Final[list[Any]] = []
@@ -31,11 +32,12 @@ _inherited: Final[list[Any]] = []
 
 
 class RedisDriver:
-    """Rounds in the calling thread."""
+    """Rounds in the calling thread. Without `greet` servers are not judged: for whoever only looks at them."""
 
-    def __init__(self, place: Place, route: Route) -> None:
+    def __init__(self, place: Place, route: Route, *, greet: bool = True) -> None:
         self._place = place
         self._route = route
+        self._greet = greet
         self._start_over()
 
     def _start_over(self) -> None:
@@ -50,6 +52,14 @@ class RedisDriver:
             _inherited.append(self._idle)
             self._start_over()
         return run(together(plans), self._spoken)
+
+    def talk(self, flow: Generator[Batch, list[Reply], T]) -> T:
+        """Run a flow that is no plan, for whoever looks at the server."""
+        return run(flow, self._spoken)
+
+    def nodes(self) -> list[Address | None]:
+        """Every node that holds records."""
+        return run(self._route.nodes(), self._exchanged)
 
     def _spoken(self, batch: Batch) -> list[Reply]:
         return run(self._route.speaking(batch), self._exchanged)
@@ -98,7 +108,7 @@ class RedisDriver:
                 return connection
             connection.disconnect()
             self._drop(address)
-        return connections.connect(self._place.settings, address)
+        return connections.connect(self._place.settings, address, greet=self._greet)
 
     def _give_back(self, address: Address | None, connection: Any) -> None:
         if not connection.is_connected:

@@ -6,7 +6,7 @@ primary holds; and so is a server that removes keys when its memory is full, bec
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, Final
 
 from redis.exceptions import NoPermissionError
@@ -63,6 +63,6 @@ def check(info: dict[str, str], settings: Settings) -> None:
         raise StoreUnavailable(message)
 
 
-def evicts(info: dict[str, str]) -> bool:
+def evicts(info: Mapping[str, str]) -> bool:
     """Whether the server removes keys by itself once its memory is full."""
     return info.get("maxmemory", "0") != "0" and info.get("maxmemory_policy", NEVER) != NEVER

@@ -23,6 +23,7 @@ Words = tuple[Any, ...]
 Parcels = dict[Address | None, list[Words]]
 """What goes to which node, at the same time."""
 Speech = Generator[Parcels, dict[Address | None, list[Reply]], list[Reply]]
+Nodes = Generator[Parcels, dict[Address | None, list[Reply]], list[Address | None]]
 HOME: Final = None
 """The one server there is, wherever that is."""
 COUNT: Final = 1000
@@ -100,6 +101,11 @@ class OneServer:
 
     def __init__(self, speaker: Speaker) -> None:
         self._speaker = speaker
+
+    def nodes(self) -> Nodes:
+        """The one."""
+        return [HOME]
+        yield {}
 
     def speaking(self, batch: Batch) -> Speech:
         """Send a batch."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Protocol
 
 from semel.stores.redis.commands import Batch
-from semel.stores.redis.round import OneServer, Speaker, Speech
+from semel.stores.redis.round import Nodes, OneServer, Speaker, Speech
 from semel.stores.redis.settings import Settings
 
 
 class Route(Protocol):
     """The way from commands to nodes. One of its own for each driver."""
+
+    def nodes(self) -> Nodes:
+        """Every node that holds records."""
 
     def speaking(self, batch: Batch) -> Speech:
         """Send a batch, and give the replies in its order."""

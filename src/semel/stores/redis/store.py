@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, NoReturn
 
 from semel.core.operations import Operation
 from semel.core.store import AsyncJoined, Joined, Plan
 from semel.errors import UsageError
+from semel.stores.doctor import Finding
 from semel.stores.redis.driver import AsyncRedisDriver, RedisDriver
 from semel.stores.redis.pattern import Pattern
 from semel.stores.redis.place import Place
@@ -23,6 +25,8 @@ class RedisStore:
     """
 
     batch = 64
+    best_effort = True
+    """What `semel doctor` says of Redis as the only store."""
 
     def __init__(self, url: str, **settings: Any) -> None:
         given = Settings.of(url, **settings)
@@ -41,6 +45,12 @@ class RedisStore:
     def async_driver(self) -> AsyncRedisDriver:
         """A driver for an event loop."""
         return AsyncRedisDriver(self._place, route(self._place.settings))
+
+    def examine(self, horizon: timedelta) -> list[Finding]:
+        """What `semel doctor` finds here."""
+        from semel.stores.redis.doctor import examine
+
+        return examine(self._place, RedisDriver(self._place, route(self._place.settings), greet=False), horizon)
 
     def join(self, connection: Any) -> Joined:
         """Redis cannot join a transaction."""
