@@ -1,4 +1,4 @@
-"""The Redis store keeps the contract: two stores on one server are two processes."""
+"""The Redis store keeps the contract, on one server and on a cluster: two stores on one place are two processes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,22 @@ from tests.servers.redis import Keys
 pytestmark = pytest.mark.slow
 
 
-class TestRedis(StoreContract):
+class OnRedis(StoreContract):
+    """The contract on one kind of place."""
+
     @pytest.fixture
-    def make_store(self, clock: VirtualClock, redis_keys: Keys) -> MakeStore:
-        redis_keys.empty()
-        return lambda: RedisStore(redis_keys.url, clock=clock.store_clock)
+    def make_store(self, clock: VirtualClock, keys: Keys) -> MakeStore:
+        keys.empty()
+        return lambda: RedisStore(keys.url, clock=clock.store_clock)
+
+
+class TestRedis(OnRedis):
+    @pytest.fixture
+    def keys(self, redis_keys: Keys) -> Keys:
+        return redis_keys
+
+
+class TestRedisCluster(OnRedis):
+    @pytest.fixture
+    def keys(self, redis_cluster_keys: Keys) -> Keys:
+        return redis_cluster_keys

@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 from tests.servers import programs
 from tests.servers.databases import Endpoint
 from tests.servers.room import Room
-from tests.servers.server import HOST, Options, Server, arguments, running_by
+from tests.servers.server import HOST, Options, Server, arguments, free_port, running_by
 from tests.servers.service import Service
 
 _NAMES = ("redis-server",)
@@ -37,11 +37,16 @@ class RedisClient:
 
 
 def said(url: str, *words: Any) -> Any:
-    """What the server says to one command."""
+    """What the server says to one command, in its own words."""
     import redis
 
     with redis.Redis.from_url(url.partition("?")[0], protocol=2) as client:
-        return client.execute_command(*words)
+        connection = client.connection_pool.get_connection()
+        try:
+            connection.send_command(*words)
+            return connection.read_response()
+        finally:
+            client.connection_pool.release(connection)
 
 
 @dataclass
@@ -85,6 +90,11 @@ class RedisServer(Server):
 
     stop_signal = signal.SIGTERM
 
+    @cached_property
+    def bus(self) -> int:
+        """Where other nodes of a cluster reach it."""
+        return free_port()
+
     def prepare(self) -> None:
         self.prepare_with(["mkdir", "-p", str(self.data)])
 
@@ -99,6 +109,8 @@ class RedisServer(Server):
             "databases": _DATABASES,
             "repl-diskless-sync-delay": 0,
         }
+        if "cluster-enabled" in self.options.settings:
+            settings["cluster-port"] = self.bus  # by default it is among those that outgoing connections take
         words = arguments([], settings, self.options.settings)
         # Debian has one program under several names, and it does what it is called; the path found is the real one.
         program = str(Path(self.programs["redis-server"]).with_name("redis-server"))

@@ -49,7 +49,7 @@ def store_from_url(url: str, **settings: Any) -> Store:
             from semel.stores.mysql import MysqlStore
 
             return _made(MysqlStore, f"mysql://{rest}", **settings)
-        case "redis" | "rediss":
+        case "redis" | "rediss" | "redis+cluster" | "redis+sentinel":
             from semel.stores.redis import RedisStore
 
             return _made(RedisStore, f"{scheme}://{rest}", **settings)

@@ -45,7 +45,8 @@ def check(info: dict[str, str], settings: Settings) -> None:
     Raises:
         StoreUnavailable: it is a replica, it is not ready, or it may evict.
     """
-    if info.get("role") == "slave":
+    # In a cluster a replica points to its primary by itself, and it may be asked for the map.
+    if info.get("role") == "slave" and settings.kind != "cluster":
         message = (
             f"{settings.name} is a replica, and would answer that nothing is there; nothing ran. "
             f"Give the address of the primary."

@@ -10,8 +10,9 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import cycle
 from typing import Any, Final
 
 from redis.exceptions import RedisError
@@ -28,9 +29,9 @@ _MESSAGE: Final = b"message"
 _log = logging.getLogger("semel")
 
 
-def _node(place: Place) -> Address | None:
-    """Any node of a cluster is told of what is published at another."""
-    return place.settings.addresses[0] if place.settings.kind == "cluster" else HOME
+def _nodes(place: Place) -> Iterator[Address | None]:
+    """Whom to listen to, one after the other. Any node of a cluster is told of what is published at another."""
+    return cycle(place.settings.addresses if place.settings.kind == "cluster" else (HOME,))
 
 
 def _pass_on(reply: Any, told: Told) -> None:
@@ -45,6 +46,7 @@ class Listener:
     def __init__(self, place: Place, told: Told) -> None:
         self._place = place
         self._told = told
+        self._nodes = _nodes(place)
         self._ended = threading.Event()
         self._pid = os.getpid()
         self._connection: Any = None
@@ -61,7 +63,7 @@ class Listener:
             self._ended.wait(_AGAIN_AFTER)
 
     def _listened(self) -> None:
-        connection = self._connection = connections.connect(self._place.settings, _node(self._place), greet=False)
+        connection = self._connection = connections.connect(self._place.settings, next(self._nodes), greet=False)
         try:
             connection.send_command("SUBSCRIBE", self._place.pattern.channel)
             while not self._ended.is_set():
@@ -85,6 +87,7 @@ class AsyncListener:
     def __init__(self, place: Place, told: Told) -> None:
         self._place = place
         self._told = told
+        self._nodes = _nodes(place)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -96,7 +99,7 @@ class AsyncListener:
             await asyncio.sleep(_AGAIN_AFTER)
 
     async def _listened(self) -> None:
-        connection = await connections.aconnect(self._place.settings, _node(self._place), greet=False)
+        connection = await connections.aconnect(self._place.settings, next(self._nodes), greet=False)
         try:
             await connection.send_command("SUBSCRIBE", self._place.pattern.channel)
             while True:

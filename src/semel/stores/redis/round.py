@@ -47,7 +47,11 @@ def together(plans: Sequence[Plan]) -> Generator[Batch, list[Reply], list[Answer
         go_on(place, None)
     while asked:
         batches, asked = asked, {}
-        replies = yield [command for batch in batches.values() for command in batch]
+        everything = [command for batch in batches.values() for command in batch]
+        try:
+            replies = yield everything
+        except Exception as error:  # noqa: BLE001 - it befell all that was asked for
+            replies = [error] * len(everything)
         start = 0
         for place, batch in batches.items():
             go_on(place, replies[start : start + len(batch)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from semel.stores.redis.cluster import Cluster
 from semel.stores.redis.commands import Batch
 from semel.stores.redis.round import Nodes, OneServer, Speaker, Speech
 from semel.stores.redis.settings import Settings
@@ -21,4 +22,5 @@ class Route(Protocol):
 
 def route(settings: Settings) -> Route:
     """The way that fits the settings."""
-    return OneServer(Speaker(settings))
+    speaker = Speaker(settings)
+    return Cluster(settings, speaker) if settings.kind == "cluster" else OneServer(speaker)
