@@ -5,7 +5,20 @@ from typing import Any
 import pytest
 
 from semel.core.key import Key
-from semel.core.operations import Checkpoint, Complete, Fail, Found, Granted, Page, Query, Read, Scan, Tally
+from semel.core.operations import (
+    Checkpoint,
+    Complete,
+    Fail,
+    Found,
+    Granted,
+    Lapse,
+    Page,
+    Query,
+    Read,
+    Scan,
+    Swept,
+    Tally,
+)
 from semel.core.record import Failure, Step
 from semel.errors import RecordUnreadable, UsageError
 from semel.stores.redis import RedisStore
@@ -124,6 +137,25 @@ def test_what_is_unreadable_fails_no_neighbour(asker: Asker, keys: Keys) -> None
     keys.said("SET", name(keys, KEYS[1]), "x")
     answers = asker.all([claim(KEYS[0]), claim(KEYS[1], number=2), claim(KEYS[2], number=3)])
     assert [type(answer) for answer in answers] == [Granted, RecordUnreadable, Granted]
+
+
+def test_what_is_unreadable_keeps_nobody_from_a_listing(asker: Asker, keys: Keys) -> None:
+    asker.granted()
+    keys.said("SET", name(keys, KEYS[1]), "x")
+    keys.said("HSET", name(keys, KEYS[2]), "status", "asleep", "created_us", "1")
+    assert [record.key for record in asker.one(Scan(Query(), None, 10), Page).records] == [KEYS[0]]
+    assert asker.one(Scan(Query(scope="tenant-1"), None, 10), Page).records == ()
+    asker.one(Lapse(10), Swept)
+
+
+def test_a_store_whose_pattern_begins_alike_is_another(asker: Asker, keys: Keys, colour: type[Asker]) -> None:
+    pattern = f"{keys.prefix}:inner:{{operation}}:{{digest}}"
+    other = colour(RedisStore(f"{keys.plain_url}?pattern={pattern}", clock=asker.clock), asker.clock)
+    try:
+        other.granted()
+    finally:
+        other.close()
+    assert asker.one(Scan(Query(), None, 10), Page).records == ()
 
 
 def test_plans_of_several_kinds_go_in_one_round(asker: Asker) -> None:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hiredis import pack_command
 from redis.asyncio.connection import Connection as AsyncConnection
 from redis.asyncio.connection import SSLConnection as AsyncSSLConnection
 from redis.asyncio.retry import Retry as AsyncRetry
@@ -54,6 +55,11 @@ def _sentinel_options(settings: Settings) -> dict[str, Any]:
         "ssl": settings.tls,
         **(settings.tls_options if settings.tls else {}),
     }
+
+
+def packed(words: Sequence[Words]) -> list[bytes]:
+    """Commands as they go over the wire; hiredis does it far quicker than a connection of either colour."""
+    return [b"".join(map(pack_command, words))]
 
 
 # ---------------------------------------------------------------- blocking
@@ -111,7 +117,7 @@ def is_stale(connection: Any) -> bool:
 
 def send(connection: Any, words: Sequence[Words]) -> None:
     """Send commands together."""
-    connection.send_packed_command(connection.pack_commands(words))
+    connection.send_packed_command(packed(words))
 
 
 def receive(connection: Any, count: int, name: str) -> list[Reply]:
@@ -178,7 +184,7 @@ async def ais_stale(connection: Any) -> bool:
 
 
 async def _aasked(connection: Any, words: Sequence[Words]) -> list[Reply]:
-    await connection.send_packed_command(connection.pack_commands(words))
+    await connection.send_packed_command(packed(words))
     return await areceive(connection, len(words), "")
 
 
@@ -187,7 +193,7 @@ async def aexchange(connection: Any, words: Sequence[Words], settings: Settings)
     replies: list[Reply] = []
     try:
         async with asyncio.timeout(settings.timeout):
-            await connection.send_packed_command(connection.pack_commands(words))
+            await connection.send_packed_command(packed(words))
             await areceive(connection, len(words), settings.name, replies)
     except WIRE as error:
         await connection.disconnect(nowait=True)

@@ -84,6 +84,30 @@ def packed_step(step: Step) -> tuple[str, bytes]:
     return f"step:{hashlib.blake2b(body, digest_size=16).hexdigest()}", body
 
 
+def texts_of(packed: bytes | None) -> tuple[str, str, str]:
+    """Scope, operation and value of a key.
+
+    Raises:
+        RecordUnreadable: it is none.
+    """
+    try:
+        return _TEXTS.decode(packed or b"")
+    except msgspec.MsgspecError as problem:
+        raise RecordUnreadable("A record without a key cannot be read; nothing ran.") from problem
+
+
+def about_of(packed: bytes | None) -> About:
+    """What a claim is about.
+
+    Raises:
+        RecordUnreadable: it is nothing that this release knows.
+    """
+    try:
+        return _ABOUT.decode(packed) if packed else NOTHING
+    except msgspec.MsgspecError as problem:
+        raise RecordUnreadable("What a record is about cannot be read; nothing ran.") from problem
+
+
 def instant_told(reply: Sequence[Any]) -> int:
     """The store's now that a script told beside a record."""
     return int(reply[len(FIELDS)])

@@ -18,13 +18,13 @@ from semel.core.store import Answers
 from semel.errors import RecordUnreadable
 from semel.stores.memory.table import matches
 from semel.stores.redis.commands import Clock, Look, Reply, Script, Talk, Walk
-from semel.stores.redis.fields import FIELDS, packed_failure, record_of
+from semel.stores.redis.fields import about_of, packed_failure, record_of, texts_of
 from semel.stores.redis.place import Place
 
 _HEX: Final = re.compile(r"[0-9a-f]{0,64}")
 _SETTLED: Final = frozenset({b"completed", b"failed", b"cancelled"})
-_BULKY: Final = ("outcome", "error", "resolution", "steps")
-_LISTED: Final = tuple(name for name in FIELDS if name not in _BULKY)
+_QUICK: Final = ("created_us", "status")
+_DEEP: Final = (*_QUICK, "key", "about")
 Keys = Generator[Any, list[Reply], list[str]]
 Found = tuple[int, bytes, str]
 """When a record was created, its digest and its key: in the order of a listing."""
@@ -67,52 +67,76 @@ def _page(place: Place, operation: Scan) -> Generator[Any, list[Reply], Page]:
     if query.reference is not None and not _HEX.fullmatch(query.reference):
         return Page((), None)
     match = place.pattern.match(query.operation, query.reference or "")
+    fields = _DEEP if _is_deep(place, query) else _QUICK
     oldest: list[Found] = []
     at: Any = None
     while True:
         at, keys = yield from step(match, at)
-        looks = yield [Look(key, _LISTED) for key in keys]
+        looks = yield [Look(key, fields) for key in keys]
         found = {one for key, reply in zip(keys, looks, strict=True) if (one := _fits(place, key, reply, operation))}
         oldest = heapq.nsmallest(operation.limit + 1, found.union(oldest))
         if at is None:
             break
     page = oldest[: operation.limit]
-    records = yield from _read(page, query)
+    records = yield from _read(place, page, query)
     last = page[-1] if len(oldest) > operation.limit else None
     return Page(tuple(records), None if last is None else (last[0], last[1]))
 
 
+def _is_deep(place: Place, query: Query) -> bool:
+    """Whether more than status and time has to be looked at."""
+    unnamed = query.operation is not None and not place.pattern.names_operation
+    return unnamed or any((query.scope is not None, query.process_instance is not None, query.business_key is not None))
+
+
 def _fits(place: Place, key: str, reply: Reply, operation: Scan) -> Found | None:
-    record = _listed(place, key, reply)
-    if record is None or not matches(record, operation.query):
-        return None
-    found = (record.created_us, record.key.digest)
-    return (*found, key) if operation.cursor is None or found > operation.cursor else None
-
-
-def _listed(place: Place, key: str, reply: Reply) -> Record | None:
-    """What a key holds, without what is bulky. None: it is gone, it is no record, or another store's."""
+    """Whether what was looked at may be part of the page; when the record is read, all of it is compared."""
     digest = place.pattern.digest(key)
-    if digest is None or isinstance(reply, Exception) or reply[1] is None:
-        return None
-    values = dict(zip(_LISTED, reply, strict=True))
+    if digest is None or isinstance(reply, Exception) or None in reply[:2]:
+        return None  # it is gone, or no record
+    query, found = operation.query, (int(reply[0]), digest)
+    fits = (
+        (query.status is None or reply[1].decode() == query.status)
+        and (query.before_us is None or found[0] < query.before_us)
+        and (query.after_us is None or found[0] >= query.after_us)
+        and (operation.cursor is None or found > operation.cursor)
+    )
+    return (*found, key) if fits and (len(reply) == len(_QUICK) or _fits_deep(reply[2:], query)) else None
+
+
+def _fits_deep(reply: Sequence[bytes | None], query: Query) -> bool:
     try:
-        record = record_of(digest, [*(values.get(name) for name in FIELDS), None])
+        (scope, operation, _), about = texts_of(reply[0]), about_of(reply[1])
     except RecordUnreadable:
-        return None  # it stands in nobody's way here; whoever claims it is told
-    return record if place.pattern.key(record.key.operation, digest) == key else None
+        return False
+    wanted = (
+        (query.scope, scope),
+        (query.operation, operation),
+        (query.process_instance, about.process_instance),
+        (query.business_key, about.business_key),
+    )
+    return all(asked is None or asked == there for asked, there in wanted)
 
 
-def _read(page: Sequence[Found], query: Query) -> Generator[Any, list[Reply], list[Record]]:
+def _read(place: Place, page: Sequence[Found], query: Query) -> Generator[Any, list[Reply], list[Record]]:
+    """The records of a page as they are now, without those of another store whose pattern begins alike."""
     replies = yield [Script("read", key, (0,)) for _, _, key in page]
     records: list[Record] = []
-    for (_, digest, _), reply in zip(page, replies, strict=True):
-        if isinstance(reply, Exception):
-            raise reply
-        if not isinstance(reply, int):
-            record = record_of(digest, reply)
-            records += [record] if matches(record, query) else []
+    for (_, digest, key), reply in zip(page, replies, strict=True):
+        try:
+            record = _told(digest, reply)
+        except RecordUnreadable:
+            continue  # it keeps nobody from the others; the doctor counts it, and whoever claims it is told
+        if record is None or place.pattern.key(record.key.operation, digest) != key:
+            continue
+        records += [record] if matches(record, query) else []
     return records
+
+
+def _told(digest: bytes, reply: Reply) -> Record | None:
+    if isinstance(reply, Exception):
+        raise reply
+    return None if isinstance(reply, int) else record_of(digest, reply)
 
 
 # ---------------------------------------------------------------- the sweep
