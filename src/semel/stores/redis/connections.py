@@ -107,6 +107,12 @@ def _asked(connection: Any, words: Sequence[Words]) -> list[Reply]:
     return receive(connection, len(words), "")
 
 
+def is_open(connection: Any) -> bool:
+    """Whether it has not been closed by whatever went wrong on it."""
+    told = getattr(connection, "is_connected", None)
+    return connection._sock is not None if told is None else bool(told)  # noqa: SLF001 - as it was before redis-py 8
+
+
 def is_stale(connection: Any) -> bool:
     """Whether the server has closed it, or said what nobody asked for: known before anything is sent."""
     try:
@@ -178,7 +184,8 @@ async def aconnect(settings: Settings, address: Address | None, *, greet: bool =
 async def ais_stale(connection: Any) -> bool:
     """Whether the server has closed it, or said what nobody asked for: known before anything is sent."""
     try:
-        return bool(await connection.can_read())
+        can_read = getattr(connection, "can_read", None) or connection.can_read_destructive  # before redis-py 8
+        return bool(await can_read())
     except WIRE:
         return True
 

@@ -111,7 +111,7 @@ class RedisDriver:
         return connections.connect(self._place.settings, address, greet=self._greet)
 
     def _give_back(self, address: Address | None, connection: Any) -> None:
-        if not connection.is_connected:
+        if not connections.is_open(connection):
             self._drop(address)
             return
         with self._lock:

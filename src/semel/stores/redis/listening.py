@@ -76,8 +76,10 @@ class Listener:
         """End the thread and its connection."""
         if self._pid == os.getpid():
             self._ended.set()
-            with suppress(RedisError, OSError, AttributeError):
-                self._connection.send_command("PING")  # the reply wakes the thread
+            connection = self._connection
+            with suppress(RedisError, OSError):
+                if connection is not None and connections.is_open(connection):
+                    connection.send_command("PING")  # the reply wakes the thread
             self._thread.join()
 
 
