@@ -1,10 +1,11 @@
-"""A store's place: its settings, how its keys are spelt, and which operation a digest was claimed for.
+"""A store's place: its settings, how its keys are spelt, and where the records are that were asked for lately.
 
 What always holds: what is remembered of a digest is only ever a way to its key. What was forgotten is looked for.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,7 +22,7 @@ class Place:
 
     settings: Settings
     pattern: Pattern
-    _operations: dict[bytes, str] = field(default_factory=dict)
+    _keys: dict[bytes, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -29,17 +30,22 @@ class Place:
         return self.settings.name
 
     def key(self, key: Key) -> str:
-        """The key of a record in Redis; its operation is remembered for who asks by digest later."""
-        if self.pattern.names_operation:
-            known = self._operations
-            if len(known) >= _MOST:
-                known.clear()  # whoever asks now looks for its key, or claims again
-            known[key.digest] = key.operation
-        return self.pattern.key(key.operation, key.digest)
+        """The key of a record in Redis; it is remembered for who asks by digest later."""
+        known = self._keys.get(key.digest)
+        return known or self.remember(key.digest, self.pattern.key(key.operation, key.digest))
+
+    def remember(self, digest: bytes, key: str) -> str:
+        """Keep the way to a record, at the expense of the one that was learnt first."""
+        known = self._keys
+        if len(known) >= _MOST:
+            with suppress(StopIteration, RuntimeError, KeyError):  # another thread did so in this moment
+                del known[next(iter(known))]
+        known[digest] = key
+        return key
 
     def known_key(self, digest: bytes, operation: str = "") -> str | None:
         """The key of a digest; None where its operation is not known and the pattern names it."""
-        operation = operation or self._operations.get(digest, "")
-        if self.pattern.names_operation and not operation:
-            return None
-        return self.pattern.key(operation, digest)
+        known = self._keys.get(digest)
+        if known is None and (operation or not self.pattern.names_operation):
+            return self.pattern.key(operation, digest)
+        return known

@@ -170,9 +170,14 @@ def _located(place: Place, wanted: Sequence[tuple[bytes, str]]) -> Generator[Any
         key = place.known_key(digest, operation)
         if key is None:
             found = yield from walked(place.pattern.match(reference=digest.hex()))
-            key = next((each for each in found if place.pattern.digest(each) == digest), None)
-        keys.append(key or place.pattern.key("", digest))  # a key that no record has: it is absent
+            key = next((place.remember(digest, each) for each in found if place.pattern.digest(each) == digest), None)
+        keys.append(key or _nobodys(place, digest))
     return keys
+
+
+def _nobodys(place: Place, digest: bytes) -> str:
+    """A key that no record has, because no operation is empty: what is asked of it is asked of nothing."""
+    return place.pattern.key("", digest)
 
 
 def _reads(place: Place, operations: Sequence[Read]) -> Talk:
@@ -210,7 +215,8 @@ def _resolved(operation: Resolve, reply: Reply) -> Answer:
 
 
 def _tallies(place: Place, operations: Sequence[Tally]) -> Talk:
-    keys = yield from _located(place, [(operation.digest, "") for operation in operations])
+    # Whoever counts has claimed here; what was forgotten since is not worth a look among all keys.
+    keys = [place.known_key(operation.digest) or _nobodys(place, operation.digest) for operation in operations]
     scripts = [Script("tally", key, (operation.replays,)) for key, operation in zip(keys, operations, strict=True)]
     return _each(operations, (yield scripts), lambda _, now: Recorded(now))
 
