@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from tests.proxy.plan import Cut, How, Plan
-from tests.proxy.wire import Direction, Message, MysqlWire, PostgresqlWire, Wire
+from tests.proxy.wire import Direction, Message, MysqlWire, PostgresqlWire, RedisWire, Wire
 
 HOST = "127.0.0.1"
 _WIRES: dict[str, tuple[Callable[[], Wire], int]] = {
@@ -21,6 +21,7 @@ _WIRES: dict[str, tuple[Callable[[], Wire], int]] = {
     "postgres": (PostgresqlWire, 5432),
     "mysql": (MysqlWire, 3306),
     "mariadb": (MysqlWire, 3306),
+    "redis": (RedisWire, 6379),
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.proxy.wire import Direction, MysqlWire, PostgresqlWire, Wire
+from tests.proxy.wire import Direction, MysqlWire, PostgresqlWire, RedisWire, Wire
 
 SERVER, CLIENT = Direction.TO_SERVER, Direction.TO_CLIENT
 
@@ -39,9 +39,19 @@ MYSQL = [
     (SERVER, "Command0x7f", b"\x01\0\0\0\x7f"),
     (SERVER, "Quit", b"\x01\0\0\0\x01"),
 ]
+REDIS = [
+    (SERVER, "PING", b"*1\r\n$4\r\nping\r\n"),
+    (CLIENT, "+", b"+PONG\r\n"),
+    (SERVER, "EVALSHA", b"*3\r\n$7\r\nEVALSHA\r\n$2\r\n\r\n\r\n$0\r\n\r\n"),
+    (CLIENT, "*", b"*3\r\n:1\r\n$-1\r\n*1\r\n$3\r\na\r\n\r\n"),
+    (SERVER, "GET", b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"),
+    (CLIENT, "-", b"-ERR no\r\n"),
+]
 Said = list[tuple[Direction, str, bytes]]
 EACH = pytest.mark.parametrize(
-    ("wire", "said"), [(PostgresqlWire, POSTGRESQL), (MysqlWire, MYSQL)], ids=["postgresql", "mysql"]
+    ("wire", "said"),
+    [(PostgresqlWire, POSTGRESQL), (MysqlWire, MYSQL), (RedisWire, REDIS)],
+    ids=["postgresql", "mysql", "redis"],
 )
 
 
@@ -66,8 +76,8 @@ def test_single_bytes_become_the_same_messages(wire: type[Wire], said: Said) -> 
 
 @EACH
 def test_messages_that_come_together_are_taken_apart(wire: type[Wire], said: Said) -> None:
-    connection = wire()
-    heard = []
+    connection, whole = wire(), said
+    heard: Said = []
     while said:
         way = said[0][0]
         run = next((at for at, one in enumerate(said) if one[0] is not way), len(said))
@@ -76,4 +86,4 @@ def test_messages_that_come_together_are_taken_apart(wire: type[Wire], said: Sai
             for message in connection.feed(way, b"".join(data for _, _, data in said[:run]))
         ]
         said = said[run:]
-    assert [kind for _, kind, _ in heard] == [kind for _, kind, _ in (POSTGRESQL if wire is PostgresqlWire else MYSQL)]
+    assert heard == whole

@@ -141,3 +141,38 @@ def _packet(data: bytes) -> bytes | None:
         return None
     length = 4 + int.from_bytes(data[:3], "little")
     return data[:length] if len(data) >= length else None
+
+
+class RedisWire:
+    """Redis: a request is named by its first word, a reply by its first sign."""
+
+    def __init__(self) -> None:
+        self._left = dict.fromkeys(Direction, b"")
+
+    def feed(self, direction: Direction, data: bytes) -> list[Message]:
+        """Take what came and return the messages that are complete now."""
+        left = self._left[direction] + data
+        messages = []
+        while (end := _resp_end(left, 0)) is not None:
+            message, left = left[:end], left[end:]
+            name = message.split(b"\r\n")[2] if direction is Direction.TO_SERVER else message[:1]
+            messages.append(Message(name.decode().upper(), message))
+        self._left[direction] = left
+        return messages
+
+
+def _resp_end(data: bytes, start: int) -> int | None:
+    """Where the value that begins at `start` ends; None: not yet."""
+    line = data.find(b"\r\n", start)
+    if line < 0:
+        return None
+    end: int | None = line + 2
+    sign, rest = data[start : start + 1], data[start + 1 : line]
+    if sign in b"$*" and int(rest) < 0:
+        return end
+    if sign == b"$":
+        end = line + 2 + int(rest) + 2
+    elif sign == b"*":
+        for _ in range(int(rest)):
+            end = None if end is None else _resp_end(data, end)
+    return end if end is not None and end <= len(data) else None

@@ -15,11 +15,17 @@ import pytest
 
 from tests.servers import mariadb as mariadb_module
 from tests.servers import postgresql as postgresql_module
+from tests.servers import redis as redis_module
 from tests.servers.databases import Databases
 from tests.servers.mariadb import Mariadb, MariadbServer
 from tests.servers.mysql import Mysql
 from tests.servers.postgresql import Postgresql, PostgresqlServer
 from tests.servers.programs import ServerMissing
+from tests.servers.redis import Keys, Redis, RedisServer
+from tests.servers.redis_cluster import ClusterKeys, RedisCluster, RunningCluster
+from tests.servers.redis_cluster import running as running_cluster
+from tests.servers.redis_sentinel import Watched
+from tests.servers.redis_sentinel import running as running_sentinel
 from tests.servers.room import Room
 from tests.servers.service import Service, not_there
 
@@ -55,6 +61,22 @@ def mysql(room: Room) -> Iterator[Databases]:
 
 
 @pytest.fixture(scope="session")
+def redis_keys(room: Room) -> Iterator[Keys]:
+    """The Redis of this run: `.url` leads to keys of this worker, `.empty()` removes them."""
+    keys = obtain_or_skip(Redis(), room)
+    yield keys
+    keys.empty()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster_keys(room: Room) -> Iterator[ClusterKeys]:
+    """The Redis Cluster of this run, in the same form."""
+    keys = obtain_or_skip(RedisCluster(), room)
+    yield keys
+    keys.empty()
+
+
+@pytest.fixture(scope="session")
 def start_postgresql() -> Callable[..., AbstractContextManager[PostgresqlServer]]:
     """`postgresql.running` for tests that kill: a server of one's own, or the same skip as the others."""
     return partial(_or_skip, postgresql_module.running)
@@ -64,6 +86,24 @@ def start_postgresql() -> Callable[..., AbstractContextManager[PostgresqlServer]
 def start_mariadb() -> Callable[..., AbstractContextManager[MariadbServer]]:
     """`mariadb.running` in the same form."""
     return partial(_or_skip, mariadb_module.running)
+
+
+@pytest.fixture(scope="session")
+def start_redis() -> Callable[..., AbstractContextManager[RedisServer]]:
+    """`redis.running` in the same form."""
+    return partial(_or_skip, redis_module.running)
+
+
+@pytest.fixture(scope="session")
+def start_redis_cluster() -> Callable[..., AbstractContextManager[RunningCluster]]:
+    """`redis_cluster.running` in the same form."""
+    return partial(_or_skip, running_cluster)
+
+
+@pytest.fixture(scope="session")
+def start_redis_sentinel() -> Callable[..., AbstractContextManager[Watched]]:
+    """`redis_sentinel.running` in the same form."""
+    return partial(_or_skip, running_sentinel)
 
 
 def _databases(service: Service[Databases], room: Room) -> Iterator[Databases]:

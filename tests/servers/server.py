@@ -66,7 +66,7 @@ class Server(Databases, ABC):
         """Prepare the data and start for the first time, on a port that is free."""
         self.prepare()
         for last in (False,) * (_TRIES - 1) + (True,):
-            self.port = _free_port()
+            self.port = free_port()
             self.endpoint = self.describe()
             try:
                 self.start()
@@ -196,7 +196,8 @@ def arguments(prefix: list[str], defaults: Mapping[str, Any], chosen: Mapping[st
     return [part for name, value in {**defaults, **chosen}.items() for part in (*prefix, f"{dashes}{name}={value}")]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback interface that nobody uses now."""
     # Below the range that outgoing connections take theirs from: the port must still be free after a kill.
     chance = random.SystemRandom()
     while not _is_free(port := chance.randrange(20_000, 32_000)):

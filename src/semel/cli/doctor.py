@@ -42,7 +42,7 @@ def doctor(
         message = f"{store.name} cannot be looked at; nothing was done."
         raise refused(message)
     findings = store.examine(horizon)
-    held = promises(findings)
+    held = promises(findings, best_effort=getattr(store, "best_effort", False))
     if as_json:
         _print_json(store.name, horizon, findings, held)
     else:

@@ -77,11 +77,15 @@ class Enter(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """Ask for a record, finished steps included where wanted. `waits`: somebody waits for its end, to be told of it."""
+    """Ask for a record, finished steps included where wanted. `waits`: somebody waits for its end, to be told of it.
+
+    `operation`, where it is known, helps a store that keeps it in the name of the record; the digest alone decides.
+    """
 
     digest: bytes
     with_steps: bool = False
     waits: bool = False
+    operation: str = ""
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,13 +110,17 @@ class Scan(msgspec.Struct, frozen=True):
 
 
 class Resolve(msgspec.Struct, frozen=True):
-    """End a doubt by decision: completed, claimable again, or cancelled. The nonce shuts out whoever still runs."""
+    """End a doubt by decision: completed, claimable again, or cancelled. The nonce shuts out whoever still runs.
+
+    `operation` as in `Read`.
+    """
 
     digest: bytes
     nonce: bytes
     status: Literal[Status.COMPLETED, Status.FAILED, Status.CANCELLED]
     outcome: bytes | None
     note: str
+    operation: str = ""
 
 
 class Purge(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from semel.core import codec
 from semel.core.flow import Flow
+from semel.core.key import Key
 from semel.core.operations import (
     Fail,
     Found,
@@ -42,9 +43,9 @@ _BATCH = 500
 _LONGEST_REST = 1.0
 
 
-def read(digest: bytes) -> Flow[Record | None]:
-    """The record under a digest, expired ones included until they are deleted."""
-    found: Found = yield Read(digest, with_steps=True)
+def read(key: Key) -> Flow[Record | None]:
+    """The record of a key, expired ones included until they are deleted."""
+    found: Found = yield Read(key.digest, with_steps=True, operation=key.operation)
     return found.record
 
 
@@ -55,7 +56,7 @@ def page(query: Query, cursor: tuple[int, bytes] | None) -> Flow[Page]:
 
 
 def resolve(
-    digest: bytes, resolution: Resolution, *, reason: str, by: str, nonce: bytes, known: Known | None
+    key: Key, resolution: Resolution, *, reason: str, by: str, nonce: bytes, known: Known | None
 ) -> Flow[Record]:
     """End a doubt by decision. Where the operation is known, a value has to fit what it declares to return.
 
@@ -70,12 +71,12 @@ def resolve(
     if outcome is not None and known is not None:
         _check_fit(outcome, known)
     note = Note(type(resolution).__name__, reason[:1000], by).text()
-    answer = yield Resolve(digest, nonce, status, outcome, note)
+    answer = yield Resolve(key.digest, nonce, status, outcome, note, key.operation)
     match answer:
         case Resolved(record):
             return record
         case Unresolvable(None):
-            message = f"There is no record {digest.hex()[:16]}; nothing was changed."
+            message = f"There is no record {key.reference[:16]}; nothing was changed."
             raise NotResolvable(message)
         case Unresolvable(Record() as record):
             message = (

@@ -281,9 +281,9 @@ class AsyncEngine(EngineBase):
         by: str = "",
     ) -> Record:
         """End a doubt: `Happened(value)`, `DidNotHappen()` or `Cancelled()`, with a reason that is kept."""
-        digest = self._identity(key, operation, scope)
-        known = self.known.get(key.operation if isinstance(key, Key) else operation or "")
-        flow = administration.resolve(digest, resolution, reason=reason, by=by, nonce=self.new_nonce(), known=known)
+        identity = self._identity(key, operation, scope)
+        known = self.known.get(identity.operation)
+        flow = administration.resolve(identity, resolution, reason=reason, by=by, nonce=self.new_nonce(), known=known)
         return await self._run(flow)
 
     async def sweep(self) -> SweepReport:

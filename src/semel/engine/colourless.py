@@ -137,14 +137,14 @@ class EngineBase:
     def _enter(self, request: Request) -> None:
         context.refuse_reentry(request.key, self.store.name)
 
-    def _identity(self, key: Any, operation: str | None, scope: Any) -> bytes:
-        """The digest of a key given as a value with its operation, or as the `Key` of a record."""
+    def _identity(self, key: Any, operation: str | None, scope: Any) -> Key:
+        """The key, given as a value with its operation, or as the `Key` of a record."""
         if isinstance(key, Key):
-            return key.digest
+            return key
         if operation is None:
             message = "operation= is needed to find a record by its key; nothing was read or changed."
             raise UsageError(message)
-        return Key.of(key, operation=operation, scope=scope).digest
+        return Key.of(key, operation=operation, scope=scope)
 
     def _tell_result(self, request: Request, result: Result[Any]) -> None:
         """Tell the observer of a call that ended well."""

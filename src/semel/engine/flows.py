@@ -130,7 +130,7 @@ class Once:
 
     def _last_look(self, remaining_us: int) -> Flow[Record]:
         """It may have ended in the very moment the waiter gave up."""
-        found: Found = yield Read(self.request.key.digest)
+        found: Found = yield Read(self.request.key.digest, operation=self.request.key.operation)
         record = found.record
         if record is not None and record.final and record.expires_us > found.now_us:
             if record.fingerprint == self.request.fingerprint:
@@ -248,7 +248,7 @@ class Once:
 
     def _refused(self, error: Exception | None) -> Flow[Result[Any]]:
         """Somebody else has the key: their outcome if there is one, never this attempt's own."""
-        found: Found = yield Read(self.request.key.digest)
+        found: Found = yield Read(self.request.key.digest, operation=self.request.key.operation)
         record = found.record
         if record is not None and record.final and record.fingerprint == self.request.fingerprint:
             return self._replayed(record)
@@ -317,7 +317,7 @@ def step(attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, 
 
 
 def _committed(key: Key, index: int) -> Flow[Step | None]:
-    found: Found = yield Read(key.digest, with_steps=True)
+    found: Found = yield Read(key.digest, with_steps=True, operation=key.operation)
     steps = () if found.record is None else found.record.steps
     return next((step for step in steps if step.index == index), None)
 

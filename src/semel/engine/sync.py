@@ -275,9 +275,9 @@ class SyncEngine(EngineBase):
         by: str = "",
     ) -> Record:
         """End a doubt: `Happened(value)`, `DidNotHappen()` or `Cancelled()`, with a reason that is kept."""
-        digest = self._identity(key, operation, scope)
-        known = self.known.get(key.operation if isinstance(key, Key) else operation or "")
-        flow = administration.resolve(digest, resolution, reason=reason, by=by, nonce=self.new_nonce(), known=known)
+        identity = self._identity(key, operation, scope)
+        known = self.known.get(identity.operation)
+        flow = administration.resolve(identity, resolution, reason=reason, by=by, nonce=self.new_nonce(), known=known)
         return self._run(flow)
 
     def sweep(self) -> SweepReport:

@@ -37,7 +37,7 @@ def demanded(topic: str, found: str, advice: str, *breaks: Need, fine: bool) -> 
 
 
 class Promise(msgspec.Struct, frozen=True):
-    """A row of the promise, and whether it holds here. None: it is not in this release."""
+    """A row of the promise, and whether it holds here. None: it does not apply, or is not in this release."""
 
     boundary: str
     promise: str
@@ -84,13 +84,17 @@ _ROWS: Final[tuple[tuple[str, str, tuple[Need, ...], str], ...]] = (
     ),
     ('external effect, in_doubt="rerun" (default)', "at least once", _ALWAYS, "repeats only when in doubt"),
     ('external effect, in_doubt="hold"', "at most once", (*_ALWAYS, "kept"), "somebody resolves what is held"),
-    ("Redis as the only store", "best effort", (), ""),
 )
+_REDIS: Final = ("Redis as the only store", "best effort")
 
 
-def promises(findings: Sequence[Finding]) -> list[Promise]:
-    """Which rows of the promise hold, by what was found."""
-    return [_promise(*row, findings) for row in _ROWS]
+def promises(findings: Sequence[Finding], *, best_effort: bool = False) -> list[Promise]:
+    """Which rows of the promise hold, by what was found. `best_effort`: the store is Redis, with nothing behind it."""
+    held = [_promise(*row, findings) for row in _ROWS]
+    if not best_effort:
+        return [*held, Promise(*_REDIS, None, "this store is another")]
+    refused = any(finding.verdict == "fix" for finding in findings)
+    return [*held, Promise(*_REDIS, not refused, "no eviction, no failover loss")]
 
 
 def _promise(

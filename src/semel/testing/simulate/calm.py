@@ -90,9 +90,7 @@ def _resolve(sim: Simulation, request: Request) -> None:
     life = sim.store.claims.lives[request.key.digest]
     resolution = Happened(life.effects[0].value) if life.effects else DidNotHappen()
     nonce = b"resolved.%d" % len(sim.callers)
-    flow = administration.resolve(
-        request.key.digest, resolution, reason="the ledger says so", by="", nonce=nonce, known=None
-    )
+    flow = administration.resolve(request.key, resolution, reason="the ledger says so", by="", nonce=nonce, known=None)
     operation = next(flow)
     try:
         flow.send(sim.store.apply(operation))

@@ -1,0 +1,221 @@
+"""Connections of redis-py, of either colour: opened, looked at, spoken on.
+
+What always holds: the client library retries nothing. A connection on which anything went wrong is not used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hiredis import pack_command
+from redis.asyncio.connection import Connection as AsyncConnection
+from redis.asyncio.connection import SSLConnection as AsyncSSLConnection
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from semel.core.flow import arun, run
+from semel.stores.redis.commands import Reply
+from semel.stores.redis.greeting import greeting
+from semel.stores.redis.round import HOME, Words
+from semel.stores.redis.settings import Address, Settings
+from semel.stores.redis.troubles import REPLIES, WIRE, lost, unreached
+
+_PROTOCOL: Final = 2
+
+
+def options(settings: Settings, address: Address, **further: Any) -> dict[str, Any]:
+    """What both colours of a connection are given."""
+    return {
+        "host": address[0],
+        "port": address[1],
+        "db": settings.db,
+        "username": settings.username,
+        "password": settings.password,
+        "socket_connect_timeout": settings.connect_timeout,
+        "retry_on_timeout": False,
+        "protocol": _PROTOCOL,
+        **(settings.tls_options if settings.tls else {}),
+        **further,
+    }
+
+
+def _sentinel_options(settings: Settings) -> dict[str, Any]:
+    return {
+        "username": settings.sentinel_username,
+        "password": settings.sentinel_password,
+        "socket_connect_timeout": settings.connect_timeout,
+        "socket_timeout": settings.timeout,
+        "protocol": _PROTOCOL,
+        "ssl": settings.tls,
+        **(settings.tls_options if settings.tls else {}),
+    }
+
+
+def packed(words: Sequence[Words]) -> list[bytes]:
+    """Commands as they go over the wire; hiredis does it far quicker than a connection of either colour."""
+    return [b"".join(map(pack_command, words))]
+
+
+# ---------------------------------------------------------------- blocking
+
+
+def found(settings: Settings, address: Address | None) -> Address:
+    """Where to connect: as told, or as the Sentinels say now."""
+    if address is not HOME:
+        return address
+    if settings.kind != "sentinel":
+        return settings.addresses[0]
+    further = {**_sentinel_options(settings), "retry": Retry(NoBackoff(), 0)}
+    sentinel: Any = Sentinel(list(settings.addresses), sentinel_kwargs=further)  # type: ignore[no-untyped-call]
+    try:
+        host, port = sentinel.discover_master(settings.service)
+    finally:
+        for client in sentinel.sentinels:
+            client.close()
+    return str(host), int(port)
+
+
+def connect(settings: Settings, address: Address | None, *, greet: bool = True) -> Any:
+    """A new connection, looked at.
+
+    Raises:
+        StoreUnavailable: there is none to be had.
+    """
+    connection: Any = None
+    try:
+        kind = SSLConnection if settings.tls else Connection
+        further = {"socket_timeout": settings.timeout, "retry": Retry(NoBackoff(), 0)}
+        connection = kind(**options(settings, found(settings, address), **further))
+        connection.connect()
+        if greet:
+            run(greeting(settings), lambda words: _asked(connection, words))
+    except Exception as error:
+        if connection is not None:
+            connection.disconnect()
+        raise unreached(error, settings.name) from error
+    return connection
+
+
+def _asked(connection: Any, words: Sequence[Words]) -> list[Reply]:
+    send(connection, words)
+    return receive(connection, len(words), "")
+
+
+def is_open(connection: Any) -> bool:
+    """Whether it has not been closed by whatever went wrong on it."""
+    told = getattr(connection, "is_connected", None)
+    return connection._sock is not None if told is None else bool(told)  # noqa: SLF001 - as it was before redis-py 8
+
+
+def is_stale(connection: Any) -> bool:
+    """Whether the server has closed it, or said what nobody asked for: known before anything is sent."""
+    try:
+        return bool(connection.can_read(0))
+    except WIRE:
+        return True
+
+
+def send(connection: Any, words: Sequence[Words]) -> None:
+    """Send commands together."""
+    connection.send_packed_command(packed(words))
+
+
+def receive(connection: Any, count: int, name: str) -> list[Reply]:
+    """The replies to what was sent; those that do not come are errors, and the connection is closed then."""
+    replies: list[Reply] = []
+    while len(replies) < count:
+        try:
+            replies.append(connection.read_response())
+        except REPLIES as error:
+            replies.append(error)
+        except WIRE as error:
+            return replies + [lost(error, name)] * (count - len(replies))
+    return replies
+
+
+# ---------------------------------------------------------------- awaited
+
+
+async def afound(settings: Settings, address: Address | None) -> Address:
+    """Where to connect: as told, or as the Sentinels say now."""
+    if address is not HOME:
+        return address
+    if settings.kind != "sentinel":
+        return settings.addresses[0]
+    further = {**_sentinel_options(settings), "retry": AsyncRetry(NoBackoff(), 0)}
+    sentinel: Any = AsyncSentinel(list(settings.addresses), sentinel_kwargs=further)  # type: ignore[no-untyped-call]
+    try:
+        host, port = await sentinel.discover_master(settings.service)
+    finally:
+        for client in sentinel.sentinels:
+            await client.aclose()
+    return str(host), int(port)
+
+
+async def aconnect(settings: Settings, address: Address | None, *, greet: bool = True) -> Any:
+    """A new connection, looked at.
+
+    Raises:
+        StoreUnavailable: there is none to be had.
+    """
+    connection: Any = None
+    try:
+        kind = AsyncSSLConnection if settings.tls else AsyncConnection
+        # One time limit around a whole exchange, in the driver, costs less than one around each reply.
+        further = {"socket_timeout": None, "retry": AsyncRetry(NoBackoff(), 0)}
+        async with asyncio.timeout(settings.connect_timeout + settings.timeout):
+            connection = kind(**options(settings, await afound(settings, address), **further))
+            await connection.connect()
+            if greet:
+                await arun(greeting(settings), lambda words: _aasked(connection, words))
+    except Exception as error:
+        if connection is not None:
+            await connection.disconnect(nowait=True)
+        raise unreached(error, settings.name) from error
+    return connection
+
+
+async def ais_stale(connection: Any) -> bool:
+    """Whether the server has closed it, or said what nobody asked for: known before anything is sent."""
+    try:
+        can_read = getattr(connection, "can_read", None) or connection.can_read_destructive  # before redis-py 8
+        return bool(await can_read())
+    except WIRE:
+        return True
+
+
+async def _aasked(connection: Any, words: Sequence[Words]) -> list[Reply]:
+    await connection.send_packed_command(packed(words))
+    return await areceive(connection, len(words), "")
+
+
+async def aexchange(connection: Any, words: Sequence[Words], settings: Settings) -> list[Reply]:
+    """Send commands together and read their replies; those that do not come are errors."""
+    replies: list[Reply] = []
+    try:
+        async with asyncio.timeout(settings.timeout):
+            await connection.send_packed_command(packed(words))
+            await areceive(connection, len(words), settings.name, replies)
+    except WIRE as error:
+        await connection.disconnect(nowait=True)
+        return replies + [lost(error, settings.name)] * (len(words) - len(replies))
+    return replies
+
+
+async def areceive(connection: Any, count: int, name: str, replies: list[Reply] | None = None) -> list[Reply]:
+    """The replies to what was sent; those that do not come are errors, and the connection is closed then."""
+    replies = [] if replies is None else replies
+    while len(replies) < count:
+        try:
+            replies.append(await connection.read_response())
+        except REPLIES as error:
+            replies.append(error)
+        except WIRE as error:
+            replies.extend([lost(error, name)] * (count - len(replies)))
+    return replies

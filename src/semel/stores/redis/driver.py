@@ -1,0 +1,206 @@
+"""Drivers: rounds of plans on the store's own connections, in threads and in event loops.
+
+What always holds: a round has taken effect when it returns, as far as the server keeps what it acknowledged. Nothing
+is sent a second time here; a lost reply is for the flow to decide. After a lost connection no older one is used.
+Nothing is shared with a forked process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, TypeVar
+
+from semel.core.flow import arun, run
+from semel.core.store import Answers, Plan
+from semel.stores.redis import connections
+from semel.stores.redis.commands import Batch, Reply
+from semel.stores.redis.listening import AsyncListener, Listener
+from semel.stores.redis.place import Place
+from semel.stores.redis.round import Parcels, Words, together
+from semel.stores.redis.routes import Route
+from semel.stores.redis.settings import Address
+from semel.stores.redis.troubles import WIRE, lost
+
+T = TypeVar("T")
+Replies = list[Answers | Exception]
+Told = Callable[[bytes], None]
+_inherited: Final[list[Any]] = []
+"""Connections of a parent process, kept so that no collection closes them: the parent still uses them."""
+
+
+class RedisDriver:
+    """Rounds in the calling thread. Without `greet` servers are not judged: for whoever only looks at them."""
+
+    def __init__(self, place: Place, route: Route, *, greet: bool = True) -> None:
+        self._place = place
+        self._route = route
+        self._greet = greet
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._pid = os.getpid()
+        self._idle: dict[Address | None, list[Any]] = {}
+        self._listener: Listener | None = None
+        self._lock = threading.Lock()
+
+    def perform(self, plans: Sequence[Plan]) -> Replies:
+        """Run one round: what the plans ask for goes together."""
+        if self._pid != os.getpid():
+            _inherited.append(self._idle)
+            self._start_over()
+        return run(together(plans), self._spoken)
+
+    def talk(self, flow: Generator[Batch, list[Reply], T]) -> T:
+        """Run a flow that is no plan, for whoever looks at the server."""
+        return run(flow, self._spoken)
+
+    def nodes(self) -> list[Address | None]:
+        """Every node that holds records."""
+        return run(self._route.nodes(), self._exchanged)
+
+    def _spoken(self, batch: Batch) -> list[Reply]:
+        return run(self._route.speaking(batch), self._exchanged)
+
+    def _exchanged(self, parcels: Parcels) -> dict[Address | None, list[Reply]]:
+        """Everything is sent before the first reply is read, so that nodes work at the same time."""
+        lent: dict[Address | None, Any] = {}
+        try:
+            replies = {}
+            for address, words in parcels.items():
+                sent = self._sent(address, words)
+                if isinstance(sent, Exception):
+                    replies[address] = [sent] * len(words)
+                else:
+                    lent[address] = sent
+            for address in list(lent):
+                replies[address] = connections.receive(lent[address], len(parcels[address]), self._place.name)
+                self._give_back(address, lent.pop(address))
+            return replies
+        finally:
+            for connection in lent.values():  # interrupted on the way: what is on the wire belongs to nobody
+                connection.disconnect()
+
+    def _sent(self, address: Address | None, words: Sequence[Words]) -> Any:
+        """The connection that it was sent on, or why it was not."""
+        try:
+            connection = self._taken(address)
+        except Exception as error:  # noqa: BLE001 - a node that cannot be used is the reply
+            return error
+        try:
+            connections.send(connection, words)
+        except WIRE as error:
+            self._drop(address)
+            return lost(error, self._place.name)
+        except BaseException:
+            connection.disconnect()
+            raise
+        return connection
+
+    def _taken(self, address: Address | None) -> Any:
+        with self._lock:
+            idle = self._idle.get(address)
+            connection = idle.pop() if idle else None
+        if connection is not None:
+            if not connections.is_stale(connection):
+                return connection
+            connection.disconnect()
+            self._drop(address)
+        return connections.connect(self._place.settings, address, greet=self._greet)
+
+    def _give_back(self, address: Address | None, connection: Any) -> None:
+        if not connections.is_open(connection):
+            self._drop(address)
+            return
+        with self._lock:
+            self._idle.setdefault(address, []).append(connection)
+
+    def _drop(self, address: Address | None) -> None:
+        """Use no older connection to a node that has broken one."""
+        with self._lock:
+            stale = self._idle.pop(address, [])
+        for connection in stale:
+            connection.disconnect()
+
+    def listen(self, told: Told) -> None:
+        """Have `told` called, in a thread of the listener, when somebody else ends what is waited for."""
+        if self._place.settings.listen:
+            self._listener = Listener(self._place, told)
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        if self._pid == os.getpid():
+            if self._listener is not None:
+                self._listener.close()
+            for address in list(self._idle):
+                self._drop(address)
+
+
+class AsyncRedisDriver:
+    """The same on an event loop."""
+
+    def __init__(self, place: Place, route: Route) -> None:
+        self._place = place
+        self._route = route
+        self._idle: dict[Address | None, list[Any]] = {}
+        self._listener: AsyncListener | None = None
+
+    async def perform(self, plans: Sequence[Plan]) -> Replies:
+        """Run one round: what the plans ask for goes together."""
+        return await arun(together(plans), self._spoken)
+
+    async def _spoken(self, batch: Batch) -> list[Reply]:
+        return await arun(self._route.speaking(batch), self._exchanged)
+
+    async def _exchanged(self, parcels: Parcels) -> dict[Address | None, list[Reply]]:
+        if len(parcels) == 1:
+            ((address, words),) = parcels.items()
+            return {address: await self._exchanged_with(address, words)}
+        replies = await asyncio.gather(*(self._exchanged_with(*parcel) for parcel in parcels.items()))
+        return dict(zip(parcels, replies, strict=True))
+
+    async def _exchanged_with(self, address: Address | None, words: Sequence[Words]) -> list[Reply]:
+        try:
+            connection = await self._taken(address)
+        except Exception as error:  # noqa: BLE001 - a node that cannot be used is the reply
+            return [error] * len(words)
+        try:
+            replies = await connections.aexchange(connection, words, self._place.settings)
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        if connection.is_connected:
+            self._idle.setdefault(address, []).append(connection)
+        else:
+            await self._drop(address)
+        return replies
+
+    async def _taken(self, address: Address | None) -> Any:
+        idle = self._idle.get(address)
+        connection = idle.pop() if idle else None
+        if connection is not None:
+            if not await connections.ais_stale(connection):
+                return connection
+            await connection.disconnect(nowait=True)
+            await self._drop(address)
+        return await connections.aconnect(self._place.settings, address)
+
+    async def _drop(self, address: Address | None) -> None:
+        for connection in self._idle.pop(address, []):
+            await connection.disconnect(nowait=True)
+
+    def listen(self, told: Told) -> None:
+        """Have `told` called, in this loop, when somebody else ends what is waited for."""
+        if self._place.settings.listen:
+            self._listener = AsyncListener(self._place, told)
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        if self._listener is not None:
+            await self._listener.close()
+        for connections_ in list(self._idle.values()):
+            for connection in connections_:
+                await connection.disconnect()
+        self._idle.clear()

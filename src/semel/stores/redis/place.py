@@ -1,0 +1,51 @@
+"""A store's place: its settings, how its keys are spelt, and where the records are that were asked for lately.
+
+What always holds: what is remembered of a digest is only ever a way to its key. What was forgotten is looked for.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from semel.core.key import Key
+from semel.stores.redis.pattern import Pattern
+from semel.stores.redis.settings import Settings
+
+_MOST: Final = 65_536
+
+
+@dataclass(slots=True)
+class Place:
+    """Shared by every plan and driver of a store."""
+
+    settings: Settings
+    pattern: Pattern
+    _keys: dict[bytes, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return self.settings.name
+
+    def key(self, key: Key) -> str:
+        """The key of a record in Redis; it is remembered for who asks by digest later."""
+        known = self._keys.get(key.digest)
+        return known or self.remember(key.digest, self.pattern.key(key.operation, key.digest))
+
+    def remember(self, digest: bytes, key: str) -> str:
+        """Keep the way to a record, at the expense of the one that was learnt first."""
+        known = self._keys
+        if len(known) >= _MOST:
+            with suppress(StopIteration, RuntimeError, KeyError):  # another thread did so in this moment
+                del known[next(iter(known))]
+        known[digest] = key
+        return key
+
+    def known_key(self, digest: bytes, operation: str = "") -> str | None:
+        """The key of a digest; None where its operation is not known and the pattern names it."""
+        known = self._keys.get(digest)
+        if known is None and (operation or not self.pattern.names_operation):
+            return self.pattern.key(operation, digest)
+        return known

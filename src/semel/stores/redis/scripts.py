@@ -1,0 +1,50 @@
+"""The scripts by name: package data, put together once, known to the server by their digest.
+
+What always holds: a script is sent by its digest, and in full only where the server says that it does not know it; in
+that case it has not run. With a virtual clock the scripts are others, which a real store never loads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+from semel.stores.redis.fields import FIELDS
+
+NAMES: Final = (
+    "claim",
+    "renew",
+    "complete",
+    "fail",
+    "checkpoint",
+    "read",
+    "resolve",
+    "purge",
+    "lapse",
+    "tally",
+)
+
+
+class Text(NamedTuple):
+    """A script, and what the server calls it."""
+
+    body: str
+    sha: str
+
+
+@cache
+def scripts(*, virtual: bool) -> dict[str, Text]:
+    """Every script by name."""
+    names = ", ".join(f"'{name}'" for name in FIELDS)
+    head = _file("virtual_time" if virtual else "time") + _file("rules").replace("{fields}", names)
+    return {name: _text(head + _file(name)) for name in NAMES}
+
+
+def _text(body: str) -> Text:
+    return Text(body, hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest())
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")

@@ -1,0 +1,25 @@
+-- Records an end without a value under the lease. The same end again is known by its error; any other comes too late.
+-- ARGV: nonce, fence, ending, error, doubtful, unstarted, channel, digest
+local record = fields('nonce', 'fence', 'status', 'error', 'updated_us', 'attempts', 'expires_us', 'keep_us',
+    'lease_us', 'wanted')
+if not owned(record, ARGV[1], ARGV[2]) or record.status == 'completed' then
+    return 0
+elseif record.status ~= 'running' then
+    return record.error == ARGV[4] and tonumber(record.updated_us) or 0
+end
+local ending = ARGV[3]
+local attempts = math.max(tonumber(record.attempts) - tonumber(ARGV[6]), 0)
+local changes = { 'error', ARGV[4], 'doubtful', ARGV[5], 'attempts', whole(attempts), 'updated_us', whole(now),
+    'lease_us', ended_lease(record) }
+if ending == 'doubt' then
+    redis.call('HSET', key, 'status', 'in_doubt', unpack(changes))
+    redis.call('HDEL', key, 'wanted')
+else
+    local kept = kept_until(record)
+    redis.call('HSET', key, 'status', 'failed', 'retryable', ending == 'retry' and '1' or '0',
+        'completed_us', whole(now), 'expires_us', whole(kept), unpack(changes))
+    redis.call('HDEL', key, 'wanted')
+    collect(kept)
+end
+tell(record, ARGV[7], ARGV[8])
+return now

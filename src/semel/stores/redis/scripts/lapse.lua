@@ -1,0 +1,8 @@
+-- Marks a record only if its lease is over at this instant: it may have been renewed since it was looked at.
+-- ARGV: error
+local record = fields('status', 'lease_us')
+if record.status ~= 'running' or tonumber(record.lease_us) > now then
+    return 0
+end
+redis.call('HSET', key, 'status', 'in_doubt', 'error', ARGV[1], 'doubtful', '1', 'updated_us', whole(now))
+return 1

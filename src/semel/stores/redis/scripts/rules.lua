@@ -1,0 +1,54 @@
+local key = KEYS[1]
+local settled = { completed = true, failed = true, cancelled = true }
+
+-- A plain tostring() would round an instant in microseconds to fourteen digits.
+local function whole(number)
+    return string.format('%.0f', number)
+end
+
+-- Fields of the record by name; those that are absent are false.
+local function fields(...)
+    local found = {}
+    for place, value in ipairs(redis.call('HMGET', key, ...)) do
+        found[select(place, ...)] = value
+    end
+    return found
+end
+
+-- The record as it is now, the instant, and the finished steps where they are wanted.
+local function told(with_steps)
+    local record = redis.call('HMGET', key, {fields})
+    local steps = record[#record]
+    record[#record + 1] = whole(now)
+    if with_steps and steps then
+        local all = redis.call('HGETALL', key)
+        for place = 1, #all, 2 do
+            if string.sub(all[place], 1, 5) == 'step:' then
+                record[#record + 1] = all[place + 1]
+            end
+        end
+    end
+    return record
+end
+
+-- The fence that keeps late workers out: nonce and fence of the lease shown are those of the record as it is now.
+local function owned(record, nonce, fence)
+    return record.nonce == nonce and record.fence == fence
+end
+
+-- When an outcome recorded now expires. A run that used up most of its time is given all of it again.
+local function kept_until(record)
+    local expires, keep = tonumber(record.expires_us), tonumber(record.keep_us)
+    return expires - now > math.floor(keep / 2) and expires or now + keep
+end
+
+local function ended_lease(record)
+    return whole(math.min(tonumber(record.lease_us), now))
+end
+
+-- Whoever waits is told. The reply is not looked at: a user who may not publish must not fail a completion.
+local function tell(record, channel, digest)
+    if record.wanted then
+        redis.pcall('PUBLISH', channel, digest)
+    end
+end

@@ -1,0 +1,69 @@
+"""The Redis store: records that many machines share, quick, and as safe as the server keeps what it acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from semel.core.operations import Operation
+from semel.core.store import AsyncJoined, Joined, Plan
+from semel.errors import UsageError
+from semel.stores.doctor import Finding
+from semel.stores.redis.driver import AsyncRedisDriver, RedisDriver
+from semel.stores.redis.pattern import Pattern
+from semel.stores.redis.place import Place
+from semel.stores.redis.plan import plan
+from semel.stores.redis.routes import route
+from semel.stores.redis.settings import Settings
+
+
+class RedisStore:
+    """Records in Redis at `url`: one server, a cluster, or what Sentinels name.
+
+    Settings: see `redis.settings.Settings`. Nothing is opened before the first use.
+    """
+
+    batch = 64
+    best_effort = True
+    """What `semel doctor` says of Redis as the only store."""
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        given = Settings.of(url, **settings)
+        self._place = Place(given, Pattern(given.pattern))
+        self.name = given.name
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """The commands for `operations`, all of one kind."""
+        del joined  # `join` refuses first
+        return plan(self._place, operations)
+
+    def driver(self) -> RedisDriver:
+        """A driver for threads."""
+        return RedisDriver(self._place, route(self._place.settings))
+
+    def async_driver(self) -> AsyncRedisDriver:
+        """A driver for an event loop."""
+        return AsyncRedisDriver(self._place, route(self._place.settings))
+
+    def examine(self, horizon: timedelta) -> list[Finding]:
+        """What `semel doctor` finds here."""
+        from semel.stores.redis.doctor import examine
+
+        return examine(self._place, RedisDriver(self._place, route(self._place.settings), greet=False), horizon)
+
+    def join(self, connection: Any) -> Joined:
+        """Redis cannot join a transaction."""
+        _refuse(connection)
+
+    def async_join(self, connection: Any) -> AsyncJoined:
+        """Redis cannot join a transaction."""
+        _refuse(connection)
+
+
+def _refuse(connection: object) -> NoReturn:
+    message = (
+        f"Redis cannot join a transaction, so a {type(connection).__qualname__} cannot share one with it; nothing ran. "
+        f"Use the SQL store of that database for within()."
+    )
+    raise UsageError(message)
