@@ -15,7 +15,7 @@ BIN := .venv/bin
 CODE = $(wildcard src tests examples bench)
 FAST = $(wildcard tests/unit tests/contract tests/shape)
 # What the tests start by themselves; the same names as in scripts/setup-system.
-test verify: SERVERS = wrk node chromium postgresql mariadb
+test verify: SERVERS = wrk node chromium postgresql mariadb ministack
 bench: SERVERS = wrk postgresql mariadb
 
 .DEFAULT_GOAL := help

@@ -17,6 +17,7 @@ from tests.servers import mariadb as mariadb_module
 from tests.servers import postgresql as postgresql_module
 from tests.servers.databases import Databases
 from tests.servers.mariadb import Mariadb, MariadbServer
+from tests.servers.ministack import CREDENTIALS, Ministack, Tables
 from tests.servers.mysql import Mysql
 from tests.servers.postgresql import Postgresql, PostgresqlServer
 from tests.servers.programs import ServerMissing
@@ -52,6 +53,17 @@ def mariadb(room: Room) -> Iterator[Databases]:
 def mysql(room: Room) -> Iterator[Databases]:
     """The MySQL that the environment names or asks for."""
     yield from _databases(Mysql(), room)
+
+
+@pytest.fixture(scope="session")
+def dynamodb(room: Room) -> Iterator[Tables]:
+    """What answers as DynamoDB in this run: `.url` is a table of this worker, `.new_table()` makes another."""
+    tables = obtain_or_skip(Ministack(), room)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items() if tables.endpoint.url else ():
+            patch.setenv(name, value)
+        yield tables
+        tables.drop_all()
 
 
 @pytest.fixture(scope="session")

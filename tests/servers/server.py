@@ -66,13 +66,13 @@ class Server(Databases, ABC):
         """Prepare the data and start for the first time, on a port that is free."""
         self.prepare()
         for last in (False,) * (_TRIES - 1) + (True,):
-            self.port = _free_port()
+            self.port = free_port()
             self.endpoint = self.describe()
             try:
                 self.start()
             except ServerBroken:
                 # Somebody may have taken the port since it was looked at.
-                if last or _is_free(self.port):
+                if last or is_free(self.port):
                     raise
             else:
                 return
@@ -196,15 +196,17 @@ def arguments(prefix: list[str], defaults: Mapping[str, Any], chosen: Mapping[st
     return [part for name, value in {**defaults, **chosen}.items() for part in (*prefix, f"{dashes}{name}={value}")]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on just now."""
     # Below the range that outgoing connections take theirs from: the port must still be free after a kill.
     chance = random.SystemRandom()
-    while not _is_free(port := chance.randrange(20_000, 32_000)):
+    while not is_free(port := chance.randrange(20_000, 32_000)):
         pass
     return port
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -17,8 +17,8 @@ from semel.errors import UsageError
 GROUP: Final = "semel.stores"
 """Entry points of third parties: the name is the scheme, the value is a callable that takes the URL."""
 
-_LATER: Final = frozenset({"redis", "rediss", "dynamodb"})
-_FORMS: Final = "postgresql://, mysql://, sqlite:///relative.db, sqlite:////absolute.db or memory://"
+_LATER: Final = frozenset({"redis", "rediss"})
+_FORMS: Final = "postgresql://, mysql://, dynamodb://table, sqlite:///relative.db, sqlite:////absolute.db or memory://"
 
 
 def store_from_url(url: str, **settings: Any) -> Store:
@@ -49,6 +49,10 @@ def store_from_url(url: str, **settings: Any) -> Store:
             from semel.stores.mysql import MysqlStore
 
             return _made(MysqlStore, f"mysql://{rest}", **settings)
+        case "dynamodb":
+            from semel.stores.dynamodb import DynamoStore
+
+            return _made(DynamoStore, f"dynamodb://{rest}", **settings)
     return _third_party(scheme)(url, **settings)
 
 

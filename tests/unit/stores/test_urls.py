@@ -88,7 +88,7 @@ def test_an_unknown_setting_is_a_mistake() -> None:
         store_from_url("memory://", pool_size=3)
 
 
-@pytest.mark.parametrize("scheme", ["redis", "dynamodb"])
+@pytest.mark.parametrize("scheme", ["redis"])
 def test_a_store_of_a_later_release_is_named_as_missing(scheme: str) -> None:
     with pytest.raises(UsageError, match=f"This release has no store for {scheme}://"):
         store_from_url(f"{scheme}://user:s3cret@host/db")

@@ -1,0 +1,5 @@
+"""The DynamoDB store."""
+
+from semel.stores.dynamodb.store import DynamoStore
+
+__all__ = ["DynamoStore"]
