@@ -8,8 +8,8 @@ from botocore.exceptions import ClientError
 from botocore.session import get_session
 
 from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
-from semel.stores.dynamodb.commands import Refused, TooLarge
-from semel.stores.dynamodb.troubles import expected, translated, trouble_of
+from semel.stores.dynamodb.commands import Cancelled, Refused, TooLarge
+from semel.stores.dynamodb.troubles import AGAIN, expected, translated, trouble_of
 
 ACTIONS = (
     "CreateTable",
@@ -19,13 +19,19 @@ ACTIONS = (
     "GetItem",
     "PutItem",
     "Scan",
+    "TransactWriteItems",
     "UpdateItem",
     "UpdateTimeToLive",
 )
-# A reply that plans reckon with, or what only a request of another kind than ours can get.
-NOT_TROUBLE = {"ConditionalCheckFailedException", "InvalidEndpointException", "ReplicatedWriteConflictException"}
-# Collections of an item that share an index: the table has none.
-NOT_OURS = {"ItemCollectionSizeLimitExceededException"}
+# Replies that plans reckon with.
+NOT_TROUBLE = {"ConditionalCheckFailedException", "TransactionCanceledException"}
+# What only a request of another kind can get: collections share an index, and a token here stands for one request.
+NOT_OURS = {
+    "IdempotentParameterMismatchException",
+    "InvalidEndpointException",
+    "ItemCollectionSizeLimitExceededException",
+    "ReplicatedWriteConflictException",
+}
 
 
 def error(code: str, message: str = "no", status: int = 400, **rest: Any) -> ClientError:
@@ -53,6 +59,21 @@ def test_a_refusal_brings_what_stood_in_the_way() -> None:
 )
 def test_an_item_that_is_too_large_is_a_reply(message: str) -> None:
     assert expected(error("ValidationException", message)) == TooLarge()
+
+
+def cancelled(*codes: str) -> ClientError:
+    return error("TransactionCanceledException", CancellationReasons=[{"Code": code} for code in codes])
+
+
+def test_a_transaction_that_was_only_in_the_way_is_sent_again() -> None:
+    assert trouble_of(cancelled("None", "TransactionConflict")) in AGAIN
+    assert expected(cancelled("None", "TransactionConflict")) is None
+
+
+def test_a_transaction_that_a_condition_refused_is_a_reply() -> None:
+    reply = expected(cancelled("ConditionalCheckFailed", "TransactionConflict"))
+    assert isinstance(reply, Cancelled)
+    assert [reason["Code"] for reason in reply.reasons] == ["ConditionalCheckFailed", "TransactionConflict"]
 
 
 def test_a_mistake_of_ours_stays_one() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from semel.core.operations import Operation
 from semel.core.store import Answers
 
 Item = dict[str, Any]
@@ -30,6 +31,20 @@ class Refused:
 @dataclass(frozen=True, slots=True)
 class TooLarge:
     """The item would be larger than the service keeps; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A transaction was given up; nothing was written. `reasons`: one for each write, in order."""
+
+    reasons: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """One operation, to be carried out with the caller's writes. The reply is its answer."""
+
+    operation: Operation
 
 
 @dataclass(frozen=True, slots=True)

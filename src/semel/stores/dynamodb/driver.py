@@ -68,14 +68,15 @@ def _ended(plan: Plan, given: Sequence[Answers]) -> Answers | Exception:
 class DynamoDriver:
     """Rounds for threads: one chain in the calling thread, several in threads of the driver."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, client: Any = None) -> None:
         self._place = place
+        self._given = client
         self._start_over()
 
     def _start_over(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._client: Any = None
+        self._client: Any = self._given
         self._pool: ThreadPoolExecutor | None = None
 
     def perform(self, plans: Sequence[Plan]) -> Replies:
@@ -116,15 +117,16 @@ class DynamoDriver:
             client, pool, self._client, self._pool = self._client, self._pool, None, None
         if pool is not None:
             pool.shutdown()
-        if client is not None:
+        if client is not None and client is not self._given:
             client.close()
 
 
 class AsyncDynamoDriver:
     """The same on an event loop."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, client: Any = None) -> None:
         self._place = place
+        self._given = client
         self._opening = asyncio.Lock()
         self._entered: tuple[Any, Any] | None = None
         self._room = asyncio.BoundedSemaphore(place.settings.pool_size)
@@ -133,10 +135,11 @@ class AsyncDynamoDriver:
         """Run one round."""
         work = Round(plans)
         if len(work.chains) == 1:
-            return work.replies([await self._carried(work.chains[0])])
-        return work.replies(await asyncio.gather(*map(self._carried, work.chains)))
+            return work.replies([await self.carry(work.chains[0])])
+        return work.replies(await asyncio.gather(*map(self.carry, work.chains)))
 
-    async def _carried(self, chain: Chain) -> Answers:
+    async def carry(self, chain: Flow[T]) -> T:
+        """Run one chain, or other work made of the same commands."""
         return await arun(chain, lambda command: arun(exchanged(self._place, command), self._act))
 
     async def _act(self, wanted: Send | Pause) -> Any:
@@ -147,6 +150,8 @@ class AsyncDynamoDriver:
             return await getattr(client, wanted.call.action)(**wanted.call.parameters)
 
     async def _opened(self) -> Any:
+        if self._given is not None:
+            return self._given
         async with self._opening:
             if self._entered is None:
                 context = make_async_client(self._place.settings)

@@ -86,22 +86,23 @@ def _chain(table: str, places: Places, operations: Sequence[Operation]) -> Chain
     answers: Answers = []
     for operation in operations:
         try:
-            answers.append((yield from _one(table, places, storable_operation(operation))))
+            answers.append((yield from one(table, places, storable_operation(operation))))
         except Exception as error:  # noqa: BLE001 - what befalls one operation is its answer
             answers.append(error)
     return answers
 
 
-def _one(table: str, places: Places, operation: Operation) -> Steps:
+def one(table: str, places: Places, operation: Operation) -> Steps:
+    """Carry one operation out."""
     match operation:
         case Claim():
             return (yield from _claim(table, operation))
         case Renew() | Complete() | Fail() | Checkpoint():
             return (yield from write(table, operation))
         case Resolve(digest):
-            return (yield from settled_over(table, operation, (yield from _seen(table, digest))))
+            return (yield from settled_over(table, operation, (yield from seen_now(table, digest))))
         case Read(digest):
-            seen = yield from _seen(table, digest)
+            seen = yield from seen_now(table, digest)
             moment: Moment = yield Now()
             return Found(None if seen is None else seen.record, moment.low)
         case Tally(digest, replays):
@@ -118,7 +119,8 @@ def _one(table: str, places: Places, operation: Operation) -> Steps:
             return Lost()  # there is no transaction to enter
 
 
-def _seen(table: str, digest: bytes) -> Steps:
+def seen_now(table: str, digest: bytes) -> Steps:
+    """What is stored now; None where nothing is."""
     reply = yield requests.get(table, digest)
     item = reply.get("Item")
     return None if item is None else seen_of(item)
@@ -147,7 +149,7 @@ def write(table: str, operation: Renew | Complete | Fail | Checkpoint) -> Steps:
         return (yield from settled_over(table, operation, seen))
     if isinstance(reply, TooLarge):
         # Only what came back can tell what to leave out, so the next write is over the very item that was read.
-        return (yield from settled_over(table, operation, (yield from _seen(table, operation.lease.key.digest))))
+        return (yield from settled_over(table, operation, (yield from seen_now(table, operation.lease.key.digest))))
     return Held(moment.high + operation.lease_us) if isinstance(operation, Renew) else Recorded(moment.high)
 
 
@@ -156,12 +158,12 @@ def settled_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
     for _ in range(_ROUNDS):
         record = None if seen is None else seen.record
         moment: Moment = yield Now()
-        answer, changed = _changed(record, operation, moment)
+        answer, changed = changed_by(record, operation, moment)
         if changed is None or changed is record:
             return answer
         reply = yield requests.put(table, changed, seen)
         if isinstance(reply, TooLarge):
-            raise _too_large(changed)
+            raise too_large(changed.reference)
         if not isinstance(reply, Refused):
             return answer
         seen = None if reply.item is None else seen_of(reply.item)
@@ -169,7 +171,8 @@ def settled_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
     raise StoreUnavailable(message)
 
 
-def _changed(record: Record | None, operation: Operation, moment: Moment) -> tuple[Answer, Record | None]:
+def changed_by(record: Record | None, operation: Operation, moment: Moment) -> tuple[Answer, Record | None]:
+    """What an operation makes of a record, with values that fit into an item."""
     answer, changed = applied(record, operation, digest_of(operation), moment)
     if changed is None or changed is record or size_of(item_of(changed, 1)) <= LARGEST:
         return answer, changed
@@ -180,9 +183,10 @@ def _changed(record: Record | None, operation: Operation, moment: Moment) -> tup
     return answer, changed
 
 
-def _too_large(record: Record) -> UsageError:
+def too_large(reference: str) -> UsageError:
+    """The error for a record that no item can hold."""
     return UsageError(
-        f"The record {record.reference[:16]} would be larger than the {LARGEST // 1024} KiB that DynamoDB keeps in an "
-        f"item, so this was not written to it. Keep less in the results of steps.",
-        reference=record.reference,
+        f"The record {reference[:16]} would be larger than the {LARGEST // 1024} KiB that DynamoDB keeps in an item, "
+        f"so this was not written to it. Keep less in the results of steps.",
+        reference=reference,
     )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 from semel.core.flow import Flow
 from semel.core.operations import Operation
-from semel.core.store import AsyncJoined, Joined, Plan
-from semel.errors import UsageError
+from semel.core.store import Plan
 from semel.stores.clock import machine_clock
 from semel.stores.doctor import Finding
 from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoDriver
 from semel.stores.dynamodb.exchange import Place
+from semel.stores.dynamodb.inside import joined_plan
+from semel.stores.dynamodb.joined import AsyncDynamoJoined, DynamoJoined, writes_of
 from semel.stores.dynamodb.plan import plan
 from semel.stores.dynamodb.schema import migrating
 from semel.stores.dynamodb.settings import Settings
@@ -34,7 +35,8 @@ class DynamoStore:
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands for `operations`, all of one kind."""
-        del joined
+        if joined:
+            return joined_plan(operations[0])
         return plan(self._place.settings.table, self._place.sweeps, operations)
 
     def driver(self) -> DynamoDriver:
@@ -69,18 +71,18 @@ class DynamoStore:
         finally:
             driver.close()
 
-    def join(self, connection: Any) -> Joined:
-        """There is no transaction to join."""
-        _refuse(connection)
+    def join(self, connection: Any) -> DynamoJoined:
+        """The caller's writes as a place for plans.
 
-    def async_join(self, connection: Any) -> AsyncJoined:
-        """There is no transaction to join."""
-        _refuse(connection)
+        Raises:
+            UsageError: it is no `Writes`, or one with a client that has to be awaited.
+        """
+        return DynamoJoined(self._place, writes_of(connection, awaited=False))
 
+    def async_join(self, connection: Any) -> AsyncDynamoJoined:
+        """The same, awaited.
 
-def _refuse(connection: object) -> NoReturn:
-    message = (
-        f"DynamoDB has no open transaction that a {type(connection).__qualname__} could share; nothing ran. "
-        f"Use a SQL store for within()."
-    )
-    raise UsageError(message)
+        Raises:
+            UsageError: it is no `Writes`, or one with a client that cannot be awaited.
+        """
+        return AsyncDynamoJoined(self._place, writes_of(connection, awaited=True))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from botocore import exceptions
 
 from semel.errors import SchemaOutdated, SemelError, StoreUnavailable, UsageError
-from semel.stores.dynamodb.commands import Refused, TooLarge
+from semel.stores.dynamodb.commands import Cancelled, Refused, TooLarge
 
 
 class Trouble(Enum):
@@ -79,14 +79,17 @@ _CLASSES: Final = (
 )
 AGAIN: Final = frozenset({Trouble.THROTTLED, Trouble.CONFLICT})
 """Nothing was written, and the same request may succeed in a moment."""
+_PASSING: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
 _SERVER_FAULT: Final = 500
 
 
-def expected(error: Exception) -> Refused | TooLarge | None:
+def expected(error: Exception) -> Refused | TooLarge | Cancelled | None:
     """The reply that an error stands for, where it is one of those a plan reckons with."""
     match code_of(error):
         case "ConditionalCheckFailedException":
             return Refused(response_of(error).get("Item"))
+        case "TransactionCanceledException" if trouble_of(error) is None:
+            return Cancelled(tuple(response_of(error).get("CancellationReasons", [])))
         case "ValidationException" if "maximum allowed size" in str(error):
             return TooLarge()
     return None
@@ -95,6 +98,8 @@ def expected(error: Exception) -> Refused | TooLarge | None:
 def trouble_of(error: Exception) -> Trouble | None:
     """What kind of trouble it is; None where it is a bug."""
     code = code_of(error)
+    if code == "TransactionCanceledException":
+        return _of_a_transaction(error)
     if code in _BY_CODE:
         return _BY_CODE[code]
     if code == "ValidationException" and "does not match the schema" in str(error):
@@ -102,6 +107,12 @@ def trouble_of(error: Exception) -> Trouble | None:
     if code and status_of(error) >= _SERVER_FAULT:
         return Trouble.LOST
     return next((trouble for kind, trouble in _CLASSES if isinstance(error, kind)), None)
+
+
+def _of_a_transaction(error: Exception) -> Trouble | None:
+    """What passes by itself, if that is all that stood in the way."""
+    codes = {reason.get("Code", "None") for reason in response_of(error).get("CancellationReasons", [])} - {"None"}
+    return Trouble.CONFLICT if codes and codes <= _PASSING else None
 
 
 def response_of(error: Exception) -> dict[str, Any]:
