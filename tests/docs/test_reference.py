@@ -25,6 +25,7 @@ from semel.engine.administration import SweepReport
 from semel.engine.request import Result
 from semel.http.profile import PROFILES
 from semel.http.route import Settings as RouteSettings
+from semel.stores.dynamodb.settings import Settings as DynamoSettings
 from semel.stores.memory import MemoryStore
 from semel.stores.served.settings import Settings
 from semel.stores.sqlite import SqliteStore
@@ -166,8 +167,8 @@ def test_the_event_page_holds_every_kind_and_field() -> None:
 
 @pytest.mark.parametrize(
     ("store", "skipped"),
-    [(SqliteStore, {"path"}), (MemoryStore, {"table"}), (Settings, {"url", "name"})],
-    ids=["sqlite", "memory", "servers"],
+    [(SqliteStore, {"path"}), (MemoryStore, {"table"}), (Settings, {"url", "name"}), (DynamoSettings, {"table"})],
+    ids=["sqlite", "memory", "servers", "dynamodb"],
 )
 def test_the_settings_of_stores_are_told(store: Any, skipped: set[str]) -> None:
     told = set(first_column("docs/reference/stores.md", "setting"))
@@ -176,7 +177,7 @@ def test_the_settings_of_stores_are_told(store: Any, skipped: set[str]) -> None:
 
 def test_no_setting_is_told_that_is_not_there() -> None:
     told = set(first_column("docs/reference/stores.md", "setting"))
-    stores = (SqliteStore, MemoryStore, Settings)
+    stores = (SqliteStore, MemoryStore, Settings, DynamoSettings)
     assert told <= {name for store in stores for name in inspect.signature(store).parameters}
 
 

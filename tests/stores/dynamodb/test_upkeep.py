@@ -86,8 +86,8 @@ def test_a_table_that_is_never_ready_is_said_so() -> None:
         making(repeat("CREATING"))
 
 
-def test_a_table_in_use_is_fine(url: str) -> None:
-    findings = DynamoStore(url).examine(DAY)
+def test_a_table_in_use_is_fine(dynamodb: Tables) -> None:
+    findings = DynamoStore(dynamodb.new_table()).examine(DAY)
     assert {finding.verdict for finding in findings} == {"ok"}
     assert {"schema", "table", "replicas", "time to live", "clock", "keep_for", "in doubt"} <= {*found(findings)}
 

@@ -42,7 +42,7 @@ def test_two_regions_are_two_places() -> None:
         "dynamodb://",
         "dynamodb://ab",
         "dynamodb://a b c",
-        "dynamodb://records?regoin=eu-west-1",
+        "dynamodb://records?place=eu-west-1",
         "dynamodb://records?pool_size=0",
         "dynamodb://records?read_timeout=never",
         "dynamodb://user:secret@records",
