@@ -37,6 +37,7 @@ from tests.unit.stores.operations import FINGERPRINTS, KEYS, SECOND, Clock, clai
 pytestmark = pytest.mark.slow
 
 DECLINED = Failure("app.Declined", "no")
+TOO_LARGE = "Item size has exceeded the maximum allowed size"
 HALF_A_MEGABYTE = b"\x93" * 500_000
 
 
@@ -201,6 +202,29 @@ def test_a_step_that_does_not_fit_beside_the_others_leaves_a_tombstone(asker: As
     assert [len(step.outcome) > 200_000 for step in record.steps] == [True, False]
 
 
+def test_an_outcome_is_recorded_although_the_service_counts_otherwise(asker: Asker) -> None:
+    lease = granted(asker)
+
+    def narrow(wanted: Send, send: Any) -> Any:
+        return _fail("ValidationException", text=TOO_LARGE) if _size(wanted) > 250_000 else send()
+
+    asker.driver.meddle = narrow
+    asker.one(Complete(lease, HALF_A_MEGABYTE[:300_000]), Recorded)
+    outcome = asker.one(claim(number=2), Replay).record.outcome
+    assert outcome is not None
+    assert isinstance(unpack(outcome), NotKept)
+
+
+def test_a_failure_is_recorded_in_an_item_that_is_full(asker: Asker) -> None:
+    lease = granted(asker)
+    asker.one(Checkpoint(lease, Step(0, "reserve", HALF_A_MEGABYTE[:407_500])), Recorded)
+    asker.one(Fail(lease, "doubt", Failure("app.Broke", "x" * 2000), doubtful=True), Recorded)
+    record = asker.record()
+    assert record is not None
+    assert record.error is not None
+    assert (record.status, len(record.steps), len(record.error.message)) == (Status.IN_DOUBT, 1, 80)
+
+
 def test_a_claim_that_leaves_no_room_is_refused_before_anything_runs(asker: Asker) -> None:
     with pytest.raises(UsageError, match="nothing ran"):
         asker.one(claim(about=About(tags={"a": "x" * 200_000})), Granted)
@@ -275,8 +299,12 @@ def _lose(wanted: Send, send: Any) -> Any:
     raise ConnectionClosedError(endpoint_url="http://lost")
 
 
-def _fail(code: str, status: int = 400) -> Any:
+def _size(wanted: Send) -> int:
+    return len(repr(wanted.call.parameters).replace("\\x93", "."))
+
+
+def _fail(code: str, status: int = 400, text: str = "no") -> Any:
     raise ClientError(
-        {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}},
+        {"Error": {"Code": code, "Message": text}, "ResponseMetadata": {"HTTPStatusCode": status}},
         "PutItem",
     )

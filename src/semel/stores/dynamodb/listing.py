@@ -16,7 +16,7 @@ from semel.core.operations import Lapse, Page, Purge, Query, Scan, Swept
 from semel.core.record import Record
 from semel.stores.dynamodb import requests
 from semel.stores.dynamodb.clock import Moment
-from semel.stores.dynamodb.commands import Call, Item, Now, Refused
+from semel.stores.dynamodb.commands import Call, Item, Now, Refused, TooLarge
 from semel.stores.dynamodb.expressions import Expression
 from semel.stores.dynamodb.items import KEY, plain, seen_of
 from semel.stores.memory.table import after, matches
@@ -80,7 +80,7 @@ def _swept(table: str, places: Places, sweep: _Sweep, limit: int) -> Steps:
                 places[sweep.kind] = start  # the rest of this page is for the next sweep
                 return Swept(count)
             done = yield sweep.change(table, plain(item[KEY]), moment)
-            count += not isinstance(done, Refused)
+            count += not isinstance(done, (Refused, TooLarge))
         start = reply.get("LastEvaluatedKey", {})
         if count == limit or not (start or unseen):
             places[sweep.kind] = start

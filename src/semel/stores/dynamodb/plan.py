@@ -148,35 +148,41 @@ def write(table: str, operation: Renew | Complete | Fail | Checkpoint) -> Steps:
         seen = None if reply.item is None else seen_of(reply.item)
         return (yield from settled_over(table, operation, seen))
     if isinstance(reply, TooLarge):
-        # Only what came back can tell what to leave out, so the next write is over the very item that was read.
+        # Only the record can tell what to leave out, so the next write is over the very item that is read here.
         return (yield from settled_over(table, operation, (yield from seen_now(table, operation.lease.key.digest))))
     return Held(moment.high + operation.lease_us) if isinstance(operation, Renew) else Recorded(moment.high)
 
 
 def settled_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
     """Decide on what was seen and write over that alone; whoever was quicker is looked at next."""
+    room = LARGEST
     for _ in range(_ROUNDS):
         record = None if seen is None else seen.record
         moment: Moment = yield Now()
-        answer, changed = changed_by(record, operation, moment)
+        answer, changed = changed_by(record, operation, moment, room)
         if changed is None or changed is record:
             return answer
         reply = yield requests.put(table, changed, seen)
         if isinstance(reply, TooLarge):
-            raise too_large(changed.reference)
-        if not isinstance(reply, Refused):
+            if room < LARGEST:
+                raise too_large(changed.reference)
+            room //= 2  # the service counts otherwise than we do: leave out what can be left out
+        elif isinstance(reply, Refused):
+            seen = None if reply.item is None else seen_of(reply.item)
+        else:
             return answer
-        seen = None if reply.item is None else seen_of(reply.item)
     message = "The record changed under every look at it; nothing was written. Try again."
     raise StoreUnavailable(message)
 
 
-def changed_by(record: Record | None, operation: Operation, moment: Moment) -> tuple[Answer, Record | None]:
-    """What an operation makes of a record, with values that fit into an item."""
+def changed_by(
+    record: Record | None, operation: Operation, moment: Moment, room: int = LARGEST
+) -> tuple[Answer, Record | None]:
+    """What an operation makes of a record, with values that fit into an item of this size."""
     answer, changed = applied(record, operation, digest_of(operation), moment)
-    if changed is None or changed is record or size_of(item_of(changed, 1)) <= LARGEST:
+    if changed is None or changed is record or size_of(item_of(changed, 1)) <= room:
         return answer, changed
-    smaller, leave_steps_out = shrunk(operation, record)
+    smaller, leave_steps_out = shrunk(operation, record, room)
     answer, changed = applied(record, smaller, digest_of(operation), moment)
     if changed is not None and leave_steps_out:
         changed = replace(changed, steps=())
