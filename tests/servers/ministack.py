@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from tests.servers import process, programs, room
 from tests.servers.databases import Endpoint
@@ -181,9 +181,8 @@ class Ministack(Service[Tables]):
         return Endpoint(server.url, str(server.log))
 
     def connect(self, endpoint: Endpoint) -> Tables:
-        # An address of somebody's own is used as it is; dynamodb://?region=… alone would be the service itself.
-        address = parse_qs(urlsplit(endpoint.url).query).get("endpoint", [""])[0]
-        return Tables(endpoint if endpoint.url.startswith("http") else Endpoint(address))
+        # Without an address it is the service itself, by the SDK's own configuration.
+        return Tables(endpoint if endpoint.url.startswith("http") else Endpoint(""))
 
 
 @contextmanager

@@ -65,6 +65,9 @@ Chain = Generator[Any, Any, Answers]
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Chains that may go side by side. The reply is the answers of each; it is the first command of every plan."""
+    """Chains that may go side by side. The reply is the answers of each.
+
+    It is the first command of every plan; a chain may ask for it too.
+    """
 
     chains: tuple[Chain, ...]

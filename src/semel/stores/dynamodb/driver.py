@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -86,11 +86,23 @@ class DynamoDriver:
         work = Round(plans)
         if len(work.chains) == 1:
             return work.replies([self.carry(work.chains[0])])
-        return work.replies(list(self._threads().map(self.carry, work.chains)))
+        return work.replies(self._side_by_side(work.chains))
 
     def carry(self, chain: Flow[T]) -> T:
         """Run one chain, or other work made of the same commands, in the calling thread."""
-        return run(chain, lambda command: run(exchanged(self._place, command), self._act))
+        return run(chain, lambda command: self._executed(command, self._side_by_side))
+
+    def _side_by_side(self, chains: Sequence[Chain]) -> list[Answers]:
+        return list(self._threads().map(self._in_pool, chains))
+
+    def _in_pool(self, chain: Chain) -> Answers:
+        """Run a chain in a thread of the pool, which must not wait for another one of it."""
+        return run(chain, lambda command: self._executed(command, lambda chains: [*map(self._in_pool, chains)]))
+
+    def _executed(self, command: Any, together: Callable[[Sequence[Chain]], list[Answers]]) -> Any:
+        if isinstance(command, Together):
+            return together(command.chains)
+        return run(exchanged(self._place, command), self._act)
 
     def _act(self, wanted: Send | Pause) -> Any:
         if isinstance(wanted, Pause):
@@ -140,7 +152,12 @@ class AsyncDynamoDriver:
 
     async def carry(self, chain: Flow[T]) -> T:
         """Run one chain, or other work made of the same commands."""
-        return await arun(chain, lambda command: arun(exchanged(self._place, command), self._act))
+        return await arun(chain, self._executed)
+
+    async def _executed(self, command: Any) -> Any:
+        if isinstance(command, Together):
+            return await asyncio.gather(*map(self.carry, command.chains))
+        return await arun(exchanged(self._place, command), self._act)
 
     async def _act(self, wanted: Send | Pause) -> Any:
         if isinstance(wanted, Pause):

@@ -16,7 +16,7 @@ from semel.core.operations import Lapse, Page, Purge, Query, Scan, Swept
 from semel.core.record import Record
 from semel.stores.dynamodb import requests
 from semel.stores.dynamodb.clock import Moment
-from semel.stores.dynamodb.commands import Call, Item, Now, Refused, TooLarge
+from semel.stores.dynamodb.commands import Call, Chain, Item, Now, Refused, Together, TooLarge
 from semel.stores.dynamodb.expressions import Expression
 from semel.stores.dynamodb.items import KEY, plain, seen_of
 from semel.stores.memory.table import after, matches
@@ -75,17 +75,24 @@ def _swept(table: str, places: Places, sweep: _Sweep, limit: int) -> Steps:
         filtering = " AND ".join(sweep.wanted(expression, moment))
         parameters = {"TableName": table, "FilterExpression": filtering, "ProjectionExpression": expression.name(KEY)}
         reply = yield Call("scan", {**parameters, **expression.parameters(), **_from(start)})
-        for item in reply["Items"]:
-            if count == limit:
-                places[sweep.kind] = start  # the rest of this page is for the next sweep
-                return Swept(count)
-            done = yield sweep.change(table, plain(item[KEY]), moment)
-            count += not isinstance(done, (Refused, TooLarge))
+        found = [sweep.change(table, plain(item[KEY]), moment) for item in reply["Items"]]
+        while found and count < limit:
+            some, found = found[: limit - count], found[limit - count :]
+            swept = yield Together(tuple(map(_changing, some)))
+            count += sum(one.count for (one,) in swept)
+        if found:
+            places[sweep.kind] = start  # the rest of this page is for the next sweep
+            return Swept(count)
         start = reply.get("LastEvaluatedKey", {})
         if count == limit or not (start or unseen):
             places[sweep.kind] = start
             return Swept(count)
         unseen = unseen and bool(start)
+
+
+def _changing(change: Call) -> Chain:
+    done = yield change
+    return [Swept(0 if isinstance(done, (Refused, TooLarge)) else 1)]
 
 
 def _restricted(query: Query) -> Mapping[str, Any]:
