@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.cases.client import CLIENT
 from bench.cases.http import HTTP, HTTP_IDEMKIT
 from bench.cases.latency import LATENCY
 from bench.cases.mariadb_many import MARIADB_64
@@ -34,6 +35,7 @@ CASES = {
         WITHIN,
         HTTP,
         HTTP_IDEMKIT,
+        CLIENT,
         ROUND_TRIPS,
         LATENCY,
         ROWS,

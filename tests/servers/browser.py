@@ -1,4 +1,4 @@
-"""A real browser for tests of pages: the system's Chromium, one for each worker."""
+"""A real browser for tests of pages: the system's Chromium."""
 
 import shutil
 from collections.abc import Iterator
@@ -22,9 +22,13 @@ QUIET = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
-    """Chromium, as the system has it."""
+    """Chromium, as the system has it.
+
+    For a module and not for the session: while Playwright is there an event loop runs in this thread, and no test that
+    has one of its own can run.
+    """
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium")

@@ -39,7 +39,19 @@ function rebuilt(received, bytes) {
   if (status === 0) return received; // a redirect that was not to be followed: it has no parts to build from
   const body = WITHOUT_BODY.has(status) ? null : bytes.slice(0);
   const response = new Response(body, { status, statusText, headers: new Headers(received.headers) });
-  const same = Object.entries({ url, redirected, type }).map(([name, value]) => [name, { value, configurable: true }]);
+  return named(response, { url, redirected, type });
+}
+
+/**
+ * A response with the members that its maker could not set; its clones have them too.
+ *
+ * @param {Response} response
+ * @param {object} members
+ * @returns {Response}
+ */
+function named(response, members) {
+  const clone = () => named(Response.prototype.clone.call(response), members);
+  const same = Object.entries({ ...members, clone }).map(([name, value]) => [name, { value, configurable: true }]);
   return Object.defineProperties(response, Object.fromEntries(same));
 }
 

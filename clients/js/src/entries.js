@@ -2,21 +2,18 @@
  * Entries: what is remembered of unfinished intents. Key, time, fingerprint, method and path; never a body.
  *
  * What always holds: an entry stands in storage before its request is sent, or in memory if there is no storage. An
- * entry is removed by somebody who shows its key, or by the user's will.
+ * entry is removed by somebody who shows its key, or by the user's will; those without a name also when they are many
+ * and old.
  */
 
-/**
- * @typedef {object} Entry
- * @property {string} key
- * @property {boolean} given whether the caller chose the key, and wrote the header
- * @property {number} since when the key was made, in milliseconds
- * @property {string} fingerprint
- * @property {string} method
- * @property {string} url without its query, which may hold secrets
- */
+import { MAY_HAVE_RUN, NOTHING_RAN, parsed, SENDING } from "./entry.js";
 
+/** @typedef {import("./entry.js").Entry} Entry */
 /** @typedef {Pick<Storage, "getItem" | "setItem" | "removeItem"> & Partial<Pick<Storage, "key" | "length">>} StorageLike */
 /** @typedef {{ request<T>(name: string, held: () => T): Promise<T> }} LocksLike */
+
+const UNNAMED = 100;
+const HOUR = 3_600_000;
 
 export class Entries {
   /** @type {Map<string, Entry>} */
@@ -27,6 +24,7 @@ export class Entries {
   #prefix;
   #locks;
   #lost;
+  #calm;
 
   /**
    * @param {object} how
@@ -34,33 +32,69 @@ export class Entries {
    * @param {string} how.prefix
    * @param {LocksLike | undefined} how.locks
    * @param {(error: unknown) => void} how.lost is told that storage failed
+   * @param {() => Promise<void>} [how.calm] waits until other processes see what was written, where there are any
    */
-  constructor({ storage, prefix, locks, lost }) {
+  constructor({ storage, prefix, locks, lost, calm }) {
     this.#storage = storage;
     this.#prefix = prefix;
     this.#locks = locks;
     this.#lost = lost;
+    this.#calm = calm;
   }
 
   /**
-   * The entry of an intent, made if there is none.
+   * The entry of an intent, made if there is none. `certain` says that nothing ran under its key.
    *
    * @param {string} intent
    * @param {() => Entry} make
-   * @returns {Promise<Entry>}
+   * @param {(entry: Entry) => boolean} suits whether it is of the same request; else it is left as it is
+   * @returns {Promise<{ entry: Entry, certain: boolean }>}
    */
-  obtain(intent, make) {
-    return this.#alone(intent, () => {
+  async obtain(intent, make, suits) {
+    /** @type {Entry | undefined} */
+    let made;
+    let locked = true;
+    const taken = await this.#alone(intent, (alone) => {
+      locked = alone;
       const there = this.read(intent);
-      if (there) return there;
-      const entry = make();
-      this.#memory.set(intent, entry);
-      this.#try((storage) => storage.setItem(this.#prefix + intent, JSON.stringify(entry)));
-      // Closes the race of two tabs without locks: what stands there now is the key of both.
-      const stands = this.#stored(intent);
-      if (stands) this.#memory.delete(intent);
-      else this.#lost(new Error("Storage did not keep what was written"));
-      return stands ?? entry;
+      if (there) return this.#taken(intent, there, suits);
+      made = { ...make(), ran: SENDING };
+      this.#tidy(made.since);
+      this.#write(intent, made);
+      return { entry: made, certain: true };
+    });
+    if (!made) return taken;
+    // Closes the race of two tabs without locks: what stands there when the dust has settled is the key of both.
+    if (!locked) await this.#calm?.();
+    const stands = this.#stored(intent);
+    if (stands && stands.key !== made.key) return this.#taken(intent, stands, suits);
+    if (!stands) this.#write(intent, made);
+    return taken;
+  }
+
+  /**
+   * @param {string} intent
+   * @param {Entry} entry
+   * @param {(entry: Entry) => boolean} suits
+   */
+  #taken(intent, entry, suits) {
+    const certain = entry.ran === NOTHING_RAN;
+    if (suits(entry)) this.#write(intent, { ...entry, ran: certain ? SENDING : MAY_HAVE_RUN });
+    return { entry, certain };
+  }
+
+  /**
+   * Note that nothing ran. Not where somebody else has sent the key too: of his try nothing is known here.
+   *
+   * @param {string} intent
+   * @param {string} key
+   * @returns {Promise<void>}
+   */
+  nothingRan(intent, key) {
+    return this.#alone(intent, (alone) => {
+      if (!alone && this.#calm) return; // another tab may be writing that it has sent the key
+      const entry = this.read(intent);
+      if (entry?.key === key && entry.ran === SENDING) this.#write(intent, { ...entry, ran: NOTHING_RAN });
     });
   }
 
@@ -114,6 +148,28 @@ export class Entries {
     });
   }
 
+  /**
+   * @param {string} intent
+   * @param {Entry} entry
+   */
+  #write(intent, entry) {
+    this.#memory.set(intent, entry);
+    this.#try((storage) => storage.setItem(this.#prefix + intent, JSON.stringify(entry)));
+    if (this.#stored(intent)) this.#memory.delete(intent);
+    else this.#lost(new Error("Storage did not keep what was written"));
+  }
+
+  /**
+   * Drop what nobody comes back for: a page that saves a draft every few seconds leaves one for each while it is offline.
+   *
+   * @param {number} now
+   */
+  #tidy(now) {
+    const unnamed = this.all().filter(([intent, { fingerprint }]) => intent === fingerprint);
+    const newest = unnamed.sort(([, one], [, other]) => other.since - one.since);
+    for (const [intent, { since }] of newest.slice(UNNAMED)) if (now - since >= HOUR) this.forget(intent);
+  }
+
   /** @param {string} intent */
   #stored(intent) {
     const entry = parsed(this.#try((storage) => storage.getItem(this.#prefix + intent)));
@@ -139,36 +195,21 @@ export class Entries {
   /**
    * @template T
    * @param {string} intent
-   * @param {() => T} held
+   * @param {(alone: boolean) => T} held is told whether there is a lock
    * @returns {Promise<T>}
    */
   async #alone(intent, held) {
     let ran = false;
     const once = () => {
       ran = true;
-      return held();
+      return held(true);
     };
-    if (!this.#locks) return held();
+    if (!this.#locks) return held(false);
     try {
       return await this.#locks.request(this.#prefix + intent, once);
     } catch (error) {
       if (ran) throw error;
-      return held(); // locks are forbidden here, as in a sandboxed frame
+      return held(false); // locks are forbidden here, as in a sandboxed frame
     }
-  }
-}
-
-/**
- * @param {string | null | undefined} written
- * @returns {Entry | undefined} nothing, if it is not one of ours
- */
-function parsed(written) {
-  if (typeof written !== "string") return undefined;
-  try {
-    const entry = JSON.parse(written);
-    const whole = typeof entry?.key === "string" && typeof entry.fingerprint === "string" && Number.isFinite(entry.since);
-    return whole ? entry : undefined;
-  } catch {
-    return undefined;
   }
 }

@@ -10,11 +10,14 @@ import { KeyInUse } from "./errors.js";
 import { Job } from "./job.js";
 import { methodOf, prepare } from "./request.js";
 import { Retention } from "./retention.js";
-import { settingsOf, storageOf, takesKey } from "./settings.js";
+import { isShared, settingsOf, storageOf, takesKey } from "./settings.js";
 import { Tries } from "./tries.js";
 import { Budget } from "./waiting.js";
 
 export { KeyInUse, StartOver, Unfinished } from "./errors.js";
+
+/** Without locks: how many milliseconds until all tabs see what one of them has written. */
+const CALM = 200;
 
 /** @typedef {import("./once.d.ts").Options} Options */
 /** @typedef {import("./once.d.ts").SendOptions} SendOptions */
@@ -63,6 +66,7 @@ export function once(fetch, options = {}) {
     const request = await prepare(input, init, settings.subtle);
     request.signal?.throwIfAborted();
     const key = request.headers.get(header);
+    if (key === "") throw new TypeError(`The header ${header} is empty; nothing was sent. Leave it out, or write a key.`);
     const intent = how.intent ?? (key === null ? request.fingerprint : `key:${key}`);
     const job = joinable(intent, request, key) ?? start(new Job(intent, header, request, key));
     return { response: job.join(request.signal, how.settled) };
@@ -98,13 +102,14 @@ export function once(fetch, options = {}) {
     const { intent, request, given: key } = job;
     const { method, fingerprint } = request;
     const url = request.url.split("?")[0];
-    const entry = await tools.entries.obtain(intent, () => {
+    const make = () => {
       return { key: key ?? settings.newKey(), given: key !== null, since: settings.now(), fingerprint, method, url };
-    });
-    if (entry.fingerprint !== fingerprint || (key !== null && entry.key !== key)) {
-      throw new KeyInUse({ intent, key: entry.key });
-    }
-    return new Tries({ settings, tools, job, entry }).run();
+    };
+    const suits = (/** @type {import("./entries.js").Entry} */ entry) =>
+      entry.fingerprint === fingerprint && (key === null || entry.key === key);
+    const { entry, certain } = await tools.entries.obtain(intent, make, suits);
+    if (!suits(entry)) throw new KeyInUse({ intent, key: entry.key });
+    return new Tries({ settings, tools, job, entry, certain }).run();
   }
 
   /** Unfinished intents, the oldest first. */
@@ -144,9 +149,10 @@ function toolsOf(fetch, settings) {
       console.error(error); // who watches does not change what happens
     }
   };
+  const calm = isShared(settings.storage) ? () => settings.sleep(CALM, new AbortController().signal) : undefined;
   return {
     fetch,
-    entries: new Entries({ ...settings, storage: storageOf(settings.storage), lost }),
+    entries: new Entries({ ...settings, storage: storageOf(settings.storage), lost, calm }),
     retention: new Retention(settings.retention, fetch, settings.now),
     budget: new Budget(settings.budget, settings.now),
     tell,

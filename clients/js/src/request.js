@@ -55,7 +55,8 @@ export async function prepare(input, init, subtle) {
     signal: init?.signal ?? (input instanceof Request ? input.signal : undefined),
     send(fetch, headers, signal) {
       const sent = { ...rest, method: request.method, headers, signal, body: body.length ? body : undefined };
-      return input instanceof Request ? fetch(new Request(input.url, asked(request, sent))) : fetch(input, sent);
+      // By the address as it was: the page may go elsewhere, or the caller change his URL, before the last try.
+      return input instanceof Request ? fetch(new Request(url, asked(request, sent))) : fetch(url, sent);
     },
   };
 }

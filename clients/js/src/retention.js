@@ -19,6 +19,8 @@ const MARGIN = 5 * MINUTE;
 export class Retention {
   /** @type {Map<string, { at: number, routes: Promise<Route[]> }>} */
   #known = new Map();
+  /** @type {Map<string, Route[]>} the last that could be had */
+  #last = new Map();
   #seconds;
   #fetch;
   #now;
@@ -64,9 +66,16 @@ export class Retention {
   #routes(origin) {
     const known = this.#known.get(origin);
     if (known && Math.abs(this.#now() - known.at) < FRESH) return known.routes;
-    const routes = this.#read(origin + WELL_KNOWN).catch(() => []);
-    this.#known.set(origin, { at: this.#now(), routes });
-    return routes;
+    const asked = { at: this.#now(), routes: this.#read(origin + WELL_KNOWN) };
+    this.#known.set(origin, asked);
+    asked.routes = asked.routes.then(
+      (routes) => (this.#last.set(origin, routes), routes),
+      () => {
+        if (this.#known.get(origin) === asked) this.#known.delete(origin); // the next who asks may have more luck
+        return this.#last.get(origin) ?? [];
+      },
+    );
+    return asked.routes;
   }
 
   /**
@@ -78,6 +87,7 @@ export class Retention {
     const { signal, cancel } = alarm(PATIENCE);
     try {
       const response = await fetch(url, { headers: { Accept: "application/json" }, signal });
+      if (response.status >= 500) throw new Error(`status ${response.status}`);
       const document = response.ok ? await response.json() : {};
       return document.version === 1 && Array.isArray(document.routes) ? document.routes.filter(isRoute) : [];
     } finally {

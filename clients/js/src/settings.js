@@ -39,7 +39,7 @@ const DEFAULTS = {
  * @throws {TypeError} an option is not known, or cannot be so
  */
 export function settingsOf(options) {
-  const unknown = Object.keys(options).filter((name) => !(name in DEFAULTS));
+  const unknown = Object.keys(options).filter((name) => !Object.hasOwn(DEFAULTS, name));
   if (unknown.length) throw new TypeError(`There is no option "${unknown[0]}", only ${Object.keys(DEFAULTS).join(", ")}.`);
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
   /** @type {Settings} */
@@ -57,7 +57,7 @@ export function settingsOf(options) {
   const { retries, perSeconds } = settings.budget;
   if (!(retries >= 0 && perSeconds > 0)) throw new TypeError("budget is { retries, perSeconds }, such as 20 in 60.");
   storageOf(settings.storage);
-  if (settings.storage === "shared") settings.locks ??= globalThis.navigator?.locks;
+  if (isShared(settings.storage)) settings.locks ??= globalThis.navigator?.locks;
   return settings;
 }
 
@@ -70,6 +70,19 @@ export function storageOf(storage) {
   if (storage === "shared") return () => globalThis.localStorage;
   if (typeof storage?.getItem === "function") return () => storage;
   throw new TypeError('storage is "tab", "shared", or an object with getItem, setItem and removeItem.');
+}
+
+/**
+ * Whether other tabs use this storage too.
+ *
+ * @param {Settings["storage"]} storage
+ */
+export function isShared(storage) {
+  try {
+    return storage === "shared" || storage === globalThis.localStorage;
+  } catch {
+    return false; // the mere look is forbidden, so it cannot be the one that was given
+  }
 }
 
 /**

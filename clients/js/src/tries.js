@@ -2,13 +2,14 @@
  * Tries: one request, sent until it has an outcome or the bounds are reached, always with the same key.
  *
  * What always holds: an outcome is told to the caller's `settled` first, then the key is let go. In every other end
- * the key stays, and the next call with this intent sends it again.
+ * the key stays, and the next call with this intent sends it again. A refusal is an outcome only where no try before it
+ * may have run, or where the service shows that it has recorded it.
  */
 
 import { whole } from "./answer.js";
 import { StartOver, Unfinished } from "./errors.js";
 import { quoted } from "./keys.js";
-import { verdictOn } from "./verdict.js";
+import { isRefusal, NOTHING_RAN, VERDICTS, verdictOn } from "./verdict.js";
 import { pause, retryAfter } from "./waiting.js";
 
 /** @typedef {import("./answer.js").Answer} Answer */
@@ -31,6 +32,8 @@ export class Tries {
   #job;
   #entry;
   #tell;
+  #certain;
+  #asked = false;
 
   /**
    * @param {object} given
@@ -38,12 +41,14 @@ export class Tries {
    * @param {Tools} given.tools
    * @param {import("./job.js").Job} given.job
    * @param {import("./entries.js").Entry} given.entry
+   * @param {boolean} given.certain whether nothing ran under this key so far
    */
-  constructor({ settings, tools, job, entry }) {
+  constructor({ settings, tools, job, entry, certain }) {
     this.#settings = settings;
     this.#tools = tools;
     this.#job = job;
     this.#entry = entry;
+    this.#certain = certain;
     const { key, method, url } = entry;
     this.#tell = (/** @type {string} */ type, /** @type {object} */ more) =>
       tools.tell({ type, intent: job.intent, key, method, url, ...more });
@@ -110,9 +115,35 @@ export class Tries {
    */
   #judged(last) {
     const { answer } = last;
-    if (!answer) return { ...last, verdict: "retry" };
-    if (answer.replayed) this.#tell("replayed", { status: answer.status });
-    return { ...last, verdict: this.#settings.verdict?.(answer.response()) ?? verdictOn(answer) };
+    if (answer?.replayed) this.#tell("replayed", { status: answer.status });
+    const verdict = answer ? (this.#callers(answer) ?? this.#table(answer)) : "retry";
+    this.#certain &&= answer !== undefined && NOTHING_RAN.has(answer.status);
+    return { ...last, verdict };
+  }
+
+  /** @param {Answer} answer */
+  #callers(answer) {
+    const verdict = this.#settings.verdict?.(answer.response());
+    if (verdict === undefined || VERDICTS.has(verdict)) return verdict;
+    this.#tell("kept", { why: "error", status: answer.status });
+    throw new TypeError(
+      `The option verdict answers ${[...VERDICTS].join(", ")} or undefined, not ${String(verdict)}; the request may ` +
+        "have run, and its key is kept. Correct the option, and send the request again.",
+    );
+  }
+
+  /**
+   * @param {Answer} answer
+   * @returns {Verdict}
+   */
+  #table(answer) {
+    const verdict = verdictOn(answer);
+    if (verdict !== "settled" || this.#certain || !isRefusal(answer)) return verdict;
+    // It can come from somebody who never saw the try that may have run, such as a gateway. A service that has recorded
+    // it under this key says so when it is asked once more.
+    const first = !this.#asked;
+    this.#asked = true;
+    return first ? "retry" : "kept";
   }
 
   /**
@@ -133,7 +164,8 @@ export class Tries {
     } finally {
       this.#stopIfAborted();
     }
-    return undefined;
+    // A page that was frozen wakes up late: a try with no time left would be sent, and its answer not waited for.
+    return now() >= until ? "time" : undefined;
   }
 
   /**
@@ -144,6 +176,7 @@ export class Tries {
    */
   async #keep({ answer, error }, tries, why) {
     await this.#tools.arrived();
+    if (this.#certain) await this.#tools.entries.nothingRan(this.#job.intent, this.#entry.key);
     this.#tell("kept", { why, status: answer?.status });
     if (answer) return answer;
     throw new Unfinished({ intent: this.#job.intent, key: this.#entry.key, tries, cause: error });

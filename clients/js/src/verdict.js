@@ -7,6 +7,12 @@
 
 /** @typedef {"settled" | "retry" | "kept" | "start-over"} Verdict */
 
+/** What the caller may say. */
+export const VERDICTS = new Set(["settled", "retry", "kept"]);
+
+/** Said before anything was done, of this one try. */
+export const NOTHING_RAN = new Set([401, 403, 407, 425, 429]);
+
 const NOT_ALLOWED = new Set([401, 403, 407]);
 const LATER = new Set([408, 425, 429]);
 const NEVER = new Set([501, 505]);
@@ -24,8 +30,8 @@ const PROBLEMS = /** @type {const} */ ([
  */
 export function verdictOn({ status, headers, replayed, problem }) {
   if (replayed || status < 400) return "settled"; // a stored outcome is one, whatever its status
-  const type = typeof problem?.type === "string" ? problem.type : "about:blank";
-  for (const [code, verdict] of PROBLEMS) if (type === code || type.endsWith(`:${code}`)) return verdict;
+  const type = typeOf(problem);
+  for (const [code, verdict] of PROBLEMS) if (isType(type, code)) return verdict;
   if (status === 409) {
     const own = type !== "about:blank" && type !== "";
     return own && !headers.has("Retry-After") ? "kept" : "retry";
@@ -35,3 +41,21 @@ export function verdictOn({ status, headers, replayed, problem }) {
   if (status < 500) return "settled";
   return NEVER.has(status) ? "kept" : "retry"; // of other 5xx nobody knows, and the key arbitrates
 }
+
+/**
+ * Whether an answer is one that somebody may give who knows nothing of the key.
+ *
+ * @param {import("./answer.js").Answer} answer
+ */
+export function isRefusal({ status, replayed, problem }) {
+  return status >= 400 && !replayed && !isType(typeOf(problem), "failed-before");
+}
+
+/** @param {import("./answer.js").Answer["problem"]} problem */
+const typeOf = (problem) => (typeof problem?.type === "string" ? problem.type : "about:blank");
+
+/**
+ * @param {string} type
+ * @param {string} code
+ */
+const isType = (type, code) => type === code || type.endsWith(`:${code}`);

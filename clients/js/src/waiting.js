@@ -7,6 +7,7 @@
 const FIRST = 300;
 const LONGEST = 10_000;
 const SPREAD = 1_000;
+const TIMER = 2 ** 31 - 1; // more than this rings at once
 
 /**
  * @param {number} attempt the one that failed, from 1
@@ -79,7 +80,7 @@ export function sleep(milliseconds, signal) {
     const timer = setTimeout(() => {
       signal.removeEventListener("abort", abort);
       resolve();
-    }, milliseconds);
+    }, Math.min(milliseconds, TIMER));
     signal.addEventListener("abort", abort, { once: true });
   });
 }
@@ -91,6 +92,6 @@ export function sleep(milliseconds, signal) {
 export function alarm(milliseconds) {
   const controller = new AbortController();
   const late = () => controller.abort(new DOMException("No answer in time", "TimeoutError"));
-  const timer = setTimeout(late, milliseconds);
+  const timer = setTimeout(late, Math.min(milliseconds, TIMER));
   return { signal: controller.signal, cancel: () => clearTimeout(timer) };
 }

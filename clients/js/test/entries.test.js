@@ -30,7 +30,7 @@ test("the body, the headers and the query are not in storage", async () => {
   await world.send(`${URL_OF_ORDERS}?token=s3cret#part`, post("card=4111111111111111", { headers }));
   const text = JSON.stringify([...world.storage.items]);
   for (const secret of ["4111", "t0ken", "s3cret"]) assert.ok(!text.includes(secret), secret);
-  assert.deepEqual(Object.keys(stored(world.storage)[0]).sort(), ["fingerprint", "given", "key", "method", "since", "url"]);
+  assert.deepEqual(Object.keys(stored(world.storage)[0]).sort(), ["fingerprint", "given", "key", "method", "ran", "since", "url"]);
   assert.match(stored(world.storage)[0].fingerprint, /^sha256-[0-9a-f]{64}$/);
 });
 

@@ -87,6 +87,13 @@ test("a key of the caller for an intent that is unfinished under another key is 
   assert.equal(world.requests.length, 1);
 });
 
+test("an empty key of the caller is refused before anything is sent", async () => {
+  const world = newWorld();
+  const sent = world.send(URL_OF_ORDERS, post("1", { headers: { "Idempotency-Key": " " } }));
+  await assert.rejects(sent, { name: "TypeError", message: /empty; nothing was sent/ });
+  assert.equal(world.requests.length, 0);
+});
+
 test("a kept key of the caller is found again by its intent, and is not put in quotes", async () => {
   const world = newWorld({ answers: [answer(401), answer(201)] });
   const mine = { "Content-Type": "text/plain", "Idempotency-Key": "mine" };

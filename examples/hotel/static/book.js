@@ -4,7 +4,7 @@
 
 import { busy, clear, ready, refuse, say } from "./page.js";
 import { explain } from "./problems.js";
-import { isPending, json, send } from "./sending.js";
+import { json, pendingFor, send } from "./sending.js";
 import { madeOf, remember } from "./visits.js";
 
 const form = document.getElementById("reserve-form");
@@ -53,7 +53,7 @@ async function reserve() {
 function start() {
   leaving = false; // the page may come back just as it was left
   busy(button, false);
-  if (!showMade() && isPending(intent)) reserve();
+  if (!showMade() && pendingFor(intent).length > 0) reserve();
 }
 
 form.addEventListener("submit", (event) => {

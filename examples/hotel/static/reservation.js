@@ -2,12 +2,11 @@
 
 import { busy, clear, pause, ready, redraw, refuse, say, showLeft } from "./page.js";
 import { codeOf, explain, problemIn } from "./problems.js";
-import { isPending, json, network, send } from "./sending.js";
+import { json, network, pendingFor, send } from "./sending.js";
 
 const { id, status } = document.getElementById("reservation").dataset;
 const address = `/reservations/${id}`;
-const intent = `pay:${id}`;
-const CARD = `hotel:card:${id}`;
+const PAY = `pay:${id}:`; // and the card: whoever finds the key after a refresh finds what it pays with
 const ENDS = new Set(["CONFIRMED", "EXPIRED"]);
 const NOTHING_KEPT = new Set(["sold-out", "illegal-transition"]);
 const TRIES = 8;
@@ -81,14 +80,19 @@ function showWaiting(is) {
   document.getElementById("finding-out").hidden = !is;
 }
 
+/** The card of a payment that has no answer yet. */
+function cardUnderWay() {
+  return pendingFor(PAY)[0]?.slice(PAY.length);
+}
+
 /** Pays. While a payment has no answer, every further click is the same payment, with the card it began with. */
 async function pay(chosen) {
   clear();
   paying = true;
   const button = document.getElementById("pay");
   if (button) busy(button, true);
-  const card = isPending(intent) ? (localStorage.getItem(CARD) ?? chosen) : chosen;
-  localStorage.setItem(CARD, card); // before the key is made: whoever finds the key finds the card too
+  const card = cardUnderWay() ?? chosen;
+  const intent = PAY + card;
   let refusal;
   try {
     const response = await send(`${address}/pay`, json({ card }), { intent, header: "Payment-Idempotency-Key" });
@@ -111,13 +115,12 @@ async function pay(chosen) {
 async function start() {
   showLeft();
   if (ENDS.has(status)) {
-    send.forget(intent);
-    localStorage.removeItem(CARD);
+    pendingFor(PAY).forEach(send.forget);
     return;
   }
   await check();
-  const card = localStorage.getItem(CARD);
-  const waits = status !== "STARTED" && card && isPending(intent);
+  const card = cardUnderWay();
+  const waits = status !== "STARTED" && card;
   if (waits) {
     showWaiting(true);
     pay(card);
@@ -138,5 +141,5 @@ const clock = document.getElementById("countdown");
 if (clock) countDown(clock);
 addEventListener("pageshow", start);
 addEventListener("online", start);
-addEventListener("storage", ({ key }) => key === CARD && follow()); // another tab pays
+addEventListener("storage", ({ key }) => key?.includes(PAY) && follow()); // another tab pays
 document.addEventListener("visibilitychange", () => document.hidden || check());

@@ -29,9 +29,9 @@ export const network = unreliable((...given) => fetch(...given));
 // More tries than by default: the bad network loses two replies of three.
 export const send = once(network, { storage: "shared", observe, tries: 16, budget: { retries: 60, perSeconds: 60 } });
 
-/** Whether an earlier request for this intent has no answer yet. */
-export function isPending(intent) {
-  return send.pending().some((entry) => entry.intent === intent);
+/** The intents that begin so and have no answer yet. */
+export function pendingFor(beginning) {
+  return send.pending().map((entry) => entry.intent).filter((intent) => intent.startsWith(beginning));
 }
 
 /** A POST of JSON. */

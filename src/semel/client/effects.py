@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from semel.client.outgoing import Outgoing, Reply, Saved
 from semel.core.flow import Flow
@@ -71,6 +73,14 @@ class Scan:
     scope: str
     status: Status | None = None
     intent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Asks to send an unfinished request again, through the caller's client; answered with the library's response."""
+
+    send: Callable[[Any], Any]
+    pending: Any
 
 
 @dataclass(frozen=True, slots=True)

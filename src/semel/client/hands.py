@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar, Unpack
 
-from semel.client.effects import Cancel, Carry, Fetch, Keep, Look, Rest, Scan, Send, Sweep
+from semel.client.effects import Cancel, Carry, Fetch, Keep, Look, Resend, Rest, Scan, Send, Sweep
 from semel.client.journal import Journal
 from semel.client.outgoing import Reply, Saved
 from semel.client.settings import Given, Settings
@@ -97,11 +97,7 @@ class Hands(HandsBase):
                 return clock.rest(threading.Event(), clock.monotonic() + seconds)
             case Keep(saved):
                 attempt = self.engine.current()
-
-                def same() -> Saved:
-                    return saved
-
-                return attempt.step(STEP, same), attempt.in_doubt
+                return attempt.step(STEP, _same, saved), attempt.in_doubt
             case Carry(key, asked, flow):
                 return self.engine.run(key, lambda: run(flow, self.perform), **asked)
             case Look(key):
@@ -115,6 +111,8 @@ class Hands(HandsBase):
                 return list(found)
             case Cancel(key, why):
                 return self._cancel(key, why)
+            case Resend(send, pending):
+                return send(pending)
         raise AssertionError(wanted)
 
     def _cancel(self, key: Key, why: str) -> bool:
@@ -161,11 +159,7 @@ class AsyncHands(HandsBase):
                 return await clock.arest(asyncio.Event(), clock.monotonic() + seconds)
             case Keep(saved):
                 attempt = self.engine.current()
-
-                async def same() -> Saved:
-                    return saved
-
-                return await attempt.step(STEP, same), attempt.in_doubt
+                return await attempt.step(STEP, _same_awaited, saved), attempt.in_doubt
             case Carry(key, asked, flow):
                 return await self.engine.run(key, lambda: arun(flow, self.perform), **asked)
             case Look(key):
@@ -179,6 +173,8 @@ class AsyncHands(HandsBase):
                 return [record async for record in found]
             case Cancel(key, why):
                 return await self._cancel(key, why)
+            case Resend(send, pending):
+                return await send(pending)
         raise AssertionError(wanted)
 
     async def _cancel(self, key: Key, why: str) -> bool:
@@ -187,3 +183,11 @@ class AsyncHands(HandsBase):
         except NotResolvable:
             return False  # somebody works at it, or has finished it
         return True
+
+
+def _same(saved: Saved) -> Saved:
+    return saved
+
+
+async def _same_awaited(saved: Saved) -> Saved:
+    return saved

@@ -16,9 +16,9 @@ import httpx
 
 from semel.client.effects import Cut, Send
 from semel.client.hands import KEYS, AsyncHands, Hands, Now
-from semel.client.outgoing import INTENT, Outgoing, Reply, Saved, outgoing
+from semel.client.outgoing import INTENT, Outgoing, Reply, outgoing
 from semel.client.settings import Given, Settings, split
-from semel.client.unfinished import Pending, Resumed, forgotten, unfinished
+from semel.client.unfinished import Pending, Resumed, forgotten, resumed, unfinished
 from semel.entry import Place
 from semel.errors import UsageError
 
@@ -163,21 +163,12 @@ class Client(httpx.Client):
 
     def resume(self) -> list[Resumed[httpx.Response]]:
         """Send again what is unfinished, each with its own key, and say what became of it."""
-        return [self._resumed(pending) for pending in self.pending()]
+        hands = self._once.hands
+        return hands.run(resumed(hands.journal.settings.name, lambda pending: self.send(_again(self, pending))))
 
     def forget(self, intent: str) -> int:
         """Give up requests whose outcome is not known; how many there were."""
         return self._once.hands.run(forgotten(self._once.hands.journal.settings.name, intent))
-
-    def _resumed(self, pending: Pending) -> Resumed[httpx.Response]:
-        saved = pending.request
-        if saved is None:
-            return Resumed(pending, None, None)
-        try:
-            response = self.send(_again(self, saved, pending))
-        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being sent
-            return Resumed(pending, None, error)
-        return Resumed(pending, response, None)
 
 
 class AsyncClient(httpx.AsyncClient):
@@ -203,21 +194,12 @@ class AsyncClient(httpx.AsyncClient):
 
     async def resume(self) -> list[Resumed[httpx.Response]]:
         """Send again what is unfinished, each with its own key, and say what became of it."""
-        return [await self._resumed(pending) for pending in await self.pending()]
+        hands = self._once.hands
+        return await hands.run(resumed(hands.journal.settings.name, lambda pending: self.send(_again(self, pending))))
 
     async def forget(self, intent: str) -> int:
         """Give up requests whose outcome is not known; how many there were."""
         return await self._once.hands.run(forgotten(self._once.hands.journal.settings.name, intent))
-
-    async def _resumed(self, pending: Pending) -> Resumed[httpx.Response]:
-        saved = pending.request
-        if saved is None:
-            return Resumed(pending, None, None)
-        try:
-            response = await self.send(_again(self, saved, pending))
-        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being sent
-            return Resumed(pending, None, error)
-        return Resumed(pending, response, None)
 
 
 def _carried(settings: dict[str, Any]) -> dict[str, Any]:
@@ -231,8 +213,10 @@ def _carried(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: settings.pop(name) for name in _CARRIED & set(settings)}
 
 
-def _again(client: httpx.Client | httpx.AsyncClient, saved: Saved, pending: Pending) -> httpx.Request:
+def _again(client: httpx.Client | httpx.AsyncClient, pending: Pending) -> httpx.Request:
     """A request that was kept, with what the client adds to all of its own, except to the address: that is whole."""
+    saved = pending.request
+    assert saved is not None  # noqa: S101 - only such are sent again
     request = client.build_request(saved.method, saved.url, content=saved.body, headers=list(pending.headers))
     request.url = httpx.URL(saved.url)
     return request

@@ -52,6 +52,9 @@ class Journal:
             chance=engine.jitter,
             check=_demand_lease,
         )
+        self._policies = {
+            named: settings.policy(named=named, final=Refused, nothing=NothingRan) for named in (True, False)
+        }
         self._described: dict[str, bytes | None] = {}
         self._unused: WeakKeyDictionary[AttemptState, dict[tuple[str, str, str], str]] = WeakKeyDictionary()
         self._carried = 0
@@ -133,7 +136,6 @@ class Journal:
     def _carry(self, outgoing: Outgoing, intent: str, number: int, *, named: bool) -> Flow[Reply]:
         key = self._key(outgoing, intent, number)
         live: list[Reply] = []
-        policy = self.settings.policy(named=named, final=Refused, nothing=NothingRan)
         about = {
             "subject": outgoing.place[:_LONGEST_SUBJECT],
             "business_key": intent,
@@ -145,7 +147,7 @@ class Journal:
                 {
                     "operation": OPERATION,
                     "fingerprint": outgoing.fingerprint,
-                    "policy": policy,
+                    "policy": self._policies[named],
                     "about": about,
                     "returns": Reply,
                 },

@@ -23,7 +23,7 @@ from semel.client.effects import Cut, Send
 from semel.client.hands import KEYS, Hands, Now
 from semel.client.outgoing import INTENT, Reply, outgoing
 from semel.client.settings import Given
-from semel.client.unfinished import Pending, Resumed, forgotten, unfinished
+from semel.client.unfinished import Pending, Resumed, forgotten, resumed, unfinished
 from semel.entry import Place
 from semel.errors import UsageError
 
@@ -140,7 +140,8 @@ class OnceAdapter(HTTPAdapter):
 
     def resume(self, session: requests.Session) -> list[Resumed[requests.Response]]:
         """Send again what is unfinished, each with its own key, through the session that this is mounted on."""
-        return [_resumed(session, pending) for pending in self.pending()]
+        name = self.hands.journal.settings.name
+        return self.hands.run(resumed(name, lambda pending: _sent_again(session, pending)))
 
     def forget(self, intent: str) -> int:
         """Give up requests whose outcome is not known; how many there were."""
@@ -202,19 +203,13 @@ class _Head:
         """There is nothing to let go of."""
 
 
-def _resumed(session: requests.Session, pending: Pending) -> Resumed[requests.Response]:
+def _sent_again(session: requests.Session, pending: Pending) -> requests.Response:
     saved = pending.request
-    if saved is None:
-        return Resumed(pending, None, None)
-    try:
-        question = requests.Request(saved.method, saved.url, data=saved.body, headers=dict(pending.headers))
-        prepared = session.prepare_request(question)
-        prepared.url = saved.url  # it is whole: what the session adds to every address is in it
-        settings = session.merge_environment_settings(saved.url, {}, None, None, None)
-        response = session.send(prepared, **settings)
-    except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being sent
-        return Resumed(pending, None, error)
-    return Resumed(pending, response, None)
+    assert saved is not None  # noqa: S101 - only such are sent again
+    question = requests.Request(saved.method, saved.url, data=saved.body, headers=dict(pending.headers))
+    prepared = session.prepare_request(question)
+    prepared.url = saved.url  # it is whole: what the session adds to every address is in it
+    return session.send(prepared, **session.merge_environment_settings(saved.url, {}, None, None, None))
 
 
 def _never_left(error: Exception) -> bool:

@@ -6,11 +6,12 @@ somebody works at is left to them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from semel.client.effects import Cancel, Look, Scan, Sweep
+from semel.client.effects import Cancel, Look, Resend, Scan, Sweep
 from semel.client.outgoing import INTENT, Headers, Saved
 from semel.core import codec
 from semel.core.flow import Flow
@@ -64,6 +65,24 @@ def unfinished(scope: str) -> Flow[list[Pending]]:
             elif record is not None and record.status is Status.IN_DOUBT:
                 yield Cancel(record.key, "it was never sent")
     return sorted(found, key=lambda pending: pending.since)
+
+
+def resumed(scope: str, send: Callable[[Pending], Any]) -> Flow[list[Resumed[Any]]]:
+    """Send again what is unfinished, each with its own key, and say what became of it."""
+    ended: list[Resumed[Any]] = []
+    for pending in (yield from unfinished(scope)):
+        ended.append((yield from _sent_again(pending, send)))  # noqa: PERF401 - a flow cannot wait in a comprehension
+    return ended
+
+
+def _sent_again(pending: Pending, send: Callable[[Pending], Any]) -> Flow[Resumed[Any]]:
+    if pending.request is None:
+        return Resumed(pending, None, None)
+    try:
+        response = yield Resend(send, pending)
+    except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being sent
+        return Resumed(pending, None, error)
+    return Resumed(pending, response, None)
 
 
 def forgotten(scope: str, intent: str) -> Flow[int]:

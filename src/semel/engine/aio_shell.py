@@ -24,7 +24,6 @@ from semel.engine.attempt import AttemptBase, AttemptState, refuse_plain_step
 from semel.engine.colour import gave_wrong_colour, is_plainly_sync, wrong_colour
 from semel.engine.effects import Effect, Promoted, TimedOut
 from semel.engine.flows import Once, step
-from semel.engine.once import shape_of_result
 from semel.engine.shell import POLL, Host, ShellBase
 
 P = ParamSpec("P")
@@ -70,7 +69,7 @@ async def _step(
         raise wrong_colour(function.func, wanted="async def")
     refuse_plain_step(name, state, within)
     joined = None if within is None else engine.store.async_join(within)
-    flow: Flow[T] = step(state, name, shape_of_result(function.func), max_result, joined=joined is not None)
+    flow: Flow[T] = step(state, name, engine.shape_of_step(function.func), max_result, joined=joined is not None)
     with context.joining(engine.store.name, joined), context.in_step(name):
         return await arun(flow, Shell(engine, joined, function).perform)
 

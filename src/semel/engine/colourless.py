@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Required, TypedDict, get_args
+from weakref import WeakKeyDictionary
 
 from semel.core import codec
 from semel.core.fingerprint import fingerprint
@@ -74,6 +75,18 @@ class EngineBase:
         self.new_nonce = new_nonce or _new_nonce
         self.jitter = secrets.SystemRandom().random
         self.known: dict[str, Known] = {}
+        self._shapes: WeakKeyDictionary[Any, codec.Shape] = WeakKeyDictionary()
+
+    def shape_of_step(self, function: Callable[..., Any]) -> codec.Shape:
+        """What a function declares to return; looked at once for each, because a step is run over and over."""
+        plain = getattr(function, "__func__", function)  # a method is made anew each time it is looked up
+        try:
+            known = self._shapes.get(plain)
+            if known is None:
+                known = self._shapes[plain] = shape_of_result(function)
+        except TypeError:
+            return shape_of_result(function)  # such as a callable object that nothing can refer to weakly
+        return known
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store.name!r})"

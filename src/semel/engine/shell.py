@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextvars import Token
 from typing import Any, Protocol
 
+from semel.core.codec import Shape
 from semel.core.flow import Begin, Flow
 from semel.core.operations import Operation
 from semel.core.policy import Policy
@@ -48,6 +49,9 @@ class Host(Protocol):
     @property
     def clock(self) -> Clock:
         """What waiting is measured by."""
+
+    def shape_of_step(self, function: Callable[..., Any]) -> Shape:
+        """What a function declares to return."""
 
     def runtime(self) -> Moving:
         """The moving parts: of this process, or of this event loop."""

@@ -21,7 +21,6 @@ from semel.engine.attempt import AttemptBase, AttemptState, refuse_plain_step
 from semel.engine.colour import gave_wrong_colour, is_async, wrong_colour
 from semel.engine.effects import Effect, Promoted, TimedOut
 from semel.engine.flows import Once, step
-from semel.engine.once import shape_of_result
 from semel.engine.shell import POLL, Host, ShellBase
 from semel.engine.sync_runtime import Runtime
 
@@ -60,7 +59,7 @@ def _step(
         raise wrong_colour(function.func, wanted="def")
     refuse_plain_step(name, state, within)
     joined = None if within is None else engine.store.join(within)
-    flow: Flow[T] = step(state, name, shape_of_result(function.func), max_result, joined=joined is not None)
+    flow: Flow[T] = step(state, name, engine.shape_of_step(function.func), max_result, joined=joined is not None)
     with context.joining(engine.store.name, joined), context.in_step(name):
         return run(flow, Shell(engine, joined, function).perform)
 

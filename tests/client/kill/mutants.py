@@ -32,15 +32,13 @@ def _keeps_too_late() -> None:
 
 def _never_resumes() -> None:
     """What is unfinished stays so."""
-    import semel.client.httpx
-    import semel.client.requests
+    import semel.client.unfinished
 
     def nothing(scope: str) -> Flow[list[Any]]:
         return []
         yield
 
-    semel.client.httpx.unfinished = nothing  # type: ignore[attr-defined]
-    semel.client.requests.unfinished = nothing  # type: ignore[attr-defined]
+    semel.client.unfinished.unfinished = nothing
 
 
 MUTANTS: Final[dict[str, Callable[[], None]]] = {
