@@ -202,6 +202,25 @@ def test_a_step_that_does_not_fit_beside_the_others_leaves_a_tombstone(asker: As
     assert [len(step.outcome) > 200_000 for step in record.steps] == [True, False]
 
 
+def test_a_step_that_did_not_fit_is_recorded_once(asker: Asker) -> None:
+    lease = granted(asker)
+    for index in (0, 1, 1):
+        asker.one(Checkpoint(lease, Step(index, f"s-{index}", HALF_A_MEGABYTE[:300_000])), Recorded)
+    record = asker.record()
+    assert record is not None
+    assert [step.name for step in record.steps] == ["s-0", "s-1"]
+
+
+@pytest.mark.parametrize("name", ["reserve", "ünïcode", "half \ud800 a pair"])
+def test_a_step_sent_again_is_recorded_once_whatever_it_is_called(asker: Asker, name: str) -> None:
+    lease = granted(asker)
+    for _ in range(2):
+        asker.one(Checkpoint(lease, Step(0, name, b"r-1")), Recorded)
+    record = asker.record()
+    assert record is not None
+    assert len(record.steps) == 1
+
+
 def test_an_outcome_is_recorded_although_the_service_counts_otherwise(asker: Asker) -> None:
     lease = granted(asker)
 

@@ -106,6 +106,16 @@ def test_a_machine_that_slept_is_late_and_never_early() -> None:
     assert low <= 0 <= high
 
 
+def test_a_clock_of_the_service_that_was_set_back_is_followed() -> None:
+    service = Service()
+    service.replies()
+    service.bounds()
+    service.true -= 3600 * SECOND
+    service.replies()
+    low, high = service.bounds()
+    assert -2 * SECOND < low <= 0 <= high < 2 * SECOND
+
+
 def test_what_is_promised_never_goes_back() -> None:
     service = Service()
     latest = 0

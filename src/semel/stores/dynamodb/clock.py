@@ -4,10 +4,10 @@ What always holds: the true instant of the service lies between `low` and `high`
 an expiry) is judged at `low`; what is promised to last is written from `high`. So neither a wrong clock of this machine
 nor the coarse Date lets anybody take over early. This machine's clock only measures spans; it may be set at will.
 
-    request sent             reply received         on this machine's clock
-         |----------- Date -------|                 the Date was made in between, and is cut to the second:
-    high = sent + (Date + 1 s - sent)               at `sent` the service was at most at Date + 1 s,
-    low  = received + (Date - received)             at `received` it was at least at Date
+    request sent          Date made          reply received      in this order; a Date is cut to the second
+         |                    |                    |
+    the service showed                        the service showed
+    at most Date + 1 s                        at least Date
 """
 
 from __future__ import annotations
@@ -66,8 +66,10 @@ class ServiceClock:
             if self._known is not None:
                 known_low, known_high = self._widened(received)
                 both = max(low, known_low), min(high, known_high)
-                # Both cannot be true after this machine slept: the newer one is.
-                low, high = both if both[0] <= both[1] else (low, high)
+                if both[0] <= both[1]:
+                    low, high = both
+                else:
+                    self._latest = 0  # this machine slept, or one of the two is wrong: only the newer one counts
             self._known = (low, high, received)
 
     def moment(self) -> Moment | None:

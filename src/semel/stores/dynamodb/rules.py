@@ -9,11 +9,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from semel.core.arbitration import Winnable, judge
-from semel.core.operations import Answer, Claim, Fail, Operation, Resolve, Unresolvable
+from semel.core.operations import Answer, Checkpoint, Claim, Fail, Operation, Resolve, Unresolvable
 from semel.core.record import Record, Status
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.memory.table import Table
-from semel.stores.sql import stored_failure
+from semel.stores.sql import storable, stored_failure
 
 
 def applied(record: Record | None, operation: Operation, digest: bytes, moment: Moment) -> tuple[Answer, Record | None]:
@@ -42,4 +42,9 @@ def _too_early(record: Record | None, operation: Operation, moment: Moment) -> A
 
 def storable_operation(operation: Operation) -> Operation:
     """The operation with its texts as they come back from an item, so that one sent again is recognised."""
-    return replace(operation, error=stored_failure(operation.error)) if isinstance(operation, Fail) else operation
+    match operation:
+        case Fail(_, _, error):
+            return replace(operation, error=stored_failure(error))
+        case Checkpoint(_, step):
+            return replace(operation, step=replace(step, name=storable(step.name)))
+    return operation

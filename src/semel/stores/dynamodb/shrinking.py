@@ -33,6 +33,10 @@ def shrunk(operation: Kind, record: Record | None, size: int = LARGEST) -> tuple
             bare = 0 if record is None else size_of(item_of(replace(record, steps=(), outcome=None), 1))
             return replace(operation, outcome=_kept(outcome, size - bare)), settles
         case Checkpoint(_, step):
+            before = () if record is None else record.steps
+            for kept in before:
+                if (kept.index, kept.name) == (step.index, step.name):
+                    return replace(operation, step=kept), False  # the same step again, after its reply was lost
             whole = 0 if record is None else size_of(item_of(record, 1))
             return replace(operation, step=replace(step, outcome=_kept(step.outcome, size - whole))), False
         case Fail(_, _, error) if record is not None:
