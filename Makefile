@@ -15,8 +15,8 @@ BIN := .venv/bin
 CODE = $(wildcard src tests examples bench)
 FAST = $(wildcard tests/unit tests/contract tests/shape)
 # What the tests start by themselves; the same names as in scripts/setup-system.
-test verify: SERVERS = wrk node chromium postgresql mariadb redis
-bench: SERVERS = wrk postgresql mariadb
+test verify: SERVERS = wrk node chromium postgresql mariadb redis ministack
+bench: SERVERS = wrk postgresql mariadb redis
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check verify bench format lock docs clean setup-run setup-dev

@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import ROOT, Page, pages
 
-KINDS = {"python", "text", "console", "sql", "sh", "toml", "ini", "html", "js"}
+KINDS = {"python", "text", "console", "sql", "sh", "toml", "ini", "html", "js", "json"}
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from semel.engine.administration import SweepReport
 from semel.engine.request import Result
 from semel.http.profile import PROFILES
 from semel.http.route import Settings as RouteSettings
+from semel.stores.dynamodb.settings import Settings as DynamoSettings
 from semel.stores.memory import MemoryStore
 from semel.stores.redis.settings import Settings as RedisSettings
 from semel.stores.served.settings import Settings
@@ -172,8 +173,9 @@ def test_the_event_page_holds_every_kind_and_field() -> None:
         (MemoryStore, {"table"}),
         (Settings, {"url", "name"}),
         (RedisSettings, {"name", "kind", "addresses", "service", "tls_options"}),
+        (DynamoSettings, {"table"}),
     ],
-    ids=["sqlite", "memory", "servers", "redis"],
+    ids=["sqlite", "memory", "servers", "redis", "dynamodb"],
 )
 def test_the_settings_of_stores_are_told(store: Any, skipped: set[str]) -> None:
     told = set(first_column("docs/reference/stores.md", "setting"))
@@ -182,7 +184,7 @@ def test_the_settings_of_stores_are_told(store: Any, skipped: set[str]) -> None:
 
 def test_no_setting_is_told_that_is_not_there() -> None:
     told = set(first_column("docs/reference/stores.md", "setting"))
-    stores = (SqliteStore, MemoryStore, Settings, RedisSettings)
+    stores = (SqliteStore, MemoryStore, Settings, RedisSettings, DynamoSettings)
     assert told <= {name for store in stores for name in inspect.signature(store).parameters}
 
 

@@ -18,6 +18,7 @@ from tests.servers import postgresql as postgresql_module
 from tests.servers import redis as redis_module
 from tests.servers.databases import Databases
 from tests.servers.mariadb import Mariadb, MariadbServer
+from tests.servers.ministack import CREDENTIALS, Ministack, Tables
 from tests.servers.mysql import Mysql
 from tests.servers.postgresql import Postgresql, PostgresqlServer
 from tests.servers.programs import ServerMissing
@@ -74,6 +75,17 @@ def redis_cluster_keys(room: Room) -> Iterator[ClusterKeys]:
     keys = obtain_or_skip(RedisCluster(), room)
     yield keys
     keys.empty()
+
+
+@pytest.fixture(scope="session")
+def dynamodb(room: Room) -> Iterator[Tables]:
+    """What answers as DynamoDB in this run: `.url` is a table of this worker, `.new_table()` makes another."""
+    tables = obtain_or_skip(Ministack(), room)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items() if tables.endpoint.url else ():
+            patch.setenv(name, value)
+        yield tables
+        tables.drop_all()
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ class Server(Databases, ABC):
                 self.start()
             except ServerBroken:
                 # Somebody may have taken the port since it was looked at.
-                if last or _is_free(self.port):
+                if last or is_free(self.port):
                     raise
             else:
                 return
@@ -200,12 +200,13 @@ def free_port() -> int:
     """A port of the loopback interface that nobody uses now."""
     # Below the range that outgoing connections take theirs from: the port must still be free after a kill.
     chance = random.SystemRandom()
-    while not _is_free(port := chance.randrange(20_000, 32_000)):
+    while not is_free(port := chance.randrange(20_000, 32_000)):
         pass
     return port
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -13,10 +13,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.servers import process, programs
+from semel import Semel
+from tests.servers import ministack, process, programs
 from tests.servers import room as room_module
 from tests.servers.databases import Databases, Endpoint
 from tests.servers.mariadb import Mariadb
+from tests.servers.ministack import Ministack, Tables
 from tests.servers.plugin import obtain_or_skip
 from tests.servers.postgresql import Postgresql
 from tests.servers.programs import ServerMissing
@@ -265,3 +267,27 @@ def test_the_newest_version_is_taken(tmp_path: Path) -> None:
     for version in ("9", "15", "14"):
         (tmp_path / version).mkdir()
     assert programs._matching(tmp_path, ["*"])[0] == str(tmp_path / "15")
+
+
+def test_ministack_answers_and_is_gone_with_its_room(dynamodb: Tables) -> None:
+    with ministack.running() as server:
+        assert ministack.client(server.url).list_tables()["TableNames"] == []
+        assert process.is_alive(server.pid)
+    assert not process.is_alive(server.pid)
+    assert not server.folder.exists()
+
+
+def test_two_tables_do_not_see_each_other(dynamodb: Tables) -> None:
+    one, other = dynamodb.new_table(), dynamodb.new_table()
+    with Semel(one) as semel:
+        semel.run("o-1", lambda: None, operation="charge")
+    assert (len(dynamodb.items(one)), len(dynamodb.items(other))) == (1, 0)
+
+
+def test_a_named_place_for_tables_is_used_and_nothing_is_started(
+    own_room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for named, address in (("http://localhost:8000", "http://localhost:8000"), ("dynamodb://", "")):
+        monkeypatch.setenv(Ministack.variable, named)
+        assert Ministack().obtain(own_room).endpoint.url == address
+    assert not own_room.path.exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import typer
 from rich.text import Text
@@ -26,6 +26,16 @@ class Half(StrEnum):
 
     PRE = "pre"
     POST = "post"
+
+
+@runtime_checkable
+class Makes(Protocol):
+    """A store that makes what it needs by itself, without SQL."""
+
+    name: str
+
+    def migrate(self) -> list[str]:
+        """Make what is missing; answers what was done."""
 
 
 def migrate(
@@ -50,8 +60,8 @@ def migrate(
 ) -> None:
     """Apply the migrations that a database still needs.
 
-    An SQLite file, and the tables on a server, are created where there are none. Running it again changes nothing.
-    --half, --search and --partitions are for servers.
+    An SQLite file, the tables on a server and a DynamoDB table are created where there are none. Running it again
+    changes nothing. --half, --search and --partitions are for SQL servers.
     """
     if sql and not (url or os.environ.get(VARIABLE)):
         sys.stdout.write(schema_sql())
@@ -61,8 +71,14 @@ def migrate(
         _server(store.name, store.upkeep(), half, sql=sql, search=search, partitions=partitions)
         return
     if half or search or partitions:
-        message = f"--half, --search and --partitions are for servers, not for {store.name}; nothing was done."
+        message = f"--half, --search and --partitions are for SQL servers, not for {store.name}; nothing was done."
         raise refused(message)
+    if isinstance(store, Makes):
+        if sql:
+            message = f"{store.name} knows no SQL; nothing was done. Without --sql the table is made."
+            raise refused(message)
+        _say(store.name, store.migrate())
+        return
     path = _file(store)
     if sql:
         sys.stdout.write(pending_sql(path) or "-- Nothing is pending.\n")

@@ -17,8 +17,9 @@ from semel.errors import UsageError
 GROUP: Final = "semel.stores"
 """Entry points of third parties: the name is the scheme, the value is a callable that takes the URL."""
 
-_LATER: Final = frozenset({"dynamodb"})
-_FORMS: Final = "postgresql://, mysql://, redis://, sqlite:///relative.db, sqlite:////absolute.db or memory://"
+_FORMS: Final = (
+    "postgresql://, mysql://, redis://, dynamodb://table, sqlite:///relative.db, sqlite:////absolute.db or memory://"
+)
 
 
 def store_from_url(url: str, **settings: Any) -> Store:
@@ -53,6 +54,10 @@ def store_from_url(url: str, **settings: Any) -> Store:
             from semel.stores.redis import RedisStore
 
             return _made(RedisStore, f"{scheme}://{rest}", **settings)
+        case "dynamodb":
+            from semel.stores.dynamodb import DynamoStore
+
+            return _made(DynamoStore, f"dynamodb://{rest}", **settings)
     return _third_party(scheme)(url, **settings)
 
 
@@ -112,9 +117,6 @@ def _made(kind: Callable[..., Store], *arguments: Any, **settings: Any) -> Store
 def _third_party(scheme: str) -> Callable[..., Store]:
     for entry in entry_points(group=GROUP, name=scheme):
         return cast("Callable[..., Store]", entry.load())
-    if scheme in _LATER:
-        message = f"This release has no store for {scheme}://; nothing was opened. Use {_FORMS}."
-        raise UsageError(message)
     message = (
         f"No store is known for {scheme}://; nothing was opened. Use {_FORMS}, or install a package that adds it "
         f"(entry point group {GROUP})."

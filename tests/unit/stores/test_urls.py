@@ -88,12 +88,6 @@ def test_an_unknown_setting_is_a_mistake() -> None:
         store_from_url("memory://", pool_size=3)
 
 
-@pytest.mark.parametrize("scheme", ["dynamodb"])
-def test_a_store_of_a_later_release_is_named_as_missing(scheme: str) -> None:
-    with pytest.raises(UsageError, match=f"This release has no store for {scheme}://"):
-        store_from_url(f"{scheme}://user:s3cret@host/db")
-
-
 @pytest.mark.parametrize(
     "url", ["postgresql://u:s3cret@h/db?pool_size=no", "pigeon://u:s3cret@h", "u:s3cret@h/db", "sqlite://u:s3cret@h/x"]
 )

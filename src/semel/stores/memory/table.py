@@ -194,7 +194,7 @@ class Table:
     def scan(self, operation: Scan) -> Page:
         """One page, oldest first."""
         ordered = sorted(self.records.values(), key=lambda record: (record.created_us, record.key.digest))
-        found = [record for record in ordered if matches(record, operation.query) and _after(record, operation.cursor)]
+        found = [record for record in ordered if matches(record, operation.query) and after(record, operation.cursor)]
         page = tuple(found[: operation.limit])
         more = len(found) > operation.limit
         return Page(page, (page[-1].created_us, page[-1].key.digest) if more else None)
@@ -247,7 +247,8 @@ def _first(limit: int, records: Iterator[Record]) -> list[Record]:
     return [record for record, _ in zip(records, range(limit), strict=False)]
 
 
-def _after(record: Record, cursor: tuple[int, bytes] | None) -> bool:
+def after(record: Record, cursor: tuple[int, bytes] | None) -> bool:
+    """Whether a record comes after a cursor."""
     return cursor is None or (record.created_us, record.key.digest) > cursor
 
 

@@ -1,0 +1,188 @@
+"""Operations inside `within`: a claim that is only looked up, and an end that commits everything.
+
+What always holds: a claim writes nothing, so a crash leaves nothing; the record is written by the end, over the very
+item that the claim saw, or where it saw none. Of two that ran at the same time one is refused, with all its writes.
+Where the reply to the end is lost, the record says whose nonce it carries. Nothing else is ever sent again here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from semel.core.arbitration import granted
+from semel.core.operations import (
+    Answer,
+    Checkpoint,
+    Claim,
+    Complete,
+    Enter,
+    Entered,
+    Fail,
+    Granted,
+    Lost,
+    Operation,
+    Read,
+    Recorded,
+)
+from semel.core.record import Lease, Status
+from semel.core.store import Plan
+from semel.errors import ConcurrentModification, NotInTransaction, StoreUnavailable, UsageError
+from semel.stores.dynamodb import requests
+from semel.stores.dynamodb.clock import Moment
+from semel.stores.dynamodb.commands import Call, Cancelled, Inside, Now, TooLarge
+from semel.stores.dynamodb.items import Seen, seen_of
+from semel.stores.dynamodb.plan import changed_by, one, seen_now, too_large
+from semel.stores.dynamodb.rules import applied
+from semel.stores.dynamodb.writes import Opened, Writes
+
+Steps = Generator[Any, Any, Any]
+_ACTIONS = {"put_item": "Put", "update_item": "Update"}
+
+
+def joined_plan(operation: Operation) -> Plan:
+    """One operation, for whoever has the caller's writes."""
+    try:
+        answer: Answer | Exception = yield Inside(operation)
+    except Exception as error:  # noqa: BLE001 - as an answer: a store that is silent ends the caller's transaction
+        answer = error
+    return [answer]
+
+
+def inside(table: str, writes: Writes, operation: Operation) -> Steps:
+    """Carry one operation out with the caller's writes."""
+    match operation:
+        case Claim():
+            return (yield from _claim(table, writes, operation))
+        case Complete():
+            return (yield from _end(table, writes, operation))
+        case Fail():
+            return (yield from _fail(table, writes, operation))
+        case Enter(lease):
+            return (yield from _enter(table, writes, lease))
+        case Checkpoint():
+            return (yield from _checkpoint(table, writes, operation))
+        case Read():
+            return (yield from one(table, {}, operation))
+    message = (
+        "This decides for everybody and is not part of your writes; nothing was changed. Call it outside within()."
+    )
+    raise UsageError(message)
+
+
+def _claim(table: str, writes: Writes, claim: Claim) -> Steps:
+    name = claim.nonce.hex()
+    writes.open(Opened(name))  # refuses one inside the other before anything is looked up
+    answer: Answer | None = None
+    try:
+        seen: Seen | None = yield from seen_now(table, claim.key.digest)
+        moment: Moment = yield Now()
+        unleased = replace(claim, terms=replace(claim.terms, lease_us=0))
+        answer, record = applied(None if seen is None else seen.record, unleased, claim.key.digest, moment)
+        if isinstance(answer, Granted) and record is not None:
+            writes.open(Opened(name, record, seen))
+            return replace(granted(record), transaction=f"semel_{name}")
+        return answer
+    finally:
+        if not isinstance(answer, Granted):
+            writes.close()
+
+
+def _own(writes: Writes, lease: Lease) -> Opened:
+    opened = writes.opened
+    if opened is None or opened.name != lease.nonce.hex():
+        message = "These writes were sent or given up since the claim; nothing more was written. Run it again."
+        raise NotInTransaction(message)
+    return opened
+
+
+def _end(table: str, writes: Writes, operation: Complete | Fail) -> Steps:
+    """Closes: two that both saw no outcome. The record is written over what the claim saw, or nothing is written."""
+    opened = _own(writes, operation.lease)
+    moment: Moment = yield Now()
+    answer, record = changed_by(opened.record, operation, moment)
+    items = writes.close()
+    if record is None or isinstance(answer, Lost):
+        return answer
+    written = yield from _sent(operation.lease, requests.put(table, record, opened.seen), items)
+    return Recorded(moment.high) if written else Lost()
+
+
+def _fail(table: str, writes: Writes, operation: Fail) -> Steps:
+    """Nothing of what was added is sent. Only a failure that is the answer is recorded; the rest did not happen."""
+    opened = _own(writes, operation.lease)
+    writes.close()
+    if operation.ending != "final":
+        moment: Moment = yield Now()
+        return Recorded(moment.high)
+    writes.open(opened)
+    return (yield from _end(table, writes, operation))
+
+
+def _enter(table: str, writes: Writes, lease: Lease) -> Steps:
+    seen: Seen | None = yield from seen_now(table, lease.key.digest)
+    if seen is None or not _holds(seen, lease):
+        return Lost()
+    writes.close()  # a step that is tried again begins with nothing
+    writes.open(Opened(lease.nonce.hex()))
+    return Entered(f"semel_step_{lease.nonce.hex()}")
+
+
+def _holds(seen: Seen, lease: Lease) -> bool:
+    record = seen.record
+    return record.nonce == lease.nonce and record.fence == lease.fence and record.status is Status.RUNNING
+
+
+def _checkpoint(table: str, writes: Writes, operation: Checkpoint) -> Steps:
+    """Closes: a step whose effects are kept although another attempt has the key by now."""
+    _own(writes, operation.lease)
+    moment: Moment = yield Now()
+    items = writes.close()
+    call = requests.checkpoint(table, operation, moment)
+    token = f"{operation.step.index}-{operation.lease.nonce.hex()}"
+    written = yield from _sent(operation.lease, call, items, token)
+    return Recorded(moment.high) if written else Lost()
+
+
+def _sent(lease: Lease, call: Call, items: list[Mapping[str, Any]], token: str = "") -> Steps:
+    """Send the record's write and the caller's as one; whether it was written."""
+    own = {_ACTIONS[call.action]: call.parameters}
+    parameters = {"TransactItems": [own, *items], "ClientRequestToken": token or lease.nonce.hex()}
+    try:
+        reply = yield Call("transact_write_items", parameters)
+    except StoreUnavailable:
+        if (yield from _there(call.parameters["TableName"], lease, token)):
+            return True
+        raise
+    if isinstance(reply, TooLarge):
+        raise too_large(lease.key.reference)
+    if not isinstance(reply, Cancelled):
+        return True
+    if reply.reasons[0].get("Code") == "ConditionalCheckFailed":
+        return (yield from _there(call.parameters["TableName"], lease, token))
+    raise _refused(reply)
+
+
+def _there(table: str, lease: Lease, step: str) -> Steps:
+    """Whether the record already carries what was sent: the reply to it was lost."""
+    reply = yield requests.get(table, lease.key.digest)
+    seen = seen_of(reply["Item"]) if "Item" in reply else None
+    if seen is None or seen.record.nonce != lease.nonce:
+        return False
+    finished = {one.index for one in seen.record.steps}
+    return int(step.partition("-")[0]) in finished if step else seen.record.settled
+
+
+def _refused(reply: Cancelled) -> ConcurrentModification:
+    found = [
+        f"write {number}: {reason.get('Code')}"
+        for number, reason in enumerate(reply.reasons)
+        if reason.get("Code", "None") != "None"
+    ]
+    return ConcurrentModification(
+        f"DynamoDB refused the writes of the handler ({', '.join(found)}); none of them was kept, and nothing was "
+        f"recorded. Read again what they depend on, and run it again.",
+        reasons=tuple(found),
+    )

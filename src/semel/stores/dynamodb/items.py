@@ -1,0 +1,188 @@
+"""Between a record and its item: attributes named like the columns of the SQL stores, and a few for conditions.
+
+What always holds: an item that a newer release wrote is `RecordUnreadable`, never a guess. `version` rises with every
+write, so `nonce` and `version` together name the very item that was seen. `ttl` is there only while the record is
+settled: nothing else may ever be deleted by the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from semel.core.record import Record, Status, Step
+from semel.errors import RecordUnreadable
+from semel.stores.dynamodb.clock import SECOND
+from semel.stores.dynamodb.commands import Item
+from semel.stores.sql import RECORD_COLUMNS, about_values, record_of, storable
+
+FORMAT: Final = 1
+LARGEST: Final = 400 * 1024
+KEY: Final = "digest"
+TTL: Final = "ttl"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A record as it was read, and which write made it so."""
+
+    record: Record
+    version: int
+
+
+def attribute(value: Any) -> dict[str, Any]:
+    """A plain value in the form of the wire."""
+    match value:
+        case bool():
+            return {"BOOL": value}
+        case int():
+            return {"N": str(value)}
+        case bytes():
+            return {"B": value}
+        case str():
+            return {"S": value}
+        case list():
+            return {"L": [attribute(one) for one in value]}
+        case dict():
+            return {"M": {name: attribute(one) for name, one in value.items()}}
+    message = f"no attribute of DynamoDB for a {type(value).__name__}"
+    raise TypeError(message)
+
+
+def plain(stored: Mapping[str, Any]) -> Any:
+    """The value of an attribute."""
+    ((kind, value),) = stored.items()
+    match kind:
+        case "N":
+            return int(value)
+        case "L":
+            return [plain(one) for one in value]
+        case "M":
+            return {name: plain(one) for name, one in value.items()}
+    return value
+
+
+def key_of(digest: bytes) -> Item:
+    """The primary key of a record."""
+    return {KEY: {"B": digest}}
+
+
+def step_value(step: Step) -> list[Any]:
+    """A finished step as it is kept, under its position."""
+    return [storable(step.name), step.outcome]
+
+
+def timing(expires_us: int, keep_us: int) -> dict[str, int]:
+    """What conditions need of an expiry, because they cannot calculate: see `Record.kept_until`."""
+    return {
+        "expires_us": expires_us,
+        "expires_s": -(-expires_us // SECOND),
+        "extend_from_us": expires_us - keep_us // 2,
+    }
+
+
+def item_of(record: Record, version: int) -> Item:
+    """The item that keeps a record; what is None is left out."""
+    key, error = record.key, record.error
+    values: dict[str, Any] = {
+        "format": FORMAT,
+        "version": version,
+        "digest": key.digest,
+        "scope": key.scope,
+        "operation": key.operation,
+        "value": key.value,
+        "status": record.status.value,
+        "retryable": record.retryable,
+        "fingerprint": record.fingerprint,
+        "fence": record.fence,
+        "nonce": record.nonce,
+        "lease_us": record.lease_us,
+        "in_doubt_policy": record.in_doubt_policy,
+        "reconcile_after_us": record.reconcile_after_us,
+        "doubtful": record.doubtful,
+        "attempts": record.attempts,
+        "outcome": record.outcome,
+        "error_type": None if error is None else storable(error.type),
+        "error_message": None if error is None else storable(error.message),
+        **about_values(record.about),
+        "created_us": record.created_us,
+        "started_us": record.started_us,
+        "updated_us": record.updated_us,
+        "completed_us": record.completed_us,
+        **timing(record.expires_us, record.keep_us),
+        "keep_us": record.keep_us,
+        "resolution": storable(record.resolution),
+        "replays": record.replays,
+        "replayed_us": record.replayed_us,
+        "steps": _steps_map(record.steps),
+    }
+    if record.settled:
+        values[TTL] = values["expires_s"]
+    return {name: attribute(value) for name, value in values.items() if value is not None}
+
+
+def seen_of(item: Item) -> Seen:
+    """The record that an item keeps.
+
+    Raises:
+        RecordUnreadable: a newer release wrote it, or it is none of semel's.
+    """
+    values = {name: plain(stored) for name, stored in item.items()}
+    if values.get("format") != FORMAT:
+        raise _unreadable(values.get(KEY), values.get("format"))
+    record = record_of([values.get(column) for column in RECORD_COLUMNS], _steps_of(values["steps"]))
+    return Seen(record, values["version"])
+
+
+def _steps_map(steps: tuple[Step, ...]) -> dict[str, list[Any]]:
+    """Steps by their position; a further one at the same position, of a handler that changed, gets a number behind."""
+    kept: dict[str, list[Any]] = {}
+    for step in steps:
+        place, number = str(step.index), 0
+        while place in kept:
+            number += 1
+            place = f"{step.index}.{number}"
+        kept[place] = step_value(step)
+    return kept
+
+
+def _steps_of(kept: Mapping[str, list[Any]]) -> tuple[Step, ...]:
+    def order(place: str) -> tuple[int, int]:
+        index, _, number = place.partition(".")
+        return int(index), int(number or 0)
+
+    return tuple(Step(order(place)[0], *kept[place]) for place in sorted(kept, key=order))
+
+
+def size_of(item: Item) -> int:
+    """How large the service will find an item, from above."""
+    return sum(len(name.encode()) + _size(stored) for name, stored in item.items())
+
+
+def _size(stored: Mapping[str, Any]) -> int:
+    ((kind, value),) = stored.items()
+    match kind:
+        case "L":
+            return 3 + sum(1 + _size(one) for one in value)
+        case "M":
+            return 3 + sum(1 + len(name.encode()) + _size(one) for name, one in value.items())
+        case "S":
+            return len(value.encode())
+        case "BOOL":
+            return 1
+    return len(value)
+
+
+def settled_statuses() -> list[str]:
+    """The words of records that expire."""
+    return [status.value for status in Status if status not in (Status.RUNNING, Status.IN_DOUBT)]
+
+
+def _unreadable(digest: object, found: object) -> RecordUnreadable:
+    reference = digest.hex() if isinstance(digest, bytes) else "?"
+    return RecordUnreadable(
+        f"The record {reference} has the format {found!r}, and this release reads {FORMAT}; nothing ran. "
+        f"Read it with the release that wrote it.",
+        reference=reference,
+    )

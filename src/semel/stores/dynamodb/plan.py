@@ -1,0 +1,198 @@
+"""Plans: each operation as one conditional write. Without colour and without a connection.
+
+What always holds: a write that is refused says what stood in its way; from that item the answer follows, or a further
+write over that very item and no other. So a claim of an unknown key, a replay, a renewal and a completion take one
+request each, and nothing is ever decided by a read. Operations on one record follow each other in the order of the
+list; those on different records go side by side, and what befalls one is its answer alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from semel.core.operations import (
+    Answer,
+    Checkpoint,
+    Claim,
+    Complete,
+    Enter,
+    Fail,
+    Found,
+    Held,
+    Lapse,
+    Lost,
+    Operation,
+    Purge,
+    Read,
+    Recorded,
+    Renew,
+    Resolve,
+    Scan,
+    Tally,
+)
+from semel.core.record import Record
+from semel.core.store import Answers, Plan
+from semel.errors import StoreUnavailable, UsageError
+from semel.stores.dynamodb import requests
+from semel.stores.dynamodb.clock import Moment
+from semel.stores.dynamodb.commands import Call, Chain, Now, Refused, Together, TooLarge
+from semel.stores.dynamodb.items import LARGEST, Seen, item_of, seen_of, size_of
+from semel.stores.dynamodb.listing import Places, lapse, purge, scan
+from semel.stores.dynamodb.rules import applied, storable_operation
+from semel.stores.dynamodb.shrinking import shrunk
+
+_ROUNDS: Final = 8
+Steps = Generator[Any, Any, Any]
+Write = Callable[[str, Any, Moment], Call]
+_WRITES: Final[dict[type, Write]] = {
+    Renew: requests.renew,
+    Complete: requests.complete,
+    Fail: requests.fail,
+    Checkpoint: requests.checkpoint,
+}
+
+
+def plan(table: str, places: Places, operations: Sequence[Operation]) -> Plan:
+    """The commands for `operations`, all of one kind."""
+    order: dict[bytes, list[int]] = {}
+    for index, operation in enumerate(operations):
+        order.setdefault(digest_of(operation), []).append(index)
+    chains = [_chain(table, places, [operations[index] for index in indexes]) for indexes in order.values()]
+    answers: Answers = [Lost()] * len(operations)
+    if chains:
+        replies = yield Together(tuple(chains))
+        for indexes, reply in zip(order.values(), replies, strict=True):
+            for index, answer in zip(indexes, reply, strict=True):
+                answers[index] = answer
+    return answers
+
+
+def digest_of(operation: Operation) -> bytes:
+    """The record that an operation is about; none where it is about many."""
+    match operation:
+        case Claim(key):
+            return key.digest
+        case Renew(lease) | Complete(lease) | Fail(lease) | Checkpoint(lease) | Enter(lease):
+            return lease.key.digest
+        case Read(digest) | Resolve(digest) | Tally(digest):
+            return digest
+    return b""
+
+
+def _chain(table: str, places: Places, operations: Sequence[Operation]) -> Chain:
+    answers: Answers = []
+    for operation in operations:
+        try:
+            answers.append((yield from one(table, places, storable_operation(operation))))
+        except Exception as error:  # noqa: BLE001 - what befalls one operation is its answer
+            answers.append(error)
+    return answers
+
+
+def one(table: str, places: Places, operation: Operation) -> Steps:
+    """Carry one operation out."""
+    match operation:
+        case Claim():
+            return (yield from _claim(table, operation))
+        case Renew() | Complete() | Fail() | Checkpoint():
+            return (yield from write(table, operation))
+        case Resolve(digest):
+            return (yield from settled_over(table, operation, (yield from seen_now(table, digest))))
+        case Read(digest):
+            seen = yield from seen_now(table, digest)
+            moment: Moment = yield Now()
+            return Found(None if seen is None else seen.record, moment.low)
+        case Tally(digest, replays):
+            moment = yield Now()
+            yield requests.tally(table, digest, replays, moment)
+            return Recorded(moment.low)
+        case Scan():
+            return (yield from scan(table, operation))
+        case Purge(limit):
+            return (yield from purge(table, places, limit))
+        case Lapse(limit):
+            return (yield from lapse(table, places, limit))
+        case Enter():
+            return Lost()  # there is no transaction to enter
+
+
+def seen_now(table: str, digest: bytes) -> Steps:
+    """What is stored now; None where nothing is."""
+    reply = yield requests.get(table, digest)
+    item = reply.get("Item")
+    return None if item is None else seen_of(item)
+
+
+def _claim(table: str, claim: Claim) -> Steps:
+    """As if the key were unknown; a refusal brings what is known."""
+    moment: Moment = yield Now()
+    _, fresh = applied(None, claim, claim.key.digest, moment)
+    if fresh is not None and size_of(item_of(fresh, 1)) > LARGEST // 4:
+        message = (
+            f"The key and what it is about take more than {LARGEST // 4096} KiB, which leaves an item of DynamoDB "
+            f"too little room for an outcome; nothing ran. Use shorter values, or their digests."
+        )
+        raise UsageError(message)
+    return (yield from settled_over(table, claim, None))
+
+
+def write(table: str, operation: Renew | Complete | Fail | Checkpoint) -> Steps:
+    """A write under the lease; where the usual form is refused, from what came back."""
+    operation, _ = shrunk(operation, None)
+    moment: Moment = yield Now()
+    reply = yield _WRITES[type(operation)](table, operation, moment)
+    if isinstance(reply, Refused):
+        seen = None if reply.item is None else seen_of(reply.item)
+        return (yield from settled_over(table, operation, seen))
+    if isinstance(reply, TooLarge):
+        # Only the record can tell what to leave out, so the next write is over the very item that is read here.
+        return (yield from settled_over(table, operation, (yield from seen_now(table, operation.lease.key.digest))))
+    return Held(moment.high + operation.lease_us) if isinstance(operation, Renew) else Recorded(moment.high)
+
+
+def settled_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
+    """Decide on what was seen and write over that alone; whoever was quicker is looked at next."""
+    room = LARGEST
+    for _ in range(_ROUNDS):
+        record = None if seen is None else seen.record
+        moment: Moment = yield Now()
+        answer, changed = changed_by(record, operation, moment, room)
+        if changed is None or changed is record:
+            return answer
+        reply = yield requests.put(table, changed, seen)
+        if isinstance(reply, TooLarge):
+            if room < LARGEST:
+                raise too_large(changed.reference)
+            room //= 2  # the service counts otherwise than we do: leave out what can be left out
+        elif isinstance(reply, Refused):
+            seen = None if reply.item is None else seen_of(reply.item)
+        else:
+            return answer
+    message = "The record changed under every look at it; nothing was written. Try again."
+    raise StoreUnavailable(message)
+
+
+def changed_by(
+    record: Record | None, operation: Operation, moment: Moment, room: int = LARGEST
+) -> tuple[Answer, Record | None]:
+    """What an operation makes of a record, with values that fit into an item of this size."""
+    answer, changed = applied(record, operation, digest_of(operation), moment)
+    if changed is None or changed is record or size_of(item_of(changed, 1)) <= room:
+        return answer, changed
+    smaller, leave_steps_out = shrunk(operation, record, room)
+    answer, changed = applied(record, smaller, digest_of(operation), moment)
+    if changed is not None and leave_steps_out:
+        changed = replace(changed, steps=())
+    return answer, changed
+
+
+def too_large(reference: str) -> UsageError:
+    """The error for a record that no item can hold."""
+    return UsageError(
+        f"The record {reference[:16]} would be larger than the {LARGEST // 1024} KiB that DynamoDB keeps in an item, "
+        f"so this was not written to it. Keep less in the results of steps.",
+        reference=reference,
+    )

@@ -1,0 +1,115 @@
+"""How a store on DynamoDB is set up: which table, where, and how long a request may take.
+
+What always holds: everything is checked before anything is opened. Credentials are never part of it: the SDK finds them
+where it always does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from semel.errors import UsageError
+from semel.stores.clock import StoreClock
+
+_TABLE: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+_SECONDS: Final = ("connect_timeout", "read_timeout", "throttled_for")
+_WORDS: Final = ("region", "endpoint", "profile")
+_LONGEST: Final = 3600.0
+_MOST: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a store was given.
+
+    Attributes:
+        table: the name of the table.
+        region: the region it is in; empty: what the SDK finds in its own configuration.
+        endpoint: another address than the one of the region.
+        profile: which profile of the SDK's configuration to use.
+        pool_size: how many requests a driver has on their way at most.
+        connect_timeout: how long to wait for a connection, in seconds.
+        read_timeout: how long to wait for the reply to a request, in seconds.
+        throttled_for: how long a request that was throttled is sent again before the engine hears of it, in seconds.
+        clock: a virtual clock instead of the service's, for tests alone.
+    """
+
+    table: str
+    region: str = ""
+    endpoint: str = ""
+    profile: str = ""
+    pool_size: int = 16
+    connect_timeout: float = 3.0
+    read_timeout: float = 5.0
+    throttled_for: float = 1.0
+    clock: StoreClock | None = None
+
+    @property
+    def name(self) -> str:
+        """How the store is called in messages."""
+        where = {name: getattr(self, name) for name in ("region", "endpoint") if getattr(self, name)}
+        return f"dynamodb://{self.table}" + (f"?{urlencode(where, safe=':/')}" if where else "")
+
+    @classmethod
+    def of(cls, url: str, **given: Any) -> Settings:
+        """The settings in `url` and in `given`, which go first.
+
+        Raises:
+            UsageError: one of them is not usable.
+        """
+        table, _, query = url.removeprefix("dynamodb://").partition("?")
+        table = table.rstrip("/")
+        if not _TABLE.fullmatch(table):
+            message = (
+                "A dynamodb URL names a table of 3 to 255 letters, digits, '_', '-' and '.'; nothing was opened. "
+                "Write dynamodb://table?region=eu-west-1."
+            )
+            raise UsageError(message)
+        own = dict(parse_qsl(query, keep_blank_values=True))
+        known = sorted(name for name in cls.__dataclass_fields__ if name not in ("table", "clock"))
+        unknown = sorted(name for name in own if name not in known)
+        if unknown:
+            message = f"A dynamodb URL has no setting {', '.join(unknown)}; nothing was opened. It has {known}."
+            raise UsageError(message)
+        return cls(table, **_checked({**own, **given}))
+
+
+def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    checked = dict(given)
+    for name in _SECONDS:
+        if name in checked:
+            checked[name] = _seconds(name, checked[name])
+    for name in _WORDS:
+        if name in checked and not isinstance(checked[name], str):
+            message = f"{name} must be a text, not {checked[name]!r}; nothing was opened."
+            raise UsageError(message)
+    if "pool_size" in checked:
+        checked["pool_size"] = _count("pool_size", checked["pool_size"])
+    return checked
+
+
+def _seconds(name: str, value: Any) -> float:
+    try:
+        seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST:
+        message = f"{name} must be a number of seconds above 0, not {value!r}; nothing was opened."
+        raise UsageError(message)
+    return seconds
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        count = int(value)
+    except (TypeError, ValueError):
+        count = 0
+    if not 1 <= count <= _MOST:
+        message = f"{name} must be a whole number from 1 to {_MOST}, not {value!r}; nothing was opened."
+        raise UsageError(message)
+    return count

@@ -1,0 +1,88 @@
+"""The DynamoDB store: records in a table of the service, one item each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from semel.core.flow import Flow
+from semel.core.operations import Operation
+from semel.core.store import Plan
+from semel.stores.clock import machine_clock
+from semel.stores.doctor import Finding
+from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoDriver
+from semel.stores.dynamodb.exchange import Place
+from semel.stores.dynamodb.inside import joined_plan
+from semel.stores.dynamodb.joined import AsyncDynamoJoined, DynamoJoined, writes_of
+from semel.stores.dynamodb.plan import plan
+from semel.stores.dynamodb.schema import migrating
+from semel.stores.dynamodb.settings import Settings
+
+
+class DynamoStore:
+    """Records in the DynamoDB table that `url` names: dynamodb://table?region=eu-west-1.
+
+    Settings: see `settings.Settings`. Nothing is opened before the first use, and nothing is created: `semel migrate`
+    makes the table.
+    """
+
+    batch = 64
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        self._place = Place.of(Settings.of(url, **settings))
+        self.name = self._place.settings.name
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """The commands for `operations`, all of one kind."""
+        if joined:
+            return joined_plan(operations[0])
+        return plan(self._place.settings.table, self._place.sweeps, operations)
+
+    def driver(self) -> DynamoDriver:
+        """A driver for threads."""
+        return DynamoDriver(self._place)
+
+    def async_driver(self) -> AsyncDynamoDriver:
+        """A driver for an event loop."""
+        return AsyncDynamoDriver(self._place)
+
+    def migrate(self) -> list[str]:
+        """Make the table, and have the service delete what has expired; answers what was done.
+
+        Raises:
+            SchemaOutdated: there is a table of that name with another key.
+            StoreUnavailable: the service did not answer.
+        """
+        done: list[str] = self._carried(migrating(self._place.settings.table))
+        return done
+
+    def examine(self, horizon: timedelta) -> list[Finding]:
+        """What `semel doctor` finds here."""
+        from semel.stores.dynamodb.doctor import examining
+
+        findings: list[Finding] = self._carried(examining(self._place.settings.table, horizon, machine_clock))
+        return findings
+
+    def _carried(self, work: Flow[Any]) -> Any:
+        driver = self.driver()
+        try:
+            return driver.carry(work)
+        finally:
+            driver.close()
+
+    def join(self, connection: Any) -> DynamoJoined:
+        """The caller's writes as a place for plans.
+
+        Raises:
+            UsageError: it is no `Writes`, or one with a client that has to be awaited.
+        """
+        return DynamoJoined(self._place, writes_of(connection, awaited=False))
+
+    def async_join(self, connection: Any) -> AsyncDynamoJoined:
+        """The same, awaited.
+
+        Raises:
+            UsageError: it is no `Writes`, or one with a client that cannot be awaited.
+        """
+        return AsyncDynamoJoined(self._place, writes_of(connection, awaited=True))

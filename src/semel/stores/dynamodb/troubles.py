@@ -1,0 +1,153 @@
+"""What goes wrong on the way to DynamoDB, and what it means to semel.
+
+What always holds: a translated error says what happened, whether anything was recorded, and what to do, and carries its
+cause. Only what is named is translated; everything else stays the bug it is.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final
+
+from botocore import exceptions
+
+from semel.errors import SchemaOutdated, SemelError, StoreUnavailable, UsageError
+from semel.stores.dynamodb.commands import Cancelled, Refused, TooLarge
+
+
+class Trouble(Enum):
+    """Kinds of trouble; the value says what to do."""
+
+    THROTTLED = "the table or its partition is at its limit; raise its capacity, or spread the load"
+    CONFLICT = "another transaction was writing the same item; try again"
+    LOST = "try again once the service can be reached"
+    DENIED = "look at the credentials, the IAM policy of the role and the clock of this machine"
+    MISSING = "look at the name and the region, or run `semel migrate`"
+    UNCONFIGURED = "name a region in the URL, ?region=eu-west-1, or in the SDK's configuration"
+
+
+_CODES: Final = {
+    Trouble.THROTTLED: (
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    ),
+    Trouble.CONFLICT: ("TransactionConflictException", "TransactionInProgressException"),
+    Trouble.LOST: (
+        "InternalFailure",
+        "InternalServerError",
+        "InternalServerException",
+        "RequestTimeout",
+        "RequestTimeoutException",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+    ),
+    Trouble.DENIED: (
+        "AccessDenied",
+        "AccessDeniedException",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignatureException",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "KMSAccessDeniedException",
+        "KMSDisabledException",
+        "MissingAuthenticationTokenException",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    ),
+    Trouble.MISSING: ("ResourceInUseException", "ResourceNotFoundException", "TableNotFoundException"),
+}
+_BY_CODE: Final = {code: trouble for trouble, codes in _CODES.items() for code in codes}
+_CLASSES: Final = (
+    (exceptions.HTTPClientError, Trouble.LOST),
+    (exceptions.ConnectionError, Trouble.LOST),
+    (exceptions.NoCredentialsError, Trouble.DENIED),
+    (exceptions.PartialCredentialsError, Trouble.DENIED),
+    (exceptions.CredentialRetrievalError, Trouble.DENIED),
+    (exceptions.MetadataRetrievalError, Trouble.DENIED),
+    (exceptions.TokenRetrievalError, Trouble.DENIED),
+    (exceptions.UnauthorizedSSOTokenError, Trouble.DENIED),
+    (exceptions.NoRegionError, Trouble.UNCONFIGURED),
+    (exceptions.InvalidRegionError, Trouble.UNCONFIGURED),
+    (exceptions.ProfileNotFound, Trouble.UNCONFIGURED),
+)
+AGAIN: Final = frozenset({Trouble.THROTTLED, Trouble.CONFLICT})
+"""Nothing was written, and the same request may succeed in a moment."""
+_PASSING: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
+_SERVER_FAULT: Final = 500
+
+
+def expected(error: Exception) -> Refused | TooLarge | Cancelled | None:
+    """The reply that an error stands for, where it is one of those a plan reckons with."""
+    match code_of(error):
+        case "ConditionalCheckFailedException":
+            return Refused(response_of(error).get("Item"))
+        case "TransactionCanceledException" if trouble_of(error) is None:
+            return Cancelled(tuple(response_of(error).get("CancellationReasons", [])))
+        case "ValidationException" if "maximum allowed size" in str(error):
+            return TooLarge()
+    return None
+
+
+def trouble_of(error: Exception) -> Trouble | None:
+    """What kind of trouble it is; None where it is a bug."""
+    code = code_of(error)
+    if code == "TransactionCanceledException":
+        return _of_a_transaction(error)
+    if code in _BY_CODE:
+        return _BY_CODE[code]
+    if code == "ValidationException" and "does not match the schema" in str(error):
+        return Trouble.MISSING
+    if code and status_of(error) >= _SERVER_FAULT:
+        return Trouble.LOST
+    return next((trouble for kind, trouble in _CLASSES if isinstance(error, kind)), None)
+
+
+def _of_a_transaction(error: Exception) -> Trouble | None:
+    """What passes by itself, if that is all that stood in the way."""
+    codes = {reason.get("Code", "None") for reason in response_of(error).get("CancellationReasons", [])} - {"None"}
+    return Trouble.CONFLICT if codes and codes <= _PASSING else None
+
+
+def response_of(error: Exception) -> dict[str, Any]:
+    """What the service sent with an error; nothing where it sent none."""
+    response = getattr(error, "response", None)
+    return response if isinstance(response, dict) else {}
+
+
+def code_of(error: Exception) -> str:
+    """The service's name for an error."""
+    return str(response_of(error).get("Error", {}).get("Code", ""))
+
+
+def status_of(error: Exception) -> int:
+    """The status of the reply."""
+    return int(response_of(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def translated(error: Exception, name: str) -> Exception:
+    """`error` as semel's own, or itself where it is a bug."""
+    trouble = trouble_of(error)
+    if trouble is None:
+        return error
+    known = _known(trouble, f"{type(error).__name__}: {str(error)[:200]}", name)
+    known.__cause__ = error
+    return known
+
+
+def _known(trouble: Trouble, said: str, name: str) -> SemelError:
+    do = f"{trouble.value[0].upper()}{trouble.value[1:]}."
+    match trouble:
+        case Trouble.MISSING:
+            return SchemaOutdated(f"{name} is no table of this release ({said}); nothing ran. {do}")
+        case Trouble.UNCONFIGURED:
+            return UsageError(f"{name} cannot be reached as it is configured ({said}); nothing ran. {do}")
+        case Trouble.LOST:
+            return StoreUnavailable(f"{name} did not answer ({said}); whether it was recorded is not known. {do}")
+    return StoreUnavailable(f"{name} did not do it ({said}); nothing was recorded. {do}")

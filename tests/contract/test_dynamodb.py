@@ -1,0 +1,19 @@
+"""The DynamoDB store keeps the contract: two stores on one table are two processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from semel.stores.dynamodb import DynamoStore
+from semel.testing.clock import VirtualClock
+from semel.testing.contract import MakeStore, StoreContract
+from tests.servers.ministack import Tables
+
+pytestmark = pytest.mark.slow
+
+
+class TestDynamodb(StoreContract):
+    @pytest.fixture
+    def make_store(self, clock: VirtualClock, dynamodb: Tables) -> MakeStore:
+        dynamodb.empty(dynamodb.url)
+        return lambda: DynamoStore(dynamodb.url, clock=clock.store_clock)
