@@ -32,9 +32,9 @@ def judge(record: Record | None, claim: Claim, now: int) -> Winnable | ClaimAnsw
     if record.nonce == claim.nonce and record.status is Status.RUNNING:
         return granted(record)  # the same claim again, after its reply was lost
     if record.fingerprint != claim.fingerprint:
-        return Reused(record)
+        return Reused(record, now)
     if record.final:
-        return Replay(record)
+        return Replay(record, now)
     if record.settled and not record.doubtful:
         return Winnable("again")
     if record.status is Status.RUNNING and record.lease_us > now:

@@ -161,9 +161,11 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """There is an answer already."""
+    """There is an answer already. `now_us` is the store's now; `cached` that a cache in front of it answered."""
 
     record: Record
+    now_us: int = 0
+    cached: bool = False
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -173,9 +175,10 @@ class Running(msgspec.Struct, frozen=True):
 
 
 class Reused(msgspec.Struct, frozen=True):
-    """The key stands for another request."""
+    """The key stands for another request; `now_us` as in `Replay`."""
 
     record: Record
+    now_us: int = 0
 
 
 class Doubtful(msgspec.Struct, frozen=True):

@@ -74,8 +74,8 @@ class Once:
             match answer:
                 case Granted():
                     return (yield from self._granted(answer))
-                case Replay(record):
-                    return self._replayed(record)
+                case Replay(record, _, cached):
+                    return self._replayed(record, cached=cached)
                 case Reused(record):
                     check_version(record.fingerprint)
                     raise raising.reused(self.request.key)
@@ -254,9 +254,9 @@ class Once:
             return self._replayed(record)
         raise raising.lease_lost(self.request.key) from error
 
-    def _replayed(self, record: Record) -> Result[Any]:
+    def _replayed(self, record: Record, *, cached: bool = False) -> Result[Any]:
         value = raising.replay(record, self.request.shape)
-        return Result(value, replayed=True, seconds=self._seconds(), _found=record)
+        return Result(value, replayed=True, seconds=self._seconds(), cache=cached, _found=record)
 
     def _seconds(self) -> float:
         return self._clock.monotonic() - self._began
