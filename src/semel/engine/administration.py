@@ -34,6 +34,7 @@ from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.colourless import Known
 from semel.engine.effects import Apart, Pause
+from semel.engine.erasing import repeat_invalidations
 from semel.engine.flows import Once
 from semel.engine.request import Request, Result, terms_of
 from semel.errors import NotResolvable, SemelError, UsageError
@@ -116,16 +117,26 @@ def _decided(resolution: Resolution) -> tuple[_Settled, bytes | None]:
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What a sweep did and what it leaves: deleted, newly in doubt, reconciled, and still waiting for somebody."""
+    """What a sweep did and what it leaves: deleted, newly in doubt, reconciled, and still waiting for somebody.
+
+    `invalidated` counts erased records that the caches in front of the store have confirmed only now.
+    """
 
     deleted: int
     lapsed: int
     reconciled: int
     held: int
+    invalidated: int = 0
 
 
-def sweep(known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes]) -> Flow[SweepReport]:
-    """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held."""
+def sweep(
+    known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes], *, tiers: bool = False
+) -> Flow[SweepReport]:
+    """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held.
+
+    Where caches stand in front of the store, first repeat what they have not confirmed.
+    """
+    invalidated = (yield from repeat_invalidations()) if tiers else 0
     deleted = yield from _until_none(Purge(_BATCH), clock)
     lapsed = yield from _until_none(Lapse(_BATCH), clock)
     reconciled, held = 0, 0
@@ -139,7 +150,7 @@ def sweep(known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes])
                 held += 1
         cursor = answer.cursor
         if cursor is None:
-            return SweepReport(deleted, lapsed, reconciled, held)
+            return SweepReport(deleted, lapsed, reconciled, held, invalidated)
 
 
 def _until_none(operation: Purge | Lapse, clock: Clock) -> Flow[int]:

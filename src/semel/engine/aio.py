@@ -22,7 +22,7 @@ from semel.core.key import SHARED, Key
 from semel.core.outcome import Resolution
 from semel.core.policy import Policy
 from semel.core.record import About, Record
-from semel.engine import administration, context
+from semel.engine import administration, context, erasing
 from semel.engine.administration import SweepReport
 from semel.engine.aio_runtime import Runtime
 from semel.engine.aio_shell import AsyncAttempt, Shell
@@ -286,9 +286,17 @@ class AsyncEngine(EngineBase):
         flow = administration.resolve(identity, resolution, reason=reason, by=by, nonce=self.new_nonce(), known=known)
         return await self._run(flow)
 
+    async def erase(
+        self, key: Any, *, operation: str | None = None, scope: Any = SHARED, reason: str, by: str = ""
+    ) -> Record:
+        """Take out of a settled record what may be personal, with a reason that is kept. It never runs again for it."""
+        identity = self._identity(key, operation, scope)
+        return await self._run(erasing.erase(identity, reason=reason, by=by, tiers=erasing.has_tiers(self.store)))
+
     async def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""
-        return await self._run(administration.sweep(self.known, self.clock, self.new_nonce))
+        tiers = erasing.has_tiers(self.store)
+        return await self._run(administration.sweep(self.known, self.clock, self.new_nonce, tiers=tiers))
 
     async def _run(self, flow: Flow[T]) -> T:
         joined = context.joined_here(self.store.name)

@@ -20,7 +20,7 @@ from semel.core.key import SHARED, Key
 from semel.core.outcome import Resolution
 from semel.core.policy import Policy
 from semel.core.record import About, Record
-from semel.engine import administration, context
+from semel.engine import administration, context, erasing
 from semel.engine.administration import SweepReport
 from semel.engine.colour import is_async, refuse_generator, wrong_colour
 from semel.engine.colourless import Asked, EngineBase, Known, query_of
@@ -280,9 +280,17 @@ class SyncEngine(EngineBase):
         flow = administration.resolve(identity, resolution, reason=reason, by=by, nonce=self.new_nonce(), known=known)
         return self._run(flow)
 
+    def erase(
+        self, key: Any, *, operation: str | None = None, scope: Any = SHARED, reason: str, by: str = ""
+    ) -> Record:
+        """Take out of a settled record what may be personal, with a reason that is kept. It never runs again for it."""
+        identity = self._identity(key, operation, scope)
+        return self._run(erasing.erase(identity, reason=reason, by=by, tiers=erasing.has_tiers(self.store)))
+
     def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""
-        return self._run(administration.sweep(self.known, self.clock, self.new_nonce))
+        tiers = erasing.has_tiers(self.store)
+        return self._run(administration.sweep(self.known, self.clock, self.new_nonce, tiers=tiers))
 
     def _run(self, flow: Flow[T]) -> T:
         joined = context.joined_here(self.store.name)
