@@ -34,8 +34,7 @@ class Limits:
         rest: seconds until it is tried again, the first time; twice as long after each try that failed.
         longest_rest: the longest of these.
         most_waiting: how many operations of a process may wait for their turn.
-        resends: how many operations may be sent again at first, and at least after a quiet time; after that, one for
-            every ten calls.
+        resends: how many claims may be sent again at first; each call adds a tenth, up to ten times as many.
     """
 
     failures: int = 5

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from semel.core.flow import arun
+from semel.core.guard import Change
 from semel.core.store import Store
 from semel.engine.aio_lane import AsyncLane
 from semel.engine.attempt import AttemptState
@@ -20,6 +21,7 @@ from semel.engine.clock import Clock
 from semel.engine.effects import Rest, Together
 from semel.engine.flows import Once
 from semel.engine.keeper import DOZE, Keeper
+from semel.engine.lane import Lane
 from semel.engine.waiting import Waiter
 
 _log = logging.getLogger("semel")
@@ -28,12 +30,14 @@ _log = logging.getLogger("semel")
 class Runtime:
     """The moving parts of one event loop."""
 
-    def __init__(self, store: Store, clock: Clock, random: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, lane: Lane, clock: Clock, random: Callable[[], float], tell: Callable[[Change], None]
+    ) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.get_running_loop()
         self._clock = clock
         self._driver = store.async_driver()
-        self.lane = AsyncLane(store, self._driver)
+        self.lane = AsyncLane(lane, self._driver, tell)
         self._keeper = Keeper(clock, random, _seat_ready)
         self._wake = asyncio.Event()
         self._resting_until: float | None = None

@@ -13,12 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from semel.core.flow import Flow, run
+from semel.core.guard import Change
 from semel.core.store import Store
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.effects import Rest, Together
 from semel.engine.flows import Once
 from semel.engine.keeper import DOZE, Keeper
+from semel.engine.lane import Lane
 from semel.engine.sync_lane import CombiningLane
 from semel.engine.waiting import Waiter
 
@@ -32,11 +34,13 @@ class Closed(BaseException):
 class Runtime:
     """The moving parts of one process."""
 
-    def __init__(self, store: Store, clock: Clock, random: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, lane: Lane, clock: Clock, random: Callable[[], float], tell: Callable[[Change], None]
+    ) -> None:
         self.pid = os.getpid()
         self._clock = clock
         self._driver = store.driver()
-        self.lane = CombiningLane(store, self._driver)
+        self.lane = CombiningLane(lane, self._driver, tell)
         self._keeper = Keeper(clock, random, _seat_ready)
         self._lock = threading.Lock()
         self._wake = threading.Event()
