@@ -87,6 +87,7 @@ SMALL: Final[tuple[World, ...]] = (
         budget=2,
         failures=1,
         work=(0.08, 0.0),
+        batch=1,
     ),
     World(
         name="left alone, threads",
