@@ -66,7 +66,11 @@ class AsyncJoined(Protocol):
 
 
 class Batching(Protocol):
-    """What a lane needs: how many operations go together, and what to send for them."""
+    """What a lane needs: a name, how many operations go together, and what to send for them."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
 
     @property
     def batch(self) -> int:
