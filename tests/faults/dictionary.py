@@ -163,7 +163,7 @@ class Dictionary:
         row = self.rows.get(digest)
         if row is None or row["status"] not in SETTLED:
             return ("unresolvable", row)
-        gone = {"scope": "", "value": "", "business_key": None, "steps": [], "resolution": note}
+        gone: Row = {"scope": "", "value": "", "business_key": None, "steps": [], "resolution": note}
         gone |= {"retryable": False, "doubtful": False, "outcome": None, "error": None}
         if row["status"] == "completed":
             gone["outcome"] = ERASED
