@@ -104,7 +104,11 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in ("SEMEL_URL", "COLUMNS", "FORCE_COLOR")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("SEMEL_URL", "SEMEL_CACHE", "COLUMNS", "FORCE_COLOR")
+    }
     return kept | changes
 
 
@@ -148,4 +152,5 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 @pytest.fixture(autouse=True)
 def no_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SEMEL_URL", raising=False)
+    monkeypatch.delenv("SEMEL_CACHE", raising=False)
     monkeypatch.delenv("COLUMNS", raising=False)

@@ -8,6 +8,7 @@ from semel import Semel
 from semel.cli import main
 from semel.errors import ResultNotKept
 from tests.cli.conftest import Database, Run
+from tests.servers.redis import Keys
 
 NAMED = ("--operation", "charge", "--scope", "acme")
 
@@ -25,6 +26,20 @@ def test_a_record_is_found_by_its_key(database: Database, call: Run) -> None:
     database.completed("o-1")
     assert call("erase", "o-1", database.url, *NAMED, "--reason", "request 17", "--yes").returncode == 0
     assert database.read("o-1").erased
+
+
+@pytest.mark.slow
+def test_the_cache_that_the_environment_names_forgets_it(database: Database, run: Run, redis_keys: Keys) -> None:
+    redis_keys.empty()
+    record = database.completed("o-1")
+    with Semel(database.path, cache=redis_keys.url) as semel:
+        for _ in range(2):
+            replayed = semel.run("o-1", lambda: "again", operation="charge", scope="acme")
+        assert replayed.cache
+        done = run("erase", record.reference, database.url, "--reason", "r 17", "--yes", SEMEL_CACHE=redis_keys.url)
+        assert done.returncode == 0
+        with pytest.raises(ResultNotKept, match="it was erased"):
+            semel.run("o-1", lambda: "again", operation="charge", scope="acme")
 
 
 def test_what_was_erased_is_not_shown(database: Database, call: Run) -> None:

@@ -17,6 +17,7 @@ from semel.core.store import Store
 from semel.entry import Semel, open_store
 
 VARIABLE = "SEMEL_URL"
+CACHE_VARIABLE = "SEMEL_CACHE"
 _WITH_SCHEMA = frozenset({"sqlite", "postgresql", "postgres", "mysql", "mariadb"})
 Url = Annotated[
     str | None,
@@ -75,5 +76,5 @@ def _only_looking(place: str) -> dict[str, Any]:
 
 
 def opened(url: str | None) -> Semel:
-    """An engine on the store at a URL or path."""
-    return Semel(store_at(url))
+    """An engine on the store at a URL or path, behind the cache that the environment names: erasing has to reach it."""
+    return Semel(store_at(url), cache=os.environ.get(CACHE_VARIABLE) or None)
