@@ -33,9 +33,8 @@ def test_the_cache_that_the_environment_names_forgets_it(database: Database, run
     redis_keys.empty()
     record = database.completed("o-1")
     with Semel(database.path, cache=redis_keys.url) as semel:
-        for _ in range(2):
-            replayed = semel.run("o-1", lambda: "again", operation="charge", scope="acme")
-        assert replayed.cache
+        found = [semel.run("o-1", lambda: "again", operation="charge", scope="acme") for _ in range(2)]
+        assert found[-1].cache
         done = run("erase", record.reference, database.url, "--reason", "r 17", "--yes", SEMEL_CACHE=redis_keys.url)
         assert done.returncode == 0
         with pytest.raises(ResultNotKept, match="it was erased"):
