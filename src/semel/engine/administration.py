@@ -37,6 +37,7 @@ from semel.engine.effects import Apart, Pause
 from semel.engine.erasing import repeat_invalidations
 from semel.engine.flows import Once
 from semel.engine.request import Request, Result, terms_of
+from semel.engine.resending import Resends
 from semel.errors import NotResolvable, SemelError, UsageError
 
 PAGE = 200
@@ -130,7 +131,7 @@ class SweepReport:
 
 
 def sweep(
-    known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes], *, tiers: bool = False
+    known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes], resends: Resends, *, tiers: bool = False
 ) -> Flow[SweepReport]:
     """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held.
 
@@ -144,7 +145,7 @@ def sweep(
     while True:
         answer = yield from page(Query(status=Status.IN_DOUBT), cursor)
         for record in answer.records:
-            if (yield from _reconcile(record, known.get(record.key.operation), clock, new_nonce)):
+            if (yield from _reconcile(record, known.get(record.key.operation), clock, new_nonce, resends)):
                 reconciled += 1
             else:
                 held += 1
@@ -167,13 +168,15 @@ def _until_none(operation: Purge | Lapse, clock: Clock) -> Flow[int]:
             yield Pause(min(took, _LONGEST_REST))
 
 
-def _reconcile(record: Record, known: Known | None, clock: Clock, new_nonce: Callable[[], bytes]) -> Flow[bool]:
+def _reconcile(
+    record: Record, known: Known | None, clock: Clock, new_nonce: Callable[[], bytes], resends: Resends
+) -> Flow[bool]:
     """Whether the doubt of this record could be ended by asking."""
     if known is None or known.policy.reconcile is None:
         return False
     request = Request(record.key, record.fingerprint, known.policy, terms_of(known.policy), record.about, known.shape)
     try:
-        yield Apart(Reconciling(request, clock, new_nonce))
+        yield Apart(Reconciling(request, clock, new_nonce, resends))
     except Exception:  # noqa: BLE001 - still in doubt, or the hook failed: kept in the record, and no reason to stop
         return False
     return True

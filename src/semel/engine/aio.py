@@ -133,7 +133,7 @@ class AsyncEngine(EngineBase):
         if made is None or made.pid != os.getpid():
             for closed in [other for other in self._made if other.is_closed()]:
                 del self._made[closed]
-            made = self._made[loop] = Runtime(self.store, self.clock, self.jitter)
+            made = self._made[loop] = Runtime(self.store, self.lane(), self.clock, self.jitter, self._tell_change)
         self._latest = made
         return made
 
@@ -295,8 +295,10 @@ class AsyncEngine(EngineBase):
 
     async def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""
-        tiers = erasing.has_tiers(self.store)
-        return await self._run(administration.sweep(self.known, self.clock, self.new_nonce, tiers=tiers))
+        flow = administration.sweep(
+            self.known, self.clock, self.new_nonce, self.resends, tiers=erasing.has_tiers(self.store)
+        )
+        return await self._run(flow)
 
     async def _run(self, flow: Flow[T]) -> T:
         joined = context.joined_here(self.store.name)
@@ -305,7 +307,7 @@ class AsyncEngine(EngineBase):
     async def call(self, request: Request, handler: Callable[[], Awaitable[T]]) -> Result[T]:
         """Carry one request out, under a claim, and tell the observer how it went."""
         self._enter(request)
-        once = Once(request, self.clock, self.new_nonce)
+        once = Once(request, self.clock, self.new_nonce, self.resends)
         shell = Shell(self, context.joined_here(self.store.name), handler, once)
         try:
             result: Result[T] = await shell.carry(once)

@@ -68,7 +68,7 @@ def repeat_invalidations() -> Flow[int]:
         before = confirmed
         for noted in awaiting.invalidations:
             try:
-                yield Invalidate(noted.digest, noted.operation)
+                yield Invalidate(noted.digest, noted.operation, noted.noted_us)
             except TryLater:
                 continue  # a cache is away: the note stays, and the next sweep tries again
             yield Confirm(noted.digest, noted.noted_us)

@@ -129,7 +129,7 @@ class SyncEngine(EngineBase):
             self._made = None
         with self._making:
             if self._made is None:
-                self._made = Runtime(self.store, self.clock, self.jitter)
+                self._made = Runtime(self.store, self.lane(), self.clock, self.jitter, self._tell_change)
             return self._made
 
     def run(
@@ -289,8 +289,10 @@ class SyncEngine(EngineBase):
 
     def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""
-        tiers = erasing.has_tiers(self.store)
-        return self._run(administration.sweep(self.known, self.clock, self.new_nonce, tiers=tiers))
+        flow = administration.sweep(
+            self.known, self.clock, self.new_nonce, self.resends, tiers=erasing.has_tiers(self.store)
+        )
+        return self._run(flow)
 
     def _run(self, flow: Flow[T]) -> T:
         joined = context.joined_here(self.store.name)
@@ -299,7 +301,7 @@ class SyncEngine(EngineBase):
     def call(self, request: Request, handler: Callable[[], T]) -> Result[T]:
         """Carry one request out, under a claim, and tell the observer how it went."""
         self._enter(request)
-        once = Once(request, self.clock, self.new_nonce)
+        once = Once(request, self.clock, self.new_nonce, self.resends)
         shell = Shell(self, context.joined_here(self.store.name), handler, once)
         try:
             result: Result[T] = shell.carry(once)

@@ -181,7 +181,7 @@ def settled_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
         else:
             return answer
     message = "The record changed under every look at it; nothing was written. Try again."
-    raise StoreUnavailable(message)
+    raise StoreUnavailable(message, conflict=True)
 
 
 def changed_by(

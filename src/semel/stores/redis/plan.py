@@ -116,7 +116,7 @@ def _claimed(claim: Claim, reply: Reply) -> Answer | Exception:
         return granted(record)
     answer = judge(record, claim, instant_told(reply))
     if isinstance(answer, Winnable):
-        return StoreUnavailable("The record could be claimed and was not; nothing ran. Try again.")
+        return StoreUnavailable("The record could be claimed and was not; nothing ran. Try again.", conflict=True)
     return answer
 
 
