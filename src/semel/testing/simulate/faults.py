@@ -46,6 +46,7 @@ class Faults:
 
     __slots__ = (
         "_endings",
+        "_forgets",
         "_in_handler",
         "_jumps",
         "_menu",
@@ -66,6 +67,7 @@ class Faults:
         self.ghosts: set[bytes] = set()  # nonces of claims that may arrive when nobody wants them any more
         menus = sim.setting.menus
         self._menu, self._reading, self._in_handler, self._endings = menus
+        self._forgets = sim.world.store == "redis"
         self._jumps = "jump" in sim.world.faults
         self.cancels = "cancel" in sim.world.faults
 
@@ -91,11 +93,16 @@ class Faults:
         lane = worker.lane
         if self.left:
             kinds = self._reading if lane.only_reads() else self._menu
+            if self._forgets:
+                kinds = (*kinds, *self.sim.quirks.options())
             targets = [caller for caller in lane.waiting_callers() if _may_be_cancelled(caller)] if self.cancels else []
             count = len(kinds) + len(targets)
             choice = self.sim.choices.fault(count + 1) if count else 0
             if choice > len(kinds):
                 self._cancel(targets[choice - len(kinds) - 1])
+                return
+            if choice and self.sim.quirks.strike(kinds[choice - 1]):
+                self.at_round(worker)  # and then the round goes out, or something else happens to it too
                 return
             if choice:
                 self._spoil(worker, kinds[choice - 1])

@@ -19,9 +19,10 @@ from semel.testing.simulate.faults import Faults, Late
 from semel.testing.simulate.lane_runner import READY
 from semel.testing.simulate.ledger import Ledger
 from semel.testing.simulate.process import Worker
+from semel.testing.simulate.quirks import Quirks
+from semel.testing.simulate.servers import watched
 from semel.testing.simulate.state import signature
 from semel.testing.simulate.violation import SeenBefore, Violation
-from semel.testing.simulate.watched import WatchedStore
 from semel.testing.simulate.witness import Witness
 from semel.testing.simulate.world import SECOND, Asker, Setting
 
@@ -48,7 +49,7 @@ class Simulation:
 
     __slots__ = (
         "answers", "arriving", "callers", "calm", "calm_since_us", "choices", "faults", "held_up", "jump_us", "jumped",
-        "late", "ledger", "moves", "now_us", "open", "ready", "seen", "setting", "slow", "store", "time", "trace",
+        "late", "ledger", "moves", "now_us", "open", "ready", "seen", "setting", "quirks", "slow", "store", "time", "trace",
         "witness", "workers", "world",
     )  # fmt: skip
 
@@ -71,7 +72,8 @@ class Simulation:
         self.moves = 0
         self.ready: deque[Any] = deque()
         self.late: list[Late] = []
-        self.store = WatchedStore(self, self.world.batch)
+        self.store = watched(self, self.world)
+        self.quirks = Quirks(self)
         self.answers = Answers(self)
         self.faults = Faults(self)
         self.ledger = Ledger(self)
@@ -258,7 +260,7 @@ class Simulation:
             caller.answer = caller.error = caller.value = None
             caller.inputs.clear()
         del self.workers, self.callers, self.ready, self.late, self.time
-        del self.store, self.faults, self.answers, self.ledger, self.witness
+        del self.store, self.quirks, self.faults, self.answers, self.ledger, self.witness
 
     def replace(self, worker: Worker) -> None:
         """A process is gone: its callers ask again in a new one."""
