@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from semel.core.operations import Claim, Fail, Operation
 from semel.core.store import Answers
+from semel.testing.simulate.exchange import Exchange
 from semel.testing.simulate.lane_runner import LaneRunner, unanswered
 from semel.testing.simulate.process import Worker
+from semel.testing.simulate.servers import WatchedDynamo
 from semel.testing.simulate.world import SECOND
 
 if TYPE_CHECKING:
@@ -65,8 +67,9 @@ class Faults:
         self.explained: dict[bytes, int] = {}
         self.unknown: set[bytes] = set()  # nonces of claims whose fate nobody was told
         self.ghosts: set[bytes] = set()  # nonces of claims that may arrive when nobody wants them any more
-        menus = sim.setting.menus
-        self._menu, self._reading, self._in_handler, self._endings = menus
+        self._menu, self._reading, self._in_handler, self._endings = sim.setting.menus
+        if sim.world.store == "dynamodb":
+            self._menu = self._reading = ()  # it happens to requests, not to rounds
         self._forgets = sim.world.store == "redis"
         self._jumps = "jump" in sim.world.faults
         self.cancels = "cancel" in sim.world.faults
@@ -107,6 +110,9 @@ class Faults:
             if choice:
                 self._spoil(worker, kinds[choice - 1])
                 return
+        if isinstance(self.sim.store, WatchedDynamo):
+            lane.begin(Exchange(lane, self.sim.store))
+            return
         replies = lane.apply(lane.take())
         if self.left and self.cancels:
             lane.sent(replies)

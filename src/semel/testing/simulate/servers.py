@@ -5,13 +5,39 @@ What always holds: the checker is the one of the memory store's table, whatever 
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from semel.core.arbitration import granted
+from semel.core.operations import (
+    Claim,
+    Granted,
+    Held,
+    Lapse,
+    Operation,
+    Purge,
+    Read,
+    Recorded,
+    Renew,
+    Resolve,
+    Scan,
+    Tally,
+)
+from semel.core.record import Record
+from semel.core.store import Answers
+from semel.stores.dynamodb.clock import Moment
+from semel.stores.dynamodb.commands import Call, Now, Together
+from semel.stores.dynamodb.items import KEY, seen_of
+from semel.stores.dynamodb.plan import digest_of, one
+from semel.stores.dynamodb.rules import storable_operation
+from semel.testing.simulate.models.dynamodb import TABLE, DynamoModel
 from semel.testing.simulate.models.redis import RedisModel
+from semel.testing.simulate.trace import told
 from semel.testing.simulate.watched import WatchedStore
 from semel.testing.simulate.world import World
 
 if TYPE_CHECKING:
+    from semel.testing.simulate.process import Worker
     from semel.testing.simulate.simulation import Simulation
 
 
@@ -30,7 +56,129 @@ class WatchedRedis(WatchedStore):
 
     def mark(self) -> tuple[object, ...]:
         """What forgetting would lead back to."""
-        return self.model.mark()
+        return self.model.mark() if "forget" in self.sim.world.faults else ()
+
+
+class WatchedDynamo(WatchedStore):
+    """DynamoDB: an operation is one request or several, and each is watched by itself."""
+
+    __slots__ = ("_met", "_wrote", "model")
+
+    def __init__(self, sim: Simulation, batch: int) -> None:
+        super().__init__(sim, batch)
+        self.model = DynamoModel()
+        self._met: dict[int, Record | None] = {}  # by operation: what its last request found
+        self._wrote: set[int] = set()  # operations whose last request wrote
+
+    def moment(self, worker: Worker | None) -> Moment:
+        """What time the service has, as a process knows it."""
+        del worker  # learnt from the replies, so its own clock does not matter
+        now = self.sim.store_now()
+        return Moment(now, now)
+
+    def digest_of(self, operation: Operation) -> bytes:
+        """The record that an operation is about."""
+        return digest_of(operation)
+
+    def watching(self, operation: Operation) -> Generator[Any, Any, Any]:
+        """The steps of an operation; its answer is looked at when it is there."""
+        try:
+            answer = yield from one(TABLE, self.model.places, storable_operation(operation))
+            self._answered(operation, answer)
+            return answer
+        finally:
+            self._met.pop(id(operation), None)
+            self._wrote.discard(id(operation))
+
+    def answer(self, operation: Operation, call: Call, lag: int = 0) -> Any:
+        """Carry out one request of an operation, and look at what it changed."""
+        now, records = self.sim.store_now(), self.table.records
+        digest = digest_of(operation) or call.parameters.get("Key", {}).get(KEY, {}).get("B", b"")
+        before = records.get(digest)
+        reply = self.model.answer(call, lag)
+        after = self._known(digest)
+        self._met[id(operation)] = before
+        if after is before:
+            self._wrote.discard(id(operation))
+        else:
+            self._wrote.add(id(operation))
+            self._changed(operation, before, after, now)
+        if self.sim.trace is not None:
+            shown = told(operation) if after is before else f"{told(operation)} (writes)"
+            self.sim.note("store", f"{shown}: {call.action} -> {type(reply).__name__}")
+        return reply
+
+    def _known(self, digest: bytes) -> Record | None:
+        """The record that is stored, the same object as long as nobody has written it."""
+        records, item = self.table.records, self.model.items.get(digest)
+        if item is None:
+            records.pop(digest, None)
+            return None
+        known, seen = records.get(digest), seen_of(item)
+        if known is None or known != seen.record:
+            records[digest] = seen.record
+        return records[digest]
+
+    def _changed(self, operation: Operation, before: Record | None, after: Record | None, now: int) -> None:
+        match operation:
+            case Claim() if after is not None:
+                self.judge(operation, before, after, now, granted(after))
+            case Purge() | Lapse() if before is not None:
+                self.judge_swept(before, after, now)
+            case Tally():
+                pass
+            case Renew() if after is not None:
+                self.judge(operation, before, after, now, Held(after.lease_us))
+            case _:
+                self.judge(operation, before, after, now, Recorded(now))
+
+    def _answered(self, operation: Operation, answer: Any) -> None:
+        if id(operation) in self._wrote or isinstance(operation, (Read, Scan, Purge, Lapse, Tally, Resolve)):
+            return
+        met = self._met.get(id(operation))
+        if isinstance(answer, Granted) and isinstance(operation, Claim) and met is not None:
+            met = answer.record if met.nonce == answer.record.nonce else met
+        self.judge(operation, met, met, self.sim.store_now(), answer)
+
+    def at_once(self, chain: Any, operation: Operation, worker: Worker | None) -> Answers:
+        """Run steps to their end with nobody in between."""
+        reply: Any = None
+        while True:
+            try:
+                wanted = chain.send(reply)
+            except StopIteration as stop:
+                answers: Answers = stop.value
+                return answers
+            match wanted:
+                case Now():
+                    reply = self.moment(worker)
+                case Together(chains):
+                    reply = [self.at_once(one_of_them, operation, worker) for one_of_them in chains]
+                case _:
+                    reply = self.answer(operation, wanted)
+
+    def apply(self, operation: Any) -> Any:
+        """Carry out a whole operation with nobody in between."""
+        return self.at_once(self.watching(operation), operation, None)
+
+    # ------------------------------------------------------------------ time to live
+
+    def expired(self) -> bytes | None:
+        """A record that the service may delete."""
+        now = self.sim.store_now()
+        return next((digest for digest in self.table.records if self.model.is_expired(digest, now)), None)
+
+    def expire(self) -> None:
+        """Delete it."""
+        digest = self.expired()
+        assert digest is not None
+        self.deleted(self.table.records[digest], self.sim.store_now())
+        self.model.expire(digest, self.sim.store_now())
+        self._known(digest)
+
+    def mark(self) -> tuple[object, ...]:
+        """The versions, by which conditions tell writes apart."""
+        return tuple([item["version"]["N"] for item in self.model.items.values()])
 
 
 def watched(sim: Simulation, world: World) -> WatchedStore:
@@ -38,5 +186,7 @@ def watched(sim: Simulation, world: World) -> WatchedStore:
     match world.store:
         case "redis":
             return WatchedRedis(sim, world.batch)
+        case "dynamodb":
+            return WatchedDynamo(sim, world.batch)
         case _:
             return WatchedStore(sim, world.batch)

@@ -15,6 +15,7 @@ from semel.testing.simulate.answers import Answers
 from semel.testing.simulate.caller import Caller
 from semel.testing.simulate.choices import Dice, Script
 from semel.testing.simulate.driving import START
+from semel.testing.simulate.exchange import LateRequest
 from semel.testing.simulate.faults import Faults, Late
 from semel.testing.simulate.lane_runner import READY
 from semel.testing.simulate.ledger import Ledger
@@ -49,7 +50,7 @@ class Simulation:
 
     __slots__ = (
         "answers", "arriving", "callers", "calm", "calm_since_us", "choices", "faults", "held_up", "jump_us", "jumped",
-        "late", "ledger", "moves", "now_us", "open", "ready", "seen", "setting", "quirks", "slow", "store", "time", "trace",
+        "late", "ledger", "moves", "now_us", "open", "ready", "seen", "setting", "quirks", "served", "slow", "store", "time", "trace",
         "witness", "workers", "world",
     )  # fmt: skip
 
@@ -71,9 +72,10 @@ class Simulation:
         self.slow = self.world.slow
         self.moves = 0
         self.ready: deque[Any] = deque()
-        self.late: list[Late] = []
+        self.late: list[Late | LateRequest] = []
         self.store = watched(self, self.world)
         self.quirks = Quirks(self)
+        self.served = self.world.store == "dynamodb"
         self.answers = Answers(self)
         self.faults = Faults(self)
         self.ledger = Ledger(self)
@@ -139,7 +141,10 @@ class Simulation:
             senders = [worker for worker in self.workers if worker.lane.state == READY and worker.up]
             for worker in senders:
                 worker.go()
-            if senders:
+            requests = self._requests()
+            for request in requests:
+                request.go()
+            if senders or requests:
                 continue
             times = [
                 at for worker in self.workers if worker.alive for at in (worker.thaws_us, worker.lane.due_us) if at
@@ -167,6 +172,8 @@ class Simulation:
 
     def _moves(self) -> list[Any]:
         moves: list[Any] = [worker for worker in self.workers if worker.lane.state == READY and worker.up]
+        if self.served:
+            moves += self._requests()
         sending = bool(moves)
         callers = self.callers
         for caller in callers:
@@ -181,6 +188,11 @@ class Simulation:
         if not moves or (free and self.next_instant() is not None):
             moves.append(self.time)
         return moves
+
+    def _requests(self) -> list[Any]:
+        """Requests on their way to a service that takes several for one operation."""
+        exchanges = [worker.lane.exchange for worker in self.workers if worker.up]
+        return [one for exchange in exchanges if exchange is not None for one in exchange.requests if one.call]
 
     # ------------------------------------------------------------------ time
 
