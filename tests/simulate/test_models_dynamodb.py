@@ -36,10 +36,14 @@ class Real(Served):
     """A table; its service deletes an item when the sequence says so."""
 
     def __init__(self, tables: Tables, clock: Clock, stack: ExitStack) -> None:
-        super().__init__(DynamoStore(tables.url, clock=clock), stack)
+        url = tables.new_table()
+        super().__init__(DynamoStore(url, clock=clock), stack)
         self._client = tables.client
-        self._table = urlsplit(tables.url).netloc
+        self._table = urlsplit(url).netloc
         self._clock = clock
+        # The server must not delete by its own clock: to that, everything here is long over.
+        never = {"Enabled": False, "AttributeName": "ttl"}
+        self._client.update_time_to_live(TableName=self._table, TimeToLiveSpecification=never)
 
     def begin(self, isolations: tuple[Isolation, ...]) -> None:
         """Forget what the sequence before left."""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from semel.core.operations import Claim, Fail, Operation
 from semel.core.store import Answers
-from semel.stores.dynamodb.commands import Call, Now, Refused, Together
+from semel.stores.dynamodb.commands import Call, Now, Refused
 from semel.testing.simulate.lane_runner import LaneRunner, unanswered
+from semel.testing.simulate.servers import Last, WatchedDynamo
 
 if TYPE_CHECKING:
     from semel.testing.simulate.process import Worker
-    from semel.testing.simulate.servers import WatchedDynamo
 
 _WORDS = ("throttle", "lose", "late", "twice", "crash before", "crash after", "stall before", "stall after")
 _HARMLESS = ("twice", "lag", "expire")  # what explains no second effect
@@ -25,8 +25,10 @@ _HARMLESS = ("twice", "lag", "expire")  # what explains no second effect
 class Request:
     """One operation on its way, or several on one record. Its move: the next request reaches the service."""
 
-    __slots__ = ("_flow", "_history", "_store", "actor", "answers", "call", "error", "exchange", "operation", "reply",
-                 "worker")  # fmt: skip
+    __slots__ = (
+        "_flow", "_history", "_store", "actor", "answers", "call", "error", "exchange", "last", "operation", "reply",
+        "worker",
+    )  # fmt: skip
 
     def __init__(self, exchange: Exchange, operations: Sequence[Operation], actor: int) -> None:
         self.exchange = exchange
@@ -34,6 +36,7 @@ class Request:
         self.actor = actor
         self._store: WatchedDynamo = exchange.store
         self.operation = operations[0]
+        self.last = Last()
         self._flow = self._each(operations)
         self._history = 0
         self.call: Call | None = None
@@ -45,9 +48,9 @@ class Request:
     def _each(self, operations: Sequence[Operation]) -> Generator[Any, Any, Answers]:
         answers: Answers = []
         for operation in operations:
-            self.operation = operation
+            self.operation, self.last = operation, Last()
             try:
-                answers.append((yield from self._store.watching(operation)))
+                answers.append((yield from self._store.watching(operation, self.last)))
             except Exception as error:  # noqa: BLE001 - what befalls one operation is its answer
                 answers.append(error)
         return answers
@@ -58,20 +61,14 @@ class Request:
         self.reply = self.error = None
         try:
             wanted = self._flow.send(reply) if error is None else self._flow.throw(error)
-            while not isinstance(wanted, Call):
-                wanted = self._flow.send(self._local(wanted))
+            while isinstance(wanted, Now):
+                wanted = self._flow.send(self._store.moment(self.worker))
         except StopIteration as stop:
             self.answers = stop.value
             self.exchange.ended()
         else:
             self.call = wanted
         self._history = hash((self._history, self.worker.sim.now_us, _brief(reply), type(error)))
-
-    def _local(self, wanted: Any) -> Any:
-        if isinstance(wanted, Now):
-            return self._store.moment(self.worker)
-        assert isinstance(wanted, Together)  # of a sweep, whose writes are on different records
-        return [self._store.at_once(chain, self.operation, self.worker) for chain in wanted.chains]
 
     # ------------------------------------------------------------------ what may happen
 
@@ -112,13 +109,13 @@ class Request:
             case "lag":
                 self._arrive(lag=int(rest))
             case "twice":
-                self._store.answer(self.operation, call)
+                self._store.answer(self.operation, self.last, call)
                 self._arrive()
             case "throttle" | "lose" | "late":
                 self._lose(word, call)
             case "crash" | "stall":
                 if word == "crash" and rest == "after":
-                    self._store.answer(self.operation, call)
+                    self._store.answer(self.operation, self.last, call)
                 elif rest == "after":
                     self._arrive()
                 (sim.faults.crash if word == "crash" else sim.faults.stall)(worker)
@@ -136,14 +133,14 @@ class Request:
             if word == "late":
                 sim.faults.ghosts.add(nonce)
         if word == "lose":
-            self._store.answer(operation, call)
+            self._store.answer(operation, self.last, call)
         elif word == "late":
             sim.late.append(LateRequest(self._store, operation, call, 3000 + len(sim.late)))
         self._back(None, unanswered())
 
     def _arrive(self, lag: int = 0) -> None:
         assert self.call is not None
-        self._back(self._store.answer(self.operation, self.call, lag), None)
+        self._back(self._store.answer(self.operation, self.last, self.call, lag), None)
 
     def _back(self, reply: Any, error: Exception | None) -> None:
         self.call, self.reply, self.error = None, reply, error
@@ -172,19 +169,20 @@ class LateRequest:
         sim.calm_since_us = sim.now_us
         sim.seen["arrived late"] += 1
         sim.arriving = True
-        self._store.answer(self.operations[0], self._call)
+        self._store.answer(self.operations[0], Last(), self._call)
         sim.arriving = False
 
 
 class Exchange:
     """A round that is out: it comes back when the last of its operations has its answer."""
 
-    __slots__ = ("_lists", "lane", "requests", "store", "worker")
+    __slots__ = ("_begun", "_lists", "lane", "requests", "store", "worker")
 
     def __init__(self, lane: LaneRunner, store: WatchedDynamo) -> None:
         self.lane = lane
         self.worker: Worker = lane.worker
         self.store = store
+        self._begun = False
         self.requests: list[Request] = []
         self._lists: list[dict[bytes, list[int]]] = []
 
@@ -201,14 +199,14 @@ class Exchange:
             for indexes in order.values():
                 actor = 4000 + self.worker.index * 100 + len(requests)
                 requests.append(Request(self, [operations[index] for index in indexes], actor))
-        self.requests = requests
-        self.ended()
+        self.requests, self._begun = requests, True
+        self.ended()  # where all were given up before they were sent
         if len(requests) == 1 and requests[0].call is not None:
             requests[0].go()  # nobody can tell the start from the first request
 
     def ended(self) -> None:
         """One operation has its answer: perhaps it was the last."""
-        if not self.requests or any(request.answers is None for request in self.requests):
+        if not self._begun or any(request.answers is None for request in self.requests):
             return
         given = iter(self.requests)
         replies: list[Answers | Exception] = []
@@ -231,4 +229,3 @@ def _brief(reply: Any) -> object:
     if item is None:
         return type(reply)
     return type(reply), item["nonce"]["B"], item["version"]["N"], item["created_us"]["N"]
-

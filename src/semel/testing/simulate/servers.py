@@ -9,9 +9,9 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from semel.core.arbitration import granted
+from semel.core.flow import run
 from semel.core.operations import (
     Claim,
-    Granted,
     Held,
     Lapse,
     Operation,
@@ -24,7 +24,6 @@ from semel.core.operations import (
     Tally,
 )
 from semel.core.record import Record
-from semel.core.store import Answers
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Now, Together
 from semel.stores.dynamodb.items import KEY, seen_of
@@ -59,16 +58,24 @@ class WatchedRedis(WatchedStore):
         return self.model.mark() if "forget" in self.sim.world.faults else ()
 
 
+class Last:
+    """What the last request of an operation met, and whether it wrote."""
+
+    __slots__ = ("met", "wrote")
+
+    def __init__(self) -> None:
+        self.met: Record | None = None
+        self.wrote = False
+
+
 class WatchedDynamo(WatchedStore):
     """DynamoDB: an operation is one request or several, and each is watched by itself."""
 
-    __slots__ = ("_met", "_wrote", "model")
+    __slots__ = ("model",)
 
     def __init__(self, sim: Simulation, batch: int) -> None:
         super().__init__(sim, batch)
         self.model = DynamoModel()
-        self._met: dict[int, Record | None] = {}  # by operation: what its last request found
-        self._wrote: set[int] = set()  # operations whose last request wrote
 
     def moment(self, worker: Worker | None) -> Moment:
         """What time the service has, as a process knows it."""
@@ -80,28 +87,21 @@ class WatchedDynamo(WatchedStore):
         """The record that an operation is about."""
         return digest_of(operation)
 
-    def watching(self, operation: Operation) -> Generator[Any, Any, Any]:
+    def watching(self, operation: Operation, last: Last) -> Generator[Any, Any, Any]:
         """The steps of an operation; its answer is looked at when it is there."""
-        try:
-            answer = yield from one(TABLE, self.model.places, storable_operation(operation))
-            self._answered(operation, answer)
-            return answer
-        finally:
-            self._met.pop(id(operation), None)
-            self._wrote.discard(id(operation))
+        answer = yield from _in_turn(one(TABLE, self.model.places, storable_operation(operation)))
+        self._answered(operation, last, answer)
+        return answer
 
-    def answer(self, operation: Operation, call: Call, lag: int = 0) -> Any:
+    def answer(self, operation: Operation, last: Last, call: Call, lag: int = 0) -> Any:
         """Carry out one request of an operation, and look at what it changed."""
         now, records = self.sim.store_now(), self.table.records
         digest = digest_of(operation) or call.parameters.get("Key", {}).get(KEY, {}).get("B", b"")
         before = records.get(digest)
         reply = self.model.answer(call, lag)
         after = self._known(digest)
-        self._met[id(operation)] = before
-        if after is before:
-            self._wrote.discard(id(operation))
-        else:
-            self._wrote.add(id(operation))
+        last.met, last.wrote = before, after is not before
+        if after is not before:
             self._changed(operation, before, after, now)
         if self.sim.trace is not None:
             shown = told(operation) if after is before else f"{told(operation)} (writes)"
@@ -132,34 +132,17 @@ class WatchedDynamo(WatchedStore):
             case _:
                 self.judge(operation, before, after, now, Recorded(now))
 
-    def _answered(self, operation: Operation, answer: Any) -> None:
-        if id(operation) in self._wrote or isinstance(operation, (Read, Scan, Purge, Lapse, Tally, Resolve)):
-            return
-        met = self._met.get(id(operation))
-        if isinstance(answer, Granted) and isinstance(operation, Claim) and met is not None:
-            met = answer.record if met.nonce == answer.record.nonce else met
-        self.judge(operation, met, met, self.sim.store_now(), answer)
-
-    def at_once(self, chain: Any, operation: Operation, worker: Worker | None) -> Answers:
-        """Run steps to their end with nobody in between."""
-        reply: Any = None
-        while True:
-            try:
-                wanted = chain.send(reply)
-            except StopIteration as stop:
-                answers: Answers = stop.value
-                return answers
-            match wanted:
-                case Now():
-                    reply = self.moment(worker)
-                case Together(chains):
-                    reply = [self.at_once(one_of_them, operation, worker) for one_of_them in chains]
-                case _:
-                    reply = self.answer(operation, wanted)
+    def _answered(self, operation: Operation, last: Last, answer: Any) -> None:
+        if not last.wrote and not isinstance(operation, (Read, Scan, Purge, Lapse, Tally, Resolve)):
+            self.judge(operation, last.met, last.met, self.sim.store_now(), answer)
 
     def apply(self, operation: Any) -> Any:
         """Carry out a whole operation with nobody in between."""
-        return self.at_once(self.watching(operation), operation, None)
+        last = Last()
+        return run(
+            self.watching(operation, last),
+            lambda wanted: self.moment(None) if isinstance(wanted, Now) else self.answer(operation, last, wanted),
+        )
 
     # ------------------------------------------------------------------ time to live
 
@@ -179,6 +162,27 @@ class WatchedDynamo(WatchedStore):
     def mark(self) -> tuple[object, ...]:
         """The versions, by which conditions tell writes apart."""
         return tuple([item["version"]["N"] for item in self.model.items.values()])
+
+
+def _in_turn(flow: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """The same steps, with chains that may go side by side one after the other: each is on a record of its own."""
+    reply: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            wanted = flow.send(reply) if error is None else flow.throw(error)
+        except StopIteration as stop:
+            return stop.value
+        reply = error = None
+        try:
+            if isinstance(wanted, Together):
+                reply = []
+                for chain in wanted.chains:
+                    reply.append((yield from _in_turn(chain)))
+            else:
+                reply = yield wanted
+        except Exception as problem:  # noqa: BLE001 - the steps decide what an error means
+            error = problem
 
 
 def watched(sim: Simulation, world: World) -> WatchedStore:

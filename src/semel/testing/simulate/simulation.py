@@ -50,8 +50,8 @@ class Simulation:
 
     __slots__ = (
         "answers", "arriving", "callers", "calm", "calm_since_us", "choices", "faults", "held_up", "jump_us", "jumped",
-        "late", "ledger", "moves", "now_us", "open", "ready", "seen", "setting", "quirks", "served", "slow", "store", "time", "trace",
-        "witness", "workers", "world",
+        "late", "ledger", "moves", "now_us", "open", "quirks", "ready", "seen", "served", "setting", "slow",
+        "store", "time", "trace", "witness", "workers", "world",
     )  # fmt: skip
 
     def __init__(
