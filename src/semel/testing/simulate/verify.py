@@ -41,7 +41,8 @@ class Piece:
         """Do it."""
         if self.world is not None:
             return self, every(self.world)
-        worlds: list[World | WithinWorld] = [*by_chance(self.seed), *SERVER_WORLDS, *WITHIN_WORLDS]
+        # Few of the worlds are of these servers, and what they do of themselves is rare even there.
+        worlds: list[World | WithinWorld] = [*by_chance(self.seed), *SERVER_WORLDS * 4, *WITHIN_WORLDS]
         return self, some(worlds, self.seed, self.first, self.count)
 
 
