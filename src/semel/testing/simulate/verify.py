@@ -41,7 +41,7 @@ class Piece:
         """Do it."""
         if self.world is not None:
             return self, every(self.world)
-        worlds: list[World | WithinWorld] = [*by_chance(self.seed), *SERVER_WORLDS, *WITHIN_WORLDS]
+        worlds: list[World | WithinWorld] = [*by_chance(self.seed), *WITHIN_WORLDS]
         return self, some(worlds, self.seed, self.first, self.count)
 
 
@@ -106,6 +106,11 @@ class Run:
                 spread.stop()
                 return
 
+    def _wanted(self) -> frozenset[str]:
+        """What must have been reached. The worlds of Redis and DynamoDB are explored to the end, or not at all."""
+        served = SERVER_SOMETIMES if self._explored else frozenset[str]()
+        return SOMETIMES | WITHIN_SOMETIMES | served
+
     def report(self, seconds: float) -> Report:
         """What was found."""
         total = self._total
@@ -120,7 +125,7 @@ class Run:
             worlds=tuple(self._explored[name] for name in _NAMES if name in self._explored),
             by_chance=self._by_chance,
             seen=total.seen,
-            missing=tuple(sorted((SOMETIMES | SERVER_SOMETIMES | WITHIN_SOMETIMES) - total.seen.keys())),
+            missing=tuple(sorted(self._wanted() - total.seen.keys())),
             failing=tuple(total.failing),
         )
 
