@@ -6,14 +6,14 @@ import pytest
 
 from semel.stores.mysql import MysqlStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import MakeStore, StoreContract
+from semel.testing.contract import InvalidationContract, MakeStore, StoreContract
 from tests.servers.databases import Databases
 from tests.servers.records import emptied
 
 pytestmark = pytest.mark.slow
 
 
-class OnServer(StoreContract):
+class OnServer(StoreContract, InvalidationContract):
     """The contract on one kind of server."""
 
     @pytest.fixture

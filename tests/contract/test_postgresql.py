@@ -6,14 +6,14 @@ import pytest
 
 from semel.stores.postgresql import PostgresStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import MakeStore, StoreContract
+from semel.testing.contract import InvalidationContract, MakeStore, StoreContract
 from tests.servers.databases import Databases
 from tests.servers.records import emptied
 
 pytestmark = pytest.mark.slow
 
 
-class TestPostgresql(StoreContract):
+class TestPostgresql(StoreContract, InvalidationContract):
     @pytest.fixture
     def make_store(self, clock: VirtualClock, postgresql: Databases) -> MakeStore:
         url = emptied(postgresql, postgresql.url)

@@ -10,13 +10,13 @@ from semel import Semel
 from semel.stores.urls import store_from_url
 from tests.servers.databases import Databases
 
-TABLES = ("semel_record", "semel_step")
+TABLES = ("semel_record", "semel_step", "semel_invalidation")
 
 
 def emptied(databases: Databases, url: str, *before: str) -> str:
     """The same URL, once semel's tables are there and empty; the statements in `before` are run first."""
     _made(url)
-    databases.admin_each([*before, *(f"DELETE FROM {table}" for table in TABLES)], url)  # noqa: S608 - two names above
+    databases.admin_each([*before, *(f"DELETE FROM {table}" for table in TABLES)], url)  # noqa: S608 - names above
     return url
 
 

@@ -101,7 +101,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """How a doubt was ended: by which decision, why, and by whom. Kept with the record as text."""
+    """How a doubt was ended, or that the record was erased: which decision, why, and by whom. Kept as text."""
 
     resolution: str
     reason: str
@@ -185,7 +185,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def note(self) -> Note | None:
-        """How the doubt of this record was ended, if it was."""
+        """How the doubt of this record was ended, or why it was erased, if either was."""
         return None if self.resolution is None else Note.of(self.resolution)
 
     @property
@@ -197,6 +197,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     def final(self) -> bool:
         """Whether the end recorded is the answer to every duplicate."""
         return self.settled and not self.retryable
+
+    @property
+    def erased(self) -> bool:
+        """Whether what may be personal was taken out; no key is empty."""
+        return not self.key.value
 
     def kept_until(self, now: int) -> int:
         """When an outcome recorded at `now` expires. A run that used up most of its time is given all of it again."""
