@@ -11,7 +11,9 @@ from bench.cases.peers import IDEMKIT
 from bench.cases.postgresql_many import POSTGRESQL_64
 from bench.cases.postgresql_one import POSTGRESQL_ONE
 from bench.cases.postgresql_peers import POSTGRESQL_IDEMKIT
-from bench.cases.round_trips import ROUND_TRIPS
+from bench.cases.redis_one import REDIS_ONE
+from bench.cases.redis_peers import REDIS_IDEMKIT, REDIS_POWERTOOLS
+from bench.cases.round_trips import REDIS_ROUND_TRIPS, ROUND_TRIPS
 from bench.cases.rows import ROWS
 from bench.cases.sqlite_many import SQLITE_64
 from bench.cases.sqlite_one import SQLITE_ONE, SQLITE_REPLAY
@@ -32,11 +34,15 @@ CASES = {
         POSTGRESQL_IDEMKIT,
         POSTGRESQL_ONE,
         MARIADB_64,
+        REDIS_IDEMKIT,
+        REDIS_POWERTOOLS,
+        REDIS_ONE,
         WITHIN,
         HTTP,
         HTTP_IDEMKIT,
         CLIENT,
         ROUND_TRIPS,
+        REDIS_ROUND_TRIPS,
         LATENCY,
         ROWS,
         SWEEP,
