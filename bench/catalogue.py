@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.cases.client import CLIENT
-from bench.cases.http import HTTP, HTTP_IDEMKIT
+from bench.cases.http import HTTP, HTTP_IDEMKIT, HTTP_REDIS
 from bench.cases.latency import LATENCY
 from bench.cases.mariadb_many import MARIADB_64
 from bench.cases.memory import ENGINE
@@ -40,6 +40,7 @@ CASES = {
         WITHIN,
         HTTP,
         HTTP_IDEMKIT,
+        HTTP_REDIS,
         CLIENT,
         ROUND_TRIPS,
         REDIS_ROUND_TRIPS,
