@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from bench.room import room_in
+from bench.room import room_in, standing
 from bench.site import Site, Unavailable, reported
 from bench.workload import once
 from semel import Semel
@@ -35,6 +35,12 @@ end
 @contextmanager
 def server(folder: Path, rows: int) -> Iterator[Site]:
     """A server for one case, which holds so many records."""
+    with standing(folder, "redis", lambda: _started(folder, rows)) as pid:
+        yield Site(_settings(folder), (pid,))
+
+
+@contextmanager
+def _started(folder: Path, rows: int) -> Iterator[int]:
     with room_in(folder) as room:
         try:
             started = redis.start(room, Options(settings=_SET))
@@ -42,7 +48,7 @@ def server(folder: Path, rows: int) -> Iterator[Site]:
             raise Unavailable(str(missing)) from None
         (folder / _NOTE).write_text(started.endpoint.url, encoding="utf-8")
         _fill(folder, rows)
-        yield Site(_settings(folder), (started.pid,))
+        yield started.pid
 
 
 def address(folder: Path) -> str:

@@ -24,8 +24,8 @@ from bench.site import Unavailable
 CONNECTIONS = 64
 Kind = Literal["first", "replay", "get"]
 _LOAD = ["wrk", "-t", "1", "-c", str(CONNECTIONS), "-d", "10m"]
-_SHORTEST = 0.3
-"""Seconds in which any server has answered something."""
+_SHORTEST = 0.2
+"""Seconds; no load is shorter."""
 
 _CREATED = 201
 _BODY = '{"amount": 10, "currency": "EUR"}'
@@ -85,13 +85,20 @@ class Server:
         named = {"KIND": f'"{kind}"', "KEYS": str(keys), "STEM": f'"{self.port}-{self.turns}"', "BODY": f"'{_BODY}'"}
         script = self.folder / f"wrk-{self.port}.lua"
         script.write_text("\n".join(f"{name} = {value}" for name, value in named.items()) + _SCRIPT)
-        told = _told([*_LOAD, "-s", str(script), f"http://127.0.0.1:{self.port}/payments"], max(seconds, _SHORTEST))
-        if "Non-2xx" in told or "Socket errors" in told:
-            raise RuntimeError(f"not every answer was 2xx:\n{told}")
-        found = re.search(r"Requests/sec:\s+([0-9.]+)", told)
-        assert found, told
-        assert float(found.group(1)), told
-        return 1 / float(found.group(1))
+        command = [*_LOAD, "-s", str(script), f"http://127.0.0.1:{self.port}/payments"]
+        rate, lasting = 0.0, max(seconds, _SHORTEST)
+        while not rate:  # on a busy machine a moment may be too short for any answer
+            rate, lasting = _rate(_told(command, lasting)), 2 * lasting
+        return 1 / rate
+
+
+def _rate(told: str) -> float:
+    """Requests in a second."""
+    if "Non-2xx" in told or "Socket errors" in told:
+        raise RuntimeError(f"not every answer was 2xx:\n{told}")
+    found = re.search(r"Requests/sec:\s+([0-9.]+)", told)
+    assert found, told
+    return float(found.group(1))
 
 
 def _told(command: list[str], seconds: float) -> str:
