@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from semel.core.guard import Limits
 from semel.core.observer import Observer
 from semel.core.policy import Policy
 from semel.core.store import Store
@@ -12,6 +13,9 @@ from semel.engine.aio import AsyncEngine
 from semel.engine.clock import Clock
 from semel.engine.sync import SyncEngine
 from semel.errors import UsageError
+
+if TYPE_CHECKING:
+    from semel.stores.tiered import Cache
 
 Place = object
 """A URL, a path, a store, or an engine or pool of a library that is known."""
@@ -45,14 +49,25 @@ def open_store(place: Place, **settings: Any) -> Store:
     raise UsageError(message)
 
 
+def _with_tiers(store: Store, cache: object, observer: Observer | None) -> Store:
+    """The store, behind a cache where one was asked for."""
+    if cache is None:
+        return store
+    from semel.stores.tiered import Cache, TieredStore
+
+    return TieredStore(store, Cache.of(cache), observer=observer)
+
+
 class Semel(SyncEngine):
     """Makes operations happen once, for code that calls and waits.
 
     Args:
         store: a URL (`sqlite:///semel.db`, `memory://`), the path of a SQLite file, or a store.
+        cache: a cache of completed records in front of a SQL store: the URL of a Redis, or a `Cache`.
         policy: the policy of operations that name none.
         observer: told what happens; by default it goes to `logging`.
         clock: what waiting is measured by; tests put a virtual one here.
+        limits: how much a store in trouble is asked, and how many may wait for it.
         settings: settings of the store, as its reference page names them.
     """
 
@@ -60,12 +75,15 @@ class Semel(SyncEngine):
         self,
         store: Place,
         *,
+        cache: str | Cache | None = None,
         policy: Policy | None = None,
         observer: Observer | None = None,
         clock: Clock | None = None,
+        limits: Limits | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(open_store(store, **settings), policy=policy, observer=observer, clock=clock)
+        opened = _with_tiers(open_store(store, **settings), cache, observer)
+        super().__init__(opened, policy=policy, observer=observer, clock=clock, limits=limits)
 
 
 class AsyncSemel(AsyncEngine):
@@ -73,9 +91,11 @@ class AsyncSemel(AsyncEngine):
 
     Args:
         store: a URL (`sqlite:///semel.db`, `memory://`), the path of a SQLite file, or a store.
+        cache: a cache of completed records in front of a SQL store: the URL of a Redis, or a `Cache`.
         policy: the policy of operations that name none.
         observer: told what happens; by default it goes to `logging`.
         clock: what waiting is measured by; tests put a virtual one here.
+        limits: how much a store in trouble is asked, and how many may wait for it.
         settings: settings of the store, as its reference page names them.
     """
 
@@ -83,9 +103,12 @@ class AsyncSemel(AsyncEngine):
         self,
         store: Place,
         *,
+        cache: str | Cache | None = None,
         policy: Policy | None = None,
         observer: Observer | None = None,
         clock: Clock | None = None,
+        limits: Limits | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(open_store(store, **settings), policy=policy, observer=observer, clock=clock)
+        opened = _with_tiers(open_store(store, **settings), cache, observer)
+        super().__init__(opened, policy=policy, observer=observer, clock=clock, limits=limits)

@@ -65,8 +65,23 @@ class AsyncJoined(Protocol):
         """Run one plan. Never begins, commits, rolls back or retries."""
 
 
+class Batching(Protocol):
+    """What a lane needs: a name, how many operations go together, and what to send for them."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    @property
+    def batch(self) -> int:
+        """How many operations a lane may send together."""
+
+    def plan(self, operations: Sequence[Any], *, joined: bool) -> Plan:
+        """The commands for `operations`, all of one kind."""
+
+
 class Store(Protocol):
-    """A place that keeps records."""
+    """A place that keeps records. One that has tiers (`semel.core.tiers`) says so with `tiers = True`."""
 
     @property
     def name(self) -> str:

@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from semel.core.flow import arun
+from semel.core.guard import Change
+from semel.core.operations import Answer, Operation
 from semel.core.store import Store
+from semel.core.tiers import InFront, Tiered, tiers_of
 from semel.engine.aio_lane import AsyncLane
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.effects import Rest, Together
 from semel.engine.flows import Once
 from semel.engine.keeper import DOZE, Keeper
+from semel.engine.lane import Lane
 from semel.engine.waiting import Waiter
 
 _log = logging.getLogger("semel")
@@ -28,12 +32,19 @@ _log = logging.getLogger("semel")
 class Runtime:
     """The moving parts of one event loop."""
 
-    def __init__(self, store: Store, clock: Clock, random: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, lane: Lane, clock: Clock, random: Callable[[], float], tell: Callable[[Change], None]
+    ) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.get_running_loop()
         self._clock = clock
         self._driver = store.async_driver()
-        self.lane = AsyncLane(store, self._driver)
+        self.lane = AsyncLane(lane, self._driver, tell)
+        self._tiers = tiers_of(store)
+        front = None if self._tiers is None else self._tiers.front
+        self._front_driver = None if front is None else front.async_driver()
+        # A lane of its own: what the cache answers does not wait for what the store behind it is busy with.
+        self._front = AsyncLane(Lane(front), self._front_driver, _unheard) if front and self._front_driver else None
         self._keeper = Keeper(clock, random, _seat_ready)
         self._wake = asyncio.Event()
         self._resting_until: float | None = None
@@ -41,6 +52,22 @@ class Runtime:
         self._listens = False
         self._task: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
+
+    def perform(self, operation: Operation) -> Awaitable[Answer]:
+        """Have one operation performed, by the tiers of the store where it has some."""
+        return self.lane.perform(operation) if self._tiers is None else self._performed(operation, self._tiers)
+
+    async def _performed(self, operation: Operation, tiers: Tiered) -> Answer:
+        answer = tiers.at_hand(operation)
+        if answer is not None:
+            return answer
+        flow = tiers.ask(operation)
+        return await (self.lane.perform(operation) if flow is None else arun(flow, self._on_tier))
+
+    def _on_tier(self, wanted: Any) -> Awaitable[Any]:
+        if isinstance(wanted, InFront) and self._front is not None:
+            return self._front.perform(wanted.operation)  # type: ignore[arg-type]  # an operation of the cache
+        return self.lane.perform(wanted)
 
     def hold(self, state: AttemptState, once: Once) -> None:
         """Keep an attempt's lease alive."""
@@ -137,9 +164,16 @@ class Runtime:
             self._task.cancel()
             await asyncio.wait([self._task])
         await self.lane.close()
+        if self._front is not None and self._front_driver is not None:
+            await self._front.close()
+            await self._front_driver.close()
         await self._driver.close()
 
 
 def _seat_ready(waiter: Waiter) -> None:
     if not waiter.seat.done():
         waiter.seat.set_result(None)
+
+
+def _unheard(_change: Change) -> None:
+    """A cache has no guard, but a gate of its own, which tells by itself."""

@@ -1,0 +1,211 @@
+"""What the tiers do with an operation, as flows: they yield operations, for the cache (`InFront`) or the store behind.
+
+What always holds: only completed, unexpired records of the same key are taken from a cache, and their fingerprint is
+compared as the store would. A cache is filled from what the store answered to a claim, never by a completion, and under
+an epoch that was there before the claim was sent. Whatever befalls a cache, the store behind it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from semel.core.flow import Flow
+from semel.core.observer import Event, Observer, is_heard, notify
+from semel.core.operations import (
+    Answer,
+    Claim,
+    Confirm,
+    Erase,
+    Erased,
+    Found,
+    Invalidate,
+    Operation,
+    Read,
+    Recorded,
+    Replay,
+    Resolve,
+    Resolved,
+    Reused,
+)
+from semel.core.record import Record, Status
+from semel.core.tiers import CacheOperation, Drop, Dropped, Fill, Hit, InFront, Look, Missed
+from semel.errors import SemelError, StoreUnavailable
+from semel.stores.tiered.entries import fits
+from semel.stores.tiered.gate import Gate
+from semel.stores.tiered.local import Kept, Local
+from semel.stores.tiered.settings import Cache
+
+_SECOND: Final = 1_000_000
+_A_MOMENT_US: Final = 10 * _SECOND
+_A_DAY_US: Final = 86_400 * _SECOND
+"""How long a shared cache remembers that something was erased: a sweep in that time can tell for how long."""
+_NOTHING: Final = Missed()
+
+
+class Tiers:
+    """The caches in front of a store, and the rules for them."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        gate: Gate,
+        local: Local | None,
+        *,
+        monotonic: Callable[[], float],
+        observer: Observer,
+        new_epoch: Callable[[], bytes],
+    ) -> None:
+        self._cache = cache
+        self._gate = gate
+        self._local = local
+        self._monotonic = monotonic
+        self._observer = observer
+        self._new_epoch = new_epoch
+        self._shared = cache.url is not None
+
+    def at_hand(self, operation: Operation) -> Answer | None:
+        """The answer to a claim, where this process knows it."""
+        if self._local is None or not isinstance(operation, Claim):
+            return None
+        kept = self._local.get(operation.key.digest, self._monotonic())
+        if kept is None:
+            return None
+        return self._hit(operation, kept.record, kept.now_us, "process")
+
+    def ask(self, operation: Operation) -> Flow[Answer] | None:
+        """The flow for an operation that concerns a cache."""
+        match operation:
+            case Claim():
+                return self._claim(operation)
+            case Resolve():
+                return self._resolve(operation)
+            case Erase():
+                return self._erase(operation)
+            case Invalidate():
+                return self._invalidate(operation)
+        return None
+
+    def _claim(self, claim: Claim) -> Flow[Answer]:
+        asked = self._monotonic()
+        generation = 0 if self._local is None else self._local.generation
+        seen: Hit | Missed = yield from self._look(claim)
+        if isinstance(seen, Hit):
+            self._keep(Kept(seen.record, seen.now_us, self._until(asked, seen.rest_us)), generation)
+            return self._hit(claim, seen.record, seen.now_us, "redis")
+        self._tell("cache_miss", claim, "")
+        answer: Answer = yield claim
+        if isinstance(answer, Replay) and answer.record.status is Status.COMPLETED:
+            rest_us = answer.record.expires_us - answer.now_us
+            self._keep(Kept(answer.record, answer.now_us, self._until(asked, rest_us)), generation)
+            yield from self._fill(answer, seen, rest_us)
+        return answer
+
+    def _look(self, claim: Claim) -> Flow[Hit | Missed]:
+        if not self._shared or not self._gate.admits():
+            return _NOTHING
+        seen: Hit | Missed = (yield from self._in_front(Look(claim.key, self._new_epoch()))) or _NOTHING
+        return seen if isinstance(seen, Missed) or _is_good(seen.record, claim) else _NOTHING
+
+    def _fill(self, answer: Replay, seen: Missed, rest_us: int) -> Flow[None]:
+        """Cache what the store has just replayed: from the instant of the look on, which was before the store's."""
+        life_us = min(rest_us, round(self._cache.cap * _SECOND))
+        if seen.epoch and life_us > 0 and not self._gate.shut and fits(answer.record):
+            yield from self._in_front(Fill(answer.record, seen.epoch, seen.now_us + life_us, answer.now_us))
+
+    def _in_front(self, operation: CacheOperation) -> Flow[Any]:
+        """What the cache says; None where anything went wrong, which is no reason to fail a caller."""
+        try:
+            return (yield InFront(operation))
+        except Exception:  # noqa: BLE001 - as the docstring says
+            return None
+
+    def _hit(self, claim: Claim, record: Record, now_us: int, where: str) -> Replay | Reused:
+        self._tell("cache_hit", claim, where)
+        if record.fingerprint != claim.fingerprint:
+            return Reused(record, now_us)
+        return Replay(record, now_us, cached=True)
+
+    def _until(self, asked: float, rest_us: int) -> float:
+        """When this process forgets what it is told: counted from before it asked."""
+        return asked + min(self._cache.local_for, rest_us / _SECOND)
+
+    def _keep(self, kept: Kept, generation: int) -> None:
+        if self._local is not None:
+            self._local.keep(kept, generation)
+
+    def _resolve(self, resolve: Resolve) -> Flow[Answer]:
+        """What was in doubt was never cached; should it be, it is not any more."""
+        answer: Answer = yield resolve
+        if isinstance(answer, Resolved):
+            yield from self._dropped(resolve.digest, answer.record.key.operation, _A_MOMENT_US)
+        return answer
+
+    def _erase(self, erase: Erase) -> Flow[Answer]:
+        """The store first, which notes in the same transaction what the caches have to forget; then the caches.
+
+        The other way round, somebody could read the store in between and fill in what is about to be erased.
+        """
+        answer: Answer = yield replace(erase, tiers=True)
+        if isinstance(answer, Erased):
+            try:
+                yield from self._confirmed(erase.digest, answer.record.key.operation)
+            except SemelError:
+                return answer  # it is erased, and the note stays: a sweep goes on from here
+        return answer
+
+    def _confirmed(self, digest: bytes, operation: str) -> Flow[None]:
+        # Read before the caches are told: a note that is newer than this instant is about something they may still
+        # hold, and has to stay.
+        found: Found = yield Read(digest, operation=operation)
+        if (yield from self._is_forgotten(digest, operation, since_us=0)):
+            yield Confirm(digest, found.now_us)
+
+    def _invalidate(self, invalidate: Invalidate) -> Flow[Answer]:
+        """Say that every cache has confirmed, or raise."""
+        found: Found = yield Read(invalidate.digest, operation=invalidate.operation)
+        since_us = found.now_us - invalidate.noted_us if invalidate.noted_us else 0
+        if not (yield from self._is_forgotten(invalidate.digest, invalidate.operation, since_us=since_us)):
+            raise _not_yet(self._cache)
+        return Recorded(found.now_us)
+
+    def _is_forgotten(self, digest: bytes, operation: str, *, since_us: int) -> Flow[bool]:
+        """Whether every cache has forgotten a digest; `since_us`: how long ago the store did.
+
+        Other processes may hold for `local_for` what they were told before that, by the shared cache or the store.
+        """
+        dropped = yield from self._dropped(digest, operation, _A_DAY_US)
+        if self._shared:
+            since_us = -1 if dropped is None else dropped.since_us
+        return since_us >= (0 if self._local is None else round(self._cache.local_for * _SECOND))
+
+    def _dropped(self, digest: bytes, operation: str, quiet_us: int) -> Flow[Dropped | None]:
+        """Have the caches forget a digest, this process last: until the shared one has, it could be told again."""
+        dropped = (yield from self._in_front(Drop(digest, operation, quiet_us))) if self._shared else None
+        if self._local is not None:
+            self._local.drop(digest)
+        return dropped
+
+    def _tell(self, kind: str, claim: Claim, detail: str) -> None:
+        if is_heard(self._observer, kind):
+            event = Event(
+                kind=kind,  # type: ignore[arg-type]  # one of the two
+                operation=claim.key.operation,
+                reference=claim.key.reference,
+                detail=detail,
+            )
+            notify(self._observer, event)
+
+
+def _is_good(record: Record, claim: Claim) -> bool:
+    """Whether a cached record may answer a claim at all. Its time is not over, or the cache would not have it."""
+    return record.key.digest == claim.key.digest and record.status is Status.COMPLETED
+
+
+def _not_yet(cache: Cache) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"Not every cache has confirmed that it forgot the record; it stays noted. Processes forget what they hold "
+        f"themselves within {cache.local_for:g} s of the shared cache, which has to be reached. Sweep again."
+    )
