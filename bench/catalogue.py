@@ -18,6 +18,7 @@ from bench.cases.rows import ROWS
 from bench.cases.sqlite_many import SQLITE_64
 from bench.cases.sqlite_one import SQLITE_ONE, SQLITE_REPLAY
 from bench.cases.sweep import SWEEP
+from bench.cases.tiered import TIERED
 from bench.cases.within import WITHIN
 from bench.harness import Case
 from bench.machine import version_of
@@ -37,6 +38,7 @@ CASES = {
         REDIS_IDEMKIT,
         REDIS_POWERTOOLS,
         REDIS_ONE,
+        TIERED,
         WITHIN,
         HTTP,
         HTTP_IDEMKIT,

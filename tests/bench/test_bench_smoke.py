@@ -23,7 +23,7 @@ from tests.servers.plugin import verdict
 
 TINY = Effort(rounds=1, scale=0.01, rows=20, tries=1)
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "innodb_flush_log_at_trx_commit": 1, "appendonly": "yes"}
-COUNTED = ("round-trips", "redis-round-trips", "within")
+COUNTED = ("round-trips", "redis-round-trips", "tiered", "within")
 """Cases whose counts depend on no machine."""
 IN_PROCESS = [name for name, case in CASES.items() if case.site is in_this_process]
 ON_SERVERS = [name for name in CASES if name not in IN_PROCESS]
