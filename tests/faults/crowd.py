@@ -84,7 +84,9 @@ class Crowd:
         async def awaited() -> Any:
             return await asyncio.to_thread(handler)
 
-        return asyncio.run_coroutine_threadsafe(self.semel.run(key, awaited, operation="charge"), self._loop).result()
+        call = self.semel.run(key, awaited, operation="charge")
+        told: Future[Result[Any]] = asyncio.run_coroutine_threadsafe(call, self._loop)
+        return told.result()
 
     def begin(self, keys: list[str]) -> list[Future[Result[Any]]]:
         """Runs that stay under way until `goes_on` is set; gives them once every handler has begun."""

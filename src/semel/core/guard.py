@@ -8,7 +8,7 @@ store that could not answer counts against it: a conflict is an answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,7 +71,7 @@ class Guard:
         patience: a round that stayed without an answer for so long opens the breaker by itself.
     """
 
-    __slots__ = ("_breaker", "_changes", "_clock", "_name", "_patience", "_sent", "closed")
+    __slots__ = ("_breaker", "_changes", "_clock", "_name", "_patience", "_sent", "_troubled", "closed")
 
     def __init__(
         self, breaker: Breaker, clock: Callable[[], float], *, name: str = "The store", patience: float = 5.0
@@ -82,6 +82,7 @@ class Guard:
         self._name = name
         self._patience = patience
         self._sent: float | None = None
+        self._troubled = False
         self._changes: list[Change] = []
 
     def refusal(self, operation: Operation) -> StoreUnavailable | None:
@@ -110,12 +111,16 @@ class Guard:
         sent, self._sent = self._sent, None
         verdict = _verdict(replies)
         if verdict is True:
+            if not self._troubled:
+                return
+            self._troubled = False
             self._breaker.succeeded()
             self._become(closed=True)
         elif verdict is None:
             self._breaker.unheard()
         elif self._breaker.state != "open":  # a write sent while it rests is no try, and does not prolong the rest
             now = self._clock()
+            self._troubled = True
             self._breaker.failed(now, at_once=sent is not None and now - sent >= self._patience)
             self._become(closed=self._breaker.state == "closed")
 
@@ -124,8 +129,10 @@ class Guard:
             self.closed = closed
             self._changes.append("store_closed" if closed else "store_open")
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> Sequence[Change]:
         """What became of the store since this was last asked."""
+        if not self._changes:
+            return ()
         changes, self._changes = self._changes, []
         return changes
 

@@ -117,9 +117,9 @@ class Lane:
         answered = self._handed_out(round_, replies)
         return answered if guard.closed else answered + self._sent_away()
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> Sequence[Change]:
         """What became of the store since this was last asked."""
-        return [] if self._guard is None else self._guard.changes()
+        return () if self._guard is None else self._guard.changes()
 
     def _sent_away(self) -> list[Ticket]:
         """Those who wait for a round that must not be sent: nobody waits for a store that rests."""

@@ -1,4 +1,4 @@
-"""Which troubles of a store are conflicts: it answered, and somebody else was in the way. They never open the breaker."""
+"""Which troubles of a store are conflicts: it answered, and somebody else was in the way; they count as answers."""
 
 import pickle
 import sqlite3
@@ -34,7 +34,7 @@ def test_a_row_that_a_transaction_holds_is_a_conflict() -> None:
 @pytest.mark.parametrize(
     ("code", "conflict"), [(sqlite3.SQLITE_BUSY, True), (sqlite3.SQLITE_LOCKED, True), (sqlite3.SQLITE_FULL, False)]
 )
-def test_a_file_that_somebody_else_writes_is_a_conflict(code: int, conflict: bool) -> None:  # noqa: FBT001 - a table
+def test_a_file_that_somebody_else_writes_is_a_conflict(code: int, conflict: bool) -> None:
     cause = sqlite3.OperationalError("x")
     cause.sqlite_errorcode = code
     error = translated_of_sqlite(cause, "sqlite:///x")
