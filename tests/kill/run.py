@@ -14,6 +14,17 @@ class Hit(NamedTuple):
     fence: int
     step: int
     life: int
+    kill: int = 0
+    """The number of the kill, as in the log of kills."""
+
+
+class Outage(NamedTuple):
+    """A kill of a server, up to when it answered again; by the machine's monotonic clock, in microseconds."""
+
+    number: int
+    server: str
+    began: int
+    ended: int
 
 
 class Plan(NamedTuple):
@@ -45,6 +56,9 @@ class Run(NamedTuple):
     seconds: float
     wedged: list[int]
     audits: int
+    outages: list[Outage]
+    missing: list[str]
+    """What an audit did not find in the store."""
 
     def hits(self) -> Counter[At]:
         """How often each position was hit."""

@@ -8,20 +8,35 @@ from tests.kill.checker import check
 from tests.kill.grounds.ground import Row
 from tests.kill.history import History, Settled
 from tests.kill.ledger import LENGTH, Line
-from tests.kill.positions import MEANING, At, Mode, mode_of
+from tests.kill.positions import JOINING, MEANING, At, Mode, mode_of
 from tests.kill.run import Hit
 
 WITHIN, STEPS, RERUN, HOLD = (
-    next(key for key in range(20) if mode_of(key) is mode) for mode in (Mode.WITHIN, Mode.STEPS, Mode.RERUN, Mode.HOLD)
+    next(key for key in range(20) if mode_of(key, JOINING) is mode)
+    for mode in (Mode.WITHIN, Mode.STEPS, Mode.RERUN, Mode.HOLD)
 )
 LEASE_US = 700_000
+AT = 50_000_000
 
 
 def line(
     what: str, key: int, *, step: int = 0, fence: int = 1, life: int = 1, micros: int = 0, value: str = ""
 ) -> Line:
     doubt = int(fence > 1)
-    return Line(what, mode_of(key), key, step, fence, fence, doubt, life, 0, micros, value or f"{fence}.{life}")
+    return Line(
+        what,
+        mode_of(key, JOINING),
+        key,
+        step,
+        fence,
+        fence,
+        doubt,
+        life,
+        0,
+        micros,
+        AT + micros,
+        value or f"{fence}.{life}",
+    )
 
 
 def good() -> History:
@@ -37,9 +52,11 @@ def good() -> History:
             line("effect", RERUN, fence=2, life=2),
             line("effect", HOLD),
         ],
+        modes=JOINING,
         rows=[Row(Mode.WITHIN, WITHIN, 0, 1, 1, 0), Row(Mode.STEPS, STEPS, 2, 1, 1, 0)],
         answers=[line("ran", key) for key in (WITHIN, STEPS)] + [line("replayed", RERUN, fence=2, life=2)],
         kills=[(Hit(At.DONE, RERUN, 1, 0, 1), Hit(At.IDLE, WITHIN, 1, 0, 1))],
+        outages=[],
         settled={
             WITHIN: Settled("completed", "1.1", 1, 0),
             STEPS: Settled("completed", "1.1", 1, 3),
@@ -72,7 +89,7 @@ def more(*effects: Line) -> Callable[[History], History]:
 
 
 def another_row(key: int, step: int) -> Callable[[History], History]:
-    return lambda run: run._replace(rows=[*run.rows, Row(mode_of(key), key, step, 1, 9, 9)])
+    return lambda run: run._replace(rows=[*run.rows, Row(mode_of(key, JOINING), key, step, 1, 9, 9)])
 
 
 def answered(*answers: Line) -> Callable[[History], History]:
@@ -134,6 +151,6 @@ def test_every_position_has_a_meaning() -> None:
 
 
 def test_lines_have_one_length_and_come_back_equal() -> None:
-    long = Line("in_doubt", 3, 99_999, 3, 999, 999, 1, 99_999, 8_999_999, 9_999_999_999, "x" * 40)
+    long = Line("in_doubt", 3, 99_999, 3, 999, 999, 1, 99_999, 8_999_999, 9_999_999_999, 10**13, "x" * 40)
     assert len(long.encode()) == LENGTH
     assert Line.decode(long.encode()) == long

@@ -58,7 +58,7 @@ def _worker(folder: Path, ground: Ground, board: Board, process: int, life: int)
     status = 1
     try:
         parent = os.getppid()
-        askers = [Asker(folder, board, process * ASKERS + turn, life) for turn in range(ASKERS)]
+        askers = [Asker(folder, board, process * ASKERS + turn, life, ground.modes) for turn in range(ASKERS)]
         store = WatchedStore(ground.store(), commits_rounds=ground.commits_rounds)
         if process % 2:
             asyncio.run(_ask_in_tasks(askers, store, ground, lambda: os.getppid() != parent))

@@ -11,8 +11,9 @@ import asyncmy
 import pymysql
 
 from semel.stores.mysql import MysqlStore
-from tests.kill.grounds.ground import COLUMNS, Row
+from tests.kill.grounds.ground import Row
 from tests.kill.grounds.served import ServedGround
+from tests.kill.grounds.sql import COLUMNS
 
 _INSERT = f"INSERT INTO effect ({COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)"  # noqa: S608 - names of ours
 

@@ -11,8 +11,9 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from semel.stores.postgresql import PostgresStore
-from tests.kill.grounds.ground import COLUMNS, Row
+from tests.kill.grounds.ground import Row
 from tests.kill.grounds.served import ServedGround
+from tests.kill.grounds.sql import COLUMNS
 
 
 class PsycopgSession:

@@ -5,15 +5,15 @@ What always holds: making a ground opens nothing.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from semel.core.store import Store
-from tests.kill.grounds.ground import TABLE, AsyncSession, Session
+from tests.kill.grounds.ground import AsyncSession, Session
+from tests.kill.grounds.sql import TABLE, SqlGround
 
 
-class ServedGround(ABC):
+class ServedGround(SqlGround):
     """The database at the URL `name`."""
 
     commits_rounds: ClassVar = False
@@ -49,7 +49,3 @@ class ServedGround(ABC):
     def async_session(self) -> AsyncSession:
         """The same, awaited."""
         return self._async_session(self.name)
-
-    @abstractmethod
-    def fetch(self, text: str) -> list[tuple[Any, ...]]:
-        """What one statement finds."""

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Final
 
 from semel.core.store import Store
 from semel.stores.sqlite import SqliteStore, migrate
-from tests.kill.grounds.ground import COLUMNS, TABLE, Row
+from tests.kill.grounds.ground import Row
+from tests.kill.grounds.sql import COLUMNS, TABLE, SqlGround
 
 _BEGINNINGS: Final = ("", "BEGIN", "BEGIN IMMEDIATE")
 
@@ -88,7 +89,7 @@ class AsyncSqliteSession:
         self._session.close()
 
 
-class SqliteGround:
+class SqliteGround(SqlGround):
     """The file `name`."""
 
     commits_rounds: ClassVar = True
