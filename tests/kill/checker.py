@@ -85,6 +85,10 @@ def _by_key(things: Iterable[T]) -> defaultdict[int, list[T]]:
     return found
 
 
+def _by(found: Iterable[Line | Row]) -> str:
+    return "".join(f", by attempt {each.fence} in worker {each.life}" for each in found)
+
+
 class _Judge:
     """One key."""
 
@@ -186,7 +190,7 @@ class _Judge:
             self._complain(verdict, f"its effect {step} is lost")
         elif len(found) > 1:
             verdict.unexplained += len(found) - 1 if self.causes.forgotten is None else 0
-            self._excuse_or_complain(verdict, f"its effect {step} happened {len(found)} times: {found}")
+            self._excuse_or_complain(verdict, f"its effect {step} happened {len(found)} times{_by(found)}")
 
     def _at_least_once(self, verdict: Verdict, step: int) -> None:
         found = [line for line in self.effects if line.step == step]

@@ -18,7 +18,7 @@ from tests.kill.asker import LEASE
 from tests.kill.board import Board, Field, Slot
 from tests.kill.grounds.ground import Ground
 from tests.kill.positions import IN_COMMIT, STALLS, At, positions_of
-from tests.kill.run import Hit, Outage, Plan, Run
+from tests.kill.run import NOTHING_BREAKS, Breaking, Hit, Outage, Plan, Run
 from tests.kill.zygote import ASKERS, BOARD, ERRORS
 
 _WINDOW = 96
@@ -27,7 +27,7 @@ _LOOK = 0.0005
 _AT_ONCE = 2
 LOG = "kills.log"
 _AUDIT_EVERY = 10
-_BETWEEN_OUTAGES = 30
+_BEFORE_AN_OUTAGE = 30
 _PATIENCE = 10.0
 _ROOT = Path(__file__).parents[2]
 
@@ -35,8 +35,7 @@ _ROOT = Path(__file__).parents[2]
 class Killer:
     """One run on `ground`, with its ledgers in `folder`.
 
-    `tell` is given the number of kills and of covered positions as it goes; `break_server` ends a server, starts it
-    again and says which one it was.
+    `tell` is given the number of kills and of covered positions as it goes; `breaking` is how a server is killed.
     """
 
     def __init__(
@@ -45,12 +44,12 @@ class Killer:
         ground: Ground,
         plan: Plan,
         tell: Callable[[int, int], None] = lambda kills, covered: None,
-        break_server: Callable[[], str] = str,
+        breaking: Breaking = NOTHING_BREAKS,
     ) -> None:
         self._folder = folder
         self._ground = ground
         self._positions = positions_of(ground.modes, commits_rounds=ground.commits_rounds)
-        self._break_server = break_server
+        self._breaking = breaking
         self._plan = plan
         self._tell = tell
         self._random = random.Random(plan.seed)
@@ -217,16 +216,17 @@ class Killer:
     def _break_servers(self) -> None:
         """End the server in the middle of what everybody does, and start it again."""
         for done in range(self._plan.outages):
+            self._get_on(_BEFORE_AN_OUTAGE)
+            self._breaking.prepare()
             slot, _ = self._lie_in_wait(self._random.choice(self._positions), range(self._plan.processes))
             if slot is not None and self._random.random() < 0.7:
                 self._lift_barriers()
                 time.sleep(self._random.uniform(0, 0.01))
             began = time.monotonic_ns() // 1000
-            server = self._break_server()
+            server = self._breaking.kill()
             self._outages.append(Outage(done + 1, server, began, time.monotonic_ns() // 1000))
             self._lift_barriers()
             self._audit()
-            self._get_on(_BETWEEN_OUTAGES)
             self._tell(done + 1, 0)
 
     def _get_on(self, keys: int) -> None:

@@ -61,7 +61,7 @@ def break_server_and_check(
     Whoever was told that its run is not recorded says so: that, and nothing else, explains an effect that is repeated.
     """
     ground = private.ground
-    run = Killer(folder, ground, Plan(0, 0, seed, outages=outages), tell, private.break_server).run()
+    run = Killer(folder, ground, Plan(0, 0, seed, outages=outages), tell, private.breaking).run()
     return _judged(folder, ground, run, lease_us=0)
 
 

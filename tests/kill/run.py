@@ -1,7 +1,8 @@
 """What a run is to do, and what it did, as values."""
 
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from tests.kill.positions import At
 
@@ -25,6 +26,17 @@ class Outage(NamedTuple):
     server: str
     began: int
     ended: int
+
+
+class Breaking(NamedTuple):
+    """How a server is killed. `prepare` comes first, while everybody is at work."""
+
+    kill: Callable[[], str]
+    """Kills one, has it answer again, and says which one it was."""
+    prepare: Callable[[], object] = lambda: None
+
+
+NOTHING_BREAKS: Final = Breaking(str)
 
 
 class Plan(NamedTuple):

@@ -128,7 +128,7 @@ def ground_of(name: str) -> Ground:
         from tests.kill.grounds.postgresql import PostgresqlGround
 
         return PostgresqlGround(name)
-    if name.startswith("redis:"):
+    if name.startswith("redis"):
         from tests.kill.grounds.redis import RedisGround
 
         return RedisGround(name)

@@ -9,6 +9,7 @@ from itertools import cycle
 from typing import Any, Final, NamedTuple
 
 from tests.kill.grounds.ground import Ground, ground_of
+from tests.kill.run import Breaking
 from tests.servers import mariadb, postgresql, redis
 from tests.servers.server import Server
 
@@ -23,10 +24,10 @@ KINDS: Final = {kind: (kind,) for kind in STARTS}
 
 
 class Private(NamedTuple):
-    """A ground, and the way to kill one of its servers after the other: it says which one it was."""
+    """A ground, and the way to kill one of its servers after the other."""
 
     ground: Ground
-    break_server: Callable[[], str]
+    breaking: Breaking
 
 
 @contextmanager
@@ -40,13 +41,13 @@ def private_ground(kind: str, starts: Callable[[str], Start] = STARTS.__getitem_
         servers = {name: stack.enter_context(starts(name)(fsync=True)) for name in KINDS[kind]}
         turns = cycle(servers.items())
 
-        def break_server() -> str:
+        def kill() -> str:
             name, server = next(turns)
             server.kill()
             server.start()
             return name
 
-        yield Private(ground_of(" ".join(_url(server) for server in servers.values())), break_server)
+        yield Private(ground_of(" ".join(_url(server) for server in servers.values())), Breaking(kill))
 
 
 def _url(server: Any) -> str:
