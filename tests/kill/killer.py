@@ -217,7 +217,9 @@ class Killer:
         """End the server in the middle of what everybody does, and start it again."""
         for done in range(self._plan.outages):
             self._get_on(_BEFORE_AN_OUTAGE)
-            self._breaking.prepare()
+            while not self._breaking.is_time():
+                time.sleep(_LOOK)
+                self._move()
             slot, _ = self._lie_in_wait(self._random.choice(self._positions), range(self._plan.processes))
             if slot is not None and self._random.random() < 0.7:
                 self._lift_barriers()

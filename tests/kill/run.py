@@ -29,11 +29,12 @@ class Outage(NamedTuple):
 
 
 class Breaking(NamedTuple):
-    """How a server is killed. `prepare` comes first, while everybody is at work."""
+    """How a server is killed."""
 
     kill: Callable[[], str]
     """Kills one, has it answer again, and says which one it was."""
-    prepare: Callable[[], object] = lambda: None
+    is_time: Callable[[], bool] = lambda: True
+    """Asked again and again before that, while everybody is at work."""
 
 
 NOTHING_BREAKS: Final = Breaking(str)
