@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from semel.core.observer import Observer
 from semel.core.policy import Policy
@@ -12,6 +12,9 @@ from semel.engine.aio import AsyncEngine
 from semel.engine.clock import Clock
 from semel.engine.sync import SyncEngine
 from semel.errors import UsageError
+
+if TYPE_CHECKING:
+    from semel.stores.tiered import Cache
 
 Place = object
 """A URL, a path, a store, or an engine or pool of a library that is known."""
@@ -45,11 +48,21 @@ def open_store(place: Place, **settings: Any) -> Store:
     raise UsageError(message)
 
 
+def _with_tiers(store: Store, cache: object, observer: Observer | None) -> Store:
+    """The store, behind a cache where one was asked for."""
+    if cache is None:
+        return store
+    from semel.stores.tiered import Cache, TieredStore
+
+    return TieredStore(store, Cache.of(cache), observer=observer)
+
+
 class Semel(SyncEngine):
     """Makes operations happen once, for code that calls and waits.
 
     Args:
         store: a URL (`sqlite:///semel.db`, `memory://`), the path of a SQLite file, or a store.
+        cache: a cache of completed records in front of a SQL store: the URL of a Redis, or a `Cache`.
         policy: the policy of operations that name none.
         observer: told what happens; by default it goes to `logging`.
         clock: what waiting is measured by; tests put a virtual one here.
@@ -60,12 +73,14 @@ class Semel(SyncEngine):
         self,
         store: Place,
         *,
+        cache: str | Cache | None = None,
         policy: Policy | None = None,
         observer: Observer | None = None,
         clock: Clock | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(open_store(store, **settings), policy=policy, observer=observer, clock=clock)
+        opened = _with_tiers(open_store(store, **settings), cache, observer)
+        super().__init__(opened, policy=policy, observer=observer, clock=clock)
 
 
 class AsyncSemel(AsyncEngine):
@@ -73,6 +88,7 @@ class AsyncSemel(AsyncEngine):
 
     Args:
         store: a URL (`sqlite:///semel.db`, `memory://`), the path of a SQLite file, or a store.
+        cache: a cache of completed records in front of a SQL store: the URL of a Redis, or a `Cache`.
         policy: the policy of operations that name none.
         observer: told what happens; by default it goes to `logging`.
         clock: what waiting is measured by; tests put a virtual one here.
@@ -83,9 +99,11 @@ class AsyncSemel(AsyncEngine):
         self,
         store: Place,
         *,
+        cache: str | Cache | None = None,
         policy: Policy | None = None,
         observer: Observer | None = None,
         clock: Clock | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(open_store(store, **settings), policy=policy, observer=observer, clock=clock)
+        opened = _with_tiers(open_store(store, **settings), cache, observer)
+        super().__init__(opened, policy=policy, observer=observer, clock=clock)

@@ -11,13 +11,26 @@ from typing import Literal, Protocol
 import msgspec
 
 _log = logging.getLogger("semel")
-_LOUD = frozenset({"in_doubt", "lease_lost", "store_down"})
+_LOUD = frozenset({"in_doubt", "lease_lost", "store_down", "cache_open"})
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened to one operation."""
+    """One thing that happened to one operation, or to a cache (then operation and reference are empty)."""
 
-    kind: Literal["ran", "replayed", "failed", "in_doubt", "lease_lost", "waited", "reused", "store_down"]
+    kind: Literal[
+        "ran",
+        "replayed",
+        "failed",
+        "in_doubt",
+        "lease_lost",
+        "waited",
+        "reused",
+        "store_down",
+        "cache_hit",
+        "cache_miss",
+        "cache_open",
+        "cache_closed",
+    ]
     operation: str
     reference: str
     seconds: float = 0.0

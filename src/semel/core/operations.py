@@ -123,6 +123,39 @@ class Resolve(msgspec.Struct, frozen=True):
     operation: str = ""
 
 
+class Erase(msgspec.Struct, frozen=True):
+    """Take out of a settled record what may be personal, and leave what shuts the key (`semel.core.erasing`).
+
+    `tiers`: whoever sends it has caches in front of this store. A pending invalidation of the digest is noted in the
+    same transaction. `operation` as in `Read`.
+    """
+
+    digest: bytes
+    note: str
+    operation: str = ""
+    tiers: bool = False
+
+
+class Invalidate(msgspec.Struct, frozen=True):
+    """Take a digest out of every cache in front of the records; a store without caches has nothing to do."""
+
+    digest: bytes
+    operation: str
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """Ask for at most `limit` invalidations that nobody has confirmed, oldest first."""
+
+    limit: int
+
+
+class Confirm(msgspec.Struct, frozen=True):
+    """Every cache has forgotten the digest: remove its note, unless it was noted again after `before_us`."""
+
+    digest: bytes
+    before_us: int
+
+
 class Purge(msgspec.Struct, frozen=True):
     """Delete at most `limit` records that are settled and expired."""
 
@@ -142,7 +175,24 @@ class Tally(msgspec.Struct, frozen=True):
     replays: int
 
 
-Operation = Claim | Renew | Complete | Fail | Checkpoint | Enter | Read | Scan | Resolve | Purge | Lapse | Tally
+Operation = (
+    Claim
+    | Renew
+    | Complete
+    | Fail
+    | Checkpoint
+    | Enter
+    | Read
+    | Scan
+    | Resolve
+    | Erase
+    | Invalidate
+    | Pending
+    | Confirm
+    | Purge
+    | Lapse
+    | Tally
+)
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -231,9 +281,29 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 class Unresolvable(msgspec.Struct, frozen=True):
-    """There was nothing in doubt under that digest."""
+    """There was nothing in doubt under that digest, or nothing settled to erase; nothing was changed."""
 
     record: Record | None
+
+
+class Erased(msgspec.Struct, frozen=True):
+    """The record as it is now; erasing it again gives the same."""
+
+    record: Record
+
+
+class Invalidation(msgspec.Struct, frozen=True):
+    """A digest that caches may still hold although its record was erased, and when that was noted."""
+
+    digest: bytes
+    operation: str
+    noted_us: int
+
+
+class Awaiting(msgspec.Struct, frozen=True):
+    """Invalidations to be repeated, oldest first."""
+
+    invalidations: tuple[Invalidation, ...]
 
 
 class Swept(msgspec.Struct, frozen=True):
@@ -243,7 +313,9 @@ class Swept(msgspec.Struct, frozen=True):
 
 
 ClaimAnswer = Granted | Replay | Running | Reused | Doubtful
-Answer = ClaimAnswer | Recorded | Entered | Held | Lost | Found | Page | Resolved | Unresolvable | Swept
+Answer = (
+    ClaimAnswer | Recorded | Entered | Held | Lost | Found | Page | Resolved | Unresolvable | Erased | Awaiting | Swept
+)
 
 
 def give_back(answer: Answer | Exception) -> Fail | None:

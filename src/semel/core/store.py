@@ -65,8 +65,29 @@ class AsyncJoined(Protocol):
         """Run one plan. Never begins, commits, rolls back or retries."""
 
 
-class Store(Protocol):
-    """A place that keeps records."""
+class Batching(Protocol):
+    """What a lane needs: how many operations go together, and what to send for them."""
+
+    @property
+    def batch(self) -> int:
+        """How many operations a lane may send together."""
+
+    def plan(self, operations: Sequence[Any], *, joined: bool) -> Plan:
+        """The commands for `operations`, all of one kind."""
+
+
+class Connecting(Protocol):
+    """A place that plans are carried out at."""
+
+    def driver(self) -> Driver:
+        """A driver for threads of this process."""
+
+    def async_driver(self) -> AsyncDriver:
+        """A driver for the running event loop."""
+
+
+class Store(Connecting, Protocol):
+    """A place that keeps records. One that has tiers (`semel.core.tiers`) says so with `tiers = True`."""
 
     @property
     def name(self) -> str:
@@ -78,12 +99,6 @@ class Store(Protocol):
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands for `operations`, all of one kind."""
-
-    def driver(self) -> Driver:
-        """A driver for threads of this process."""
-
-    def async_driver(self) -> AsyncDriver:
-        """A driver for the running event loop."""
 
     def join(self, connection: Any) -> Joined:
         """The caller's connection as a place for plans.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any
 
 from semel.core.operations import Answer, Operation
-from semel.core.store import AsyncDriver, Store
+from semel.core.store import AsyncDriver, Batching
 from semel.engine.lane import Lane, Ticket
 from semel.errors import StoreUnavailable
 
@@ -24,7 +24,7 @@ _AT_A_STRETCH = 32
 class AsyncLane:
     """The lane of one event loop."""
 
-    def __init__(self, store: Store, driver: AsyncDriver) -> None:
+    def __init__(self, store: Batching, driver: AsyncDriver) -> None:
         self._lane = Lane(store)
         self._driver = driver
         self._leader: asyncio.Task[None] | None = None

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from semel.core.flow import arun
+from semel.core.operations import Answer, Operation
 from semel.core.store import Store
+from semel.core.tiers import InFront, Tiered, tiers_of
 from semel.engine.aio_lane import AsyncLane
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
@@ -34,6 +36,11 @@ class Runtime:
         self._clock = clock
         self._driver = store.async_driver()
         self.lane = AsyncLane(store, self._driver)
+        self._tiers = tiers_of(store)
+        front = self._tiers.front if self._tiers is not None else None
+        self._front_driver = None if front is None else front.async_driver()
+        # A lane of its own: what the cache answers does not wait for what the store behind it is busy with.
+        self._front = AsyncLane(front, self._front_driver) if front and self._front_driver else None
         self._keeper = Keeper(clock, random, _seat_ready)
         self._wake = asyncio.Event()
         self._resting_until: float | None = None
@@ -41,6 +48,22 @@ class Runtime:
         self._listens = False
         self._task: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
+
+    def perform(self, operation: Operation) -> Awaitable[Answer]:
+        """Have one operation performed, by the tiers of the store where it has some."""
+        return self.lane.perform(operation) if self._tiers is None else self._performed(operation, self._tiers)
+
+    async def _performed(self, operation: Operation, tiers: Tiered) -> Answer:
+        answer = tiers.at_hand(operation)
+        if answer is not None:
+            return answer
+        flow = tiers.ask(operation)
+        return await (self.lane.perform(operation) if flow is None else arun(flow, self._on_tier))
+
+    def _on_tier(self, wanted: Any) -> Awaitable[Any]:
+        if isinstance(wanted, InFront) and self._front is not None:
+            return self._front.perform(wanted.operation)  # type: ignore[arg-type]  # an operation of the cache
+        return self.lane.perform(wanted)
 
     def hold(self, state: AttemptState, once: Once) -> None:
         """Keep an attempt's lease alive."""
@@ -137,6 +160,9 @@ class Runtime:
             self._task.cancel()
             await asyncio.wait([self._task])
         await self.lane.close()
+        if self._front is not None and self._front_driver is not None:
+            await self._front.close()
+            await self._front_driver.close()
         await self._driver.close()
 
 

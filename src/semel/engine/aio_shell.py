@@ -99,7 +99,7 @@ class Shell(ShellBase):
 
     def _operate(self, operation: Operation) -> Awaitable[Any]:
         if self._joined is None:
-            return self._engine.runtime().lane.perform(operation)
+            return self._engine.runtime().perform(operation)
         return self._operate_joined(self._joined, operation)
 
     async def _operate_joined(self, joined: AsyncJoined, operation: Operation) -> Any:

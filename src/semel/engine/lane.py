@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from semel.core.operations import Answer, Claim, Operation, Read, Scan, give_back
-from semel.core.store import Answers, Plan, Store
+from semel.core.store import Answers, Batching, Plan
 
 
 class Ticket:
@@ -42,7 +42,7 @@ Round = list[list[Ticket]]
 class Lane:
     """Gathers tickets into rounds of at most `store.batch`, one list per kind of operation."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Batching) -> None:
         self._store = store
         self._waiting: deque[Ticket] = deque()
         self._leading = False

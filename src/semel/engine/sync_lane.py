@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 
 from semel.core.operations import Answer, Operation
-from semel.core.store import Answers, Driver, Store
+from semel.core.store import Answers, Batching, Driver
 from semel.engine.lane import Lane, Round, Ticket
 from semel.errors import StoreUnavailable
 
@@ -18,7 +18,7 @@ from semel.errors import StoreUnavailable
 class CombiningLane:
     """The lane of one process's threads."""
 
-    def __init__(self, store: Store, driver: Driver) -> None:
+    def __init__(self, store: Batching, driver: Driver) -> None:
         self._lane = Lane(store)
         self._driver = driver
         self._lock = threading.Lock()

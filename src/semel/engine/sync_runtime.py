@@ -13,7 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from semel.core.flow import Flow, run
+from semel.core.operations import Answer, Operation
 from semel.core.store import Store
+from semel.core.tiers import InFront, tiers_of
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.effects import Rest, Together
@@ -37,6 +39,11 @@ class Runtime:
         self._clock = clock
         self._driver = store.driver()
         self.lane = CombiningLane(store, self._driver)
+        self._tiers = tiers_of(store)
+        front = self._tiers.front if self._tiers is not None else None
+        self._front_driver = None if front is None else front.driver()
+        # A lane of its own: what the cache answers does not wait for what the store behind it is busy with.
+        self._front = CombiningLane(front, self._front_driver) if front and self._front_driver else None
         self._keeper = Keeper(clock, random, _seat_ready)
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -45,6 +52,21 @@ class Runtime:
         self._listens = False
         self._thread: threading.Thread | None = None
         self._closed = False
+
+    def perform(self, operation: Operation) -> Answer:
+        """Have one operation performed, by the tiers of the store where it has some."""
+        if self._tiers is None:
+            return self.lane.perform(operation)
+        answer = self._tiers.at_hand(operation)
+        if answer is not None:
+            return answer
+        flow = self._tiers.ask(operation)
+        return self.lane.perform(operation) if flow is None else run(flow, self._on_tier)
+
+    def _on_tier(self, wanted: Any) -> Any:
+        if isinstance(wanted, InFront) and self._front is not None:
+            return self._front.perform(wanted.operation)  # type: ignore[arg-type]  # an operation of the cache
+        return self.lane.perform(wanted)
 
     def hold(self, state: AttemptState, once: Once) -> None:
         """Keep an attempt's lease alive."""
@@ -161,6 +183,8 @@ class Runtime:
             self.lane.perform_all(tallies)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+        if self._front_driver is not None:
+            self._front_driver.close()
         self._driver.close()
 
 

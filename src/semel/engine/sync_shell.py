@@ -94,7 +94,7 @@ class Shell(ShellBase):
 
     def _operate(self, operation: Operation) -> Any:
         if self._joined is None:
-            return self._engine.runtime().lane.perform(operation)
+            return self._engine.runtime().perform(operation)
         answer = self._joined.perform(self._engine.store.plan([operation], joined=True))[0]
         if isinstance(answer, Exception):
             raise raising.joined(answer)

@@ -22,6 +22,7 @@ class DjangoStore:
     """The store behind `alias`."""
 
     batch = 64
+    behind_cache = True
 
     def __init__(self, alias: str, **settings: Any) -> None:
         self._alias = alias

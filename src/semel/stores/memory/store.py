@@ -20,6 +20,7 @@ class MemoryStore:
     """Records in memory. `clock` is the store's clock; stores on one `table` are one place."""
 
     batch = 64
+    behind_cache = True
 
     def __init__(self, *, clock: StoreClock = machine_clock, table: Table | None = None) -> None:
         self.clock = clock

@@ -13,20 +13,27 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from semel.core.arbitration import Winnable, granted, judge
+from semel.core.erasing import erased
 from semel.core.operations import (
     Answer,
     Checkpoint,
     Claim,
     ClaimAnswer,
     Complete,
+    Confirm,
     Enter,
+    Erase,
+    Erased,
     Fail,
     Found,
     Held,
+    Invalidate,
+    Invalidation,
     Lapse,
     Lost,
     Operation,
     Page,
+    Pending,
     Purge,
     Query,
     Read,
@@ -40,13 +47,15 @@ from semel.core.operations import (
     Unresolvable,
 )
 from semel.core.record import LEASE_ENDED, Lease, Record, Status
+from semel.stores.memory.invalidations import Invalidations
 
 
 class Table:
-    """Records by digest."""
+    """Records by digest, and the invalidations that caches in front of them have not confirmed."""
 
     def __init__(self) -> None:
         self.records: dict[bytes, Record] = {}
+        self.invalidations = Invalidations()
         self.lock = threading.Lock()
 
     def apply(self, operation: Operation, now: int) -> Answer:
@@ -70,12 +79,12 @@ class Table:
                 return self.scan(operation)
             case Resolve():
                 return self.resolve(operation, now)
-            case Purge(limit):
-                return self.purge(limit, now)
-            case Lapse(limit):
-                return self.lapse(limit, now)
-            case Tally(digest, replays):
-                return self.tally(digest, replays, now)
+            case Erase():
+                return self.erase(operation, now)
+            case Invalidate() | Pending() | Confirm():
+                return self.invalidations.apply(operation, now)
+            case Purge() | Lapse() | Tally():
+                return self.upkeep(operation, now)
             case _:
                 assert_never(operation)
 
@@ -219,6 +228,26 @@ class Table:
             resolution=operation.note,
         )
         return Resolved(self.records[operation.digest])
+
+    def erase(self, operation: Erase, now: int) -> Erased | Unresolvable:
+        """Leave of a settled record what keeps the key shut."""
+        record = self.records.get(operation.digest)
+        if record is None or not record.settled:
+            return Unresolvable(record)
+        left = self.records[operation.digest] = erased(record, operation.note)
+        if operation.tiers:
+            self.invalidations.note(Invalidation(operation.digest, record.key.operation, now))
+        return Erased(left)
+
+    def upkeep(self, operation: Purge | Lapse | Tally, now: int) -> Answer:
+        """What no caller waits for."""
+        match operation:
+            case Purge(limit):
+                return self.purge(limit, now)
+            case Lapse(limit):
+                return self.lapse(limit, now)
+            case Tally(digest, replays):
+                return self.tally(digest, replays, now)
 
     def purge(self, limit: int, now: int) -> Swept:
         """Delete what is settled and expired, and nothing else."""

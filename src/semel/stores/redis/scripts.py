@@ -25,6 +25,8 @@ NAMES: Final = (
     "lapse",
     "tally",
 )
+CACHE_NAMES: Final = ("cache_look", "cache_fill", "cache_drop")
+"""Scripts on the entries of a cache, which are no records."""
 
 
 class Text(NamedTuple):
@@ -38,8 +40,13 @@ class Text(NamedTuple):
 def scripts(*, virtual: bool) -> dict[str, Text]:
     """Every script by name."""
     names = ", ".join(f"'{name}'" for name in FIELDS)
-    head = _file("virtual_time" if virtual else "time") + _file("rules").replace("{fields}", names)
-    return {name: _text(head + _file(name)) for name in NAMES}
+    time = _file("virtual_time" if virtual else "time")
+    head = time + _file("rules").replace("{fields}", names)
+    cache_head = time + _file("cache_rules")
+    return {
+        **{name: _text(head + _file(name)) for name in NAMES},
+        **{name: _text(cache_head + _file(name)) for name in CACHE_NAMES},
+    }
 
 
 def _text(body: str) -> Text:

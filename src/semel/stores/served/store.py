@@ -24,6 +24,8 @@ class ServedStore:
     """What the stores on SQL servers are made of; they say which libraries to use and which server to join."""
 
     batch = 64
+    behind_cache = True
+    """A cache of completed records may stand in front of it."""
     server: Server
 
     def __init__(self, place: Place, borrowed: Borrowed | None = None) -> None:

@@ -34,6 +34,7 @@ class SqliteStore:
     """
 
     batch = 64
+    behind_cache = True
 
     def __init__(
         self,

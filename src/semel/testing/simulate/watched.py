@@ -13,10 +13,14 @@ from semel.core import codec
 from semel.core.operations import (
     Claim,
     Complete,
+    Confirm,
+    Erase,
     Fail,
+    Invalidate,
     Lapse,
     Lost,
     Operation,
+    Pending,
     Purge,
     Read,
     Renew,
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
     from semel.testing.simulate.simulation import Simulation
 
 _RUNNING, _COMPLETED, _FAILED, _IN_DOUBT = Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.IN_DOUBT
+_HARMLESS = frozenset({Read, Scan, Tally, Invalidate, Pending, Confirm})  # no record is decided by these
+_SHUT = ("status", "fingerprint", "fence", "nonce", "lease_us", "expires_us")
 
 
 class WatchedStore:
@@ -63,11 +69,12 @@ class WatchedStore:
     def apply(self, operation: Any) -> Any:
         """Carry out one operation, and look at what it changed."""
         kind, now = type(operation), self.sim.store_now()
-        if kind is Read or kind is Scan or kind is Tally:
+        if kind in _HARMLESS:
             return self.table.apply(operation, now)
         if kind is Purge or kind is Lapse:
             return self._swept(operation, now)
-        digest = operation.digest if kind is Resolve else (operation if kind is Claim else operation.lease).key.digest
+        by_digest = kind is Resolve or kind is Erase
+        digest = operation.digest if by_digest else (operation if kind is Claim else operation.lease).key.digest
         records = self.table.records
         before = records.get(digest)
         answer = self.table.apply(operation, now)
@@ -76,6 +83,8 @@ class WatchedStore:
             self.claims.answered(operation, before, after, now, answer)
         elif kind is Resolve:
             self._resolved(operation, before, after, now)
+        elif kind is Erase:
+            self._erased(before, after)
         else:
             self._written(operation, before, after, now, answer)
         if self.sim.trace is not None:
@@ -140,6 +149,15 @@ class WatchedStore:
         if after.status is _COMPLETED:
             self._completed(after)
         self.sim.seen["resolved"] += 1
+
+    def _erased(self, before: Record | None, after: Record | None) -> None:
+        if after is before or after is None or before is None:
+            return
+        if not before.settled:
+            raise Violation("I7", f"a record that is {before.status} was erased")
+        if not after.final or any(getattr(after, name) != getattr(before, name) for name in _SHUT):
+            raise Violation("I7", "erasing opened a key that was shut")
+        self.sim.seen["erased"] += 1
 
     def _swept(self, operation: Purge | Lapse, now: int) -> Any:
         before = dict(self.table.records)

@@ -15,6 +15,7 @@ from semel.core.operations import (
     Claim,
     Enter,
     Entered,
+    Erase,
     Granted,
     Lapse,
     Lost,
@@ -163,6 +164,18 @@ class MysqlModel(Server):
         seen = self.rows(transaction).get(digest)
         found = None if seen is None else seen.record
         return Resolved(found) if found is not None and found.nonce == operation.nonce else Unresolvable(found)
+
+    def erase(self, transaction: Transaction, operation: Erase, now: int) -> Told:
+        """Even a row that nobody can see yet is waited for; what became of it is read plainly."""
+        digest = operation.digest
+        self.lock(transaction, digest)
+        row = self.newest(transaction, digest)
+        _, record = self.judged(row, operation, now)
+        if row is not None and record != row.record:
+            self.write(transaction, digest, record)
+        self.look(transaction)
+        seen = self.rows(transaction).get(digest)
+        return Unresolvable(None) if seen is None else self.judged(seen, operation, now)[0]
 
     def tally(self, transaction: Transaction, operation: Tally, now: int) -> Recorded:
         """Even a row that nobody can see yet is waited for."""

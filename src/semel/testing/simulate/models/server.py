@@ -14,14 +14,19 @@ from semel.core.operations import (
     Answer,
     Checkpoint,
     Claim,
+    Confirm,
     Doubtful,
     Enter,
     Entered,
+    Erase,
+    Erased,
     Found,
     Granted,
+    Invalidate,
     Lapse,
     Lost,
     Operation,
+    Pending,
     Purge,
     Read,
     Recorded,
@@ -64,12 +69,14 @@ class Server(Database):
                 return self.read(transaction, operation, now)
             case Resolve():
                 return self.resolve(transaction, operation, now)
+            case Erase():
+                return self.erase(transaction, operation, now)
             case Purge() | Lapse():
                 return self.sweep(transaction, operation, now)
             case Tally():
                 return self.tally(transaction, operation, now)
-            case Scan():
-                message = "a model answers no scans: nothing is decided by them"
+            case Scan() | Invalidate() | Pending() | Confirm():
+                message = f"a model answers no {type(operation).__name__}: no record is decided by it"
                 raise NotImplementedError(message)
             case _:
                 return self.settle(transaction, operation, now, joined=joined)
@@ -167,6 +174,15 @@ class Server(Database):
         found = self.rows(transaction).get(operation.digest)
         again = found is not None and found.record.nonce == operation.nonce
         return Resolved(found.record) if again and found else Unresolvable(None if found is None else found.record)
+
+    def erase(self, transaction: Transaction, operation: Erase, now: int) -> Told:
+        """Erasing writes a new version even where nothing is left to erase."""
+        row = self.owned_row(transaction, operation.digest)
+        answer, record = self.judged(row, operation, now)
+        if row is not None and isinstance(answer, Erased):
+            self.lock_or_wait(transaction, operation.digest)
+            self.write(transaction, operation.digest, record, wanted=row.wanted)
+        return answer
 
     def sweep(self, transaction: Transaction, operation: Purge | Lapse, now: int) -> Swept:
         """Delete or mark what nobody has locked."""

@@ -1,0 +1,13 @@
+-- Gives the record, or the epoch under which one may be filled in: the one that stands, else the caller's, placed in the
+-- same step, so that a drop after it is noticed by the fill. Behind a tombstone there is none.
+-- ARGV: epoch, how long it stands
+local kind, body, ends = cached()
+if kind == '1' then
+    return { 1, body, now, ends - now }
+elseif kind == 'e' then
+    return { 0, body, now, 0 }
+elseif kind then
+    return { 0, '', now, 0 }
+end
+put('e', ARGV[1], now + tonumber(ARGV[2]))
+return { 0, ARGV[1], now, 0 }

@@ -1,0 +1,122 @@
+"""The cache in Redis: one script on one key for each operation, and one round trip for all that go together.
+
+What always holds: nothing that befalls a look or a fill is an error; it is a miss. A drop that was not acknowledged is
+an error. The deadlines of entries, epochs and tombstones are compared with the server's clock inside the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from semel.core.store import Plan
+from semel.core.tiers import CacheOperation, Drop, Dropped, Fill, Filled, Hit, Look, Missed
+from semel.errors import StoreUnavailable
+from semel.stores.clock import StoreClock
+from semel.stores.redis.commands import Reply, Script
+from semel.stores.redis.driver import AsyncRedisDriver, RedisDriver
+from semel.stores.redis.pattern import Pattern
+from semel.stores.redis.place import Place
+from semel.stores.redis.routes import route
+from semel.stores.redis.settings import Settings
+from semel.stores.tiered.entries import packed, unpacked
+from semel.stores.tiered.gate import Gate
+from semel.stores.tiered.settings import PATTERN, Cache
+
+EPOCH_US: Final = 10_000_000
+"""How long an epoch stands: a store that takes longer to answer a claim fills nothing in."""
+
+
+class RedisCache:
+    """Entries in the Redis that a `Cache` names."""
+
+    batch = 64
+    guards = True
+    """It has a breaker of its own, the gate."""
+
+    def __init__(self, cache: Cache, gate: Gate, clock: StoreClock | None = None) -> None:
+        assert cache.url is not None  # noqa: S101 - without a URL there is no such tier
+        spelt = {} if "pattern=" in cache.url else {"pattern": PATTERN}
+        settings = Settings.of(
+            cache.url,
+            # A cache may forget: what is gone is asked of the store again.
+            **{"evicting": "allowed", "listen": False, "clock": clock, **spelt},
+            timeout=cache.timeout,
+            connect_timeout=cache.timeout,
+        )
+        self._place = Place(settings, Pattern(settings.pattern))
+        self._gate = gate
+        self.name = settings.name
+
+    def plan(self, operations: Sequence[CacheOperation], *, joined: bool) -> Plan:
+        """One script for each operation, all sent together."""
+        del joined
+        write, read = _WAYS[type(operations[0])]
+        replies: list[Reply]
+        if self._gate.resting and not isinstance(operations[0], Drop):
+            replies = [_passed_by()] * len(operations)
+        else:
+            replies = yield [write(self._place, operation) for operation in operations]
+            self._note(replies)
+        return [read(operation, reply) for operation, reply in zip(operations, replies, strict=True)]
+
+    def _note(self, replies: Sequence[Reply]) -> None:
+        silent = next((reply for reply in replies if isinstance(reply, StoreUnavailable)), None)
+        if silent is None:
+            self._gate.answered()
+        else:
+            self._gate.silent(silent)
+
+    def driver(self) -> RedisDriver:
+        """A driver for threads."""
+        return RedisDriver(self._place, route(self._place.settings))
+
+    def async_driver(self) -> AsyncRedisDriver:
+        """A driver for an event loop."""
+        return AsyncRedisDriver(self._place, route(self._place.settings))
+
+
+def _look(place: Place, operation: Look) -> Script:
+    return Script("cache_look", place.key(operation.key), (operation.epoch, EPOCH_US))
+
+
+def _looked(operation: Look, reply: Reply) -> Any:
+    del operation
+    if isinstance(reply, Exception):
+        return Missed()
+    found, body, now, rest = reply
+    if not found:
+        return Missed(body, now)
+    entry = unpacked(body)
+    return Missed() if entry is None else Hit(*entry, rest)
+
+
+def _fill(place: Place, operation: Fill) -> Script:
+    body = packed(operation.record, operation.now_us)
+    return Script("cache_fill", place.key(operation.record.key), (operation.epoch, operation.until_us, body))
+
+
+def _filled(operation: Fill, reply: Reply) -> Any:
+    del operation
+    return Filled(reply == 1)
+
+
+def _drop(place: Place, operation: Drop) -> Script:
+    key = place.pattern.key(operation.operation, operation.digest)
+    return Script("cache_drop", key, (operation.quiet_us,))
+
+
+def _dropped(operation: Drop, reply: Reply) -> Any:
+    del operation
+    return reply if isinstance(reply, Exception) else Dropped(reply)
+
+
+_WAYS: Final[dict[type, tuple[Callable[[Place, Any], Script], Callable[[Any, Reply], Any]]]] = {
+    Look: (_look, _looked),
+    Fill: (_fill, _filled),
+    Drop: (_drop, _dropped),
+}
+
+
+def _passed_by() -> StoreUnavailable:
+    return StoreUnavailable("The cache does not answer and is left alone for a moment; the store behind it is asked.")

@@ -1,0 +1,138 @@
+"""The store with tiers: a SQL store that decides, and caches of completed records in front of it.
+
+What always holds: as a store it is the one behind, untouched: plans, drivers and joined connections are its own, so
+inside the caller's transaction nothing is looked up in a cache and nothing is filled in. What the caches answer is
+decided in `flows`, which the engine drives, with a lane for the cache beside the lane of the store.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from semel.core.breaker import Breaker
+from semel.core.flow import Flow
+from semel.core.observer import Logging, Observer
+from semel.core.operations import Answer, Operation
+from semel.core.store import AsyncDriver, AsyncJoined, Driver, Joined, Plan, Store
+from semel.core.tiers import Front
+from semel.errors import UsageError
+from semel.stores.clock import StoreClock
+from semel.stores.tiered.flows import Tiers
+from semel.stores.tiered.gate import Gate
+from semel.stores.tiered.local import Local
+from semel.stores.tiered.settings import Cache
+
+
+class TieredStore:
+    """Records in `store`, with completed ones cached as `cache` says.
+
+    Args:
+        store: the store that decides: of SQL, or in memory for tests.
+        cache: a URL or a `Cache`.
+        observer: told of hits, misses, and a cache that does not answer; by default it goes to `logging`.
+        clock: a virtual clock for the cache's server, for tests alone.
+        monotonic: what lives in this process are measured by.
+
+    Raises:
+        UsageError: the store cannot stand behind a cache, or a setting is not usable.
+    """
+
+    tiers = True
+
+    def __init__(
+        self,
+        store: Store,
+        cache: str | Cache,
+        *,
+        observer: Observer | None = None,
+        clock: StoreClock | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not getattr(store, "behind_cache", False):
+            message = (
+                f"{store.name} cannot stand behind a cache; nothing was opened. A cache goes in front of PostgreSQL, "
+                f"MySQL, MariaDB or SQLite, which note what has still to be removed from it."
+            )
+            raise UsageError(message)
+        given = Cache.of(cache)
+        observer = observer or Logging()
+        breaker = Breaker(failures=2, rest=0.2, longest=5.0, chance=random.random)
+        self._store = store
+        self._gate = Gate(breaker, monotonic, observer)
+        self._local = Local(given.local, given.local_bytes) if given.local else None
+        self.front = _front(given, self._gate, clock)
+        self._tiers = Tiers(
+            given,
+            self._gate,
+            self._local,
+            monotonic=monotonic,
+            observer=observer,
+            new_epoch=lambda: secrets.token_bytes(16),
+        )
+        renew = weakref.WeakMethod(self._renew_locks)
+        os.register_at_fork(after_in_child=lambda: _call(renew()))
+
+    def _renew_locks(self) -> None:
+        self._gate.renew_lock()
+        if self._local is not None:
+            self._local.renew_lock()
+
+    @property
+    def name(self) -> str:
+        """What the store behind is called."""
+        return self._store.name
+
+    @property
+    def batch(self) -> int:
+        """How many operations go together to the store behind."""
+        return self._store.batch
+
+    def at_hand(self, operation: Operation) -> Answer | None:
+        """The answer, where this process knows it."""
+        return self._tiers.at_hand(operation)
+
+    def ask(self, operation: Operation) -> Flow[Answer] | None:
+        """How the tiers answer; None where only the store behind is asked."""
+        return self._tiers.ask(operation)
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """The commands of the store behind."""
+        return self._store.plan(operations, joined=joined)
+
+    def driver(self) -> Driver:
+        """A driver of the store behind, for threads."""
+        return self._store.driver()
+
+    def async_driver(self) -> AsyncDriver:
+        """A driver of the store behind, for an event loop."""
+        return self._store.async_driver()
+
+    def join(self, connection: Any) -> Joined:
+        """The caller's connection, as the store behind takes it."""
+        return self._store.join(connection)
+
+    def async_join(self, connection: Any) -> AsyncJoined:
+        """The same for connections that are awaited."""
+        return self._store.async_join(connection)
+
+
+def _front(cache: Cache, gate: Gate, clock: StoreClock | None) -> Front | None:
+    if cache.url is None:
+        return None
+    try:
+        from semel.stores.tiered.redis_cache import RedisCache
+    except ImportError as missing:
+        message = f"A cache in Redis needs the package {missing.name}; nothing was opened. Install semel[redis]."
+        raise UsageError(message) from missing
+    return RedisCache(cache, gate, clock)
+
+
+def _call(function: Callable[[], None] | None) -> None:
+    if function is not None:
+        function()
