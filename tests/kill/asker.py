@@ -60,6 +60,13 @@ class Asker:
         """What kind of operation a key stands for."""
         return mode_of(key, self.modes)
 
+    def joins(self, key: int, *, cached: bool) -> bool:
+        """Whether to ask inside a transaction of one's own."""
+        if self.mode_of(key) is not Mode.WITHIN:
+            return False
+        # Inside one nothing is looked up in a cache, so what is recorded is asked for outside as well.
+        return not (cached and self.board.known(key) and self.random.random() < 0.7)
+
     def begin(self, key: int) -> Policy:
         """A question begins; under which policy."""
         self._began = _micros()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.kill.history import Settled
 from tests.kill.ledger import ANSWERED, Line
-from tests.kill.positions import EXPLAINS_RERUN, EXPLAINS_STEP, MEANING
+from tests.kill.positions import EXPLAINS_RERUN, EXPLAINS_STEP, MEANING, Mode
 from tests.kill.run import Hit, Outage
 
 
@@ -107,9 +107,14 @@ class Causes:
 
 
 def _attempts(lines: list[Line]) -> list[Attempt]:
-    """The attempts, in the order of their first lines."""
+    """The attempts whose claims were acknowledged, in the order of their first lines.
+
+    A claim inside the caller's transaction is nothing to remember before that is committed.
+    """
     first: dict[tuple[int, int, int], Attempt] = {}
     for line in lines:
+        if line.mode == Mode.WITHIN:
+            continue
         attempt = Attempt(line.fence, line.life, line.asked, line.at)
         first.setdefault(attempt[:3], attempt)
     return list(first.values())

@@ -48,7 +48,9 @@ class Killer:
     ) -> None:
         self._folder = folder
         self._ground = ground
-        self._positions = positions_of(ground.modes, commits_rounds=ground.commits_rounds)
+        self._positions = positions_of(
+            ground.modes, commits_rounds=ground.commits_rounds, cached=ground.cache is not None
+        )
         self._breaking = breaking
         self._plan = plan
         self._tell = tell

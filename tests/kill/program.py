@@ -85,6 +85,9 @@ def demand_no_harm(outcome: Outcome) -> None:
 def _judged(folder: Path, ground: Ground, run: Run, *, lease_us: int = microseconds(LEASE)) -> Outcome:
     settled = settle(folder, ground, run.keys)
     verdict = check(gather(folder, ground, run, settled, lease_us))
-    positions, hits = positions_of(ground.modes, commits_rounds=ground.commits_rounds), run.hits()
+    positions, hits = (
+        positions_of(ground.modes, commits_rounds=ground.commits_rounds, cached=ground.cache is not None),
+        run.hits(),
+    )
     never = [at for at in positions if run.kills and not hits[at]]
     return Outcome(run, verdict, report(run, verdict, positions), summary(run, verdict), never)

@@ -144,6 +144,12 @@ def test_a_completion_followed_by_another_attempt_was_forgotten() -> None:
     assert (verdict.forgotten, verdict.problems) == (1, [])
 
 
+def test_a_transaction_that_was_rolled_back_in_an_outage_left_nothing_to_forget() -> None:
+    again = line("try", WITHIN, life=2)._replace(at=AT + 3_000, micros=10)
+    run = more(again)(good())._replace(outages=[Outage(1, "postgresql", AT - 1_000, AT + 2_000)])
+    assert check(run).forgotten == 0
+
+
 def late(run: History) -> History:
     """The same, with all second attempts after the outage."""
     return run._replace(

@@ -18,7 +18,7 @@ def ask_in_thread(asker: Asker, semel: Semel, ground: Ground, gone: Callable[[],
     """Ask until the board says stop."""
     current_slot.set(asker.slot)
     session = ground.session()
-    asking = _Asking(asker, semel, session, ground.lost)
+    asking = _Asking(asker, semel, session, ground)
     while not (asker.board.stopping or gone()):
         key = asker.next_key()
         if key is None:
@@ -30,12 +30,17 @@ def ask_in_thread(asker: Asker, semel: Semel, ground: Ground, gone: Callable[[],
 
 
 class _Asking:
-    def __init__(self, asker: Asker, semel: Semel, session: Session, lost: tuple[type[Exception], ...]) -> None:
+    def __init__(self, asker: Asker, semel: Semel, session: Session, ground: Ground) -> None:
         self._asker = asker
         self._session = session
-        self._asked_again: tuple[type[Exception], ...] = (InDoubt, LeaseLost, TryLater, *lost)
+        self._asked_again: tuple[type[Exception], ...] = (InDoubt, LeaseLost, TryLater, *ground.lost)
+        self._cached = ground.cache is not None
         self._semel = semel
-        self._handlers = {Mode.STEPS: self._by_steps, Mode.PLAIN_STEPS: self._by_plain_steps}
+        self._handlers = {
+            Mode.STEPS: self._by_steps,
+            Mode.PLAIN_STEPS: self._by_plain_steps,
+            Mode.WITHIN: self._never,
+        }
 
     def ask(self, key: int) -> None:
         policy = self._asker.begin(key)
@@ -49,7 +54,7 @@ class _Asking:
 
     def _ask(self, key: int, policy: Policy) -> Result[str]:
         mode = self._asker.mode_of(key)
-        if mode is Mode.WITHIN:
+        if self._asker.joins(key, cached=self._cached):
             return self._within(key, policy)
         return self._semel.run(str(key), self._handlers.get(mode, self._effect), operation=mode.name, policy=policy)
 
@@ -67,6 +72,10 @@ class _Asking:
             result = self._semel.run(str(key), self._row, operation=Mode.WITHIN.name, policy=policy)
         self._commit(At.COMMITTING, At.COMMITTED)
         return result
+
+    def _never(self) -> str:
+        message = "a committed record was not replayed"
+        raise AssertionError(message)
 
     def _row(self) -> str:
         line = self._asker.row(self._semel.current())

@@ -93,6 +93,8 @@ class Ground(Protocol):
     Elsewhere a statement has committed when it answers."""
     modes: ClassVar[Modes]
     """What kinds of operation there are, by whether a caller's transaction can be joined."""
+    cache: str | None
+    """The URL of a cache in front of the store, where there is one."""
     lost: ClassVar[tuple[type[Exception], ...]]
     """What a session raises when its server is gone."""
 

@@ -137,6 +137,6 @@ class MysqlGround(ServedGround):
 
     def fetch(self, text: str) -> list[tuple[Any, ...]]:
         """What one statement finds."""
-        with pymysql.connect(**_address(self.name), autocommit=True) as connection, connection.cursor() as cursor:
+        with pymysql.connect(**_address(self.url), autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(text)
             return list(cursor.fetchall())

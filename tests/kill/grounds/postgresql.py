@@ -142,6 +142,6 @@ class PostgresqlGround(ServedGround):
 
     def fetch(self, text: str) -> list[tuple[Any, ...]]:
         """What one statement finds."""
-        with psycopg.connect(self.name, autocommit=True) as connection:
+        with psycopg.connect(self.url, autocommit=True) as connection:
             cursor = connection.execute(text.encode())
             return cursor.fetchall() if cursor.description else []

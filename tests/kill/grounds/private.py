@@ -19,7 +19,7 @@ STARTS: Final[Mapping[str, Start]] = {
     "mariadb": mariadb.running,
     "redis": redis.running,
 }
-KINDS: Final = {kind: (kind,) for kind in STARTS}
+KINDS: Final = {**{kind: (kind,) for kind in STARTS}, "tiers": ("postgresql", "redis")}
 """Which servers a ground of each kind stands on."""
 
 

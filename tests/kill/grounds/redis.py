@@ -89,6 +89,7 @@ class RedisGround:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.cache: str | None = None
 
     def prepare(self) -> None:
         """Nothing has to be made."""

@@ -97,6 +97,7 @@ class SqliteGround(SqlGround):
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.cache: str | None = None
 
     def prepare(self) -> None:
         """Make the tables."""
