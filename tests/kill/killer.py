@@ -249,7 +249,10 @@ class Killer:
         low, high = self._board.window
         while low < high and self._board.settled(low):
             low += 1
-        self._board.move(low, min(low + _WINDOW, self._plan.keys))
+        if low + _WINDOW > self._plan.keys:
+            message = "the keys are used up: from here on kills would hit nobody at work"
+            raise AssertionError(message)
+        self._board.move(low, low + _WINDOW)
 
     # ---------------------------------------------------------------- the end
 

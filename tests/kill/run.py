@@ -57,7 +57,7 @@ class Plan(NamedTuple):
     @property
     def keys(self) -> int:
         """More keys than can be used up."""
-        return (self.kills + self.stalls + self.outages) * 40 + 2000
+        return (self.kills + self.stalls) * 40 + self.outages * 300 + 2000
 
 
 class Run(NamedTuple):
