@@ -118,6 +118,16 @@ def info(node: RedisServer, section: str) -> str:
     return str(said(node.endpoint.url, "INFO", section).decode())
 
 
+def is_primary(node: RedisServer) -> bool:
+    """Whether a node decides by itself. One that changes its role hangs up on whoever asks meanwhile."""
+    import redis
+
+    try:
+        return "role:master" in info(node, "replication")
+    except redis.ConnectionError:
+        return False
+
+
 def _knows(node: RedisServer, count: int) -> bool:
     told = _cluster_info(node)
     return told.get("cluster_state") == "ok" and told.get("cluster_known_nodes") == str(count)

@@ -16,7 +16,7 @@ from semel.errors import TryLater
 from semel.stores.doctor import DEFAULT_HORIZON
 from semel.stores.redis import RedisStore
 from tests.servers.redis import RedisServer, said
-from tests.servers.redis_cluster import RunningCluster, info
+from tests.servers.redis_cluster import RunningCluster, is_primary
 from tests.stores.redis.kit import Asker
 from tests.unit.stores.operations import Clock, claim
 
@@ -140,7 +140,7 @@ def test_a_primary_that_is_replaced_is_found(start_redis_cluster: Start) -> None
         semel.run(key.value, lambda: "first", operation="charge", policy=policy)
         ask(cluster.nodes[0], "WAIT", 1, 5000)
         cluster.nodes[0].kill()
-        while "role:master" not in info(cluster.nodes[3], "replication"):
+        while not is_primary(cluster.nodes[3]):
             with suppress(TryLater):  # refused meanwhile, and nothing ran
                 semel.run(key.value, lambda: "second", operation="charge", policy=policy)
         value = None

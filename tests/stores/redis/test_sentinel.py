@@ -10,7 +10,7 @@ from semel.errors import StoreUnavailable
 from semel.stores.doctor import DEFAULT_HORIZON
 from semel.stores.redis import RedisStore
 from tests.servers.redis import said
-from tests.servers.redis_cluster import info
+from tests.servers.redis_cluster import is_primary
 from tests.servers.redis_sentinel import Watched
 from tests.stores.redis.kit import Asker
 from tests.unit.stores.operations import KEYS, Clock, claim
@@ -27,7 +27,7 @@ def test_after_a_failover_the_new_primary_is_used(start_redis_sentinel: Start, c
             asker.all([Complete(asker.granted().lease, b"x")])
             assert said(watched.primary.endpoint.url, "WAIT", 1, 5000) == 1
             watched.primary.kill()
-            while "role:master" not in info(watched.replica, "replication"):
+            while not is_primary(watched.replica):
                 (answer,) = asker.all([claim(KEYS[1], number=2)])
                 assert isinstance(answer, (StoreUnavailable, Granted))
             (answer,) = asker.all([claim(KEYS[0], number=3)])
