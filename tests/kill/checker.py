@@ -41,6 +41,7 @@ class Verdict:
     """For each effect that was repeated, and each other trace of forgetting: why."""
     unexplained: int = 0
     lost: int = 0
+    wrong: int = 0
     wedged: int = 0
     held: int = 0
     zombies: int = 0
@@ -120,7 +121,9 @@ class _Judge:
             verdict.wedged += self.causes.forgotten is None
             self._excuse_or_complain(verdict, f"it ended as {self.settled.status} ({self.settled.value})")
             return
-        for problem in (*self._answers(), *self._attempts()):
+        wrong = list(self._answers())
+        verdict.wrong += len(wrong)
+        for problem in (*wrong, *self._attempts()):
             self._excuse_or_complain(verdict, problem)
         match self.mode:
             case Mode.WITHIN:

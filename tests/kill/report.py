@@ -40,7 +40,7 @@ def _outages(run: Run) -> str:
 def summary(run: Run, verdict: Verdict) -> str:
     """What came of it."""
     asked = f"asked for {run.asked} times, replayed {verdict.replays} times, of these {verdict.cached} from a cache"
-    harm = f"lost {verdict.lost}, duplicated without explanation {verdict.unexplained}, wedged {verdict.wedged}"
+    harm = f"lost {verdict.lost}, duplicated without explanation {verdict.unexplained}, wrong answers {verdict.wrong}"
     return "\n".join(
         [
             f"keys {verdict.operations}, {asked}",
@@ -48,7 +48,7 @@ def summary(run: Run, verdict: Verdict) -> str:
             f"effects repeated after a kill at or after the effect {verdict.repeated_after_kill}",
             f"effects repeated after a stall longer than the lease, or in an outage {verdict.repeated_after_stall}",
             f"held in doubt and resolved {verdict.held}, attempts that lost their lease {verdict.zombies}",
-            f"{harm}, forgotten by a server {verdict.forgotten}",
+            f"{harm}, wedged {verdict.wedged}, forgotten by a server {verdict.forgotten}",
             *(f"PROBLEM {problem}" for problem in (*run.missing, *verdict.problems)),
         ]
     )
