@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
+from semel.core.guard import Limits
 from semel.core.observer import Observer
 from semel.core.policy import Policy
 from semel.core.store import Store
@@ -66,6 +67,7 @@ class Semel(SyncEngine):
         policy: the policy of operations that name none.
         observer: told what happens; by default it goes to `logging`.
         clock: what waiting is measured by; tests put a virtual one here.
+        limits: how much a store in trouble is asked, and how many may wait for it.
         settings: settings of the store, as its reference page names them.
     """
 
@@ -77,10 +79,11 @@ class Semel(SyncEngine):
         policy: Policy | None = None,
         observer: Observer | None = None,
         clock: Clock | None = None,
+        limits: Limits | None = None,
         **settings: Any,
     ) -> None:
         opened = _with_tiers(open_store(store, **settings), cache, observer)
-        super().__init__(opened, policy=policy, observer=observer, clock=clock)
+        super().__init__(opened, policy=policy, observer=observer, clock=clock, limits=limits)
 
 
 class AsyncSemel(AsyncEngine):
@@ -92,6 +95,7 @@ class AsyncSemel(AsyncEngine):
         policy: the policy of operations that name none.
         observer: told what happens; by default it goes to `logging`.
         clock: what waiting is measured by; tests put a virtual one here.
+        limits: how much a store in trouble is asked, and how many may wait for it.
         settings: settings of the store, as its reference page names them.
     """
 
@@ -103,7 +107,8 @@ class AsyncSemel(AsyncEngine):
         policy: Policy | None = None,
         observer: Observer | None = None,
         clock: Clock | None = None,
+        limits: Limits | None = None,
         **settings: Any,
     ) -> None:
         opened = _with_tiers(open_store(store, **settings), cache, observer)
-        super().__init__(opened, policy=policy, observer=observer, clock=clock)
+        super().__init__(opened, policy=policy, observer=observer, clock=clock, limits=limits)

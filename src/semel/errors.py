@@ -123,13 +123,28 @@ class InProgress(TryLater):
 
 
 class StoreUnavailable(TryLater):
-    """The store did not answer. `ran` says whether the handler ran in this call."""
+    """The store did not answer. `ran` says whether the handler ran in this call.
+
+    `asked` is false where the store was not even asked, because it did not answer others or too many wait for it.
+    `conflict` is true where it did answer: somebody else was in the way, for this record or for a moment.
+    """
 
     code = "store_unavailable"
 
-    def __init__(self, message: str, *, retry_after: float = 1.0, ran: bool = False, **facts: Any) -> None:
-        super().__init__(message, retry_after=retry_after, ran=ran, **facts)
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: float = 1.0,
+        ran: bool = False,
+        asked: bool = True,
+        conflict: bool = False,
+        **facts: Any,
+    ) -> None:
+        super().__init__(message, retry_after=retry_after, ran=ran, asked=asked, conflict=conflict, **facts)
         self.ran = ran
+        self.asked = asked
+        self.conflict = conflict
 
 
 class TransactionAborted(TryLater):

@@ -4,10 +4,10 @@ import pytest
 
 from semel.stores.memory import MemoryStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import MakeStore, StoreContract
+from semel.testing.contract import InvalidationContract, MakeStore, StoreContract
 
 
-class TestMemory(StoreContract):
+class TestMemory(StoreContract, InvalidationContract):
     @pytest.fixture
     def make_store(self, clock: VirtualClock) -> MakeStore:
         store = MemoryStore(clock=clock.store_clock)

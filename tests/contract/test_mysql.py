@@ -6,20 +6,20 @@ import pytest
 
 from semel.stores.mysql import MysqlStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import MakeStore, StoreContract
+from semel.testing.contract import InvalidationContract, MakeStore, StoreContract
 from tests.servers.databases import Databases
 
 pytestmark = pytest.mark.slow
 
 
-class OnServer(StoreContract):
+class OnServer(StoreContract, InvalidationContract):
     """The contract on one kind of server."""
 
     @pytest.fixture
     def make_store(self, clock: VirtualClock, server: Databases) -> MakeStore:
-        for table in ("semel_record", "semel_step"):
+        for table in ("semel_record", "semel_step", "semel_invalidation"):
             if server.admin(f"SHOW TABLES LIKE '{table}'", server.url):
-                server.admin(f"DELETE FROM {table}", server.url)  # noqa: S608 - the two names above
+                server.admin(f"DELETE FROM {table}", server.url)  # noqa: S608 - the names above
         return lambda: MysqlStore(server.url, clock=clock.store_clock)
 
 

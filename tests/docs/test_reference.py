@@ -117,7 +117,9 @@ def test_the_api_page_names_every_export() -> None:
     assert set(semel.__all__) <= named
 
 
-@pytest.mark.parametrize("method", ["once", "run", "within", "current", "read", "records", "resolve", "sweep", "close"])
+@pytest.mark.parametrize(
+    "method", ["once", "run", "within", "current", "read", "records", "resolve", "erase", "sweep", "close"]
+)
 def test_the_api_page_names_every_argument(method: str) -> None:
     text = page("docs/reference/api.md").text
     parameters = [

@@ -94,6 +94,19 @@ def kill(pid: int) -> None:
         wait_for_end(one, LONG)
 
 
+def freeze(pid: int) -> None:
+    """Have a process and everything it started stand still: connections stay open, and nobody answers."""
+    _send(pid, signal.SIGSTOP)
+    for one in _tree(pid):
+        _send(one, signal.SIGSTOP)
+
+
+def thaw(pid: int) -> None:
+    """Have them go on."""
+    for one in _tree(pid):
+        _send(one, signal.SIGCONT)
+
+
 def stop(pid: int, how: signal.Signals, seconds: float = LONG) -> None:
     """Ask a process to end; kill it if it does not."""
     _send(pid, how)

@@ -94,6 +94,14 @@ class Server(Databases, ABC):
         """End all its processes at once, in the middle of whatever they do."""
         room.end(self.folder, kill=True)
 
+    def freeze(self) -> None:
+        """Have all its processes stand still, with every connection open."""
+        process.freeze(self.pid)
+
+    def thaw(self) -> None:
+        """Have them go on."""
+        process.thaw(self.pid)
+
     def stop(self) -> None:
         """End it in order."""
         room.end(self.folder)

@@ -294,9 +294,9 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = Once.__init__
 
-    def init(self: Once, request: Any, clock: Any, new_nonce: Callable[[], bytes]) -> None:
+    def init(self: Once, request: Any, clock: Any, new_nonce: Callable[[], bytes], resends: Any) -> None:
         new_nonce()
-        right(self, request, clock, lambda: b"0.1")
+        right(self, request, clock, lambda: b"0.1", resends)
 
     return patch.object(Once, "__init__", init)
 

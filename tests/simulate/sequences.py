@@ -23,6 +23,7 @@ from semel.core.operations import (
     Complete,
     Enter,
     Entered,
+    Erase,
     Fail,
     Granted,
     Lapse,
@@ -103,7 +104,7 @@ class Sequence:
                 self.clock.now += dice.choice((1, 50, QUIET, LEASE, KEEP))
             number = dice.randrange(len(sessions))
             act = self._drawn(dice, number, keys)
-            if number != LANE and isinstance(act, (Resolve, Purge, Lapse)):
+            if number != LANE and isinstance(act, (Resolve, Erase, Purge, Lapse)):
                 continue  # refused inside within(): they decide for everybody
             if self.sends(act, number != LANE, steps):
                 self._act(sessions, number, act)
@@ -214,6 +215,10 @@ class Sequence:
         self._resolutions.append(resolve)
         return resolve
 
+    def erase(self, dice: random.Random, key: Key) -> Operation:
+        """What may be personal has to go."""
+        return Erase(key.digest, "asked", tiers=dice.random() < 0.5)
+
     def purge(self, dice: random.Random, key: Key) -> Operation:
         """Half of a sweep."""
         del key
@@ -238,11 +243,12 @@ _DRAWN: Final[dict[str, Callable[[Sequence, random.Random, Key], Operation]]] = 
     "enter": Sequence.enter,
     "read": Sequence.read,
     "resolve": Sequence.resolve,
+    "erase": Sequence.erase,
     "purge": Sequence.purge,
     "lapse": Sequence.lapse,
     "tally": Sequence.tally,
 }
-_WEIGHTS: Final = (30, 12, 10, 5, 8, 10, 8, 5, 5, 4, 2)
+_WEIGHTS: Final = (30, 12, 10, 5, 8, 10, 8, 5, 5, 5, 4, 2)
 
 
 def everything(_act: Act, _joined: bool, _steps: bool) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from semel.testing.simulate import Failing, every, some
+from tests.simulate.guard_mutants import GUARD_MUTANTS
 from tests.simulate.mutants import MUTANTS, Mutant
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
+EVERY_MUTANT = [*MUTANTS, *GUARD_MUTANTS]
 BY_CHANCE, TO_THE_END = 1_000, 30_000
 
 
@@ -22,14 +24,14 @@ def notice(mutant: Mutant) -> Failing | None:
 
 
 def test_there_are_mutants_enough() -> None:
-    assert len(MUTANTS) >= 40
+    assert len(EVERY_MUTANT) >= 40
 
 
 def test_mutants_have_names_of_their_own() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert len({mutant.name for mutant in EVERY_MUTANT}) == len(EVERY_MUTANT)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+@pytest.mark.parametrize("mutant", EVERY_MUTANT, ids=str)
 def test_a_mutant_is_noticed(mutant: Mutant) -> None:
     failing = notice(mutant)
     assert failing is not None, "nobody noticed"

@@ -15,6 +15,7 @@ from semel.cli import exits
 from semel.cli.conform import conform
 from semel.cli.demo.command import demo
 from semel.cli.doctor import doctor
+from semel.cli.erase import erase
 from semel.cli.list import list_records
 from semel.cli.migrate import migrate
 from semel.cli.printing import complain
@@ -35,7 +36,7 @@ _BAD_COMMAND: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="semel",
-    help="Look after operations that happen once: list, show and resolve their records, sweep, migrate, prove.",
+    help="Look after operations that happen once: list, show, resolve and erase their records, sweep, migrate, prove.",
     epilog=_EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -47,6 +48,7 @@ _RECORDS, _DATABASE, _PROOF = "Records", "Database", "Proof"
 app.command("list", rich_help_panel=_RECORDS)(list_records)
 app.command("show", rich_help_panel=_RECORDS)(show)
 app.command("resolve", rich_help_panel=_RECORDS)(resolve)
+app.command("erase", rich_help_panel=_RECORDS)(erase)
 app.command("migrate", rich_help_panel=_DATABASE)(migrate)
 app.command("sweep", rich_help_panel=_DATABASE)(sweep)
 app.command("doctor", rich_help_panel=_DATABASE)(doctor)

@@ -16,7 +16,7 @@ from rich.text import Text
 from semel.cli.found import SHORTEST
 from semel.cli.place import Url, opened
 from semel.cli.printing import console, shown
-from semel.cli.record_view import SHORT, as_line, as_object, scope_text, status_text, until_text
+from semel.cli.record_view import SHORT, as_line, as_object, key_text, scope_text, status_text, until_text
 from semel.cli.times import moment, now, span
 from semel.core.key import SHARED
 from semel.core.record import Record, Status
@@ -119,7 +119,7 @@ def fitted(widths: list[int], room: int) -> list[int]:
 
 
 def _names(record: Record) -> tuple[Text, Text, Text]:
-    return shown(record.key.operation), scope_text(record), shown(record.key.value)
+    return shown(record.key.operation), scope_text(record), key_text(record)
 
 
 def _wide_row(record: Record, today: datetime) -> list[str | Text]:

@@ -25,6 +25,7 @@ STYLES = {
     Status.IN_DOUBT: "bold yellow",
     Status.CANCELLED: "dim",
 }
+_ERASED = Text("erased", "dim italic")
 _MARKS = {
     Status.RUNNING: "▶",
     Status.COMPLETED: "✔",
@@ -35,14 +36,14 @@ _MARKS = {
 
 
 def as_object(record: Record) -> dict[str, Any]:
-    """A record for machines: instants in UTC, ISO 8601; a shared scope is null."""
+    """A record for machines: instants in UTC, ISO 8601; a shared scope is null, and so is what was erased."""
     note = record.note
     about = record.about
     return {
         "reference": record.reference,
         "operation": record.key.operation,
         "scope": record.key.scope or None,
-        "key": record.key.value,
+        "key": record.key.value or None,
         "status": record.status.value,
         "retryable": record.retryable,
         "attempts": record.attempts,
@@ -88,7 +89,14 @@ def status_text(record: Record, between: str = " ") -> Text:
 
 def scope_text(record: Record) -> Text:
     """The scope, or that it is shared."""
+    if record.erased:
+        return _ERASED.copy()
     return shown(record.key.scope) if record.key.scope else Text("shared", "dim italic")
+
+
+def key_text(record: Record) -> Text:
+    """The key as its caller gave it, unless it was erased."""
+    return _ERASED.copy() if record.erased else shown(record.key.value)
 
 
 def until_text(record: Record, today: datetime) -> Text:
@@ -141,7 +149,7 @@ def _identity(record: Record) -> Table:
     grid.add_row("reference", record.reference)
     grid.add_row("operation", shown(record.key.operation))
     grid.add_row("scope", scope_text(record))
-    grid.add_row("key", shown(record.key.value))
+    grid.add_row("key", key_text(record))
     grid.add_row("in doubt", f"policy {record.in_doubt_policy}")
     return grid
 

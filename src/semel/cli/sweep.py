@@ -67,7 +67,8 @@ def _report(sweep_once: Callable[[], SweepReport], *, going_on: bool) -> None:
         complain(error.code, f"{error.message} The next sweep tries again.")
         return
     parts = [Text(local(now()), "dim")]
-    for name in ("deleted", "lapsed", "reconciled", "held"):
+    names = ["deleted", "lapsed", "reconciled", "held", *(["invalidated"] if report.invalidated else [])]
+    for name in names:
         count = getattr(report, name)
         style = "dim" if not count else "bold yellow" if name in ("lapsed", "held") else "bold green"
         parts.append(Text(f"{name} {count}", style))

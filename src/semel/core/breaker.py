@@ -62,9 +62,13 @@ class Breaker:
         self._failed = self._tries = 0
         self._trying_since = None
 
-    def failed(self, now: float) -> None:
-        """The place did not answer."""
-        self._failed = min(self._failed + 1, self._most)
+    def unheard(self) -> None:
+        """What was let through told nothing of the place: the next try need not wait for it."""
+        self._trying_since = None
+
+    def failed(self, now: float, *, at_once: bool = False) -> None:
+        """The place did not answer. `at_once`: this one failure is enough to open it."""
+        self._failed = self._most if at_once else min(self._failed + 1, self._most)
         if self._failed < self._most:
             return
         length = min(self._first_rest * 2.0 ** min(self._tries, 32), self._longest)

@@ -11,11 +11,11 @@ from typing import Literal, Protocol
 import msgspec
 
 _log = logging.getLogger("semel")
-_LOUD = frozenset({"in_doubt", "lease_lost", "store_down", "cache_open"})
+_LOUD = frozenset({"in_doubt", "lease_lost", "store_down", "store_open", "store_closed", "cache_open"})
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened to one operation, or to a cache (then operation and reference are empty)."""
+    """One thing that happened to one operation, or to a store or cache: then operation and reference are empty."""
 
     kind: Literal[
         "ran",
@@ -26,6 +26,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         "waited",
         "reused",
         "store_down",
+        "store_open",
+        "store_closed",
         "cache_hit",
         "cache_miss",
         "cache_open",

@@ -137,10 +137,14 @@ class Erase(msgspec.Struct, frozen=True):
 
 
 class Invalidate(msgspec.Struct, frozen=True):
-    """Take a digest out of every cache in front of the records; a store without caches has nothing to do."""
+    """Take a digest out of every cache in front of the records; a store without caches has nothing to do.
+
+    `noted_us` is when the store noted that this has to be done.
+    """
 
     digest: bytes
     operation: str
+    noted_us: int = 0
 
 
 class Pending(msgspec.Struct, frozen=True):

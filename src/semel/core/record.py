@@ -198,6 +198,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the end recorded is the answer to every duplicate."""
         return self.settled and not self.retryable
 
+    @property
+    def erased(self) -> bool:
+        """Whether what may be personal was taken out; no key is empty."""
+        return not self.key.value
+
     def kept_until(self, now: int) -> int:
         """When an outcome recorded at `now` expires. A run that used up most of its time is given all of it again."""
         return self.expires_us if self.expires_us - now > self.keep_us // 2 else now + self.keep_us

@@ -66,7 +66,11 @@ class AsyncJoined(Protocol):
 
 
 class Batching(Protocol):
-    """What a lane needs: how many operations go together, and what to send for them."""
+    """What a lane needs: a name, how many operations go together, and what to send for them."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
 
     @property
     def batch(self) -> int:
@@ -76,17 +80,7 @@ class Batching(Protocol):
         """The commands for `operations`, all of one kind."""
 
 
-class Connecting(Protocol):
-    """A place that plans are carried out at."""
-
-    def driver(self) -> Driver:
-        """A driver for threads of this process."""
-
-    def async_driver(self) -> AsyncDriver:
-        """A driver for the running event loop."""
-
-
-class Store(Connecting, Protocol):
+class Store(Protocol):
     """A place that keeps records. One that has tiers (`semel.core.tiers`) says so with `tiers = True`."""
 
     @property
@@ -99,6 +93,12 @@ class Store(Connecting, Protocol):
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands for `operations`, all of one kind."""
+
+    def driver(self) -> Driver:
+        """A driver for threads of this process."""
+
+    def async_driver(self) -> AsyncDriver:
+        """A driver for the running event loop."""
 
     def join(self, connection: Any) -> Joined:
         """The caller's connection as a place for plans.

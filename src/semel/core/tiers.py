@@ -15,7 +15,7 @@ from semel.core.flow import Flow
 from semel.core.key import Key
 from semel.core.operations import Answer, Operation
 from semel.core.record import Record
-from semel.core.store import Batching, Connecting
+from semel.core.store import AsyncDriver, Batching, Driver
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -78,8 +78,14 @@ class InFront(msgspec.Struct, frozen=True):
     operation: CacheOperation
 
 
-class Front(Batching, Connecting, Protocol):
-    """A cache, as lanes and drivers see it."""
+class Front(Batching, Protocol):
+    """A cache, as lanes and runtimes see it."""
+
+    def driver(self) -> Driver:
+        """A driver for threads of this process."""
+
+    def async_driver(self) -> AsyncDriver:
+        """A driver for the running event loop."""
 
 
 class Tiered(Protocol):

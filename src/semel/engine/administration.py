@@ -34,8 +34,10 @@ from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.colourless import Known
 from semel.engine.effects import Apart, Pause
+from semel.engine.erasing import repeat_invalidations
 from semel.engine.flows import Once
 from semel.engine.request import Request, Result, terms_of
+from semel.engine.resending import Resends
 from semel.errors import NotResolvable, SemelError, UsageError
 
 PAGE = 200
@@ -116,16 +118,26 @@ def _decided(resolution: Resolution) -> tuple[_Settled, bytes | None]:
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What a sweep did and what it leaves: deleted, newly in doubt, reconciled, and still waiting for somebody."""
+    """What a sweep did and what it leaves: deleted, newly in doubt, reconciled, and still waiting for somebody.
+
+    `invalidated` counts erased records that the caches in front of the store have confirmed only now.
+    """
 
     deleted: int
     lapsed: int
     reconciled: int
     held: int
+    invalidated: int = 0
 
 
-def sweep(known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes]) -> Flow[SweepReport]:
-    """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held."""
+def sweep(
+    known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes], resends: Resends, *, tiers: bool = False
+) -> Flow[SweepReport]:
+    """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held.
+
+    Where caches stand in front of the store, first repeat what they have not confirmed.
+    """
+    invalidated = (yield from repeat_invalidations()) if tiers else 0
     deleted = yield from _until_none(Purge(_BATCH), clock)
     lapsed = yield from _until_none(Lapse(_BATCH), clock)
     reconciled, held = 0, 0
@@ -133,13 +145,13 @@ def sweep(known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes])
     while True:
         answer = yield from page(Query(status=Status.IN_DOUBT), cursor)
         for record in answer.records:
-            if (yield from _reconcile(record, known.get(record.key.operation), clock, new_nonce)):
+            if (yield from _reconcile(record, known.get(record.key.operation), clock, new_nonce, resends)):
                 reconciled += 1
             else:
                 held += 1
         cursor = answer.cursor
         if cursor is None:
-            return SweepReport(deleted, lapsed, reconciled, held)
+            return SweepReport(deleted, lapsed, reconciled, held, invalidated)
 
 
 def _until_none(operation: Purge | Lapse, clock: Clock) -> Flow[int]:
@@ -156,13 +168,15 @@ def _until_none(operation: Purge | Lapse, clock: Clock) -> Flow[int]:
             yield Pause(min(took, _LONGEST_REST))
 
 
-def _reconcile(record: Record, known: Known | None, clock: Clock, new_nonce: Callable[[], bytes]) -> Flow[bool]:
+def _reconcile(
+    record: Record, known: Known | None, clock: Clock, new_nonce: Callable[[], bytes], resends: Resends
+) -> Flow[bool]:
     """Whether the doubt of this record could be ended by asking."""
     if known is None or known.policy.reconcile is None:
         return False
     request = Request(record.key, record.fingerprint, known.policy, terms_of(known.policy), record.about, known.shape)
     try:
-        yield Apart(Reconciling(request, clock, new_nonce))
+        yield Apart(Reconciling(request, clock, new_nonce, resends))
     except Exception:  # noqa: BLE001 - still in doubt, or the hook failed: kept in the record, and no reason to stop
         return False
     return True

@@ -22,7 +22,7 @@ from semel.core.key import SHARED, Key
 from semel.core.outcome import Resolution
 from semel.core.policy import Policy
 from semel.core.record import About, Record
-from semel.engine import administration, context
+from semel.engine import administration, context, erasing
 from semel.engine.administration import SweepReport
 from semel.engine.aio_runtime import Runtime
 from semel.engine.aio_shell import AsyncAttempt, Shell
@@ -133,7 +133,7 @@ class AsyncEngine(EngineBase):
         if made is None or made.pid != os.getpid():
             for closed in [other for other in self._made if other.is_closed()]:
                 del self._made[closed]
-            made = self._made[loop] = Runtime(self.store, self.clock, self.jitter)
+            made = self._made[loop] = Runtime(self.store, self.lane(), self.clock, self.jitter, self._tell_change)
         self._latest = made
         return made
 
@@ -286,9 +286,19 @@ class AsyncEngine(EngineBase):
         flow = administration.resolve(identity, resolution, reason=reason, by=by, nonce=self.new_nonce(), known=known)
         return await self._run(flow)
 
+    async def erase(
+        self, key: Any, *, operation: str | None = None, scope: Any = SHARED, reason: str, by: str = ""
+    ) -> Record:
+        """Take out of a settled record what may be personal, with a reason that is kept. It never runs again for it."""
+        identity = self._identity(key, operation, scope)
+        return await self._run(erasing.erase(identity, reason=reason, by=by, tiers=erasing.has_tiers(self.store)))
+
     async def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""
-        return await self._run(administration.sweep(self.known, self.clock, self.new_nonce))
+        flow = administration.sweep(
+            self.known, self.clock, self.new_nonce, self.resends, tiers=erasing.has_tiers(self.store)
+        )
+        return await self._run(flow)
 
     async def _run(self, flow: Flow[T]) -> T:
         joined = context.joined_here(self.store.name)
@@ -297,7 +307,7 @@ class AsyncEngine(EngineBase):
     async def call(self, request: Request, handler: Callable[[], Awaitable[T]]) -> Result[T]:
         """Carry one request out, under a claim, and tell the observer how it went."""
         self._enter(request)
-        once = Once(request, self.clock, self.new_nonce)
+        once = Once(request, self.clock, self.new_nonce, self.resends)
         shell = Shell(self, context.joined_here(self.store.name), handler, once)
         try:
             result: Result[T] = await shell.carry(once)

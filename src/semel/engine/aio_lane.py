@@ -13,20 +13,21 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any
 
+from semel.core.guard import Change
 from semel.core.operations import Answer, Operation
-from semel.core.store import AsyncDriver, Batching
+from semel.core.store import Answers, AsyncDriver
 from semel.engine.lane import Lane, Ticket
-from semel.errors import StoreUnavailable
 
 _AT_A_STRETCH = 32
 
 
 class AsyncLane:
-    """The lane of one event loop."""
+    """The lane of one event loop. `tell` hears what becomes of the store."""
 
-    def __init__(self, store: Batching, driver: AsyncDriver) -> None:
-        self._lane = Lane(store)
+    def __init__(self, lane: Lane, driver: AsyncDriver, tell: Callable[[Change], None]) -> None:
+        self._lane = lane
         self._driver = driver
+        self._tell = tell
         self._leader: asyncio.Task[None] | None = None
         self._eager: bool = getattr(driver, "eager", False)
         self._gathers: bool = getattr(driver, "gathers", False)
@@ -104,6 +105,7 @@ class AsyncLane:
         while True:
             round_ = self._lane.take()
             self._crowded = sum(map(len, round_)) > 1
+            replies: list[Answers | Exception] | None
             try:
                 replies = await self._driver.perform(self._lane.plans(round_)) if round_ else []
             except Exception as error:  # noqa: BLE001 - a failing driver fails its round, not the lane
@@ -111,11 +113,12 @@ class AsyncLane:
             except asyncio.CancelledError:
                 # The loop is being shut down. Callers still have things to write down, so the lane must not die:
                 # whether this round took effect is not known, and what matters is sent again.
-                message = "The round was interrupted before the store answered; whether it took effect is not known."
-                replies = [StoreUnavailable(message)] * len(round_)
+                replies = None
             for ticket in self._lane.settle(round_, replies):
                 if ticket.seat is not None and not ticket.seat.done():
                     ticket.seat.set_result(None)
+            for change in self._lane.changes():
+                self._tell(change)
             if self._lane.hand_over() is None:
                 return
 

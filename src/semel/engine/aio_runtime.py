@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from semel.core.flow import arun
+from semel.core.guard import Change
 from semel.core.operations import Answer, Operation
 from semel.core.store import Store
 from semel.core.tiers import InFront, Tiered, tiers_of
@@ -22,6 +23,7 @@ from semel.engine.clock import Clock
 from semel.engine.effects import Rest, Together
 from semel.engine.flows import Once
 from semel.engine.keeper import DOZE, Keeper
+from semel.engine.lane import Lane
 from semel.engine.waiting import Waiter
 
 _log = logging.getLogger("semel")
@@ -30,17 +32,19 @@ _log = logging.getLogger("semel")
 class Runtime:
     """The moving parts of one event loop."""
 
-    def __init__(self, store: Store, clock: Clock, random: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, lane: Lane, clock: Clock, random: Callable[[], float], tell: Callable[[Change], None]
+    ) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.get_running_loop()
         self._clock = clock
         self._driver = store.async_driver()
-        self.lane = AsyncLane(store, self._driver)
+        self.lane = AsyncLane(lane, self._driver, tell)
         self._tiers = tiers_of(store)
-        front = self._tiers.front if self._tiers is not None else None
+        front = None if self._tiers is None else self._tiers.front
         self._front_driver = None if front is None else front.async_driver()
         # A lane of its own: what the cache answers does not wait for what the store behind it is busy with.
-        self._front = AsyncLane(front, self._front_driver) if front and self._front_driver else None
+        self._front = AsyncLane(Lane(front), self._front_driver, _unheard) if front and self._front_driver else None
         self._keeper = Keeper(clock, random, _seat_ready)
         self._wake = asyncio.Event()
         self._resting_until: float | None = None
@@ -169,3 +173,7 @@ class Runtime:
 def _seat_ready(waiter: Waiter) -> None:
     if not waiter.seat.done():
         waiter.seat.set_result(None)
+
+
+def _unheard(_change: Change) -> None:
+    """A cache has no guard, but a gate of its own, which tells by itself."""

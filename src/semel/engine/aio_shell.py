@@ -69,7 +69,8 @@ async def _step(
         raise wrong_colour(function.func, wanted="async def")
     refuse_plain_step(name, state, within)
     joined = None if within is None else engine.store.async_join(within)
-    flow: Flow[T] = step(state, name, engine.shapes.of(function.func), max_result, joined=joined is not None)
+    shape = engine.shapes.of(function.func)
+    flow: Flow[T] = step(state, name, shape, max_result, joined=joined is not None, resends=engine.resends)
     with context.joining(engine.store.name, joined), context.in_step(name):
         return await arun(flow, Shell(engine, joined, function).perform)
 

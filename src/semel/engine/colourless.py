@@ -12,6 +12,7 @@ from typing import Any, Required, TypedDict, get_args
 
 from semel.core import codec
 from semel.core.fingerprint import fingerprint
+from semel.core.guard import Change, Guard, Limits
 from semel.core.key import SHARED, Key
 from semel.core.observer import Event, Logging, Observer, is_heard, notify
 from semel.core.operations import Complete, Fail, Query
@@ -21,8 +22,10 @@ from semel.core.store import Store
 from semel.engine import context
 from semel.engine.clock import Clock, SystemClock
 from semel.engine.flows import Once
+from semel.engine.lane import Lane
 from semel.engine.once import Shapes, resolved_hints, shape_of_result
 from semel.engine.request import Request, Result, terms_of
+from semel.engine.resending import Resends
 from semel.errors import SemelError, UsageError
 
 _KINDS = {
@@ -66,6 +69,7 @@ class EngineBase:
         clock: Clock | None = None,
         observer: Observer | None = None,
         new_nonce: Callable[[], bytes] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.store = store
         self.policy = policy or Policy()
@@ -73,11 +77,22 @@ class EngineBase:
         self.observer: Observer = observer or Logging()
         self.new_nonce = new_nonce or _new_nonce
         self.jitter = secrets.SystemRandom().random
+        self.limits = limits or Limits()
+        self.resends = Resends(self.jitter, self.limits.resends)
         self.known: dict[str, Known] = {}
         self.shapes = Shapes()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store.name!r})"
+
+    def lane(self) -> Lane:
+        """A new lane to the store, with a guard in front of it unless the store has its own."""
+        guard = None
+        if not getattr(self.store, "guards", False):
+            breaker = self.limits.breaker(self.jitter)
+            patience = self.limits.patience
+            guard = Guard(breaker, self.clock.monotonic, name=self.store.name, patience=patience)
+        return Lane(self.store, guard, self.limits.most_waiting)
 
     def _policy(self, policy: Policy | None, changes: Mapping[str, Any]) -> Policy:
         if policy is not None and not isinstance(policy, Policy):
@@ -132,7 +147,7 @@ class EngineBase:
             shape=shape_of(asked.get("returns", codec.inspect_empty)),
         )
         self._enter(request)
-        return Once(request, self.clock, self.new_nonce)
+        return Once(request, self.clock, self.new_nonce, self.resends)
 
     def _enter(self, request: Request) -> None:
         context.refuse_reentry(request.key, self.store.name)
@@ -158,6 +173,11 @@ class EngineBase:
             seconds=result.seconds,
         )
         notify(self.observer, event)
+
+    def _tell_change(self, change: Change) -> None:
+        """Tell the observer that the store is left alone from now on, or answers again."""
+        if is_heard(self.observer, change):
+            notify(self.observer, Event(kind=change, operation="", reference="", detail=self.store.name))
 
     def _tell_error(self, once: Once, error: BaseException) -> None:
         """Tell the observer of a call that did not."""

@@ -44,22 +44,21 @@ from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.effects import Ask, Call, CallStep, Ended, Pause, Promoted, TimedOut, Wait
 from semel.engine.request import Request, Result
+from semel.engine.resending import Resends
 from semel.errors import NotInTransaction, StoreUnavailable, TransactionAborted, TryLater
 
-_RESEND_AFTER = (0.02, 0.1)
-_CLAIM_AGAIN_AFTER = (*_RESEND_AFTER, None)
-_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _EXHAUSTED = Failure("semel.AttemptsUsedUp", "every attempt ended without an outcome, the last one without a word")
 
 
 class Once:
     """One call on its way: where it is, so that it can be cleaned up from any point."""
 
-    def __init__(self, request: Request, clock: Clock, new_nonce: Callable[[], bytes]) -> None:
+    def __init__(self, request: Request, clock: Clock, new_nonce: Callable[[], bytes], resends: Resends) -> None:
         self.request = request
         self.attempt: AttemptState | None = None
         self._clock = clock
         self._new_nonce = new_nonce
+        self._resends = resends
         self._began = clock.monotonic()
         self._settling: Complete | Fail | None = None
         self._unsure: Claim | None = None
@@ -69,6 +68,7 @@ class Once:
 
     def flow(self) -> Flow[Result[Any]]:
         """Claim, and do what the answer calls for."""
+        self._resends.called()
         while True:
             answer = yield from self._claim()
             match answer:
@@ -93,11 +93,16 @@ class Once:
         request = self.request
         claim = Claim(request.key, request.fingerprint, self._new_nonce(), request.terms, request.about)
         self.asked = self._clock.monotonic()  # once: a claim granted again holds the lease of the first time
-        for pause in _CLAIM_AGAIN_AFTER:
+        sent = 0
+        while True:
             try:
                 answer: ClaimAnswer = yield claim
-            except StoreUnavailable:
-                self._unsure = claim
+            except StoreUnavailable as error:
+                pause = None
+                if error.asked:  # else it never left: asking again before the rest is over would get the same answer
+                    sent += 1
+                    self._unsure = claim
+                    pause = self._resends.of_claim(sent)
                 if pause is not None:
                     yield Pause(pause)
                 elif request.policy.store_down == "run":
@@ -107,7 +112,6 @@ class Once:
             else:
                 self._unsure = None
                 return answer
-        return None
 
     def _unprotected(self) -> Flow[Result[Any]]:
         value = yield Call(None)
@@ -232,15 +236,16 @@ class Once:
         """Send a settling write until the store answers, for as long as the lease can last without renewal."""
         self._settling = self.written = write
         began = self._clock.monotonic()
-        pause = _PAUSE
+        sent = 0
         while True:
             try:
                 answer: Recorded | Lost = yield write
             except StoreUnavailable as error:
+                sent += 1
+                pause = self._resends.of_outcome(sent)
                 if self._clock.monotonic() + pause > began + self.request.policy.lease_for.total_seconds():
                     raise raising.not_recorded(self.request.key, error) from error
                 yield Pause(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 self._settling = None
                 self.attempt = None
@@ -286,7 +291,9 @@ class Once:
         return Fail(attempt.lease, "doubt" if doubt else "retry", Failure.of(error), doubtful=doubt, started=False)
 
 
-def step(attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, *, joined: bool) -> Flow[Any]:
+def step(
+    attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, *, joined: bool, resends: Resends
+) -> Flow[Any]:
     """One step: its recorded value if it is finished, else run it and record it under the lease."""
     attempt.check()
     index, finished, again = attempt.book.enter(name, joined=joined)
@@ -310,7 +317,7 @@ def step(attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, 
         raise
     attempt.check()
     outcome = codec.encode(value, shape, max_result)
-    answer: Answer = yield from _resent(Checkpoint(lease, Step(index, name, outcome)))
+    answer: Answer = yield from _resent(Checkpoint(lease, Step(index, name, outcome)), resends)
     if isinstance(answer, Lost):
         raise raising.lease_lost(attempt.key)
     return value
@@ -322,13 +329,16 @@ def _committed(key: Key, index: int) -> Flow[Step | None]:
     return next((step for step in steps if step.index == index), None)
 
 
-def _resent(operation: Operation) -> Flow[Answer]:
-    for pause in _RESEND_AFTER:
+def _resent(operation: Operation, resends: Resends) -> Flow[Answer]:
+    sent = 0
+    while True:
         try:
             answer: Answer = yield operation
         except StoreUnavailable:
+            sent += 1
+            pause = resends.of_step(sent)
+            if pause is None:
+                raise
             yield Pause(pause)
         else:
             return answer
-    answer = yield operation
-    return answer

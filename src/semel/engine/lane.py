@@ -3,7 +3,8 @@
 A pure state machine: tickets come in, rounds go out, replies come back. It has no timer and adds no delay when alone.
 What always holds: at most one round is on its way; a ticket is answered exactly once or dropped because its caller is
 gone; a claim granted to a caller who is gone is given back, so that no claim is without an owner. Whoever leads keeps
-leading until somebody who waits can take over, and a give-back never waits for a later visitor.
+leading until somebody who waits can take over, and a give-back never waits for a later visitor. What begins something
+or only looks is refused at once where the guard says so or too many wait; a write of an attempt that runs never is.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from semel.core.guard import RUNNING, Change, Guard
 from semel.core.operations import Answer, Claim, Operation, Read, Scan, give_back
 from semel.core.store import Answers, Batching, Plan
+from semel.errors import StoreUnavailable
+
+_FULL_FOR = 1.0
+_CUT_SHORT = "The round was interrupted before the store answered; whether it took effect is not known."
 
 
 class Ticket:
@@ -40,20 +46,42 @@ Round = list[list[Ticket]]
 
 
 class Lane:
-    """Gathers tickets into rounds of at most `store.batch`, one list per kind of operation."""
+    """Gathers tickets into rounds of at most `store.batch`, one list per kind of operation.
 
-    def __init__(self, store: Batching) -> None:
+    Args:
+        store: what makes plans.
+        guard: what stands in front of the store; none where the store has its own.
+        most_waiting: how many tickets may wait.
+    """
+
+    def __init__(self, store: Batching, guard: Guard | None = None, most_waiting: int = 10_000) -> None:
         self._store = store
+        self._guard = guard
+        self._most_waiting = most_waiting
         self._waiting: deque[Ticket] = deque()
         self._leading = False
 
     def submit(self, ticket: Ticket) -> bool:
-        """Queue a ticket. True means that nobody leads: the submitter has to."""
+        """Queue a ticket, or answer it with a refusal. True means that nobody leads: the submitter has to."""
+        guard = self._guard
+        if (guard is not None and not guard.closed) or len(self._waiting) >= self._most_waiting:
+            ticket.answer = self._refusal(ticket.operation)
+            if ticket.answer is not None:
+                return False
         self._waiting.append(ticket)
         if self._leading:
             return False
         self._leading = True
         return True
+
+    def _refusal(self, operation: Operation) -> StoreUnavailable | None:
+        if len(self._waiting) >= self._most_waiting and not isinstance(operation, RUNNING):
+            message = (
+                f"{len(self._waiting)} operations of this process wait for {self._store.name} already, so it was not "
+                f"asked; nothing ran. Ask again with the same key later, or raise most_waiting."
+            )
+            return StoreUnavailable(message, retry_after=_FULL_FOR, asked=False)
+        return None if self._guard is None else self._guard.refusal(operation)
 
     def take(self) -> Round:
         """The next round; empty when nothing is left to send."""
@@ -65,14 +93,47 @@ class Lane:
                 continue  # never sent, so nothing to undo
             kinds.setdefault(type(ticket.operation), []).append(ticket)
             room -= 1
+        if kinds and self._guard is not None:
+            self._guard.sent()
         return list(kinds.values())
 
     def plans(self, round_: Round) -> list[Plan]:
         """What a driver runs for a round."""
         return [self._store.plan([ticket.operation for ticket in list_], joined=False) for list_ in round_]
 
-    def settle(self, round_: Round, replies: Sequence[Answers | Exception]) -> list[Ticket]:
-        """Hand the replies of a round to its tickets; returns those that somebody still waits for."""
+    def settle(self, round_: Round, replies: Sequence[Answers | Exception] | None) -> list[Ticket]:
+        """Hand the replies of a round to its tickets; returns those that somebody still waits for.
+
+        With a store that is left alone from now on, those who wait for the next round are among them. None: the round
+        was cut short, so its fate is unknown, and it says nothing of the store.
+        """
+        told = () if replies is None else replies
+        if replies is None:
+            replies = [StoreUnavailable(_CUT_SHORT)] * len(round_)
+        guard = self._guard
+        if guard is None:
+            return self._handed_out(round_, replies)
+        guard.heard(told)
+        answered = self._handed_out(round_, replies)
+        return answered if guard.closed else answered + self._sent_away()
+
+    def changes(self) -> Sequence[Change]:
+        """What became of the store since this was last asked."""
+        return () if self._guard is None else self._guard.changes()
+
+    def _sent_away(self) -> list[Ticket]:
+        """Those who wait for a round that must not be sent: nobody waits for a store that rests."""
+        refused: list[Ticket] = []
+        for ticket in self._waiting:
+            if not ticket.abandoned:
+                ticket.answer = self._refusal(ticket.operation)
+                if ticket.answer is not None:
+                    refused.append(ticket)
+        if refused:
+            self._waiting = deque(ticket for ticket in self._waiting if ticket.answer is None)
+        return refused
+
+    def _handed_out(self, round_: Round, replies: Sequence[Answers | Exception]) -> list[Ticket]:
         answered = []
         for list_, reply in zip(round_, replies, strict=True):
             answers = [reply] * len(list_) if isinstance(reply, Exception) else reply

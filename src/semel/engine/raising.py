@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from semel.core import codec
+from semel.core import codec, erasing
 from semel.core.key import Key
 from semel.core.operations import Entered
-from semel.core.record import Failure, Lease, Record, Status
+from semel.core.record import Failure, Lease, Note, Record, Status
 from semel.errors import (
     FailedBefore,
     InDoubt,
@@ -125,9 +125,14 @@ def replay(record: Record, shape: codec.Shape) -> Any:
             raise RecordUnreadable(message)
         return codec.decode(record.outcome, shape)
     if record.status is Status.CANCELLED:
-        reason = record.note.reason if record.note else "it was cancelled"
-        raise failed_before(Failure("semel.Cancelled", reason), record)
+        raise failed_before(Failure("semel.Cancelled", _why_cancelled(record.note)), record)
     raise failed_before(record.error or Failure("semel.Unknown", "no error was kept"), record)
+
+
+def _why_cancelled(note: Note | None) -> str:
+    if note is None:
+        return "it was cancelled"
+    return erasing.REASON if note.resolution == erasing.RESOLUTION else note.reason
 
 
 def joined(error: Exception) -> Exception:

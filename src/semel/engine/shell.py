@@ -21,6 +21,7 @@ from semel.engine.clock import Clock
 from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Wait
 from semel.engine.flows import Once
 from semel.engine.once import Shapes
+from semel.engine.resending import Resends
 
 POLL = 0.05
 """Seconds between two looks at a record that another transaction holds, inside the caller's own."""
@@ -53,6 +54,10 @@ class Host(Protocol):
     @property
     def shapes(self) -> Shapes:
         """What functions declare to return."""
+
+    @property
+    def resends(self) -> Resends:
+        """How often, and when, operations are sent again."""
 
     def runtime(self) -> Moving:
         """The moving parts: of this process, or of this event loop."""

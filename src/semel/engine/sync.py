@@ -20,7 +20,7 @@ from semel.core.key import SHARED, Key
 from semel.core.outcome import Resolution
 from semel.core.policy import Policy
 from semel.core.record import About, Record
-from semel.engine import administration, context
+from semel.engine import administration, context, erasing
 from semel.engine.administration import SweepReport
 from semel.engine.colour import is_async, refuse_generator, wrong_colour
 from semel.engine.colourless import Asked, EngineBase, Known, query_of
@@ -129,7 +129,7 @@ class SyncEngine(EngineBase):
             self._made = None
         with self._making:
             if self._made is None:
-                self._made = Runtime(self.store, self.clock, self.jitter)
+                self._made = Runtime(self.store, self.lane(), self.clock, self.jitter, self._tell_change)
             return self._made
 
     def run(
@@ -280,9 +280,19 @@ class SyncEngine(EngineBase):
         flow = administration.resolve(identity, resolution, reason=reason, by=by, nonce=self.new_nonce(), known=known)
         return self._run(flow)
 
+    def erase(
+        self, key: Any, *, operation: str | None = None, scope: Any = SHARED, reason: str, by: str = ""
+    ) -> Record:
+        """Take out of a settled record what may be personal, with a reason that is kept. It never runs again for it."""
+        identity = self._identity(key, operation, scope)
+        return self._run(erasing.erase(identity, reason=reason, by=by, tiers=erasing.has_tiers(self.store)))
+
     def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""
-        return self._run(administration.sweep(self.known, self.clock, self.new_nonce))
+        flow = administration.sweep(
+            self.known, self.clock, self.new_nonce, self.resends, tiers=erasing.has_tiers(self.store)
+        )
+        return self._run(flow)
 
     def _run(self, flow: Flow[T]) -> T:
         joined = context.joined_here(self.store.name)
@@ -291,7 +301,7 @@ class SyncEngine(EngineBase):
     def call(self, request: Request, handler: Callable[[], T]) -> Result[T]:
         """Carry one request out, under a claim, and tell the observer how it went."""
         self._enter(request)
-        once = Once(request, self.clock, self.new_nonce)
+        once = Once(request, self.clock, self.new_nonce, self.resends)
         shell = Shell(self, context.joined_here(self.store.name), handler, once)
         try:
             result: Result[T] = shell.carry(once)

@@ -7,20 +7,21 @@ round it had taken (its fate is unknown, so those who waited send again) and han
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from semel.core.guard import Change
 from semel.core.operations import Answer, Operation
-from semel.core.store import Answers, Batching, Driver
+from semel.core.store import Answers, Driver
 from semel.engine.lane import Lane, Round, Ticket
-from semel.errors import StoreUnavailable
 
 
 class CombiningLane:
-    """The lane of one process's threads."""
+    """The lane of one process's threads. `tell` hears what becomes of the store, outside every lock."""
 
-    def __init__(self, store: Batching, driver: Driver) -> None:
-        self._lane = Lane(store)
+    def __init__(self, lane: Lane, driver: Driver, tell: Callable[[Change], None]) -> None:
+        self._lane = lane
         self._driver = driver
+        self._tell = tell
         self._lock = threading.Lock()
 
     def perform(self, operation: Operation) -> Answer:
@@ -83,31 +84,29 @@ class CombiningLane:
             except BaseException:
                 self._interrupted(own, round_)
                 raise
-            heir = self._settled(own, round_, replies)
-            if heir is None:
-                return
-            if not heir.abandoned:
-                heir.seat.release()
+            if not self._settled(own, round_, replies):
                 return
 
-    def _settled(self, own: Ticket, round_: Round, replies: Sequence[Answers | Exception]) -> Ticket | None:
-        """Hand out the replies; who leads next (an abandoned ticket stands for this very thread)."""
+    def _settled(self, own: Ticket, round_: Round, replies: Sequence[Answers | Exception] | None) -> bool:
+        """Hand out the replies, and the lead on; whether this very thread has to go on leading."""
         with self._lock:
             answered = self._lane.settle(round_, replies)
+            changes = self._lane.changes()
             done = own.answer is not None or own.abandoned
             heir = self._lane.hand_over() if done else _GO_ON
         for ticket in answered:
             if ticket is not own and ticket.seat is not None:
                 ticket.seat.release()
-        return heir
+        leads_on = heir is not None and heir.abandoned
+        if heir is not None and not leads_on:
+            heir.seat.release()
+        for change in changes:
+            self._tell(change)
+        return leads_on
 
     def _interrupted(self, own: Ticket, round_: Round) -> None:
         own.abandoned = True
-        message = "The round was interrupted before the store answered; whether it took effect is not known."
-        heir = self._settled(own, round_, [StoreUnavailable(message)] * len(round_))
-        if heir is not None and not heir.abandoned:
-            heir.seat.release()
-        elif heir is not None:
+        if self._settled(own, round_, None):
             self._lead(own)
 
 

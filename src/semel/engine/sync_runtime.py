@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from semel.core.flow import Flow, run
+from semel.core.guard import Change
 from semel.core.operations import Answer, Operation
 from semel.core.store import Store
 from semel.core.tiers import InFront, tiers_of
@@ -21,6 +22,7 @@ from semel.engine.clock import Clock
 from semel.engine.effects import Rest, Together
 from semel.engine.flows import Once
 from semel.engine.keeper import DOZE, Keeper
+from semel.engine.lane import Lane
 from semel.engine.sync_lane import CombiningLane
 from semel.engine.waiting import Waiter
 
@@ -34,16 +36,18 @@ class Closed(BaseException):
 class Runtime:
     """The moving parts of one process."""
 
-    def __init__(self, store: Store, clock: Clock, random: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, lane: Lane, clock: Clock, random: Callable[[], float], tell: Callable[[Change], None]
+    ) -> None:
         self.pid = os.getpid()
         self._clock = clock
         self._driver = store.driver()
-        self.lane = CombiningLane(store, self._driver)
+        self.lane = CombiningLane(lane, self._driver, tell)
         self._tiers = tiers_of(store)
-        front = self._tiers.front if self._tiers is not None else None
+        front = None if self._tiers is None else self._tiers.front
         self._front_driver = None if front is None else front.driver()
         # A lane of its own: what the cache answers does not wait for what the store behind it is busy with.
-        self._front = CombiningLane(front, self._front_driver) if front and self._front_driver else None
+        self._front = CombiningLane(Lane(front), self._front_driver, _unheard) if front and self._front_driver else None
         self._keeper = Keeper(clock, random, _seat_ready)
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -190,3 +194,7 @@ class Runtime:
 
 def _seat_ready(waiter: Waiter) -> None:
     waiter.seat.release()
+
+
+def _unheard(_change: Change) -> None:
+    """A cache has no guard, but a gate of its own, which tells by itself."""

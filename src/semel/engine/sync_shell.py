@@ -59,7 +59,8 @@ def _step(
         raise wrong_colour(function.func, wanted="def")
     refuse_plain_step(name, state, within)
     joined = None if within is None else engine.store.join(within)
-    flow: Flow[T] = step(state, name, engine.shapes.of(function.func), max_result, joined=joined is not None)
+    shape = engine.shapes.of(function.func)
+    flow: Flow[T] = step(state, name, shape, max_result, joined=joined is not None, resends=engine.resends)
     with context.joining(engine.store.name, joined), context.in_step(name):
         return run(flow, Shell(engine, joined, function).perform)
 

@@ -13,8 +13,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from semel.core import erasing
 from semel.core.key import Key
-from semel.core.operations import Claim
+from semel.core.operations import Claim, Erase
 from semel.core.policy import Doubt
 from semel.core.record import NOTHING, About, Failure, Record, Status, Step
 from semel.errors import RecordUnreadable
@@ -228,6 +229,13 @@ def claim_row(claim: Claim, *, lease_us: int) -> tuple[Any, ...]:
         terms.reconcile_after_us,
         *(_ABOUT_NOTHING if claim.about is NOTHING else about_values(claim.about).values()),
     )
+
+
+def erase_row(operation: Erase) -> tuple[Any, ...]:
+    """An erasure as values by position: what it is asked for, then what it leaves in place of what it takes."""
+    failure = erasing.FAILURE
+    note = storable(operation.note)
+    return operation.digest, note, operation.tiers, erasing.TOMBSTONE, failure.type, failure.message
 
 
 def about_values(about: About) -> dict[str, str | None]:

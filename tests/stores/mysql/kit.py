@@ -21,8 +21,8 @@ from tests.unit.stores.operations import KEYS, Clock
 Connection = Any
 NEXT: Scripts = {
     **scripts(),
-    (2, "pre"): "ALTER TABLE {record_table} COMMENT = 'semel: one row per key, as of the next release';\n",
-    (2, "post"): "DROP TABLE IF EXISTS `{prefix}wanted_no_more`;\n",
+    (3, "pre"): "ALTER TABLE {record_table} COMMENT = 'semel: one row per key, as of the next release';\n",
+    (3, "post"): "DROP TABLE IF EXISTS `{prefix}wanted_no_more`;\n",
 }
 
 

@@ -58,7 +58,7 @@ def searched(fresh: str) -> list[str]:
 
 def test_an_empty_database_is_migrated_once(fresh: str) -> None:
     upkeep = MysqlStore(fresh).upkeep()
-    assert upkeep.migrate() == ["0001"]
+    assert upkeep.migrate() == ["0001", "0002"]
     before = rows(fresh, "SELECT * FROM semel_schema"), rows(fresh, "SELECT * FROM semel_meta")
     assert upkeep.migrate() == []
     assert before == (rows(fresh, "SELECT * FROM semel_schema"), rows(fresh, "SELECT * FROM semel_meta"))
@@ -67,7 +67,7 @@ def test_an_empty_database_is_migrated_once(fresh: str) -> None:
 def test_of_many_processes_one_applies(fresh: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         applied = list(pool.map(lambda _: MysqlStore(fresh).upkeep().migrate(), range(4)))
-    assert sorted(applied) == [[], [], [], ["0001"]]
+    assert sorted(applied) == [[], [], [], ["0001", "0002"]]
 
 
 def test_a_worker_may_come_first(fresh: str, asker: Asker) -> None:
@@ -109,7 +109,7 @@ def test_tables_of_a_chosen_database_and_prefix_are_made_there(server: Databases
     assert upkeep.restored(0, 1).held == 0
     assert upkeep.end_restored()
     assert rows(fresh, "SHOW TABLES") == []
-    assert len(rows(elsewhere, "SHOW TABLES")) == 5
+    assert len(rows(elsewhere, "SHOW TABLES")) == 6
 
 
 # ---------------------------------------------------------------- two releases
@@ -117,7 +117,7 @@ def test_tables_of_a_chosen_database_and_prefix_are_made_there(server: Databases
 
 def test_the_release_before_works_on_while_only_the_pre_half_is_applied(fresh: str, asker: Asker) -> None:
     MysqlStore(fresh).upkeep().migrate()
-    assert release(fresh, NEXT).upkeep().migrate() == ["0002 pre"]
+    assert release(fresh, NEXT).upkeep().migrate() == ["0003 pre"]
     new = Asker(release(fresh, NEXT, clock=asker.clock), asker.clock)
     try:
         lease = asker.one(claim(), Granted).lease
@@ -131,8 +131,8 @@ def test_the_post_half_shuts_the_release_before_out(fresh: str, asker: Asker) ->
     upkeep = release(fresh, NEXT).upkeep()
     MysqlStore(fresh).upkeep().migrate()
     upkeep.migrate()
-    assert upkeep.pending() == ["0002 post"]
-    assert upkeep.migrate("post") == ["0002 post"]
+    assert upkeep.pending() == ["0003 post"]
+    assert upkeep.migrate("post") == ["0003 post"]
     assert upkeep.pending() == []
     with pytest.raises(SchemaOutdated, match="Use the newer release"):
         asker.one(claim(), Granted)
@@ -140,7 +140,7 @@ def test_the_post_half_shuts_the_release_before_out(fresh: str, asker: Asker) ->
 
 def test_the_post_half_is_refused_before_the_pre_half(fresh: str) -> None:
     MysqlStore(fresh).upkeep().migrate()
-    with pytest.raises(UsageError, match="pre half of 0002"):
+    with pytest.raises(UsageError, match="pre half of 0003"):
         release(fresh, NEXT).upkeep().migrate("post")
 
 
@@ -152,14 +152,14 @@ def test_a_newer_schema_is_not_migrated_by_an_older_release(fresh: str) -> None:
 
 def test_a_half_that_failed_is_not_noted_and_goes_on_when_it_is_run_again(fresh: str) -> None:
     MysqlStore(fresh).upkeep().migrate()
-    broken = {**NEXT, (2, "pre"): f"{NEXT[2, 'pre']}THIS IS NOT SQL;\n"}
+    broken = {**NEXT, (3, "pre"): f"{NEXT[3, 'pre']}THIS IS NOT SQL;\n"}
     upkeep = release(fresh, broken).upkeep()
     with Talk(upkeep.place, upkeep.library) as talk:
         with pytest.raises(pymysql.ProgrammingError):
             talk.run(migrating(upkeep.migrations, None, search=False, partitions=0))
         assert rows(fresh, FREE) == [(1,)]
-    assert rows(fresh, "SELECT MAX(version) FROM semel_schema") == [(1,)]
-    assert release(fresh, NEXT).upkeep().migrate() == ["0002 pre"]
+    assert rows(fresh, "SELECT MAX(version) FROM semel_schema") == [(2,)]
+    assert release(fresh, NEXT).upkeep().migrate() == ["0003 pre"]
 
 
 @pytest.mark.parametrize("search", [False, True], ids=["a half", "an index"])
@@ -180,7 +180,7 @@ def test_what_cannot_get_its_lock_steps_aside_and_tries_again(fresh: str, search
 
         done = run(migrating(upkeep.migrations, None, search=search, partitions=0), perform)
     assert len(failed) == 1
-    assert (done == ["0002 pre"]) is not search
+    assert (done == ["0003 pre"]) is not search
 
 
 def test_the_lock_is_kept_while_a_half_is_tried_again(fresh: str) -> None:
@@ -198,7 +198,7 @@ def test_the_lock_is_kept_while_a_half_is_tried_again(fresh: str) -> None:
                 held.append(rows(fresh, FREE))
             return talk._execute(command)
 
-        assert run(migrating(upkeep.migrations, None, search=False, partitions=0), perform) == ["0002 pre"]
+        assert run(migrating(upkeep.migrations, None, search=False, partitions=0), perform) == ["0003 pre"]
     assert held == ["refused", [(0,)]]
 
 
@@ -257,7 +257,7 @@ def test_the_doctor_looks_at_everything(fresh: str) -> None:
     assert before["schema"].advice == "run `semel migrate`"
     store.upkeep().migrate()
     after = {finding.topic: finding for finding in store.examine(timedelta(hours=24))}
-    assert after["schema"].found == "version 1, nothing pending"
+    assert after["schema"].found == "version 2, nothing pending"
     assert {"role", "proxy", "clock", "tables", "keep_for", "in doubt"} <= after.keys()
 
 

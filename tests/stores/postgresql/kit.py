@@ -24,8 +24,8 @@ SECOND = 1_000_000
 DAY = 86_400 * SECOND
 NEXT: Scripts = {
     **scripts(),
-    (2, "pre"): "ALTER TABLE {record_table} ADD COLUMN colour text;\n",
-    (2, "post"): "ALTER TABLE {record_table} DROP COLUMN IF EXISTS wanted_no_more;\n",
+    (3, "pre"): "ALTER TABLE {record_table} ADD COLUMN colour text;\n",
+    (3, "post"): "ALTER TABLE {record_table} DROP COLUMN IF EXISTS wanted_no_more;\n",
 }
 
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from semel.core.flow import run
-from semel.core.operations import Granted, Page, Query, Recorded, Replay, Scan
+from semel.core.operations import Erase, Erased, Granted, Page, Pending, Query, Recorded, Replay, Scan
 from semel.core.record import Status
 from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
 from semel.stores.postgresql import PostgresStore
@@ -28,7 +28,7 @@ INDEXES = "SELECT indexrelid::regclass::text, indisvalid FROM pg_index WHERE ind
 
 def test_an_empty_database_is_migrated_once(url: str) -> None:
     upkeep = PostgresStore(url).upkeep()
-    assert upkeep.migrate() == ["0001"]
+    assert upkeep.migrate() == ["0001", "0002"]
     before = rows(url, "SELECT * FROM semel_schema"), rows(url, "SELECT * FROM semel_meta")
     assert upkeep.migrate() == []
     assert before == (rows(url, "SELECT * FROM semel_schema"), rows(url, "SELECT * FROM semel_meta"))
@@ -37,7 +37,7 @@ def test_an_empty_database_is_migrated_once(url: str) -> None:
 def test_of_many_processes_one_applies(url: str) -> None:
     with ThreadPoolExecutor(6) as pool:
         applied = list(pool.map(lambda _: PostgresStore(url).upkeep().migrate(), range(6)))
-    assert sorted(applied) == [[], [], [], [], [], ["0001"]]
+    assert sorted(applied) == [[], [], [], [], [], ["0001", "0002"]]
 
 
 def test_a_worker_may_come_first(url: str, asker: Asker) -> None:
@@ -66,12 +66,25 @@ def test_tables_of_a_chosen_schema_and_prefix_are_made_there(url: str) -> None:
     assert rows(url, "SELECT to_regclass('once.\"Shop_record\"') IS NOT NULL") == [(True,)]
 
 
+def test_records_of_the_first_schema_can_be_erased_after_the_second(url: str) -> None:
+    first = release(url, {step: script for step, script in scripts().items() if step[0] == 1})
+    assert first.upkeep().migrate() == ["0001"]
+    worker = Asker(first)
+    worker.all(completions(worker.all([claim()])))
+    worker.close()
+    assert PostgresStore(url).upkeep().migrate() == ["0002"]
+    asker = Asker(PostgresStore(url))
+    assert isinstance(asker.one(Erase(claim().key.digest, "note", tiers=True)), Erased)
+    assert len(asker.one(Pending(10)).invalidations) == 1
+    asker.close()
+
+
 # ---------------------------------------------------------------- two releases
 
 
 def test_the_release_before_works_on_while_only_the_pre_half_is_applied(url: str) -> None:
     PostgresStore(url).upkeep().migrate()
-    assert release(url, NEXT).upkeep().migrate() == ["0002 pre"]
+    assert release(url, NEXT).upkeep().migrate() == ["0003 pre"]
     old, new = Asker(PostgresStore(url)), Asker(release(url, NEXT))
     try:
         lease = old.lease(claim("o-1"))
@@ -90,8 +103,8 @@ def test_the_post_half_shuts_the_release_before_out(url: str) -> None:
     upkeep = release(url, NEXT).upkeep()
     PostgresStore(url).upkeep().migrate()
     upkeep.migrate()
-    assert upkeep.pending() == ["0002 post"]
-    assert upkeep.migrate("post") == ["0002 post"]
+    assert upkeep.pending() == ["0003 post"]
+    assert upkeep.migrate("post") == ["0003 post"]
     assert upkeep.pending() == []
     with pytest.raises(SchemaOutdated, match="Use the newer release"):
         Asker(PostgresStore(url)).one(claim())
@@ -105,19 +118,19 @@ def test_a_new_release_does_not_work_before_its_pre_half(url: str) -> None:
 
 def test_the_post_half_is_refused_before_the_pre_half(url: str) -> None:
     PostgresStore(url).upkeep().migrate()
-    with pytest.raises(UsageError, match="pre half of 0002"):
+    with pytest.raises(UsageError, match="pre half of 0003"):
         release(url, NEXT).upkeep().migrate("post")
 
 
 def test_a_later_migration_applies_the_post_half_that_was_left(url: str) -> None:
     PostgresStore(url).upkeep().migrate()
     release(url, NEXT).upkeep().migrate()
-    later = {**NEXT, (3, "pre"): "ALTER TABLE {record_table} ADD COLUMN shape text;\n"}
-    assert release(url, later).upkeep().migrate() == ["0002 post", "0003"]
+    later = {**NEXT, (4, "pre"): "ALTER TABLE {record_table} ADD COLUMN shape text;\n"}
+    assert release(url, later).upkeep().migrate() == ["0003 post", "0004"]
 
 
 def test_an_empty_database_gets_both_halves(url: str) -> None:
-    assert release(url, NEXT).upkeep().migrate() == ["0001", "0002"]
+    assert release(url, NEXT).upkeep().migrate() == ["0001", "0002", "0003"]
     assert release(url, NEXT).upkeep().pending() == []
 
 
@@ -129,11 +142,11 @@ def test_a_newer_schema_is_not_migrated_by_an_older_release(url: str) -> None:
 
 def test_a_half_that_fails_leaves_nothing_behind(url: str) -> None:
     PostgresStore(url).upkeep().migrate()
-    broken = {**scripts(), (2, "pre"): "ALTER TABLE {record_table} ADD COLUMN colour text;\nSELECT 1 / 0;\n"}
+    broken = {**scripts(), (3, "pre"): "ALTER TABLE {record_table} ADD COLUMN colour text;\nSELECT 1 / 0;\n"}
     with pytest.raises(psycopg.errors.DivisionByZero):
         release(url, broken).upkeep().migrate()
     assert rows(url, "SELECT count(*) FROM information_schema.columns WHERE column_name = 'colour'") == [(0,)]
-    assert release(url, NEXT).upkeep().migrate() == ["0002 pre"]
+    assert release(url, NEXT).upkeep().migrate() == ["0003 pre"]
 
 
 def test_a_migration_that_cannot_get_its_lock_steps_aside_and_tries_again(url: str) -> None:
@@ -149,7 +162,7 @@ def test_a_migration_that_cannot_get_its_lock_steps_aside_and_tries_again(url: s
                 worker.rollback()
             return talk._execute(command)
 
-        assert run(migrating(upkeep.migrations, None, search=False, partitions=0), perform) == ["0002 pre"]
+        assert run(migrating(upkeep.migrations, None, search=False, partitions=0), perform) == ["0003 pre"]
     assert sent.count("ROLLBACK") == 1
     assert sent.count("BEGIN") == 2
 

@@ -27,6 +27,7 @@ BAD = {
     "error_type = 'app.Broke'": "semel_record_error",
     "error_message = 'broke'": "semel_record_error",
 }
+INVALIDATION = "INSERT INTO semel_invalidation (noted_us, digest, operation) VALUES (1, '\\x00', 'charge')"
 BAD_STEPS = {
     "1, -1, decode(repeat('00', 32), 'hex')": "semel_step_position_check",
     "1, 0, '\\x00'": "semel_step_digest_check",
@@ -56,6 +57,12 @@ def test_a_step_of_the_wrong_shape_is_refused(url: str, values: str, constraint:
     with pytest.raises(psycopg.errors.CheckViolation) as refused:
         rows(url, STEP.format(values))
     assert refused.value.diag.constraint_name == constraint
+
+
+def test_an_invalidation_of_the_wrong_shape_is_refused(url: str) -> None:
+    PostgresStore(url).upkeep().migrate()
+    with pytest.raises(psycopg.errors.CheckViolation):
+        rows(url, INVALIDATION)
 
 
 def test_every_check_is_tried_here(url: str) -> None:
@@ -89,7 +96,8 @@ def test_the_table_has_the_columns_of_a_record_that_do_not_follow_from_others(ur
 def test_no_text_is_compared_by_a_collation(url: str) -> None:
     PostgresStore(url).upkeep().migrate()
     text = """
-        SELECT attname FROM pg_attribute WHERE attrelid IN ('semel_record'::regclass, 'semel_step'::regclass)
+        SELECT attname FROM pg_attribute
+        WHERE attrelid IN ('semel_record'::regclass, 'semel_step'::regclass, 'semel_invalidation'::regclass)
         AND attcollation <> 0 AND attcollation <> 'pg_catalog."C"'::regcollation
     """
     assert rows(url, text) == []

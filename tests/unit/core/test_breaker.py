@@ -88,3 +88,16 @@ def test_a_try_whose_end_was_never_told_is_followed_by_another() -> None:
     assert made.admits(1.0)
     assert not made.admits(4.9)
     assert made.admits(5.0)
+
+
+def test_one_failure_may_be_enough() -> None:
+    made = breaker()
+    made.failed(0.0, at_once=True)
+    assert made.state == "open"
+
+
+def test_a_try_that_told_nothing_is_followed_by_another_at_once() -> None:
+    made = opened()
+    assert made.admits(1.0)
+    made.unheard()
+    assert (made.state, made.admits(1.0)) == ("open", True)

@@ -6,7 +6,7 @@ import pytest
 
 from semel.core.observer import Event, Logging, is_heard, notify
 
-LOUD = ["in_doubt", "lease_lost", "store_down"]
+LOUD = ["in_doubt", "lease_lost", "store_down", "store_open", "store_closed"]
 QUIET = ["ran", "replayed", "failed", "waited", "reused"]
 
 

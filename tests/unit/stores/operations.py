@@ -13,6 +13,7 @@ from semel.core.operations import (
     Claim,
     Complete,
     Enter,
+    Erase,
     Fail,
     Granted,
     Lapse,
@@ -119,6 +120,7 @@ class Sequences:
             *[self._checkpoint] * 3,
             self._renew,
             self._resolve,
+            self._erase,
             self._scan,
             lambda: Read(self._digest(), with_steps=chance.random() < 0.5),
             lambda: Purge(10),
@@ -181,6 +183,9 @@ class Sequences:
         status = self._random.choice(statuses)
         outcome = b"decided" if status is Status.COMPLETED else None
         return Resolve(self._digest(), self._nonce(), status, outcome, "because")
+
+    def _erase(self) -> Erase:
+        return Erase(self._digest(), "asked", self._random.choice(("", "charge")), self._random.random() < 0.5)
 
     def _scan(self) -> Scan:
         chance = self._random

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.core.operations import Query, Scan
+from semel.core.operations import Awaiting, Complete, Erase, Erased, Pending, Query, Recorded, Scan
 from semel.core.record import Status
 from semel.errors import RecordUnreadable, SchemaOutdated, StoreUnavailable
 from semel.stores.sql import RECORD_COLUMNS
@@ -65,6 +65,18 @@ def test_migrating_again_changes_nothing(path: Path) -> None:
         before = connection.execute("SELECT * FROM semel_schema").fetchall(), _install_id(connection)
         assert migrate(path) == []
         assert before == (connection.execute("SELECT * FROM semel_schema").fetchall(), _install_id(connection))
+
+
+def test_records_of_the_first_schema_can_be_erased(path: Path) -> None:
+    first = migrations()[0]
+    with connected(path, None) as connection:
+        connection.executescript(first.sql)
+        connection.execute("INSERT INTO semel_schema VALUES (?, 0)", (first.version,))
+    asker = Asker(SqliteStore(path), Clock())
+    asker.one(Complete(asker.granted().lease, b"outcome"), Recorded)
+    asker.one(Erase(KEYS[0].digest, "note", tiers=True), Erased)
+    assert len(asker.one(Pending(10), Awaiting).invalidations) == 1
+    asker.driver.close()
 
 
 def test_each_database_has_an_install_id_of_its_own(tmp_path: Path) -> None:
@@ -176,7 +188,9 @@ def test_the_sweep_uses_an_index(asker: Asker, statement: str, index: str) -> No
     assert index in _query_plan(asker.writer(), SQL[statement], values)
 
 
-@pytest.mark.parametrize("statement", sorted(set(SQL) - {"scan", "seen_many", "purge", "lapse", "install_id"}))
+@pytest.mark.parametrize(
+    "statement", sorted(set(SQL) - {"scan", "seen_many", "purge", "lapse", "install_id", "invalidations"})
+)
 def test_no_statement_on_the_way_of_a_caller_walks_the_table(asker: Asker, statement: str) -> None:
     asker.one(claim(), object)  # type: ignore[type-var]
     values = dict.fromkeys(("now", "install", "nonce", "fence", "status", "outcome", "lease_us", "at", "digest"))

@@ -18,13 +18,17 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
+    Confirm,
     Enter,
+    Erase,
     Fail,
     Found,
     Held,
+    Invalidate,
     Lapse,
     Lost,
     Operation,
+    Pending,
     Purge,
     Read,
     Recorded,
@@ -43,6 +47,7 @@ from semel.stores.dynamodb.items import LARGEST, Seen, item_of, seen_of, size_of
 from semel.stores.dynamodb.listing import Places, lapse, purge, scan
 from semel.stores.dynamodb.rules import applied, storable_operation
 from semel.stores.dynamodb.shrinking import shrunk
+from semel.stores.refusals import no_notes
 
 _ROUNDS: Final = 8
 Steps = Generator[Any, Any, Any]
@@ -77,7 +82,7 @@ def digest_of(operation: Operation) -> bytes:
             return key.digest
         case Renew(lease) | Complete(lease) | Fail(lease) | Checkpoint(lease) | Enter(lease):
             return lease.key.digest
-        case Read(digest) | Resolve(digest) | Tally(digest):
+        case Read(digest) | Resolve(digest) | Erase(digest) | Tally(digest):
             return digest
     return b""
 
@@ -99,7 +104,7 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             return (yield from _claim(table, operation))
         case Renew() | Complete() | Fail() | Checkpoint():
             return (yield from write(table, operation))
-        case Resolve(digest):
+        case Resolve(digest) | Erase(digest):
             return (yield from settled_over(table, operation, (yield from seen_now(table, digest))))
         case Read(digest):
             seen = yield from seen_now(table, digest)
@@ -117,6 +122,10 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             return (yield from lapse(table, places, limit))
         case Enter():
             return Lost()  # there is no transaction to enter
+        case Invalidate():
+            return Recorded(0)  # there is no cache in front of DynamoDB
+        case Pending() | Confirm():
+            raise no_notes("DynamoDB")
 
 
 def seen_now(table: str, digest: bytes) -> Steps:
@@ -172,7 +181,7 @@ def settled_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
         else:
             return answer
     message = "The record changed under every look at it; nothing was written. Try again."
-    raise StoreUnavailable(message)
+    raise StoreUnavailable(message, conflict=True)
 
 
 def changed_by(

@@ -6,6 +6,8 @@ the invalidation it speaks of.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from semel.core.operations import Awaiting, Confirm, Invalidate, Invalidation, Pending, Recorded
 
 
@@ -30,5 +32,8 @@ class Invalidations:
                 return Recorded(now)
 
     def note(self, invalidation: Invalidation) -> None:
-        """Keep it until it is confirmed."""
+        """Keep it until it is confirmed. It is later than the one before it, whatever the clock says."""
+        before = self._noted.get(invalidation.digest)
+        if before is not None and before.noted_us >= invalidation.noted_us:
+            invalidation = replace(invalidation, noted_us=before.noted_us + 1)
         self._noted[invalidation.digest] = invalidation

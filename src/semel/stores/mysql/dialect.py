@@ -10,14 +10,14 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
+from semel.core.operations import Claim, Confirm, Erase, Lapse, Pending, Purge, Resolve, Scan, Tally
 from semel.core.record import LEASE_ENDED
 from semel.stores.scanning import scan_terms
 from semel.stores.served import marks
 from semel.stores.served.command import NOW, Command, Known
 from semel.stores.served.dialect import Sweep, Values
 from semel.stores.served.settings import Settings
-from semel.stores.sql import RECORD_COLUMNS, claim_row, load_statements, storable
+from semel.stores.sql import RECORD_COLUMNS, claim_row, erase_row, load_statements, storable
 
 _LEASE: Final = ("digest", "nonce", "fence")
 _CLAIM: Final = (
@@ -50,7 +50,11 @@ def table_names(settings: Settings) -> dict[str, str]:
     """The names of the tables, quoted, as parts of statements."""
     within = f"`{settings.schema}`." if settings.schema else ""
     prefix = settings.prefix
-    tables = {"record_table": "record", "step_table": "step", "meta": "meta", "schema_table": "schema", "gate": "gate"}
+    tables = {
+        **{f"{name}_table": name for name in ("record", "step", "invalidation", "schema")},
+        "meta": "meta",
+        "gate": "gate",
+    }
     return {"prefix": prefix, **{name: f"{within}`{prefix}{table}`" for name, table in tables.items()}}
 
 
@@ -200,6 +204,23 @@ class MysqlDialect:
         values = (operation.digest, operation.nonce, operation.status.value, operation.outcome, note)
         back = Command(self._sql["resolved"], (operation.digest, operation.nonce))
         return self._list("resolve", [values], back)
+
+    def erase(self, operation: Erase) -> Command:
+        """Leave of a record what keeps its key shut. One transaction: nobody sees a part of it."""
+        digest, note, tiers, tombstone, error_type, error_message = erase_row(operation)
+        back = Command(self._sql["erased"], (digest,))
+        if tiers:
+            back = Command(self._sql["note_invalidation"], (digest,), back)
+        steps = Command(self._sql["erase_steps"], (digest, digest), back)
+        return Command(self._sql["erase"], (tombstone, error_type, error_message, note, digest), steps, atomic=True)
+
+    def pending(self, operation: Pending) -> Command:
+        """What caches have not confirmed."""
+        return Command(self._sql["pending"], (max(operation.limit, 0),))
+
+    def confirm(self, operation: Confirm) -> Command:
+        """Every cache has forgotten it."""
+        return Command(self._sql["confirm"], (operation.digest, operation.before_us), Command(self._sql["instant"]))
 
     def purge(self, operation: Purge) -> Sweep:
         """Delete what is expired."""

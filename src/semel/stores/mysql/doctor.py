@@ -22,7 +22,7 @@ SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 
 _SESSION: Final = "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_mode', 'transaction_isolation', 'tx_isolation')"
 _TABLES: Final = """
 SELECT TABLE_NAME, ENGINE, TABLE_COLLATION FROM information_schema.TABLES
-WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME IN (?, ?, ?)
+WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME IN (?, ?, ?, ?)
 """
 _NUMBERS: Final = """
 SELECT
@@ -60,7 +60,7 @@ class MysqlDoctor(ServedDoctor):
     def tables(self) -> Looking:
         """Whether the tables roll back and survive a crash, and compare keys by their bytes."""
         prefix = self._settings.prefix
-        names = tuple(f"{prefix}{name}" for name in ("record", "step", "meta"))
+        names = tuple(f"{prefix}{name}" for name in ("record", "step", "meta", "invalidation"))
         rows = yield Command(_TABLES, (self._settings.schema or None, *names))
         return [
             engines({name: engine for name, engine, _ in rows}),

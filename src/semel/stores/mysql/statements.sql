@@ -44,6 +44,8 @@ ON DUPLICATE KEY UPDATE
     resolution = IF({t}.fence < 0 AND {t_expired}, NULL, {t}.resolution),
     steps = IF({t}.fence < 0 AND {t_expired}, 0, {t}.steps),
     created_us = IF({t}.fence < 0 AND {t_expired}, e.now, {t}.created_us),
+    scope = IF({t}.fence < 0, e.scope, {t}.scope),
+    value = IF({t}.fence < 0, e.value, {t}.value),
     status = IF({t}.fence < 0, 'running', {t}.status),
     retryable = IF({t}.fence < 0, FALSE, {t}.retryable),
     fingerprint = IF({t}.fence < 0, e.fingerprint, {t}.fingerprint),
@@ -200,6 +202,39 @@ WHERE r.nonce <> e.nonce AND (r.status = 'in_doubt' OR (r.status = 'running' AND
 
 -- name: resolved
 SELECT {r_record} FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ?;
+
+-- A record that is not settled, or was claimed again since, is left alone. No instant changes, so it expires as before.
+-- What follows goes by the empty value, which no key has: it finds the record that was erased here, and no other.
+-- name: erase
+UPDATE {record_table} AS r SET r.scope = '', r.value = '', r.retryable = FALSE, r.doubtful = FALSE,
+    r.outcome = IF(r.status = 'completed', ?, NULL), r.error_type = IF(r.status = 'failed', ?, NULL),
+    r.error_message = IF(r.status = 'failed', ?, NULL), r.subject = NULL, r.business_key = NULL,
+    r.process_instance = NULL, r.requester = NULL, r.tags = NULL, r.resolution = ?, r.steps = 0
+WHERE r.digest = ? AND {settled};
+
+-- name: erase_steps
+DELETE FROM {step_table} WHERE digest = ?
+    AND EXISTS (SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND r.value = '');
+
+-- Every note is later than the one before it, whatever the clock says: whoever confirms the earlier one must not take
+-- this one away.
+-- name: note_invalidation
+INSERT INTO {invalidation_table} (digest, operation, noted_us)
+SELECT r.digest, r.operation, {clock} FROM {record_table} AS r WHERE r.digest = ? AND r.value = ''
+ON DUPLICATE KEY UPDATE noted_us = GREATEST({clock}, {invalidation_table}.noted_us + 1);
+
+-- name: erased
+SELECT {r_record} FROM {record_table} AS r WHERE r.digest = ? AND r.value = '';
+
+-- name: pending
+SELECT digest, operation, noted_us FROM {invalidation_table} ORDER BY noted_us, digest LIMIT ?;
+
+-- What was noted again since the invalidation that is confirmed stays.
+-- name: confirm
+DELETE FROM {invalidation_table} WHERE digest = ? AND noted_us <= ?;
+
+-- name: instant
+SELECT {clock};
 
 -- Which records to look at. Without a lock, so that a sweep is in nobody's way.
 -- name: expired_ones

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
-from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
+from semel.core.operations import Claim, Confirm, Erase, Lapse, Pending, Purge, Resolve, Scan, Tally
 from semel.core.record import LEASE_ENDED, NOTHING
 from semel.stores.scanning import scan_terms
 from semel.stores.served.command import NOW, Command, Known
 from semel.stores.served.dialect import Sweep, Values
 from semel.stores.served.settings import Settings
-from semel.stores.sql import RECORD_COLUMNS, claim_row, load_statements, storable
+from semel.stores.sql import RECORD_COLUMNS, claim_row, erase_row, load_statements, storable
 
 _KINDS: Final = {"text": "text", "number": "bigint", "digest": "bytea"}
 _LEASE: Final = {"digest": "bytea", "nonce": "bytea", "fence": "bigint"}
@@ -55,6 +55,15 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     "enter": {**_LEASE, "lock": "bigint"},
     "read": {"digest": "bytea"},
     "resolve": {"digest": "bytea", "nonce": "bytea", "status": "text", "outcome": "bytea", "note": "text"},
+    "erase": {
+        "digest": "bytea",
+        "note": "text",
+        "tiers": "boolean",
+        "tombstone": "bytea",
+        "error_type": "text",
+        "error_message": "text",
+    },
+    "confirm": {"digest": "bytea", "before_us": "bigint"},
     "purge": {"most": "bigint"},
     "lapse": {"most": "bigint", "error_type": "text", "error_message": "text"},
     "tally": {"digest": "bytea", "replays": "integer"},
@@ -121,6 +130,7 @@ def table_names(settings: Settings) -> dict[str, str]:
         "prefix": prefix,
         "record_table": f'{within}"{prefix}record"',
         "step_table": f'{within}"{prefix}step"',
+        "invalidation_table": f'{within}"{prefix}invalidation"',
         "meta": f'{within}"{prefix}meta"',
         "schema_table": f'{within}"{prefix}schema"',
     }
@@ -248,6 +258,18 @@ class PostgresDialect:
         note = storable(operation.note)
         values = (operation.digest, operation.nonce, operation.status.value, operation.outcome, note)
         return Command(self.text("resolve", "one"), values)
+
+    def erase(self, operation: Erase) -> Command:
+        """Leave of a record what keeps its key shut."""
+        return Command(self.text("erase", "one"), erase_row(operation))
+
+    def pending(self, operation: Pending) -> Command:
+        """What caches have not confirmed."""
+        return Command(self._sql["pending"], (max(operation.limit, 0),))
+
+    def confirm(self, operation: Confirm) -> Command:
+        """Every cache has forgotten it."""
+        return Command(self.text("confirm", "one"), (operation.digest, operation.before_us))
 
     def purge(self, operation: Purge) -> Sweep:
         """Delete what is expired."""

@@ -80,7 +80,7 @@ class PostgresDoctor(ServedDoctor):
 
     def tables(self) -> Looking:
         """Whether the tables survive a crash."""
-        tables = [self._names["record_table"], self._names["step_table"], self._names["meta"]]
+        tables = [self._names[f"{name}_table"] for name in ("record", "step", "invalidation")] + [self._names["meta"]]
         rows = yield Command(_TABLES, (tables, tables[0]))
         return [persistence(dict(rows))]
 

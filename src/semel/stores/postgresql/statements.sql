@@ -68,7 +68,10 @@ won AS (
         resolution, replays, replayed_us, steps, wanted
     ) = (
         SELECT
-            excluded.scope, excluded.operation, excluded.value,
+            -- Also the texts: a record that was erased in this very moment must not get them back by losing.
+            CASE WHEN z.wins THEN excluded.scope ELSE r.scope END,
+            CASE WHEN z.wins THEN excluded.operation ELSE r.operation END,
+            CASE WHEN z.wins THEN excluded.value ELSE r.value END,
             CASE WHEN z.wins THEN 'running' ELSE r.status END,
             r.retryable AND NOT z.wins,
             CASE WHEN z.wins THEN excluded.fingerprint ELSE r.fingerprint END,
@@ -237,6 +240,38 @@ FROM e
 WHERE r.digest = e.digest AND r.nonce <> e.nonce
     AND (r.status = 'in_doubt' OR (r.status = 'running' AND r.lease_us <= e.now))
 RETURNING {r_record};
+
+-- A record that is not settled, or was claimed again since, is left alone. No instant changes: updated_us is when it
+-- was settled. Steps and the note for the caches are part of the statement, so nobody sees one without the other. Every
+-- note is later than the one before it, whatever the clock says: whoever confirms that one must not take this one away.
+-- name: erase
+WITH e AS MATERIALIZED ({input}), done AS (
+    UPDATE {record_table} AS r SET scope = '', value = '', retryable = false, doubtful = false,
+        outcome = CASE WHEN r.status = 'completed' THEN e.tombstone END,
+        error_type = CASE WHEN r.status = 'failed' THEN e.error_type END,
+        error_message = CASE WHEN r.status = 'failed' THEN e.error_message END,
+        subject = NULL, business_key = NULL, process_instance = NULL, requester = NULL, tags = NULL,
+        resolution = e.note, steps = NULL
+    FROM e WHERE r.digest = e.digest AND {settled}
+    RETURNING r.*
+), forgotten AS (
+    DELETE FROM {step_table} AS s USING done WHERE s.digest = done.digest
+), noted AS (
+    INSERT INTO {invalidation_table} AS i (noted_us, digest, operation)
+    SELECT e.now, d.digest, d.operation FROM done AS d JOIN e ON e.digest = d.digest WHERE e.tiers
+    ON CONFLICT (digest) DO UPDATE SET noted_us = greatest(excluded.noted_us, i.noted_us + 1)
+)
+SELECT {r_record} FROM done AS r;
+
+-- name: pending
+SELECT digest, operation, noted_us FROM {invalidation_table} ORDER BY noted_us, digest LIMIT ?::bigint;
+
+-- What was noted again since the invalidation that is confirmed stays.
+-- name: confirm
+WITH e AS MATERIALIZED ({input}), done AS (
+    DELETE FROM {invalidation_table} AS i USING e WHERE i.digest = e.digest AND i.noted_us <= e.before_us
+)
+SELECT e.now FROM e;
 
 -- Status and expiry are judged on the locked row: a record claimed again since is not deleted. What others hold is
 -- left for the next time.

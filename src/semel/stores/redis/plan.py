@@ -9,19 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
+from semel.core import erasing
 from semel.core.arbitration import Winnable, granted, judge
 from semel.core.operations import (
     Answer,
     Checkpoint,
     Claim,
     Complete,
+    Confirm,
     Enter,
+    Erase,
+    Erased,
     Fail,
     Found,
     Held,
+    Invalidate,
     Lapse,
     Lost,
     Operation,
+    Pending,
     Purge,
     Read,
     Recorded,
@@ -46,6 +52,7 @@ from semel.stores.redis.fields import (
 )
 from semel.stores.redis.place import Place
 from semel.stores.redis.walks import lapse, purge, scan, walked
+from semel.stores.refusals import no_notes
 from semel.stores.sql import new_record
 
 Values = tuple[Any, ...]
@@ -109,7 +116,7 @@ def _claimed(claim: Claim, reply: Reply) -> Answer | Exception:
         return granted(record)
     answer = judge(record, claim, instant_told(reply))
     if isinstance(answer, Winnable):
-        return StoreUnavailable("The record could be claimed and was not; nothing ran. Try again.")
+        return StoreUnavailable("The record could be claimed and was not; nothing ran. Try again.", conflict=True)
     return answer
 
 
@@ -214,6 +221,31 @@ def _resolved(operation: Resolve, reply: Reply) -> Answer:
     return Resolved(record) if done else Unresolvable(record)
 
 
+def _erases(place: Place, operations: Sequence[Erase]) -> Talk:
+    keys = yield from _located(place, [(operation.digest, operation.operation) for operation in operations])
+    left = (erasing.TOMBSTONE, packed_failure(erasing.FAILURE))
+    scripts = [Script("erase", key, (operation.note, *left)) for key, operation in zip(keys, operations, strict=True)]
+    return _each(operations, (yield scripts), _erased)
+
+
+def _erased(operation: Erase, reply: Reply) -> Answer:
+    if reply is None:
+        return Unresolvable(None)
+    done, told = reply
+    record = record_of(operation.digest, told)
+    return Erased(record) if done else Unresolvable(record)
+
+
+def _invalidates(_place: Place, operations: Sequence[Invalidate]) -> Talk:
+    return [Recorded(0)] * len(operations)  # there is no cache in front of Redis
+    yield []
+
+
+def _no_cache_in_front(_place: Place, operations: Sequence[Pending | Confirm]) -> Talk:
+    return [no_notes("Redis")] * len(operations)
+    yield []
+
+
 def _tallies(place: Place, operations: Sequence[Tally]) -> Talk:
     # Whoever counts has claimed here; what was forgotten since is not worth a look among all keys.
     keys = [place.known_key(operation.digest) or _nobodys(place, operation.digest) for operation in operations]
@@ -231,6 +263,10 @@ _PLANS: dict[type, Many] = {
     Read: _reads,
     Scan: scan,
     Resolve: _resolves,
+    Erase: _erases,
+    Invalidate: _invalidates,
+    Pending: _no_cache_in_front,
+    Confirm: _no_cache_in_front,
     Purge: purge,
     Lapse: lapse,
     Tally: _tallies,

@@ -21,6 +21,7 @@ NAMES: Final = (
     "checkpoint",
     "read",
     "resolve",
+    "erase",
     "purge",
     "lapse",
     "tally",

@@ -85,4 +85,4 @@ def _noted(
 
 
 def _unsettled() -> StoreUnavailable:
-    return StoreUnavailable("The record changed under every look at it; nothing ran. Try again.")
+    return StoreUnavailable("The record changed under every look at it; nothing ran. Try again.", conflict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Protocol
 
-from semel.core.operations import Claim, Lapse, Purge, Resolve, Scan, Tally
+from semel.core.operations import Claim, Confirm, Erase, Lapse, Pending, Purge, Resolve, Scan, Tally
 from semel.stores.served.command import Command, Row
 
 Values = tuple[Any, ...]
@@ -58,6 +58,15 @@ class Dialect(Protocol):
 
     def resolve(self, operation: Resolve) -> Command:
         """Rows of `RECORD_COLUMNS`: the record as it was changed, or nothing."""
+
+    def erase(self, operation: Erase) -> Command:
+        """Rows of `RECORD_COLUMNS`: the record as it was erased, or nothing where none is settled."""
+
+    def pending(self, operation: Pending) -> Command:
+        """Rows of digest, operation and noted_us, oldest first."""
+
+    def confirm(self, operation: Confirm) -> Command:
+        """A row of now."""
 
     def purge(self, operation: Purge) -> Sweep:
         """The commands that delete; answers how many were deleted."""

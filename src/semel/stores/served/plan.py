@@ -15,15 +15,19 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
+    Confirm,
     Enter,
     Entered,
+    Erase,
     Fail,
     Found,
     Held,
+    Invalidate,
     Lapse,
     Lost,
     Operation,
     Page,
+    Pending,
     Purge,
     Read,
     Recorded,
@@ -38,7 +42,8 @@ from semel.core.operations import (
 )
 from semel.core.record import Failure, Lease, Record, Status
 from semel.core.store import Answers, Plan
-from semel.errors import UsageError
+from semel.stores.refusals import not_inside
+from semel.stores.served import erasing
 from semel.stores.served.claims import TRY_AGAIN_US, claims
 from semel.stores.served.command import Command, Row
 from semel.stores.served.dialect import Dialect, Sweep, Values
@@ -230,17 +235,9 @@ def _scan(dialect: Dialect, operations: Sequence[Scan], *, joined: bool) -> Plan
 # ---------------------------------------------------------------- decisions and the sweep
 
 
-def _not_inside(what: str) -> UsageError:
-    """A sweep has transactions of its own, and either would hold rows of others until the caller's transaction ends."""
-    return UsageError(
-        f"{what}() decides for everybody and is not part of your transaction; nothing was changed. Call it outside "
-        f"within()."
-    )
-
-
 def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -> Plan:
     if joined:
-        raise _not_inside("resolve")
+        raise not_inside("resolve")
     answers: Answers = []
     for operation in operations:
         changed = yield dialect.resolve(operation)
@@ -257,7 +254,7 @@ def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -
 def _sweeping(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
         if joined:
-            raise _not_inside("sweep")
+            raise not_inside("sweep")
         answers: Answers = []
         for operation in operations:
             answers.append(Swept((yield from sweep_of(dialect, operation))))
@@ -282,6 +279,10 @@ _PLANS: dict[type, Many] = {
     Read: _read,
     Scan: _scan,
     Resolve: _resolve,
+    Erase: erasing.erase,
+    Invalidate: erasing.invalidate,
+    Pending: erasing.pending,
+    Confirm: erasing.confirm,
     Purge: _sweeping(lambda dialect, operation: dialect.purge(operation)),
     Lapse: _sweeping(lambda dialect, operation: dialect.lapse(operation)),
     Tally: _tally,

@@ -8,6 +8,7 @@ sent again.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from semel.errors import (
     NotInTransaction,
@@ -38,6 +39,10 @@ class Trouble(Enum):
     OF_ONE = "a value or a constraint refuses a single row"
 
 
+_IN_THE_WAY: Final = frozenset({Trouble.CONFLICT, Trouble.LOCKED, Trouble.HELD})
+"""The server is well and answers: somebody else was in the way."""
+
+
 class OfOneOperation(Exception):
     """A value or a constraint refused one row of a list: told apart by sending them one by one. Never leaves a plan."""
 
@@ -58,7 +63,7 @@ class RowLocked(StoreUnavailable):
             f"The record {reference[:16]} is held by a transaction that is still open, so nothing was written to it. "
             f"It is tried again; end the transaction of a step before the operation returns."
         )
-        super().__init__(message, reference=reference)
+        super().__init__(message, conflict=True, reference=reference)
 
 
 def translated(error: Exception, trouble: Trouble | None, name: str) -> Exception:
@@ -70,7 +75,7 @@ def translated(error: Exception, trouble: Trouble | None, name: str) -> Exceptio
         case Trouble.OF_ONE:
             return OfOneOperation(error)
         case Trouble.HELD:
-            held = StoreUnavailable(f"{name} did not do it ({brief(error)}); nothing was recorded. {_do(trouble)}")
+            held = _not_done(error, trouble, name)
             held.__cause__ = error
             return RecordHeld(held)
         case Trouble.MISSING:
@@ -84,9 +89,14 @@ def translated(error: Exception, trouble: Trouble | None, name: str) -> Exceptio
                 f"{name} did not answer ({brief(error)}); whether it was recorded is not known. {_do(trouble)}"
             )
         case _:
-            known = StoreUnavailable(f"{name} did not do it ({brief(error)}); nothing was recorded. {_do(trouble)}")
+            known = _not_done(error, trouble, name)
     known.__cause__ = error
     return known
+
+
+def _not_done(error: Exception, trouble: Trouble, name: str) -> StoreUnavailable:
+    message = f"{name} did not do it ({brief(error)}); nothing was recorded. {_do(trouble)}"
+    return StoreUnavailable(message, conflict=trouble in _IN_THE_WAY)
 
 
 def translated_joined(error: Exception, trouble: Trouble | None, name: str) -> Exception:

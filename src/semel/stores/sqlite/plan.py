@@ -14,13 +14,17 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
+    Confirm,
     Enter,
     Entered,
+    Erase,
     Fail,
     Held,
+    Invalidate,
     Lapse,
     Lost,
     Operation,
+    Pending,
     Purge,
     Read,
     Recorded,
@@ -37,6 +41,7 @@ from semel.core.store import Answers, Plan
 from semel.stores.sql import record_of, storable, stored_failure
 from semel.stores.sqlite.claims import claim_all, claim_one, other_database
 from semel.stores.sqlite.commands import SQL, Command, Kind, Reply, blob, release, savepoint
+from semel.stores.sqlite.erasing import confirm, erase, invalidate, pending
 from semel.stores.sqlite.reading import Part, read, record_at, row_of, scan
 
 
@@ -189,6 +194,10 @@ _PARTS: dict[type, Callable[..., Part]] = {
     Read: read,
     Scan: scan,
     Resolve: _resolve,
+    Erase: erase,
+    Invalidate: invalidate,
+    Pending: pending,
+    Confirm: confirm,
     Purge: _purge,
     Lapse: _lapse,
     Tally: _tally,

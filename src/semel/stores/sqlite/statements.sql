@@ -164,6 +164,31 @@ UPDATE semel_record SET status = :status, retryable = (:status = 'failed'), outc
     fence = fence + 1, doubtful = 0, resolution = :note, {settle}
 WHERE digest = :digest AND nonce <> :nonce AND (status = 'in_doubt' OR (status = 'running' AND lease_us <= :now));
 
+-- A record that is claimed again, or not settled yet, is left alone. No instant changes, so it expires as before. Its
+-- finished steps go in the same transaction.
+-- name: erase
+UPDATE semel_record SET scope = '', value = '', retryable = 0, doubtful = 0,
+    outcome = CASE WHEN status = 'completed' THEN :tombstone END,
+    error_type = CASE WHEN status = 'failed' THEN :error_type END,
+    error_message = CASE WHEN status = 'failed' THEN :error_message END,
+    subject = NULL, business_key = NULL, process_instance = NULL, requester = NULL, tags = NULL,
+    resolution = :note, steps = 0
+WHERE digest = :digest AND {settled};
+
+-- The same transaction as erase. Every note is later than the one before it, whatever the clock says: whoever confirms
+-- the earlier one must not take this one away.
+-- name: note_invalidation
+INSERT INTO semel_invalidation (digest, operation, noted_us)
+SELECT digest, operation, :now FROM semel_record WHERE digest = :digest
+ON CONFLICT (digest) DO UPDATE SET noted_us = max(excluded.noted_us, noted_us + 1);
+
+-- name: invalidations
+SELECT digest, operation, noted_us FROM semel_invalidation ORDER BY noted_us, digest LIMIT :limit;
+
+-- What was noted again since the invalidation that is confirmed stays.
+-- name: confirm
+DELETE FROM semel_invalidation WHERE digest = :digest AND noted_us <= :before_us;
+
 -- Status and expiry stand in the WHERE of the deletion itself: a record claimed again since is not deleted.
 -- name: purge
 DELETE FROM semel_record WHERE rowid IN (

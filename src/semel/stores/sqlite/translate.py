@@ -6,6 +6,7 @@ What always holds: a translated error says what happened, whether anything ran, 
 from __future__ import annotations
 
 import sqlite3
+from typing import Any
 
 from semel.errors import NotInTransaction, RecordUnreadable, SchemaOutdated, SemelError, StoreUnavailable
 from semel.errors import TransactionAborted as Aborted
@@ -43,7 +44,10 @@ _UNAVAILABLE = {
 
 
 class WriteLocked(StoreUnavailable):
-    """Somebody else holds the write lock of the file; nothing was written."""
+    """Somebody else holds the write lock of the file; nothing was written. What is recorded can still be read."""
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message, **{"conflict": True, **facts})
 
 
 def code_of(error: sqlite3.Error) -> int:

@@ -10,11 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from semel.core.flow import Flow
 from semel.core.observer import Event, Observer, is_heard, notify
-from semel.core.operations import Answer, Claim, Operation, Replay, Resolve, Resolved, Reused
+from semel.core.operations import (
+    Answer,
+    Claim,
+    Confirm,
+    Erase,
+    Erased,
+    Found,
+    Invalidate,
+    Operation,
+    Read,
+    Recorded,
+    Replay,
+    Resolve,
+    Resolved,
+    Reused,
+)
 from semel.core.record import Record, Status
-from semel.core.tiers import CacheOperation, Drop, Fill, Hit, InFront, Look, Missed
+from semel.core.tiers import CacheOperation, Drop, Dropped, Fill, Hit, InFront, Look, Missed
+from semel.errors import SemelError, StoreUnavailable
 from semel.stores.tiered.entries import fits
 from semel.stores.tiered.gate import Gate
 from semel.stores.tiered.local import Kept, Local
@@ -22,6 +40,8 @@ from semel.stores.tiered.settings import Cache
 
 _SECOND: Final = 1_000_000
 _A_MOMENT_US: Final = 10 * _SECOND
+_A_DAY_US: Final = 86_400 * _SECOND
+"""How long a shared cache remembers that something was erased: a sweep in that time can tell for how long."""
 _NOTHING: Final = Missed()
 
 
@@ -62,6 +82,10 @@ class Tiers:
                 return self._claim(operation)
             case Resolve():
                 return self._resolve(operation)
+            case Erase():
+                return self._erase(operation)
+            case Invalidate():
+                return self._invalidate(operation)
         return None
 
     def _claim(self, claim: Claim) -> Flow[Answer]:
@@ -116,14 +140,53 @@ class Tiers:
         """What was in doubt was never cached; should it be, it is not any more."""
         answer: Answer = yield resolve
         if isinstance(answer, Resolved):
-            if self._shared:
-                yield from self._in_front(Drop(resolve.digest, answer.record.key.operation, _A_MOMENT_US))
-            self._forget(resolve.digest)
+            yield from self._dropped(resolve.digest, answer.record.key.operation, _A_MOMENT_US)
         return answer
 
-    def _forget(self, digest: bytes) -> None:
+    def _erase(self, erase: Erase) -> Flow[Answer]:
+        """The store first, which notes in the same transaction what the caches have to forget; then the caches.
+
+        The other way round, somebody could read the store in between and fill in what is about to be erased.
+        """
+        answer: Answer = yield replace(erase, tiers=True)
+        if isinstance(answer, Erased):
+            try:
+                yield from self._confirmed(erase.digest, answer.record.key.operation)
+            except SemelError:
+                return answer  # it is erased, and the note stays: a sweep goes on from here
+        return answer
+
+    def _confirmed(self, digest: bytes, operation: str) -> Flow[None]:
+        # Read before the caches are told: a note that is newer than this instant is about something they may still
+        # hold, and has to stay.
+        found: Found = yield Read(digest, operation=operation)
+        if (yield from self._is_forgotten(digest, operation, since_us=0)):
+            yield Confirm(digest, found.now_us)
+
+    def _invalidate(self, invalidate: Invalidate) -> Flow[Answer]:
+        """Say that every cache has confirmed, or raise."""
+        found: Found = yield Read(invalidate.digest, operation=invalidate.operation)
+        since_us = found.now_us - invalidate.noted_us if invalidate.noted_us else 0
+        if not (yield from self._is_forgotten(invalidate.digest, invalidate.operation, since_us=since_us)):
+            raise _not_yet(self._cache)
+        return Recorded(found.now_us)
+
+    def _is_forgotten(self, digest: bytes, operation: str, *, since_us: int) -> Flow[bool]:
+        """Whether every cache has forgotten a digest; `since_us`: how long ago the store did.
+
+        Other processes may hold for `local_for` what they were told before that, by the shared cache or the store.
+        """
+        dropped = yield from self._dropped(digest, operation, _A_DAY_US)
+        if self._shared:
+            since_us = -1 if dropped is None else dropped.since_us
+        return since_us >= (0 if self._local is None else round(self._cache.local_for * _SECOND))
+
+    def _dropped(self, digest: bytes, operation: str, quiet_us: int) -> Flow[Dropped | None]:
+        """Have the caches forget a digest, this process last: until the shared one has, it could be told again."""
+        dropped = (yield from self._in_front(Drop(digest, operation, quiet_us))) if self._shared else None
         if self._local is not None:
             self._local.drop(digest)
+        return dropped
 
     def _tell(self, kind: str, claim: Claim, detail: str) -> None:
         if is_heard(self._observer, kind):
@@ -139,3 +202,10 @@ class Tiers:
 def _is_good(record: Record, claim: Claim) -> bool:
     """Whether a cached record may answer a claim at all. Its time is not over, or the cache would not have it."""
     return record.key.digest == claim.key.digest and record.status is Status.COMPLETED
+
+
+def _not_yet(cache: Cache) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"Not every cache has confirmed that it forgot the record; it stays noted. Processes forget what they hold "
+        f"themselves within {cache.local_for:g} s of the shared cache, which has to be reached. Sweep again."
+    )

@@ -19,6 +19,8 @@ only one driver narrows the fixture `colour`:
         def colour(self, request):
             return request.param
 
+A store that can stand behind a cache inherits from `InvalidationContract` too.
+
 A scenario that a store is known to break can be overridden by its name, which then says so in public.
 """
 
@@ -34,6 +36,7 @@ from semel.testing.contract.topics.cancelling import CancellationContract  # noq
 from semel.testing.contract.topics.claims import ClaimContract, FingerprintContract, KeepingContract  # noqa: E402
 from semel.testing.contract.topics.concurrency import ConcurrencyContract, NestingContract  # noqa: E402
 from semel.testing.contract.topics.doubts import HoldContract, ResolvingContract  # noqa: E402
+from semel.testing.contract.topics.erasing import ErasingContract, InvalidationContract  # noqa: E402
 from semel.testing.contract.topics.failures import AttemptContract, FailureContract  # noqa: E402
 from semel.testing.contract.topics.faults import LostReplyContract, RefusalContract  # noqa: E402
 from semel.testing.contract.topics.inputs import InputContract  # noqa: E402
@@ -47,7 +50,7 @@ from semel.testing.contract.topics.waiting import PromotionContract, WaitingCont
 from semel.testing.contract.topics.zombies import LateWriteContract, ZombieContract  # noqa: E402
 from semel.testing.contract.world import MakeStore  # noqa: E402
 
-__all__ = ["MakeStore", "StoreContract"]
+__all__ = ["InvalidationContract", "MakeStore", "StoreContract"]
 
 
 class StoreContract(
@@ -79,6 +82,7 @@ class StoreContract(
     RecordsContract,
     SweepContract,
     SweepingReconcileContract,
+    ErasingContract,
     InputContract,
 ):
     """All topics. Inherit from it under a name that begins with `Test`, and override `make_store`."""

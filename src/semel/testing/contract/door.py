@@ -116,6 +116,12 @@ class Door:
         record: Record = await self.call(method)
         return record
 
+    async def erase(self, key: Any = "k", *, operation: Any = OPERATION, reason: Any = "asked", **rest: Any) -> Record:
+        """Erase a record."""
+        method = functools.partial(self.engine.erase, key, operation=operation, reason=reason, **rest)
+        record: Record = await self.call(method)
+        return record
+
     async def sweep(self) -> SweepReport:
         """Sweep once."""
         report: SweepReport = await self.call(self.engine.sweep)

@@ -182,8 +182,9 @@ class Caller:
     def _asking(self) -> Flow[Any]:
         clock = self.worker.clock
         if self.request is None:
-            return driven(administration.sweep(self.sim.setting.known, clock, self.new_nonce), {Apart: self._apart})
-        self.once = Once(self.request, clock, self.new_nonce)
+            sweep = administration.sweep(self.sim.setting.known, clock, self.new_nonce, self.worker.resends)
+            return driven(sweep, {Apart: self._apart})
+        self.once = Once(self.request, clock, self.new_nonce, self.worker.resends)
         return driven(self.once.flow(), {Call: self._call, Ask: self._ask})
 
     def _apart(self, apart: Apart) -> Generator[Any, Any, Any]:
@@ -225,7 +226,7 @@ class Caller:
         self.inputs.append((sim.now_us, ending, None))
         for index in range(world.steps):
             name = f"step {index}"
-            flow = step(state, name, SHAPE, 1_000_000, joined=False)
+            flow = step(state, name, SHAPE, 1_000_000, joined=False, resends=self.worker.resends)
             yield from driven(flow, {CallStep: lambda _: self._step(state, index)})  # noqa: B023 - used at once
         if before:
             yield before

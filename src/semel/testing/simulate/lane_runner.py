@@ -1,5 +1,7 @@
 """Drives the real lane as the shells of both colours do: who leads, what goes out, what comes back, who is gone.
 
+The guard in front of the store is real as well, and watched: nobody is refused whom it has to let through.
+
 What always holds: a round is out as soon as the store has seen it, and comes back later; in between a caller may be
 cancelled. With tasks one task leads for all; with threads the first to arrive leads, and hands the lead on.
 """
@@ -8,27 +10,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from semel.core.breaker import Breaker
 from semel.core.flow import run
-from semel.core.operations import Claim, Read, Scan
+from semel.core.guard import Guard
+from semel.core.operations import Checkpoint, Claim, Complete, Fail, Read, Renew, Scan
 from semel.core.store import Answers, Store
 from semel.engine.lane import Lane, Round, Ticket
 from semel.errors import StoreUnavailable
+from semel.testing.simulate.violation import Violation
 
 if TYPE_CHECKING:
     from semel.testing.simulate.caller import Caller
     from semel.testing.simulate.process import Worker
 
 IDLE, READY, OUT = 0, 1, 2
+_REST, _LONGEST_REST = 0.1, 0.4
+_OF_A_RUN = (Complete, Fail, Renew, Checkpoint)
 
 
 class LaneRunner:
     """Sends rounds of the real lane: one task leads (tasks), or the first caller leads and hands on (threads)."""
 
-    __slots__ = ("due_us", "lane", "leader", "replies", "round", "state", "threads", "worker")
+    __slots__ = ("breaker", "due_us", "lane", "leader", "replies", "round", "silent", "state", "threads", "worker")
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        self.lane = Lane(cast("Store", worker.sim.store))  # a lane asks for plans and the size of a batch, no more
+        self.breaker = Breaker(
+            failures=worker.sim.world.failures, rest=_REST, longest=_LONGEST_REST, chance=lambda: 1.0
+        )
+        guard = Guard(self.breaker, worker.clock.monotonic)
+        self.lane = Lane(cast("Store", worker.sim.store), guard)  # asked for plans and the size of a batch, no more
+        self.silent = False  # whether the last round stayed without any answer
         self.threads = worker.sim.world.colour == "threads"
         self.state = IDLE
         self.leader: Ticket | None = None
@@ -41,6 +53,16 @@ class LaneRunner:
         if self.lane.submit(ticket):
             self.state = READY
             self.leader = ticket
+        elif ticket.answer is not None:
+            self._refused(ticket, "refused at once")
+            ticket.seat.answered(ticket)
+
+    def _refused(self, ticket: Ticket, how: str) -> None:
+        if isinstance(ticket.operation, _OF_A_RUN):
+            raise Violation("guard", f"{type(ticket.operation).__name__} of an attempt that runs was refused")
+        if not self.silent:
+            raise Violation("guard", f"{type(ticket.operation).__name__} was refused although the store answers")
+        self.worker.sim.seen[how] += 1
 
     def only_reads(self) -> bool:
         """Whether the next round cannot change anything."""
@@ -81,12 +103,18 @@ class LaneRunner:
             return
         self.settle(self.replies)
 
-    def settle(self, replies: list[Answers | Exception]) -> None:
-        """Hand the replies out, and the lead on."""
+    def settle(self, replies: list[Answers | Exception] | None) -> None:
+        """Hand the replies out, and the lead on. None: the round was cut short."""
         lane, round_ = self.lane, self.round
         self.round, self.replies, self.due_us = [], [], None
+        if replies:
+            self.silent = all(isinstance(reply, Exception) for reply in replies)
         for ticket in lane.settle(round_, replies):
+            if isinstance(ticket.answer, StoreUnavailable) and not ticket.answer.asked:
+                self._refused(ticket, "sent away")
             ticket.seat.answered(ticket)
+        for change in lane.changes():
+            self.worker.sim.seen["left alone" if change == "store_open" else "found again"] += 1
         if self.threads and self.leader is not None and self.leader.answer is None and not self.leader.abandoned:
             self.state = READY
             return
@@ -113,7 +141,7 @@ class LaneRunner:
             self.worker.sim.seen["leader interrupted"] += 1
             replies: list[Answers | Exception] = [unanswered()] * len(self.round)
             self.worker.sim.faults.unanswered(self, replies)
-            self.settle(replies)
+            self.settle(None)
             return
         answered = ticket.answer is not None
         lane.abandon(ticket)
@@ -135,11 +163,17 @@ class LaneRunner:
     def mark(self) -> tuple[object, ...]:
         """All of it, for telling states apart."""
         queue = tuple([_mark(ticket) for ticket in self.lane._waiting])
+        if self.breaker._failed:
+            queue = (*queue, self._trouble())
         if self.state != OUT:
             return self.state, queue, self.threads and _seat(self.leader)
         out = tuple([_mark(ticket) for list_ in self.round for ticket in list_])
         answers = [reply if isinstance(reply, list) else type(reply) for reply in self.replies]
         return queue, out, _seat(self.leader), self.due_us, repr(answers)
+
+    def _trouble(self) -> tuple[object, ...]:
+        breaker = self.breaker
+        return breaker._failed, breaker._tries, breaker._again_at, breaker._trying_since, self.silent
 
 
 def _seat(ticket: Ticket | None) -> int:

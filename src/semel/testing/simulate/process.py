@@ -7,11 +7,13 @@ the scheduler wherever a thread or task could lose its own.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
 from semel.engine.attempt import AttemptState
 from semel.engine.flows import Once
+from semel.engine.resending import Resends
 from semel.engine.waiting import Waiter
 from semel.testing.simulate.keeper_runner import KeeperRunner
 from semel.testing.simulate.lane_runner import LaneRunner
@@ -57,10 +59,28 @@ class ProcessClock:
         raise NotImplementedError
 
 
+def whole() -> float:
+    """Jitter that is none: every pause has its full length."""
+    return 1.0
+
+
 class Worker:
     """A process: callers live in it, share its lane and its keeper, and die with it."""
 
-    __slots__ = ("actor", "alive", "clock", "index", "keeper", "lane", "parked", "sim", "skew", "thaws_us", "up")
+    __slots__ = (
+        "actor",
+        "alive",
+        "clock",
+        "index",
+        "keeper",
+        "lane",
+        "parked",
+        "resends",
+        "sim",
+        "skew",
+        "thaws_us",
+        "up",
+    )
 
     def __init__(self, sim: Simulation, index: int) -> None:
         skews = sim.world.skews
@@ -73,6 +93,8 @@ class Worker:
         self.up = True
         self.thaws_us: int | None = None
         self.parked: list[Any] = []
+        # A budget that never changes is no state: what it does when it runs out is what it does when there is none.
+        self.resends = Resends(whole, math.inf if sim.world.resends else 0)
         self.lane = LaneRunner(self)
         self.keeper = KeeperRunner(self)
 

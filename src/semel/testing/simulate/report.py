@@ -31,6 +31,7 @@ SOMETIMES: Final = frozenset({
     "cancelled with its claim waiting or answered", "cancelled with its claim out", "given back", "cleaned up",
     "duplicates in one batch", "strangers in one batch", "round of several kinds",
     "lead handed over", "led on for the gone", "leader interrupted", "heir interrupted",
+    "refused at once", "sent away", "left alone", "found again",
     "purged", "lapsed", "swept", "swept: reconciled", "settled in the end", "held, then resolved", "told in time",
 })  # fmt: skip
 

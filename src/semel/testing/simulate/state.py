@@ -84,10 +84,14 @@ def _caller(caller: Caller) -> tuple[object, ...]:
     if caller.ended:
         return (caller.cancelled,)
     for now, value, error in caller.inputs:
-        caller.history = hash((caller.history, now, _input(value), type(error)))
+        caller.history = hash((caller.history, now, _input(value), _error(error)))
     caller.inputs.clear()
-    pending = _input(caller.value), type(caller.error)
+    pending = _input(caller.value), _error(caller.error)
     return caller.history, caller.point, caller.until_us, caller.cancelled, caller.heir, caller.missed, pending
+
+
+def _error(error: Exception | None) -> object:
+    return type(error), getattr(error, "asked", None)
 
 
 def _input(value: Any) -> object:

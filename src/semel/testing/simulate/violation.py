@@ -31,6 +31,7 @@ INVARIANTS = {
     "waiters": "exactly one waiter is promoted, and none is sent away while the answer is there",
     "ownerless": "a cancelled caller leaves no claim behind, and nobody waits for a claim of its own",
     "leftover": "when all callers have left, no process holds a lease, a waiter or a ticket any more",
+    "guard": "a process refuses an operation only while the store does not answer, never one of an attempt that runs",
     "runtime": "no lease is renewed beyond max_runtime",
     "W1": "within: an effect is committed at most once per key, and one in doubt is repeated only by who is told",
     "W2": "within: an effect and the completion of its record are committed together, or neither is",

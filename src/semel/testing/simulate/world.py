@@ -84,6 +84,8 @@ class World:
         touches: whether the handler touches its attempt right before the effect.
         skews: how far the clock of each process is off.
         stall: how long a process stands still.
+        failures: how many rounds without an answer until a process leaves the store alone.
+        resends: whether claims are sent again; without, as if the budget for that were always used up.
     """
 
     name: str
@@ -107,6 +109,8 @@ class World:
     batch: int = 64
     skews: tuple[float, ...] = (0.0,)
     stall: float = 0.3
+    failures: int = 5
+    resends: bool = True
 
 
 class Setting:

@@ -80,6 +80,25 @@ SMALL: Final[tuple[World, ...]] = (
     ),
     World(name="one batch", askers=_CROWD, faults=("lose", "cancel"), budget=2),
     World(name="threads", askers=_CROWD, faults=("lose", "cancel"), budget=2, colour="threads"),
+    World(
+        name="left alone",
+        askers=_CROWD,
+        faults=("refuse", "lose", "hang"),
+        budget=2,
+        failures=1,
+        work=(0.08, 0.0),
+        batch=1,
+    ),
+    World(
+        name="left alone, threads",
+        askers=_CROWD,
+        faults=("refuse", "cancel"),
+        budget=2,
+        failures=1,
+        colour="threads",
+        resends=False,
+    ),
+    World(name="never sent again", askers=_PAIR, faults=_STORE, budget=2, resends=False),
     World(name="two scopes", askers=(Asker(0), Asker(0, key=1)), faults=("half", "lose", "cancel"), budget=2),
 )
 
@@ -118,6 +137,8 @@ def _drawn(dice: random.Random, number: int) -> World:
         batch=dice.choice((1, 2, 64)),
         skews=dice.choice(((0.0,), (600.0, -600.0, 5.0))),
         touches=dice.random() < 0.8,
+        failures=dice.choice((5, 5, 2, 1)),
+        resends=dice.random() < 0.8,
     )
     if in_doubt == "reconcile":
         world = replace(world, delivery=0.15, stall=0.6)

@@ -16,7 +16,7 @@ from psycopg.pq import TransactionStatus
 from semel.stores.postgresql.session import session_settings
 from semel.stores.served.command import Command, Row
 from semel.stores.served.libraries.asyncpg import AsyncpgLibrary
-from semel.stores.served.libraries.psycopg import PsycopgLibrary
+from semel.stores.served.libraries.psycopg import PsycopgLibrary, connected
 from semel.stores.served.settings import Settings
 
 _OF_SESSIONS: Final = ("application_name", "default_transaction_isolation")
@@ -36,12 +36,7 @@ class PooledPsycopg(PsycopgLibrary):
     def connect(self, settings: Settings) -> Any:
         """A connection to the proxy."""
         self._begin = _begin(settings).encode()
-        return psycopg.connect(
-            settings.url,
-            autocommit=True,
-            prepare_threshold=None,
-            connect_timeout=max(2, round(settings.connect_timeout)),
-        )
+        return connected(settings, prepare_threshold=None)
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows; a transaction that was begun by a command goes on."""

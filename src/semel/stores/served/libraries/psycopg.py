@@ -1,11 +1,13 @@
 """psycopg 3: PostgreSQL in threads, and on an event loop where the caller's own connection is of that kind.
 
 What always holds: rows come as tuples and values as bytes whatever factories the caller has set. A fresh connection
-begins its transaction by itself; one in autocommit must have begun one.
+begins its transaction by itself; one in autocommit must have begun one. A thread does not wait for ever for a server
+that stands still.
 """
 
 from __future__ import annotations
 
+import inspect
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -23,11 +25,37 @@ from semel.stores.served.troubles import Trouble
 
 # Texts are sent as they are: psycopg would take a long one with %s apart at every execution.
 _texts: Final = Texts("$")
+_can_time_out: Final = "timeout" in inspect.signature(psycopg.Connection.wait).parameters  # older releases cannot
 
 
 def _options(settings: Settings) -> str:
     given = session_settings(settings).items()
     return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in given)
+
+
+class PatientConnection(psycopg.Connection[Any]):
+    """A connection whose replies may take so long and no longer: a server that stands still sends none, nor an end."""
+
+    patience: float | None = None
+
+    def wait(self, *args: Any, **settings: Any) -> Any:
+        """Wait for a reply.
+
+        Raises:
+            psycopg.OperationalError: there was none within `patience` seconds.
+        """
+        if _can_time_out and len(args) < 3:  # noqa: PLR2004 - the third is the time limit itself
+            settings.setdefault("timeout", self.patience)
+        return super().wait(*args, **settings)
+
+
+def connected(settings: Settings, **further: Any) -> PatientConnection:
+    """A connection of the store's own: beyond what the server itself puts an end to, it is given up."""
+    connection = PatientConnection.connect(
+        settings.url, autocommit=True, connect_timeout=max(2, round(settings.connect_timeout)), **further
+    )
+    connection.patience = settings.statement_timeout + settings.connect_timeout
+    return connection
 
 
 class _Psycopg:
@@ -58,12 +86,7 @@ class PsycopgLibrary(_Psycopg):
 
     def connect(self, settings: Settings) -> Any:
         """A connection of the store's own."""
-        return psycopg.connect(
-            settings.url,
-            autocommit=True,
-            connect_timeout=max(2, round(settings.connect_timeout)),
-            options=_options(settings),
-        )
+        return connected(settings, options=_options(settings))
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of `command`."""

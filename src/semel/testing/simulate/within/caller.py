@@ -26,10 +26,12 @@ from semel.engine.clock import Clock
 from semel.engine.effects import Call, CallStep, Pause, Promoted, TimedOut, Wait
 from semel.engine.flows import Once, step
 from semel.engine.request import Result
+from semel.engine.resending import Resends
 from semel.errors import TransactionAborted
 from semel.stores.served.troubles import RowLocked
 from semel.testing.simulate.driving import Gone, driven
 from semel.testing.simulate.models import Begin, Commit, Isolation, Rollback, Session
+from semel.testing.simulate.process import whole
 from semel.testing.simulate.within.world import Kind, level_of, request_of
 from semel.testing.simulate.world import KEYS, SECOND, SHAPE, Broken, NothingHappened
 
@@ -158,7 +160,7 @@ class WithinCaller:
         return self.nonce
 
     def _called(self, *, joined: bool) -> Generator[Any, Any, tuple[Result[Any] | None, Exception | None]]:
-        once = Once(request_of(self.sim.world), self._clock, self.new_nonce)
+        once = Once(request_of(self.sim.world), self._clock, self.new_nonce, Resends(whole))
         ask = self._joined if joined else self._asked
         inline: dict[type, Any] = {**dict.fromkeys(_JOINED, ask), Wait: self._wait, Pause: self._pause}
         try:
@@ -223,7 +225,7 @@ class WithinCaller:
 
     def _step(self, state: AttemptState) -> Body:
         """The work is a step: in the caller's transaction, or in one that is open no longer than the step."""
-        flow = step(state, "hold", SHAPE, 1_000_000, joined=True)
+        flow = step(state, "hold", SHAPE, 1_000_000, joined=True, resends=Resends(whole))
         inline: dict[type, Any] = {
             Enter: self._joined,
             Checkpoint: self._joined,

@@ -1,0 +1,152 @@
+"""The guard of a store: which operations are sent while it does not answer, and what its replies say of it.
+
+A pure state machine around a breaker, for one place that is asked in rounds, one after the other. What always holds:
+what ends or keeps alive something that runs is never refused, so that an attempt can record its outcome the moment the
+store is back; what begins something or only looks is refused at once while the store rests, and nothing ran. Only a
+store that could not answer counts against it: a conflict is an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from semel.core.breaker import Breaker
+from semel.core.operations import Checkpoint, Complete, Enter, Fail, Operation, Renew
+from semel.core.store import Answers
+from semel.errors import StoreUnavailable, UsageError
+
+RUNNING = (Complete, Fail, Renew, Checkpoint, Enter)
+"""What belongs to an attempt that runs."""
+
+Change = Literal["store_open", "store_closed"]
+_SHORTEST = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a store in trouble is asked, and how many may wait for it.
+
+    Args:
+        failures: how many rounds without an answer, in a row, until the store is left alone.
+        patience: a single round without an answer for so many seconds is enough for that.
+        rest: seconds until it is tried again, the first time; twice as long after each try that failed.
+        longest_rest: the longest of these.
+        most_waiting: how many operations of a process may wait for their turn.
+        resends: how many claims may be sent again at first; each call adds a tenth, up to ten times as many.
+    """
+
+    failures: int = 5
+    patience: float = 5.0
+    rest: float = 0.1
+    longest_rest: float = 2.0
+    most_waiting: int = 10_000
+    resends: int = 10
+
+    def __post_init__(self) -> None:
+        for name in ("failures", "most_waiting", "resends"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < (name != "resends"):
+                message = f"{name} must be a whole number from {int(name != 'resends')} up, not {value!r}; nothing ran."
+                raise UsageError(message)
+        if not 0 < self.rest <= self.longest_rest or self.patience <= 0:
+            message = "patience and rest must be above 0, and longest_rest not shorter than rest; nothing ran."
+            raise UsageError(message)
+
+    def breaker(self, chance: Callable[[], float]) -> Breaker:
+        """A breaker with these limits."""
+        return Breaker(failures=self.failures, rest=self.rest, longest=self.longest_rest, chance=chance)
+
+
+class Guard:
+    """Stands in front of one store.
+
+    Whoever sends asks `refusal` for each operation, says `sent` when a round goes out and `heard` when it is back.
+
+    Args:
+        breaker: when to leave the store alone.
+        clock: the monotonic time, in seconds.
+        name: what the store is called in messages.
+        patience: a round that stayed without an answer for so long opens the breaker by itself.
+    """
+
+    __slots__ = ("_breaker", "_changes", "_clock", "_name", "_patience", "_sent", "_troubled", "closed")
+
+    def __init__(
+        self, breaker: Breaker, clock: Callable[[], float], *, name: str = "The store", patience: float = 5.0
+    ) -> None:
+        self.closed = True
+        self._breaker = breaker
+        self._clock = clock
+        self._name = name
+        self._patience = patience
+        self._sent: float | None = None
+        self._troubled = False
+        self._changes: list[Change] = []
+
+    def refusal(self, operation: Operation) -> StoreUnavailable | None:
+        """Why `operation` must not be sent now; None: it may."""
+        if self.closed or isinstance(operation, RUNNING):
+            return None
+        now = self._clock()
+        # A try that is on its way may take longer than any rest: whoever came in as another would wait behind it.
+        if self._sent is None and self._breaker.admits(now):
+            return None
+        rest = max(_SHORTEST, self._breaker.remaining(now))
+        message = (
+            f"{self._name} has not answered lately, so it was not asked; nothing ran. "
+            f"It is tried again in {rest:.2f} s; ask again with the same key then."
+        )
+        return StoreUnavailable(message, retry_after=rest, asked=False)
+
+    def sent(self) -> None:
+        """A round goes out. Where it only holds what is never refused, it is as good a try as any."""
+        self._sent = now = self._clock()
+        if not self.closed:
+            self._breaker.admits(now)
+
+    def heard(self, replies: Iterable[Answers | Exception]) -> None:
+        """The round is back: with answers, with errors, or with nothing that says anything (an empty list)."""
+        sent, self._sent = self._sent, None
+        verdict = _verdict(replies)
+        if verdict is True:
+            if not self._troubled:
+                return
+            self._troubled = False
+            self._breaker.succeeded()
+            self._become(closed=True)
+        elif verdict is None:
+            self._breaker.unheard()
+        elif self._breaker.state != "open":  # a write sent while it rests is no try, and does not prolong the rest
+            now = self._clock()
+            self._troubled = True
+            self._breaker.failed(now, at_once=sent is not None and now - sent >= self._patience)
+            self._become(closed=self._breaker.state == "closed")
+
+    def _become(self, *, closed: bool) -> None:
+        if closed is not self.closed:
+            self.closed = closed
+            self._changes.append("store_closed" if closed else "store_open")
+
+    def changes(self) -> Sequence[Change]:
+        """What became of the store since this was last asked."""
+        if not self._changes:
+            return ()
+        changes, self._changes = self._changes, []
+        return changes
+
+
+def _verdict(replies: Iterable[Answers | Exception]) -> bool | None:
+    """Whether the store answered: one answer is enough. None: nothing was said about that."""
+    silent = False
+    for reply in replies:
+        for answer in (reply,) if isinstance(reply, Exception) else reply:
+            if not isinstance(answer, StoreUnavailable):
+                if not isinstance(answer, Exception):
+                    return True
+            elif answer.conflict:
+                return True
+            else:
+                silent = silent or answer.asked
+    return False if silent else None

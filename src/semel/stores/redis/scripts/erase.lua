@@ -1,0 +1,24 @@
+-- Takes out of a record that is settled at this instant what may be personal. Nothing that shuts the key changes, nor
+-- when the server removes it. Sent again it leaves the same.
+-- ARGV: note, tombstone, failure
+local record = fields('status', 'key')
+if not record.status then
+    return false
+elseif not settled[record.status] then
+    return { 0, told(true) }
+end
+local texts = cmsgpack.unpack(record.key)
+redis.call('HSET', key, 'key', cmsgpack.pack({ '', texts[2], '' }), 'retryable', '0', 'doubtful', '0', 'about', '',
+    'resolution', ARGV[1])
+redis.call('HDEL', key, 'steps', 'error')
+for _, field in ipairs(redis.call('HKEYS', key)) do
+    if string.sub(field, 1, 5) == 'step:' then
+        redis.call('HDEL', key, field)
+    end
+end
+if record.status == 'completed' then
+    redis.call('HSET', key, 'outcome', ARGV[2])
+elseif record.status == 'failed' then
+    redis.call('HSET', key, 'error', ARGV[3])
+end
+return { 1, told(false) }

@@ -1,0 +1,71 @@
+"""`semel erase` on a real file."""
+
+import json
+
+import pytest
+
+from semel import Semel
+from semel.cli import main
+from semel.errors import ResultNotKept
+from tests.cli.conftest import Database, Run
+
+NAMED = ("--operation", "charge", "--scope", "acme")
+
+
+def test_an_erased_record_never_runs_again(database: Database, run: Run) -> None:
+    record = database.completed("o-1")
+    done = run("erase", record.reference[:8], database.url, "--reason", "request 17", "--yes")
+    assert done.returncode == 0
+    assert "erased" in done.stdout
+    with Semel(database.path) as semel, pytest.raises(ResultNotKept, match="it was erased"):
+        semel.run("o-1", lambda: "ran again", operation="charge", scope="acme")
+
+
+def test_a_record_is_found_by_its_key(database: Database, call: Run) -> None:
+    database.completed("o-1")
+    assert call("erase", "o-1", database.url, *NAMED, "--reason", "request 17", "--yes").returncode == 0
+    assert database.read("o-1").erased
+
+
+def test_what_was_erased_is_not_shown(database: Database, call: Run) -> None:
+    record = database.completed("o-1")
+    call("erase", record.reference, database.url, "--reason", "request 17", "--by", "jane", "--yes")
+    shown = call("show", record.reference, database.url).stdout
+    assert "Erased  by jane" in shown
+    assert "o-1" not in shown
+    assert "acme" not in shown
+
+
+def test_what_was_erased_is_null_for_machines(database: Database, call: Run) -> None:
+    record = database.completed("o-1")
+    call("erase", record.reference, database.url, "--reason", "request 17", "--yes")
+    listed = json.loads(call("list", database.url, "--json").stdout)
+    assert (listed["reference"], listed["key"], listed["scope"]) == (record.reference, None, None)
+
+
+def test_without_a_terminal_and_yes_nothing_is_erased(database: Database, run: Run) -> None:
+    record = database.completed("o-1")
+    done = run("erase", record.reference, database.url, "--reason", "request 17")
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert database.read("o-1") == record
+
+
+@pytest.mark.parametrize("reason", [[], ["--reason", ""], ["--reason", "  "]])
+def test_erasing_needs_a_reason(database: Database, reason: list[str]) -> None:
+    record = database.completed("o-1")
+    assert main(["erase", record.reference, database.url, "--yes", *reason]) == 2
+    assert database.read("o-1") == record
+
+
+@pytest.mark.parametrize("kind", ["in_doubt", "running"])
+def test_only_what_is_settled_is_erased(database: Database, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    record = getattr(database, kind)("o-1")
+    assert main(["erase", record.reference, database.url, "--reason", "x", "--yes"]) == 2
+    assert "nothing was erased" in capsys.readouterr().err
+    assert database.read("o-1") == record
+
+
+def test_an_unknown_record_is_not_found(database: Database) -> None:
+    database.completed("o-1")
+    assert main(["erase", "o-2", database.url, *NAMED, "--reason", "x", "--yes"]) == 3

@@ -1,0 +1,47 @@
+"""A store with tiers keeps the contract, over PostgreSQL and over SQLite: two stores on one place are two processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from semel.core.store import Store
+from semel.stores.postgresql import PostgresStore
+from semel.stores.sqlite import SqliteStore
+from semel.stores.tiered import Cache, TieredStore
+from semel.testing.clock import VirtualClock
+from semel.testing.contract import MakeStore, StoreContract
+from tests.servers.databases import Databases
+from tests.servers.redis import Keys
+
+pytestmark = pytest.mark.slow
+
+
+class OnTiers(StoreContract):
+    """The contract with a cache in Redis and one in the process; time is one and virtual for all of them."""
+
+    @pytest.fixture
+    def make_store(self, clock: VirtualClock, redis_keys: Keys, behind: Callable[[], Store]) -> MakeStore:
+        redis_keys.empty()
+        # A machine under load may take longer than a cache is given otherwise; then the cache would not be tested.
+        cache = Cache(redis_keys.url, timeout=5, local=100)
+        return lambda: TieredStore(behind(), cache, clock=clock.store_clock, monotonic=clock.monotonic)
+
+
+class TestTieredOverPostgresql(OnTiers):
+    @pytest.fixture
+    def behind(self, clock: VirtualClock, postgresql: Databases) -> Callable[[], Store]:
+        with psycopg.connect(postgresql.url, autocommit=True) as connection:
+            row = connection.execute("SELECT to_regclass('semel_record') IS NOT NULL").fetchone()
+            if row and row[0]:
+                connection.execute("TRUNCATE semel_record, semel_step")
+        return lambda: PostgresStore(postgresql.url, clock=clock.store_clock)
+
+
+class TestTieredOverSqlite(OnTiers):
+    @pytest.fixture
+    def behind(self, clock: VirtualClock, tmp_path: Path) -> Callable[[], Store]:
+        return lambda: SqliteStore(tmp_path / "semel.db", clock=clock.store_clock)

@@ -1,0 +1,157 @@
+"""Tiers with one rule broken each, and the smallest world in which it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from semel.core.flow import Flow
+from semel.core.operations import Answer, Claim, Complete, Erase, Operation, Replay, Reused
+from semel.core.record import Record
+from semel.core.tiers import CacheOperation, Drop, Fill, Filled, InFront, Look
+from semel.stores.tiered.flows import Tiers
+from semel.testing.simulate.models.cache import CacheTable, Entry
+from tests.simulate.tiers.programmes import eraser, joined_completer, reader
+from tests.simulate.tiers.world import KEEP, KEY, OTHER, SECOND, Joined, World, claim_of
+
+_QUIET = 86_400 * SECOND
+
+
+class FillsWithoutEpoch(CacheTable):
+    """A fill looks at nothing."""
+
+    def fill(self, fill: Fill, now: int) -> Filled:
+        del now
+        entry = Entry("record", fill.until_us, record=fill.record, now_us=fill.now_us)
+        self.entries[fill.record.key.digest] = entry
+        return Filled(done=True)
+
+
+class DropLeavesEpoch(CacheTable):
+    """A drop takes the record away, and leaves an epoch that was placed before."""
+
+    def apply(self, operation: CacheOperation, now: int) -> Any:
+        entry = self.entries.get(KEY.digest)
+        answer = super().apply(operation, now)
+        if isinstance(operation, Drop) and entry is not None and entry.kind == "epoch":
+            self.entries[KEY.digest] = entry
+        return answer
+
+
+class CacheFirst(Tiers):
+    """The cache is told before the store, and not again after it."""
+
+    def _erase(self, erase: Erase) -> Flow[Answer]:
+        yield InFront(Drop(erase.digest, erase.operation, 0))
+        return (yield from super()._erase(erase))
+
+    def _is_forgotten(self, digest: bytes, operation: str, *, since_us: int) -> Flow[bool]:
+        del digest, operation, since_us
+        return True
+        yield
+
+
+class FillsFromCompletion(Tiers):
+    """A completion fills what it has just written."""
+
+    def joined(self, operation: Operation) -> Any:
+        return self._filling(operation) if isinstance(operation, Complete) else Joined(operation)
+
+    def _filling(self, complete: Complete) -> Flow[None]:
+        seen = yield InFront(Look(KEY, b"mutant"))
+        yield Joined(complete)
+        answer = yield Joined(claim_of(8))
+        yield from self._fill(answer, seen, KEEP)
+
+
+class FillsFromJoinedRead(Tiers):
+    """What the caller's transaction reads is filled in like anything else."""
+
+    def joined(self, operation: Operation) -> Any:
+        return self._filling(operation) if isinstance(operation, Claim) else Joined(operation)
+
+    def _filling(self, claim: Claim) -> Flow[None]:
+        seen = yield InFront(Look(KEY, b"mutant"))
+        answer = yield Joined(claim)
+        if isinstance(answer, Replay):
+            yield from self._fill(answer, seen, KEEP)
+
+
+class KeepsForKeepFor(Tiers):
+    """An entry lives for the whole of keep_for, however late it was filled in."""
+
+    def _fill(self, answer: Replay, seen: Any, rest_us: int) -> Flow[None]:
+        del rest_us
+        yield from super()._fill(answer, seen, answer.record.keep_us)
+
+
+class ComparesNoFingerprint(Tiers):
+    """Whoever has the key is shown the record."""
+
+    def _hit(self, claim: Claim, record: Record, now_us: int, where: str) -> Replay | Reused:
+        return super()._hit(replace(claim, fingerprint=record.fingerprint), record, now_us, where)
+
+
+class ConfirmsTooEarly(Tiers):
+    """The processes' own tiers are not waited for."""
+
+    def _is_forgotten(self, digest: bytes, operation: str, *, since_us: int) -> Flow[bool]:
+        del since_us
+        return (yield from self._dropped(digest, operation, _QUIET)) is not None
+
+
+class ConfirmsUnheard(Tiers):
+    """The note goes although the cache did not answer."""
+
+    def _is_forgotten(self, digest: bytes, operation: str, *, since_us: int) -> Flow[bool]:
+        yield from super()._is_forgotten(digest, operation, since_us=since_us)
+        return True
+
+
+def _no_local(tiers: type[Tiers]) -> type[Tiers]:
+    """The same without a tier in the process, so that an erase confirms by itself."""
+
+    class WithoutLocal(tiers):  # type: ignore[misc, valid-type]  # made for one test
+        def __init__(self, cache: Any, gate: Any, local: Any, **rest: Any) -> None:
+            del local
+            super().__init__(cache, gate, None, **rest)
+
+    return WithoutLocal
+
+
+def _erasing(**settings: Any) -> World:
+    tiers = _no_local(settings.pop("tiers", Tiers))
+    return World([reader(1)], [reader(2)], [eraser], tiers=tiers, **settings)
+
+
+WORLDS: dict[str, tuple[Callable[[], World], Callable[[], World]]] = {
+    "fill without epoch": (lambda: _erasing(cache=FillsWithoutEpoch), _erasing),
+    "drop leaves the epoch": (lambda: _erasing(cache=DropLeavesEpoch), _erasing),
+    "cache told before the store": (lambda: _erasing(tiers=CacheFirst), _erasing),
+    "fill from a completion": (
+        lambda: World([reader(1)], [joined_completer], tiers=FillsFromCompletion, completed=False),
+        lambda: World([reader(1)], [joined_completer], completed=False),
+    ),
+    "fill of a joined read": (
+        lambda: World([reader(1)], [joined_completer], tiers=FillsFromJoinedRead, completed=False),
+        lambda: World([reader(1)], [joined_completer], completed=False),
+    ),
+    "life of keep_for instead of its rest": (
+        lambda: World([reader(1)], [reader(2)], tiers=_no_local(KeepsForKeepFor), waits=(60 * SECOND, 60 * SECOND)),
+        lambda: World([reader(1)], [reader(2)], tiers=_no_local(Tiers), waits=(60 * SECOND, 60 * SECOND)),
+    ),
+    "fingerprint not compared": (
+        lambda: World([reader(1)], [reader(2, fingerprint=OTHER)], tiers=ComparesNoFingerprint),
+        lambda: World([reader(1)], [reader(2, fingerprint=OTHER)]),
+    ),
+    "other processes not waited for": (
+        lambda: World([reader(1, times=2)], [eraser], tiers=ConfirmsTooEarly),
+        lambda: World([reader(1, times=2)], [eraser]),
+    ),
+    "confirmed without the cache": (
+        lambda: World([reader(1, times=2)], [eraser], tiers=_no_local(ConfirmsUnheard), faults=1),
+        lambda: World([reader(1, times=2)], [eraser], tiers=_no_local(Tiers), faults=1),
+    ),
+}

@@ -1,0 +1,265 @@
+"""The guard of a store: what it refuses while the store rests, what it never refuses, and what counts against it."""
+
+from typing import Any
+
+import pytest
+
+from semel.core.breaker import Breaker
+from semel.core.guard import Guard, Limits
+from semel.core.operations import (
+    Checkpoint,
+    Complete,
+    Enter,
+    Fail,
+    Lapse,
+    Lost,
+    Operation,
+    Purge,
+    Query,
+    Read,
+    Recorded,
+    Renew,
+    Resolve,
+    Reused,
+    Running,
+    Scan,
+    Tally,
+)
+from semel.core.record import Failure, Status, Step
+from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
+from tests.unit.core.records import claim, lease, record
+
+SILENT = StoreUnavailable("It did not answer.")
+BEGINS_OR_LOOKS: list[Operation] = [
+    claim(),
+    Read(b"d"),
+    Scan(Query(), None, 1),
+    Resolve(b"d", b"n", Status.CANCELLED, None, "note"),
+    Purge(1),
+    Lapse(1),
+    Tally(b"d", 1),
+]
+BELONGS_TO_A_RUN: list[Operation] = [
+    Complete(lease(), b""),
+    Fail(lease(), "retry", Failure("E", "no"), doubtful=False),
+    Renew(lease(), 1),
+    Checkpoint(lease(), Step(0, "s", b"")),
+    Enter(lease()),
+]
+
+
+class Guarded:
+    """A guard with a clock that is set by hand, opened after three rounds without an answer."""
+
+    def __init__(self, failures: int = 3) -> None:
+        self.now = 0.0
+        breaker = Breaker(failures=failures, rest=1.0, longest=4.0, chance=lambda: 1.0)
+        self.guard = Guard(breaker, lambda: self.now, name="sqlite:///x", patience=5.0)
+
+    def round(self, *replies: Any, took: float = 0.0) -> None:
+        """One round that came back with these replies."""
+        self.guard.sent()
+        self.now += took
+        self.guard.heard(replies)
+
+    def refuses(self, operation: Operation | None = None) -> bool:
+        """Whether it refuses an operation, by default a claim."""
+        return self.guard.refusal(operation or claim()) is not None
+
+
+def opened() -> Guarded:
+    """A guard whose store rests for a second."""
+    made = Guarded(failures=1)
+    made.round(SILENT)
+    return made
+
+
+def named(operation: Operation) -> str:
+    return type(operation).__name__
+
+
+@pytest.mark.parametrize("operation", [*BEGINS_OR_LOOKS, *BELONGS_TO_A_RUN], ids=named)
+def test_everything_goes_through_while_the_store_answers(operation: Operation) -> None:
+    assert not Guarded().refuses(operation)
+
+
+@pytest.mark.parametrize("operation", BEGINS_OR_LOOKS, ids=named)
+def test_what_begins_or_looks_is_refused_while_the_store_rests(operation: Operation) -> None:
+    assert opened().refuses(operation)
+
+
+@pytest.mark.parametrize("operation", BELONGS_TO_A_RUN, ids=named)
+def test_what_belongs_to_a_run_always_goes_through(operation: Operation) -> None:
+    assert not opened().refuses(operation)
+
+
+def test_a_refusal_says_that_nothing_ran_and_when_to_come_back() -> None:
+    made = opened()
+    made.now = 0.25
+    error = made.guard.refusal(claim())
+    assert error is not None
+    assert (error.retry_after, error.ran, error.asked) == (0.75, False, False)
+    assert "sqlite:///x has not answered lately, so it was not asked; nothing ran." in error.message
+
+
+def test_rounds_without_an_answer_in_a_row_open_it() -> None:
+    made = Guarded()
+    seen = []
+    for _ in range(3):
+        made.round(SILENT)
+        seen.append(made.refuses())
+    assert seen == [False, False, True]
+
+
+def test_errors_of_single_operations_count_as_one_round() -> None:
+    made = Guarded()
+    made.round([SILENT] * 10, [SILENT] * 10)
+    assert not made.refuses()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Reused(record()), Running(5), Lost(), StoreUnavailable("A row was locked.", conflict=True)],
+    ids=lambda answer: type(answer).__name__,
+)
+def test_a_conflict_is_an_answer(answer: Any) -> None:
+    made = Guarded()
+    for _ in range(5):
+        made.round(SILENT)
+        made.round(SILENT)
+        made.round([answer])
+    assert not made.refuses()
+
+
+def test_one_answer_in_a_round_is_enough() -> None:
+    made = Guarded(failures=1)
+    made.round(SILENT, [SILENT, Recorded(1)])
+    assert not made.refuses()
+
+
+@pytest.mark.parametrize("error", [SchemaOutdated("old"), UsageError("no"), ValueError("a bug")])
+def test_other_errors_count_neither_way(error: Exception) -> None:
+    made = Guarded(failures=2)
+    made.round(SILENT)
+    for _ in range(5):
+        made.round(error)
+    assert not made.refuses()
+    made.round(SILENT)
+    assert made.refuses()
+
+
+def test_a_round_that_was_cut_short_counts_neither_way() -> None:
+    made = Guarded(failures=1)
+    made.round()
+    assert not made.refuses()
+
+
+def test_a_refusal_of_another_guard_counts_neither_way() -> None:
+    made = Guarded(failures=1)
+    made.round([StoreUnavailable("Not asked.", asked=False)])
+    assert not made.refuses()
+
+
+def test_one_round_that_took_too_long_is_enough() -> None:
+    made = Guarded()
+    made.round(SILENT, took=5.0)
+    assert made.refuses()
+
+
+def test_one_try_is_let_through_after_the_rest() -> None:
+    made = opened()
+    made.now = 1.0
+    assert [made.refuses(), made.refuses()] == [False, True]
+
+
+def test_nobody_waits_behind_a_try_that_hangs() -> None:
+    made = opened()
+    made.now = 1.0
+    assert not made.refuses()
+    made.guard.sent()
+    made.now = 60.0
+    assert made.refuses()
+
+
+def test_an_answer_to_the_try_lets_everybody_through() -> None:
+    made = opened()
+    made.now = 1.0
+    made.refuses()
+    made.round([Running(1)])
+    assert [made.refuses(), made.refuses()] == [False, False]
+
+
+def test_a_try_that_told_nothing_is_followed_by_another_at_once() -> None:
+    made = opened()
+    made.now = 1.0
+    made.refuses()
+    made.round(SchemaOutdated("old"))
+    assert not made.refuses()
+
+
+def test_a_write_that_is_answered_ends_the_rest_at_once() -> None:
+    made = opened()
+    made.round([Recorded(1)])
+    assert not made.refuses()
+
+
+def test_a_write_that_fails_during_the_rest_does_not_prolong_it() -> None:
+    made = opened()
+    for _ in range(20):
+        made.round([SILENT])
+    made.now = 1.0
+    assert not made.refuses()
+
+
+def test_a_write_after_the_rest_is_the_try() -> None:
+    made = opened()
+    made.now = 1.0
+    made.round([SILENT])
+    assert made.refuses()
+    made.now = 2.9
+    assert made.refuses()
+    made.now = 3.0
+    assert not made.refuses()
+
+
+def test_changes_are_told_once() -> None:
+    made = opened()
+    assert made.guard.changes() == ["store_open"]
+    made.now = 1.0
+    made.round(SILENT)
+    assert not made.guard.changes()
+    made.round([Recorded(1)])
+    made.round([Recorded(1)])
+    assert made.guard.changes() == ["store_closed"]
+    assert not made.guard.changes()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"failures": 0},
+        {"failures": 2.5},
+        {"failures": True},
+        {"most_waiting": 0},
+        {"resends": -1},
+        {"rest": 0.0},
+        {"rest": 3.0},
+        {"patience": 0.0},
+    ],
+    ids=str,
+)
+def test_limits_that_cannot_be_kept_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="nothing ran"):
+        Limits(**wrong)
+
+
+def test_limits_without_resends_are_possible() -> None:
+    assert Limits(resends=0).resends == 0
+
+
+def test_a_breaker_has_the_limits_it_was_made_from() -> None:
+    breaker = Limits(failures=2, rest=1.0, longest_rest=8.0).breaker(lambda: 1.0)
+    breaker.failed(0.0)
+    assert breaker.state == "closed"
+    breaker.failed(0.0)
+    assert (breaker.state, breaker.remaining(0.0)) == ("open", 1.0)

@@ -1,0 +1,47 @@
+"""Which troubles of a store are conflicts: it answered, and somebody else was in the way; they count as answers."""
+
+import pickle
+import sqlite3
+
+import pytest
+
+from semel.errors import StoreUnavailable
+from semel.stores.served.troubles import RowLocked, Trouble, translated
+from semel.stores.sqlite.translate import WriteLocked
+from semel.stores.sqlite.translate import translated as translated_of_sqlite
+
+AWAY = [Trouble.SLOW, Trouble.LOST, Trouble.DENIED, Trouble.READ_ONLY, Trouble.FULL]
+
+
+@pytest.mark.parametrize("trouble", [Trouble.CONFLICT, Trouble.LOCKED])
+def test_somebody_in_the_way_is_a_conflict(trouble: Trouble) -> None:
+    error = translated(OSError("x"), trouble, "postgresql://x")
+    assert isinstance(error, StoreUnavailable)
+    assert error.conflict
+
+
+@pytest.mark.parametrize("trouble", AWAY)
+def test_a_server_that_cannot_serve_is_none(trouble: Trouble) -> None:
+    error = translated(OSError("x"), trouble, "postgresql://x")
+    assert isinstance(error, StoreUnavailable)
+    assert not error.conflict
+
+
+def test_a_row_that_a_transaction_holds_is_a_conflict() -> None:
+    assert RowLocked("ab" * 32).conflict
+
+
+@pytest.mark.parametrize(
+    ("code", "conflict"), [(sqlite3.SQLITE_BUSY, True), (sqlite3.SQLITE_LOCKED, True), (sqlite3.SQLITE_FULL, False)]
+)
+def test_a_file_that_somebody_else_writes_is_a_conflict(code: int, conflict: bool) -> None:
+    cause = sqlite3.OperationalError("x")
+    cause.sqlite_errorcode = code
+    error = translated_of_sqlite(cause, "sqlite:///x")
+    assert isinstance(error, StoreUnavailable)
+    assert error.conflict is conflict
+
+
+def test_a_conflict_survives_the_way_through_a_process_pool() -> None:
+    error = pickle.loads(pickle.dumps(WriteLocked("The file was locked.")))  # noqa: S301 - just made here
+    assert (type(error), error.conflict, error.asked) == (WriteLocked, True, True)
