@@ -19,7 +19,8 @@ class SqliteSession:
     """A connection of `sqlite3`."""
 
     def __init__(self, path: str) -> None:
-        self.raw = sqlite3.connect(path, timeout=10, check_same_thread=False)
+        # A bound for the hopeless: how long a busy machine makes writers wait for each other is not judged here.
+        self.raw = sqlite3.connect(path, timeout=60, check_same_thread=False)
 
     def begin(self, chance: random.Random) -> None:
         """Begin; the first way leaves it to sqlite3."""
