@@ -31,6 +31,7 @@ from semel.stores.redis.settings import Settings as RedisSettings
 from semel.stores.served.settings import Settings
 from semel.stores.sqlite import SqliteStore
 from semel.stores.sqlite.versions import schema_sql
+from semel.stores.tiered import Cache
 from tests.docs.pages import page, pages, slug, table
 
 HTTP = Path(semel.__file__).parent / "http"
@@ -176,8 +177,9 @@ def test_the_event_page_holds_every_kind_and_field() -> None:
         (Settings, {"url", "name"}),
         (RedisSettings, {"name", "kind", "addresses", "service", "tls_options"}),
         (DynamoSettings, {"table"}),
+        (Cache, {"url"}),
     ],
-    ids=["sqlite", "memory", "servers", "redis", "dynamodb"],
+    ids=["sqlite", "memory", "servers", "redis", "dynamodb", "cache"],
 )
 def test_the_settings_of_stores_are_told(store: Any, skipped: set[str]) -> None:
     told = set(first_column("docs/reference/stores.md", "setting"))
@@ -186,7 +188,7 @@ def test_the_settings_of_stores_are_told(store: Any, skipped: set[str]) -> None:
 
 def test_no_setting_is_told_that_is_not_there() -> None:
     told = set(first_column("docs/reference/stores.md", "setting"))
-    stores = (SqliteStore, MemoryStore, Settings, RedisSettings, DynamoSettings)
+    stores = (SqliteStore, MemoryStore, Settings, RedisSettings, DynamoSettings, Cache)
     assert told <= {name for store in stores for name in inspect.signature(store).parameters}
 
 

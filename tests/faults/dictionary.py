@@ -10,6 +10,7 @@ Row = dict[str, Any]
 Seen = tuple[Any, ...]
 LOST: Seen = ("lost",)
 SETTLED = ("completed", "failed", "cancelled")
+ERASED = b"\x95\x01\xa4none\xa0\xa0\xc4\x0dit was erased"
 
 
 class Dictionary:
@@ -69,7 +70,8 @@ class Dictionary:
         return self._granted(claim, {**self._running(claim, now), **kept, **counts})
 
     def _running(self, claim: Row, now: int) -> Row:
-        taken = ("digest", "operation", "fingerprint", "nonce", "in_doubt", "reconcile_after", "business_key", "keep")
+        key = ("digest", "scope", "operation", "value")
+        taken = (*key, "fingerprint", "nonce", "in_doubt", "reconcile_after", "business_key", "keep")
         row = {name: claim[name] for name in taken}
         row |= {"status": "running", "retryable": False, "lease": now + claim["lease"], "expires": now + claim["keep"]}
         return row | {
@@ -155,6 +157,20 @@ class Dictionary:
         changes = {"retryable": status == "failed", "doubtful": False, "nonce": nonce, "fence": row["fence"] + 1}
         self._settle(row, now, status=status, outcome=outcome, resolution=note, **changes)
         return ("resolved", self.rows[digest])
+
+    def erase(self, digest: bytes, note: str) -> Seen:
+        """Take out what may be personal; whatever was tried before, it is final now."""
+        row = self.rows.get(digest)
+        if row is None or row["status"] not in SETTLED:
+            return ("unresolvable", row)
+        gone: Row = {"scope": "", "value": "", "business_key": None, "steps": [], "resolution": note}
+        gone |= {"retryable": False, "doubtful": False, "outcome": None, "error": None}
+        if row["status"] == "completed":
+            gone["outcome"] = ERASED
+        elif row["status"] == "failed":
+            gone["error"] = ("semel.Erased", "it was erased")
+        self.rows[digest] = {**row, **gone}
+        return ("erased", self.rows[digest])
 
     def _lapsed(self, row: Row, now: int) -> bool:
         return row["status"] == "running" and bool(row["lease"] <= now)

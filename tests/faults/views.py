@@ -4,6 +4,7 @@ from semel.core.operations import (
     Answer,
     Claim,
     Doubtful,
+    Erased,
     Found,
     Granted,
     Held,
@@ -25,6 +26,8 @@ def row_of(record: Record) -> Row:
     """A record as a dictionary."""
     return {
         "digest": record.key.digest,
+        "scope": record.key.scope,
+        "value": record.key.value,
         "operation": record.key.operation,
         "business_key": record.about.business_key,
         "status": record.status.value,
@@ -56,6 +59,8 @@ def claim_of(claim: Claim) -> Row:
     """A claim as a dictionary."""
     return {
         "digest": claim.key.digest,
+        "scope": claim.key.scope,
+        "value": claim.key.value,
         "operation": claim.key.operation,
         "business_key": claim.about.business_key,
         "fingerprint": claim.fingerprint,
@@ -93,8 +98,8 @@ def seen(answer: Answer | Exception) -> Seen:
             return LOST
         case Found(record, now_us):
             return ("found", None if record is None else row_of(record), now_us)
-        case Resolved(record):
-            return ("resolved", row_of(record))
+        case Resolved(record) | Erased(record):
+            return (type(answer).__name__.lower(), row_of(record))
         case Unresolvable(record):
             return ("unresolvable", None if record is None else row_of(record))
         case Swept(count):

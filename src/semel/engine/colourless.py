@@ -85,7 +85,7 @@ class EngineBase:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store.name!r})"
 
-    def lane(self) -> Lane:
+    def _new_lane(self) -> Lane:
         """A new lane to the store, with a guard in front of it unless the store has its own."""
         guard = None
         if not getattr(self.store, "guards", False):

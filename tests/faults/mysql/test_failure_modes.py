@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 
 from semel import Semel
-from semel.core.operations import Complete, Granted, Held, Recorded, Renew, Replay, Running
+from semel.core.operations import (
+    Checkpoint,
+    Complete,
+    Erase,
+    Erased,
+    Granted,
+    Held,
+    Purge,
+    Recorded,
+    Renew,
+    Replay,
+    Running,
+)
+from semel.core.record import Step
 from semel.errors import SemelError
 from semel.stores.mysql import MysqlStore
 from tests.faults.mysql.sessions import TellingStore, session
@@ -44,6 +57,30 @@ def test_new_keys_in_the_order_of_time_never_deadlock(url: str) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(insert, range(8))) == 8 * 25 * 4
+    assert victims == []
+
+
+def test_erasing_beside_claims_steps_and_the_sweep_never_deadlocks(url: str) -> None:
+    victims: list[Exception] = []
+    start = threading.Barrier(6)
+
+    def work(number: int) -> int:
+        erased = 0
+        with User(TellingStore(url, victims), "threads") as user:
+            start.wait()
+            for turn in range(25):
+                keys = [f"hot-{(number + turn + one) % 7}" for one in range(4)]
+                answers = user.all([claim(key, keep=0.001) for key in keys])  # over at once, so claimed again and again
+                leases = [answer.lease for answer in answers if isinstance(answer, Granted)]
+                user.all([Checkpoint(lease, Step(0, "step", b"done")) for lease in leases])
+                user.all([Complete(lease, b"done") for lease in leases])
+                answers = user.all([Erase(lease.key.digest, "note", tiers=True) for lease in leases])
+                erased += sum(isinstance(answer, Erased) for answer in answers)
+                user.all([Purge(3)])
+        return erased
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(work, range(6))) > 0
     assert victims == []
 
 

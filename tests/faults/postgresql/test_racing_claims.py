@@ -14,6 +14,7 @@ from semel import Semel
 from semel.core.operations import (
     Checkpoint,
     Complete,
+    Erase,
     Granted,
     Held,
     Lapse,
@@ -43,6 +44,7 @@ SELECT %s, '', 'charge', 'k', 'running', false, %s, 1, %s, now_us + 60000000, 'r
     now_us, now_us + 3600000000, 3600000000
 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us) AS clock
 """
+ERASED = "UPDATE semel_record SET status = 'completed', outcome = '\\x00', scope = '', value = ''"
 EXPIRE = "UPDATE semel_record SET expires_us = 1"
 
 
@@ -79,6 +81,18 @@ def test_a_claim_that_waits_for_an_unknown_writer_is_answered_by_what_that_left(
         getattr(outsider, end)()
         asked.result()
     assert outsider.look("SELECT count(*) FROM semel_record") == [(1,)]
+
+
+def test_a_claim_that_loses_to_an_erasure_brings_nothing_back(user: User, outsider: Outsider) -> None:
+    mine = claim("k")
+    user.one(claim("k", lease=0), Granted)
+    outsider.execute(ERASED)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(user.one, mine, Replay)  # it saw a lease that is over, and met a record that is erased
+        outsider.until_stores_wait()
+        outsider.commit()
+        asked.result()
+    assert outsider.look("SELECT scope, value FROM semel_record") == [("", "")]
 
 
 def test_of_racing_claims_one_is_granted_and_all_are_answered(make_user: MakeUser) -> None:
@@ -123,6 +137,7 @@ def test_lists_of_every_kind_in_any_order_never_deadlock(make_user: MakeUser, ou
                 [Checkpoint(lease, Step(0, "step", b"done")) for lease in leases],
                 [Complete(lease, b"done") for lease in leases],
                 [Tally(one.digest, 1) for one in keys],
+                [Erase(one.digest, "note", tiers=True) for one in keys[:3]],
                 [Lapse(5)],
                 [Purge(5)],
             ]

@@ -1,0 +1,232 @@
+"""What the tiers ask for, and in which order; stepped by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from semel.core.breaker import Breaker
+from semel.core.observer import Event
+from semel.core.operations import (
+    Complete,
+    Confirm,
+    Erase,
+    Erased,
+    Found,
+    Granted,
+    Invalidate,
+    Read,
+    Recorded,
+    Replay,
+    Resolve,
+    Resolved,
+    Reused,
+    Running,
+)
+from semel.core.record import Failure, Record, Status
+from semel.core.tiers import Drop, Dropped, Fill, Filled, Hit, InFront, Look, Missed
+from semel.errors import StoreUnavailable
+from semel.stores.tiered.entries import LARGEST
+from semel.stores.tiered.flows import Tiers
+from semel.stores.tiered.gate import Gate
+from semel.stores.tiered.local import Local
+from semel.stores.tiered.settings import Cache
+from tests.unit.stores.operations import FINGERPRINTS, KEYS, SECOND, START, claim
+from tests.unit.stores.tiered.records import completed
+
+CLAIM = claim()
+RECORD = completed(KEYS[0])
+LOOK = InFront(Look(KEYS[0], b"epoch"))
+REDIS_NOW = 5_000 * SECOND
+MISSED = Missed(b"epoch", REDIS_NOW)
+REPLAY = Replay(RECORD, START + 1)
+
+
+class World:
+    """Tiers by hand: `step` answers what was asked for last, and gives what is asked for next, or the end."""
+
+    def __init__(self, *, local: int = 0, **settings: Any) -> None:
+        self.now = 100.0
+        self.heard: list[tuple[str, str]] = []
+        self.local = Local(local, 10**6) if local else None
+        breaker = Breaker(failures=1, rest=1, longest=1, chance=lambda: 1.0)
+        self.gate = Gate(breaker, lambda: self.now, self)
+        cache = Cache(**{"url": "redis://host", "cap": 60, "local": local, **settings})
+        self.tiers = Tiers(
+            cache, self.gate, self.local, monotonic=lambda: self.now, observer=self, new_epoch=lambda: b"epoch"
+        )
+
+    def observe(self, event: Event) -> None:
+        self.heard.append((event.kind, event.detail))
+
+    def played(self, operation: Any, *answers: Any) -> list[Any]:
+        """What is asked for, one after the other, and at the end what comes of it."""
+        flow = self.tiers.ask(operation)
+        assert flow is not None
+        wanted = [next(flow)]
+        try:
+            for answer in answers:
+                step = flow.throw if isinstance(answer, Exception) else flow.send
+                wanted += [step(answer)]
+        except StopIteration as end:
+            return [*wanted, end.value]
+        raise AssertionError(wanted)
+
+
+def test_a_hit_is_a_replay_and_nobody_else_is_asked() -> None:
+    world = World()
+    told = world.played(CLAIM, Hit(RECORD, START, SECOND))
+    assert told == [LOOK, Replay(RECORD, START, cached=True)]
+    assert world.heard == [("cache_hit", "redis")]
+
+
+def test_another_fingerprint_is_reused_by_the_cache_as_by_the_store() -> None:
+    other = replace(CLAIM, fingerprint=FINGERPRINTS[1])
+    assert World().played(other, Hit(RECORD, START, SECOND))[-1] == Reused(RECORD, START)
+
+
+@pytest.mark.parametrize(
+    "record", [completed(KEYS[1]), replace(RECORD, status=Status.RUNNING), replace(RECORD, status=Status.FAILED)]
+)
+def test_anything_but_a_completed_record_of_that_key_is_a_miss(record: Record) -> None:
+    assert World().played(CLAIM, Hit(record, START, SECOND), Running(1)) == [LOOK, CLAIM, Running(1)]
+
+
+def test_a_miss_asks_the_store_and_fills_in_what_it_replays() -> None:
+    world = World()
+    fill = InFront(Fill(RECORD, b"epoch", REDIS_NOW + 60 * SECOND, START + 1))
+    assert world.played(CLAIM, MISSED, REPLAY, Filled(done=True)) == [LOOK, CLAIM, fill, REPLAY]
+    assert world.heard == [("cache_miss", "")]
+
+
+def test_an_entry_lives_no_longer_than_the_record_counted_from_the_look() -> None:
+    late = Replay(RECORD, RECORD.expires_us - 7 * SECOND)
+    fill = World().played(CLAIM, MISSED, late, Filled(done=True))[2]
+    assert fill.operation.until_us == REDIS_NOW + 7 * SECOND
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Running(1),
+        Reused(RECORD, START),
+        Granted(replace(RECORD, status=Status.RUNNING)),
+        Replay(replace(RECORD, status=Status.FAILED, error=Failure("a", "b")), START),
+        Replay(replace(RECORD, status=Status.CANCELLED), START),
+        Replay(RECORD, RECORD.expires_us),
+        Replay(replace(RECORD, outcome=b"x" * (LARGEST + 1)), START),
+    ],
+)
+def test_nothing_else_is_filled_in(answer: Any) -> None:
+    assert World().played(CLAIM, MISSED, answer) == [LOOK, CLAIM, answer]
+
+
+def test_without_an_epoch_nothing_is_filled_in() -> None:
+    assert World().played(CLAIM, Missed(b"", REDIS_NOW), REPLAY) == [LOOK, CLAIM, REPLAY]
+
+
+def test_whatever_befalls_the_cache_the_store_is_asked() -> None:
+    assert World().played(CLAIM, RuntimeError("a bug"), REPLAY) == [LOOK, CLAIM, REPLAY]
+
+
+def test_a_fill_that_fails_is_nobodys_trouble() -> None:
+    assert World().played(CLAIM, MISSED, REPLAY, StoreUnavailable("away"))[-1] == REPLAY
+
+
+def test_while_the_gate_is_shut_the_store_is_asked_at_once() -> None:
+    world = World()
+    world.gate.silent(StoreUnavailable("away"))
+    assert world.played(CLAIM, REPLAY) == [CLAIM, REPLAY]
+
+
+def test_a_completion_concerns_no_cache() -> None:
+    lease = Granted(RECORD).lease
+    assert World().tiers.ask(Complete(lease, b"x")) is None
+    assert World().tiers.ask(Read(KEYS[0].digest)) is None
+
+
+def test_what_the_process_keeps_is_at_hand_for_local_for_from_before_it_asked() -> None:
+    world = World(local=10, local_for=5)
+    world.played(CLAIM, Hit(RECORD, START, 60 * SECOND))
+    world.now = 104.9
+    assert world.tiers.at_hand(CLAIM) == Replay(RECORD, START, cached=True)
+    world.now = 105.0
+    assert world.tiers.at_hand(CLAIM) is None
+
+
+def test_nor_for_longer_than_the_cache_would() -> None:
+    world = World(local=10, local_for=5)
+    world.played(CLAIM, Hit(RECORD, START, SECOND))
+    world.now = 101.0
+    assert world.tiers.at_hand(CLAIM) is None
+
+
+def test_the_time_that_an_answer_took_is_taken_off() -> None:
+    world = World(local=10, local_for=5)
+    flow = world.tiers.ask(CLAIM)
+    assert flow is not None
+    next(flow)
+    world.now = 105.0
+    with pytest.raises(StopIteration):
+        flow.send(Hit(RECORD, START, 60 * SECOND))
+    assert world.tiers.at_hand(CLAIM) is None
+
+
+def test_another_fingerprint_is_reused_by_the_process_too() -> None:
+    world = World(local=10)
+    world.played(CLAIM, Hit(RECORD, START, SECOND))
+    assert world.tiers.at_hand(replace(CLAIM, fingerprint=FINGERPRINTS[1])) == Reused(RECORD, START)
+
+
+ERASE = Erase(KEYS[0].digest, "note", KEYS[0].operation)
+FOUND = Found(RECORD, START + 9)
+DROP = InFront(Drop(KEYS[0].digest, KEYS[0].operation, 86_400 * SECOND))
+
+
+def test_erasing_asks_the_store_first_and_confirms_once_the_cache_has() -> None:
+    told = World().played(ERASE, Erased(RECORD), FOUND, Dropped(0), Recorded(START))
+    assert told[0] == replace(ERASE, tiers=True)
+    assert told[2:] == [DROP, Confirm(KEYS[0].digest, START + 9), Erased(RECORD)]
+
+
+def test_where_the_cache_does_not_answer_the_note_stays() -> None:
+    assert World().played(ERASE, Erased(RECORD), FOUND, StoreUnavailable("away"))[-2:] == [DROP, Erased(RECORD)]
+
+
+def test_where_processes_keep_records_the_note_stays_for_the_sweep() -> None:
+    assert World(local=10).played(ERASE, Erased(RECORD), FOUND, Dropped(0))[-2:] == [DROP, Erased(RECORD)]
+
+
+def test_the_process_that_erases_forgets_at_once() -> None:
+    world = World(local=10)
+    world.played(CLAIM, Hit(RECORD, START, 60 * SECOND))
+    world.played(ERASE, Erased(RECORD), FOUND, StoreUnavailable("away"))
+    assert world.tiers.at_hand(CLAIM) is None
+
+
+INVALIDATE = Invalidate(KEYS[0].digest, KEYS[0].operation, START)
+
+
+def test_a_sweep_confirms_once_no_process_can_hold_it_any_more() -> None:
+    assert World(local=10).played(INVALIDATE, FOUND, Dropped(5 * SECOND))[-1] == Recorded(START + 9)
+
+
+@pytest.mark.parametrize("answer", [Dropped(5 * SECOND - 1), StoreUnavailable("away")])
+def test_and_not_before(answer: Any) -> None:
+    with pytest.raises(StoreUnavailable, match="stays noted"):
+        World(local=10).played(INVALIDATE, FOUND, answer)
+
+
+def test_a_cache_in_the_process_alone_is_waited_for_from_the_note_on() -> None:
+    world = World(local=10, url=None)
+    with pytest.raises(StoreUnavailable, match="stays noted"):
+        world.played(INVALIDATE, Found(RECORD, START + SECOND))
+    assert world.played(INVALIDATE, Found(RECORD, START + 5 * SECOND))[-1] == Recorded(START + 5 * SECOND)
+
+
+def test_a_doubt_that_is_ended_is_dropped_from_the_caches() -> None:
+    resolve = Resolve(KEYS[0].digest, b"n", Status.CANCELLED, None, "note")
+    told = World().played(resolve, Resolved(RECORD), Dropped(0))
+    assert told == [resolve, InFront(Drop(KEYS[0].digest, "charge", 10 * SECOND)), Resolved(RECORD)]
