@@ -123,6 +123,7 @@ class RedisServer(Server):
         return Endpoint(f"redis://{HOST}:{self.port}/", str(self.folder / "server.log"))
 
     def where_its_data_is(self) -> str:
+        said(self.endpoint.url, "PING")  # unlike CONFIG it is refused while the server still reads its data
         return str(said(self.endpoint.url, "CONFIG", "GET", "dir")[1].decode())
 
     def refusal(self) -> type[Exception]:
