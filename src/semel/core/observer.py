@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import msgspec
 
 _log = logging.getLogger("semel")
-_LOUD = frozenset({"in_doubt", "lease_lost", "store_down", "store_open", "store_closed", "cache_open"})
+_LOUD = frozenset({"in_doubt", "lease_lost", "store_down", "store_open", "store_closed", "cache_open", "cache_closed"})
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
