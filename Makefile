@@ -10,6 +10,8 @@ ARGS ?=
 # Twice the processors: a third of the tests' time is waiting for servers and child processes.
 WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) * 2)))
 export PYTHON SEMEL_EFFORT
+# Tests and the hotel start hundreds of processes. Without this each would compile every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 CODE = $(wildcard src tests examples bench)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.cases.client import CLIENT
-from bench.cases.http import HTTP, HTTP_IDEMKIT
+from bench.cases.http import HTTP, HTTP_IDEMKIT, HTTP_REDIS
 from bench.cases.latency import LATENCY
 from bench.cases.mariadb_many import MARIADB_64
 from bench.cases.memory import ENGINE
@@ -11,11 +11,14 @@ from bench.cases.peers import IDEMKIT
 from bench.cases.postgresql_many import POSTGRESQL_64
 from bench.cases.postgresql_one import POSTGRESQL_ONE
 from bench.cases.postgresql_peers import POSTGRESQL_IDEMKIT
-from bench.cases.round_trips import ROUND_TRIPS
+from bench.cases.redis_one import REDIS_ONE
+from bench.cases.redis_peers import REDIS_IDEMKIT, REDIS_POWERTOOLS
+from bench.cases.round_trips import REDIS_ROUND_TRIPS, ROUND_TRIPS
 from bench.cases.rows import ROWS
 from bench.cases.sqlite_many import SQLITE_64
 from bench.cases.sqlite_one import SQLITE_ONE, SQLITE_REPLAY
 from bench.cases.sweep import SWEEP
+from bench.cases.tiered import TIERED
 from bench.cases.within import WITHIN
 from bench.harness import Case
 from bench.machine import version_of
@@ -32,11 +35,17 @@ CASES = {
         POSTGRESQL_IDEMKIT,
         POSTGRESQL_ONE,
         MARIADB_64,
+        REDIS_IDEMKIT,
+        REDIS_POWERTOOLS,
+        REDIS_ONE,
+        TIERED,
         WITHIN,
         HTTP,
         HTTP_IDEMKIT,
+        HTTP_REDIS,
         CLIENT,
         ROUND_TRIPS,
+        REDIS_ROUND_TRIPS,
         LATENCY,
         ROWS,
         SWEEP,

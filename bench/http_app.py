@@ -35,10 +35,21 @@ def _semel(app: Starlette) -> Any:
 
 def _idemkit(app: Starlette) -> Any:
     from idemkit import HttpConfig, IdempotencyMiddleware
+
+    config = HttpConfig(scope=lambda request: "everybody")
+    return IdempotencyMiddleware(app, backend=_backend(os.environ["BENCH_STORE"]), config=config)
+
+
+def _backend(url: str) -> Any:
+    """The backend of idemkit for a server."""
+    if url.startswith("redis:"):
+        from idemkit.backends.redis import RedisBackend
+
+        # The client stops at 100 connections, which those of a load that has just ended still hold.
+        return RedisBackend.from_url(url.partition("?")[0], namespace="idemkit", max_connections=1000)
     from idemkit.backends.postgres import PostgresBackend
 
-    backend = PostgresBackend.from_url(os.environ["BENCH_STORE"], max_size=20)
-    return IdempotencyMiddleware(app, backend=backend, config=HttpConfig(scope=lambda request: "everybody"))
+    return PostgresBackend.from_url(url, max_size=20)
 
 
 _bare = Starlette(routes=[Route("/payments", pay, methods=["POST"]), Route("/payments", status, methods=["GET"])])

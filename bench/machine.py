@@ -12,7 +12,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("semel", "msgspec", "psycopg", "asyncpg", "PyMySQL", "asyncmy", "idemkit")
+PACKAGES = (
+    "semel",
+    "msgspec",
+    "psycopg",
+    "asyncpg",
+    "PyMySQL",
+    "asyncmy",
+    "redis",
+    "hiredis",
+    "idemkit",
+    "aws-lambda-powertools",
+)
 
 
 def facts(folder: Path) -> dict[str, Any]:

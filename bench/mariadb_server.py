@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.room import room_in
+from bench.room import room_in, standing
 from bench.site import Site, Unavailable, reported
 from bench.workload import once, order
 from semel import Semel
@@ -41,6 +41,12 @@ def server(folder: Path, rows: int) -> Iterator[Site]:
     """A server for one case, with a database of so many records to copy."""
     if importlib.util.find_spec("semel.stores.mysql") is None:
         raise Unavailable("There is no MySQL store in this checkout.")
+    with standing(folder, "mariadb", lambda: _started(folder, rows)) as pid:
+        yield Site(_settings(folder), (pid,))
+
+
+@contextmanager
+def _started(folder: Path, rows: int) -> Iterator[int]:
     with room_in(folder) as room:
         try:
             started = mariadb.start(room, Options(fsync=True, settings=_SET))
@@ -48,7 +54,7 @@ def server(folder: Path, rows: int) -> Iterator[Site]:
             raise Unavailable(str(missing)) from None
         (folder / _NOTE).write_text(started.endpoint.url, encoding="utf-8")
         _fill(folder, rows)
-        yield Site(_settings(folder), (started.pid,))
+        yield started.pid
 
 
 def address(folder: Path, name: str) -> str:

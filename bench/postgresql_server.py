@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.room import room_in
+from bench.room import room_in, standing
 from bench.site import Site, Unavailable, reported
 from bench.workload import once, order
 from semel import Semel
@@ -38,6 +38,12 @@ EXPIRED = {"expires_us": "created_us - n"}
 @contextmanager
 def server(folder: Path, rows: int) -> Iterator[Site]:
     """A server for one case, with a database of so many records to copy."""
+    with standing(folder, "postgresql", lambda: _started(folder, rows)) as pid:
+        yield Site(_settings(folder), (pid,))
+
+
+@contextmanager
+def _started(folder: Path, rows: int) -> Iterator[int]:
     with room_in(folder) as room:
         try:
             started = postgresql.start(room, Options(fsync=True))
@@ -51,7 +57,7 @@ def server(folder: Path, rows: int) -> Iterator[Site]:
         }
         (folder / _NOTE).write_text(json.dumps(note), encoding="utf-8")
         fill(folder, TEMPLATE, rows)
-        yield Site(_settings(folder), (started.pid,))
+        yield started.pid
 
 
 def program(folder: Path, name: str) -> tuple[str, dict[str, str]]:

@@ -73,7 +73,13 @@ def shown(number: float) -> str:
     return f"{number:,.0f}" if number == round(number) or abs(number) >= 100 else f"{number:,.2f}"
 
 
-def reported(ask: Callable[[str], object], setting: str, names: Sequence[str], data_folder: str) -> dict[str, object]:
+def reported(
+    ask: Callable[[str], object],
+    setting: str,
+    names: Sequence[str],
+    data_folder: str,
+    count: str = "SELECT count(*) FROM semel_record",
+) -> dict[str, object]:
     """How a server says that it is set, where its data is, and how many records it holds before anything is measured.
 
     Args:
@@ -81,11 +87,12 @@ def reported(ask: Callable[[str], object], setting: str, names: Sequence[str], d
         setting: the statement for a setting, with `{}` for its name.
         names: the settings to tell.
         data_folder: the setting that says where the data is.
+        count: the statement that counts records.
     """
     return {
         **{name: ask(setting.format(name)) for name in names},
         "file_system": file_system(Path(str(ask(setting.format(data_folder))))),
-        "records_before": ask("SELECT count(*) FROM semel_record"),
+        "records_before": ask(count),
     }
 
 

@@ -5,6 +5,10 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.servers.trust import trust_nobody
+
+trust_nobody()  # before anybody makes a client
+
 pytest_plugins = ["tests.servers.plugin", "tests.servers.browser"]
 
 # Small runs give the same verdict every time; only the full effort looks for new examples.

@@ -95,7 +95,7 @@ def test_no_process_is_left_behind(ending: signal.Signals, code: int, tmp_path: 
         assert any("done: ran" in line for line in process.stdout)
         assert len(workers_of(folder)) >= 2
         process.send_signal(ending)
-        assert process.wait(30) == code
+        assert process.wait(60) == code
         assert "Traceback" not in process.stderr.read()
     until(lambda: workers_of(folder) == [])
 

@@ -108,7 +108,7 @@ def test_it_sweeps_until_it_is_ended(ending: signal.Signals, colour: str | None,
         for _ in range(3):
             assert counts(process.stdout.readline())["held"] == 1
         process.send_signal(ending)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert process.stderr.read() == ""
 
 
@@ -123,7 +123,7 @@ def test_a_long_pause_does_not_delay_the_end(database: Database) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_busy_database_is_swept_next_time(database: Database) -> None:
@@ -143,4 +143,4 @@ def test_a_busy_database_is_swept_next_time(database: Database) -> None:
         other.close()
         assert counts(process.stdout.readline())["deleted"] == 0
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0

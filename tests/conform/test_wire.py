@@ -38,7 +38,7 @@ class Peer:
             while not self._complete() and (data := connection.recv(65536)):
                 self.got += data
             if self.answer is None:
-                self.let_go.wait(10)
+                self.let_go.wait(60)
             else:
                 connection.sendall(self.answer)
 
@@ -57,7 +57,7 @@ def meeting(peer: Peer) -> Iterator[int]:
             yield listener.getsockname()[1]
         finally:
             peer.let_go.set()
-            thread.join(10)
+            thread.join(60)
 
 
 def test_header_bytes_are_sent_as_they_are() -> None:

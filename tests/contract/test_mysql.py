@@ -8,6 +8,7 @@ from semel.stores.mysql import MysqlStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import InvalidationContract, MakeStore, StoreContract
 from tests.servers.databases import Databases
+from tests.servers.records import emptied
 
 pytestmark = pytest.mark.slow
 
@@ -17,10 +18,8 @@ class OnServer(StoreContract, InvalidationContract):
 
     @pytest.fixture
     def make_store(self, clock: VirtualClock, server: Databases) -> MakeStore:
-        for table in ("semel_record", "semel_step", "semel_invalidation"):
-            if server.admin(f"SHOW TABLES LIKE '{table}'", server.url):
-                server.admin(f"DELETE FROM {table}", server.url)  # noqa: S608 - the names above
-        return lambda: MysqlStore(server.url, clock=clock.store_clock)
+        url = emptied(server, server.url)
+        return lambda: MysqlStore(url, clock=clock.store_clock)
 
 
 class TestMariadb(OnServer):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from semel.core.store import Store
@@ -15,6 +14,7 @@ from semel.stores.tiered import Cache, TieredStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import MakeStore, StoreContract
 from tests.servers.databases import Databases
+from tests.servers.records import emptied
 from tests.servers.redis import Keys
 
 pytestmark = pytest.mark.slow
@@ -34,14 +34,12 @@ class OnTiers(StoreContract):
 class TestTieredOverPostgresql(OnTiers):
     @pytest.fixture
     def behind(self, clock: VirtualClock, postgresql: Databases) -> Callable[[], Store]:
-        with psycopg.connect(postgresql.url, autocommit=True) as connection:
-            row = connection.execute("SELECT to_regclass('semel_record') IS NOT NULL").fetchone()
-            if row and row[0]:
-                connection.execute("TRUNCATE semel_record, semel_step")
-        return lambda: PostgresStore(postgresql.url, clock=clock.store_clock)
+        url = emptied(postgresql, postgresql.url)
+        return lambda: PostgresStore(url, clock=clock.store_clock)
 
 
 class TestTieredOverSqlite(OnTiers):
     @pytest.fixture
     def behind(self, clock: VirtualClock, tmp_path: Path) -> Callable[[], Store]:
-        return lambda: SqliteStore(tmp_path / "semel.db", clock=clock.store_clock)
+        # What survives a power failure is proved elsewhere; here nobody has to wait for the disk.
+        return lambda: SqliteStore(tmp_path / "semel.db", clock=clock.store_clock, synchronous="NORMAL")

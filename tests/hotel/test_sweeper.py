@@ -141,7 +141,7 @@ async def test_a_sweep_that_fails_is_followed_by_the_next(desk: FrontDesk, monke
 
     monkeypatch.setattr("examples.hotel.sweeper.sweep", failing)
     sweeping = asyncio.create_task(sweep_for_ever(desk.parts, desk.settings.reconcile_after))
-    await asyncio.wait_for(twice.wait(), 30)
+    await asyncio.wait_for(twice.wait(), 60)
     sweeping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sweeping

@@ -16,21 +16,21 @@ from semel.engine.request import Result
 from semel.errors import InDoubt
 from tests.kill.board import Board, Field, askers_of
 from tests.kill.grounds.ground import Row
-from tests.kill.ledger import Ledger, Line
-from tests.kill.positions import At, Mode, mode_of
+from tests.kill.ledger import ANSWERS, EFFECTS, Ledger, Line
+from tests.kill.positions import At, Mode, Modes, mode_of
 
 LEASE: Final = timedelta(seconds=0.7)
 REJECT: Final = Policy(lease_for=LEASE, when_running="reject")
 WAIT: Final = Policy(lease_for=LEASE, when_running="wait", wait_for=timedelta(seconds=0.3))
-EFFECTS, ANSWERS = "effects.ledger", "answers.ledger"
 _ASK_AGAIN: Final = (0.02, 0.2)
 
 
 class Asker:
     """Asks as number `number` of the board; `life` is the incarnation of its process."""
 
-    def __init__(self, folder: Path, board: Board, number: int, life: int) -> None:
+    def __init__(self, folder: Path, board: Board, number: int, life: int, modes: Modes) -> None:
         self.board = board
+        self.modes = modes
         self.slot = board.slot(number)
         self.random = random.Random(f"{life} {number}")
         self._number = number
@@ -41,7 +41,7 @@ class Asker:
         self._seen = 0
         self._open: list[int] = []
         self._not_before: dict[int, float] = {}
-        self._began = 0.0
+        self._began = 0
 
     # ---------------------------------------------------------------- one question after the other
 
@@ -56,18 +56,29 @@ class Asker:
         ready = [key for key in self._open if self._not_before.get(key, 0.0) <= now]
         return self.random.choice(ready) if ready else None
 
+    def mode_of(self, key: int) -> Mode:
+        """What kind of operation a key stands for."""
+        return mode_of(key, self.modes)
+
+    def joins(self, key: int, *, cached: bool) -> bool:
+        """Whether to ask inside a transaction of one's own."""
+        if self.mode_of(key) is not Mode.WITHIN:
+            return False
+        # Inside one nothing is looked up in a cache, so what is recorded is asked for outside as well.
+        return not (cached and self.board.known(key) and self.random.random() < 0.7)
+
     def begin(self, key: int) -> Policy:
         """A question begins; under which policy."""
-        self._began = time.monotonic()
-        self.slot.begin(key, mode_of(key))
+        self._began = _micros()
+        self.slot.begin(key, self.mode_of(key))
         policy = WAIT if self.random.random() < 0.2 else REJECT
-        return policy.replace(in_doubt="hold") if mode_of(key) is Mode.HOLD else policy
+        return policy.replace(in_doubt="hold") if self.mode_of(key) is Mode.HOLD else policy
 
     def end(self, key: int, result: Result[str]) -> None:
         """The question has an answer. Granted, and yet somebody else's answer: the lease was lost."""
         if self.slot.word(Field.FENCE) and result.replayed:
             self._note("lost", key)
-        self._note("replayed" if result.replayed else "ran", key, result.value)
+        self._note(("cached" if result.cache else "replayed") if result.replayed else "ran", key, result.value)
         self._settled(key)
 
     def end_badly(self, key: int, error: Exception) -> None:
@@ -76,7 +87,7 @@ class Asker:
             self._note("in_doubt", key)
             self._settled(key)
             return
-        if self.slot.word(Field.FENCE) and mode_of(key) is not Mode.WITHIN:
+        if self.slot.word(Field.FENCE) and self.mode_of(key) is not Mode.WITHIN:
             self._note("lost", key)
         self._note("later", key, type(error).__name__)
         self._not_before[key] = time.monotonic() + self.random.uniform(*_ASK_AGAIN)
@@ -86,14 +97,14 @@ class Asker:
         self._open.remove(key)
 
     def _note(self, what: str, key: int, value: str = "") -> None:
-        micros = int((time.monotonic() - self._began) * 1_000_000)
-        fence = self.slot.word(Field.FENCE)
-        self._answers.append(Line(what, mode_of(key), key, 0, fence, 0, 0, self._life, 0, micros, value))
+        at, fence = _micros(), self.slot.word(Field.FENCE)
+        line = Line(what, self.mode_of(key), key, 0, fence, 0, 0, self._life, 0, at - self._began, at, value)
+        self._answers.append(line)
 
     # ---------------------------------------------------------------- effects
 
     def _line(self, what: str, step: int, attempt: Attempt | AsyncAttempt) -> Line:
-        sequence = next(self._sequence)
+        at, sequence = _micros(), next(self._sequence)
         return Line(
             what,
             self.slot.word(Field.MODE),
@@ -104,7 +115,8 @@ class Asker:
             int(attempt.in_doubt),
             self._life,
             sequence,
-            0,
+            at - self._began,
+            at,
             f"{attempt.fence}.{self._life}.{sequence}",
         )
 
@@ -142,12 +154,18 @@ class Asker:
         line = self._line("try", 0, attempt)
         self._effects.append(line)
         self.slot.put(Field.STEP, 0)
+        self.slot.mark(At.RETURNING)
         return line.value
 
     def _tried(self, step: int, attempt: Attempt | AsyncAttempt) -> Line:
         line = self._line("try", step, attempt)
         self._effects.append(line)
         return line
+
+
+def _micros() -> int:
+    """The clock that all processes of a machine share."""
+    return time.monotonic_ns() // 1000
 
 
 def row_of(line: Line) -> Row:

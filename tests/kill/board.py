@@ -75,6 +75,10 @@ class Board:
         """Whether this asker has its answer."""
         return bool(self._answers[asker * self.keys + key])
 
+    def known(self, key: int) -> bool:
+        """Whether somebody has an answer for this key, so that it is recorded."""
+        return any(self.answered(asker, key) for asker in askers_of(key, self.askers))
+
     def settled(self, key: int) -> bool:
         """Whether everybody who asks for this key has an answer."""
         return all(self.answered(asker, key) for asker in askers_of(key, self.askers))

@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 from semel import DidNotHappen, Happened, Policy, Semel
 from semel.errors import SemelError
-from tests.kill.asker import ANSWERS, EFFECTS
-from tests.kill.grounds.ground import COLUMNS, Ground, Row
-from tests.kill.ledger import Ledger, Line, read_ledger
-from tests.kill.positions import Mode, mode_of
-from tests.kill.run import Hit
+from tests.kill.grounds.ground import Ground, Row
+from tests.kill.ledger import ANSWERS, EFFECTS, Ledger, Line, read_ledger
+from tests.kill.positions import Mode, Modes, mode_of
+from tests.kill.run import Hit, Outage, Run
 
 _HOLD = Policy(in_doubt="hold", when_running="reject")
 _RERUN = Policy(when_running="reject")
@@ -29,9 +28,11 @@ class History(NamedTuple):
     """Everything the verdict rests on."""
 
     effects: list[Line]
+    modes: Modes
     rows: list[Row]
     answers: list[Line]
     kills: list[tuple[Hit, ...]]
+    outages: list[Outage]
     settled: dict[int, Settled]
     lease_us: int
 
@@ -48,19 +49,41 @@ def settle(folder: Path, ground: Ground, keys: int) -> dict[int, Settled]:
             semel.resolve(str(key), resolution, operation=Mode.HOLD.name, reason="looked up in the ledger")
         ledger = Ledger(folder / EFFECTS, durable=True)
         for key in range(keys):
-            settled[key] = _last_question(semel, ledger, key, may_run=key in held and key not in effects)
+            settled[key] = _last_question(
+                semel, ledger, key, mode_of(key, ground.modes), may_run=key in held and key not in effects
+            )
+    if ground.cache is not None:
+        _ask_the_cache(folder, ground, ground.cache, keys)
     return {key: end._replace(in_doubt_before=key in held) for key, end in settled.items()}
 
 
-def _last_question(semel: Semel, ledger: Ledger, key: int, *, may_run: bool) -> Settled:
-    mode = mode_of(key)
+def _ask_the_cache(folder: Path, ground: Ground, cache: str, keys: int) -> None:
+    """One more answer for every key, by way of the cache; whether it is the right one is judged with the others."""
+    ledger = Ledger(folder / ANSWERS, durable=False)
+    with Semel(ground.store(), cache=cache) as semel:
+        for key in range(keys):
+            mode = mode_of(key, ground.modes)
+            try:
+                result = semel.run(
+                    str(key), _nobody, operation=mode.name, policy=_HOLD if mode is Mode.HOLD else _RERUN
+                )
+                what, value = "cached" if result.cache else "replayed", result.value
+            except (SemelError, AssertionError) as error:
+                what, value = "replayed", f"{type(error).__name__}: {error}"[:40]
+            ledger.append(Line(what, mode, key, 0, 0, 0, 0, 0, key, 0, 0, value))
 
+
+def _nobody() -> str:
+    message = "nobody is left to run this key"
+    raise AssertionError(message)
+
+
+def _last_question(semel: Semel, ledger: Ledger, key: int, mode: Mode, *, may_run: bool) -> Settled:
     def handler() -> str:
         if not may_run:
-            message = "nobody is left to run this key"
-            raise AssertionError(message)
+            _nobody()
         fence = semel.current().fence
-        line = Line("effect", mode, key, 0, fence, semel.current().number, 0, 0, key, 0, f"{fence}.0.{key}")
+        line = Line("effect", mode, key, 0, fence, semel.current().number, 0, 0, key, 0, 0, f"{fence}.0.{key}")
         ledger.append(line)
         return line.value
 
@@ -75,10 +98,7 @@ def _last_question(semel: Semel, ledger: Ledger, key: int, *, may_run: bool) -> 
     return Settled(record.status, value, record.fence, len(record.steps))
 
 
-def gather(
-    folder: Path, ground: Ground, kills: list[tuple[Hit, ...]], settled: dict[int, Settled], lease_us: int
-) -> History:
+def gather(folder: Path, ground: Ground, run: Run, settled: dict[int, Settled], lease_us: int) -> History:
     """Read the ledgers and the table."""
-    rows = [Row(*row) for row in ground.fetch(f"SELECT {COLUMNS} FROM effect")]  # noqa: S608 - names of ours
     effects, answers = list(read_ledger(folder / EFFECTS)), list(read_ledger(folder / ANSWERS))
-    return History(effects, rows, answers, kills, settled, lease_us)
+    return History(effects, ground.modes, ground.rows(), answers, run.kills, run.outages, settled, lease_us)

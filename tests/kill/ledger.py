@@ -13,13 +13,18 @@ from typing import NamedTuple
 from tests.kill.positions import Mode
 
 LENGTH = 128
+EFFECTS, ANSWERS = "effects.ledger", "answers.ledger"
+ANSWERED = frozenset({"ran", "replayed", "cached"})
+"""What an answer is called that has a value."""
 
 
 class Line(NamedTuple):
     """One effect, or one answer that an asker got.
 
     `what` is "effect", "try" (an attempt began inside a transaction), or of answers "ran", "replayed", "in_doubt",
-    "later" (nothing definite: asked again) and "lost" (it ran here and was not recorded; `micros` since it was asked).
+    "cached" (replayed by a cache in front of the store), "later" (nothing definite: asked again) and "lost" (it ran
+    here and was not recorded). `at` is the machine's monotonic clock when the line was made, `micros` the time since
+    its key was asked for.
     """
 
     what: str
@@ -32,6 +37,7 @@ class Line(NamedTuple):
     life: int
     sequence: int
     micros: int
+    at: int
     value: str
 
     def encode(self) -> bytes:
@@ -48,6 +54,11 @@ class Line(NamedTuple):
     def name(self) -> str:
         """What a message calls the key."""
         return f"{Mode(self.mode).name.lower()} {self.key}"
+
+    @property
+    def asked(self) -> int:
+        """When its key was asked for."""
+        return self.at - self.micros
 
 
 class Ledger:
@@ -66,13 +77,13 @@ class Ledger:
             os.fdatasync(self._file)
 
 
-def read_ledger(path: Path) -> Iterator[Line]:
-    """Every line, in the order of writing."""
+def read_ledger(path: Path, *, last: int = 0) -> Iterator[Line]:
+    """Every line, or the `last` so many, in the order of writing."""
     if not path.exists():
         return
     content = path.read_bytes()
     if len(content) % LENGTH:
         message = f"{path} holds a torn line"
         raise AssertionError(message)
-    for start in range(0, len(content), LENGTH):
+    for start in range(max(0, len(content) - last * LENGTH) if last else 0, len(content), LENGTH):
         yield Line.decode(content[start : start + LENGTH])

@@ -25,6 +25,8 @@ class At(IntEnum):
     COMPLETING = 10
     COMPLETE_WRITTEN = 11
     COMPLETED = 12
+    LOOKING = 13
+    FILLING = 14
     STEP_STARTED = 20
     STEP_EFFECT = 21
     STEP_DONE = 22
@@ -61,6 +63,8 @@ MEANING: Final = {
     At.COMPLETING: "in complete, sent to the store",
     At.COMPLETE_WRITTEN: "in complete, written, until committed",
     At.COMPLETED: "after complete, before the caller knows",
+    At.LOOKING: "in a look into the cache",
+    At.FILLING: "in filling the cache with what the store replayed",
     At.STEP_STARTED: "in a step, before its effect",
     At.STEP_EFFECT: "in the effect of a step",
     At.STEP_DONE: "step done, before its checkpoint",
@@ -93,6 +97,9 @@ IN_COMMIT: Final = frozenset(
 )
 # Where there is no time between writing and committing, these are no places to be at.
 _IN_ROUND: Final = frozenset({At.CLAIM_WRITTEN, At.COMPLETE_WRITTEN, At.STEP_WRITTEN})
+_IN_CACHE: Final = frozenset({At.LOOKING, At.FILLING})
+# Where no transaction of a caller is joined, nobody is ever in one.
+_IN_TRANSACTION: Final = frozenset(at for at in At if at >= At.STEP_JOINED)
 # Where a worker is stopped for longer than its lease: it holds no lock of the database there, only its claim.
 STALLS: Final = (At.CLAIMED, At.STARTED, At.IN_EFFECT, At.DONE, At.RETURNING, At.STEP_STARTED, At.STEP_DONE)
 
@@ -105,16 +112,26 @@ class Mode(IntEnum):
     WITHIN = 1
     STEPS = 2
     HOLD = 3
+    PLAIN_STEPS = 4
 
 
-_TURNS: Final = (Mode.WITHIN, Mode.STEPS, Mode.RERUN, Mode.WITHIN, Mode.STEPS, Mode.HOLD, Mode.RERUN)
+Modes = tuple[Mode, ...]
+JOINING: Final[Modes] = (Mode.WITHIN, Mode.STEPS, Mode.RERUN, Mode.WITHIN, Mode.STEPS, Mode.HOLD, Mode.RERUN)
+"""Where a caller's transaction can be joined: keys take these modes in turn."""
+ALONE: Final[Modes] = (Mode.RERUN, Mode.PLAIN_STEPS, Mode.HOLD, Mode.PLAIN_STEPS, Mode.RERUN)
+"""Where the store has no transaction to share."""
 
 
-def positions_of(*, commits_rounds: bool) -> tuple[At, ...]:
-    """Where a worker can be, on a ground whose store commits rounds of statements or each by itself."""
-    return tuple(at for at in At if commits_rounds or at not in _IN_ROUND)
+def positions_of(modes: Modes, *, commits_rounds: bool, cached: bool) -> tuple[At, ...]:
+    """Where a worker can be under these modes, with a store that commits rounds of statements or each by itself."""
+    absent = (
+        (frozenset() if commits_rounds else _IN_ROUND)
+        | (frozenset() if cached else _IN_CACHE)
+        | (frozenset() if Mode.WITHIN in modes else _IN_TRANSACTION)
+    )
+    return tuple(at for at in At if at not in absent)
 
 
-def mode_of(key: int) -> Mode:
+def mode_of(key: int, modes: Modes) -> Mode:
     """The mode of the key with this number."""
-    return _TURNS[key % len(_TURNS)]
+    return modes[key % len(modes)]

@@ -1,7 +1,8 @@
 """What a run is to do, and what it did, as values."""
 
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from tests.kill.positions import At
 
@@ -14,6 +15,29 @@ class Hit(NamedTuple):
     fence: int
     step: int
     life: int
+    kill: int = 0
+    """The number of the kill, as in the log of kills."""
+
+
+class Outage(NamedTuple):
+    """A kill of a server, up to when it answered again; by the machine's monotonic clock, in microseconds."""
+
+    number: int
+    server: str
+    began: int
+    ended: int
+
+
+class Breaking(NamedTuple):
+    """How a server is killed."""
+
+    kill: Callable[[], str]
+    """Kills one, has it answer again, and says which one it was."""
+    is_time: Callable[[], bool] = lambda: True
+    """Asked again and again before that, while everybody is at work."""
+
+
+NOTHING_BREAKS: Final = Breaking(str)
 
 
 class Plan(NamedTuple):
@@ -33,7 +57,7 @@ class Plan(NamedTuple):
     @property
     def keys(self) -> int:
         """More keys than can be used up."""
-        return (self.kills + self.stalls + self.outages) * 40 + 2000
+        return (self.kills + self.stalls) * 40 + self.outages * 300 + 2000
 
 
 class Run(NamedTuple):
@@ -45,6 +69,9 @@ class Run(NamedTuple):
     seconds: float
     wedged: list[int]
     audits: int
+    outages: list[Outage]
+    missing: list[str]
+    """What an audit did not find in the store."""
 
     def hits(self) -> Counter[At]:
         """How often each position was hit."""

@@ -8,7 +8,7 @@ from semel.engine.request import Result
 from semel.errors import InDoubt, LeaseLost, TryLater
 from tests.kill.asker import Asker, row_of
 from tests.kill.grounds.ground import AsyncSession, Ground
-from tests.kill.positions import At, Mode, mode_of
+from tests.kill.positions import At, Mode
 from tests.kill.watched import current_slot
 
 _NOTHING_TO_DO = 0.004
@@ -18,7 +18,7 @@ async def ask_in_task(asker: Asker, semel: AsyncSemel, ground: Ground, gone: Cal
     """Ask until the board says stop."""
     current_slot.set(asker.slot)
     session = ground.async_session()
-    asking = _Asking(asker, semel, session, ground.lost)
+    asking = _Asking(asker, semel, session, ground)
     while not (asker.board.stopping or gone()):
         key = asker.next_key()
         if key is None:
@@ -30,13 +30,17 @@ async def ask_in_task(asker: Asker, semel: AsyncSemel, ground: Ground, gone: Cal
 
 
 class _Asking:
-    def __init__(
-        self, asker: Asker, semel: AsyncSemel, session: AsyncSession, lost: tuple[type[Exception], ...]
-    ) -> None:
+    def __init__(self, asker: Asker, semel: AsyncSemel, session: AsyncSession, ground: Ground) -> None:
         self._asker = asker
         self._session = session
-        self._asked_again: tuple[type[Exception], ...] = (InDoubt, LeaseLost, TryLater, *lost)
+        self._asked_again: tuple[type[Exception], ...] = (InDoubt, LeaseLost, TryLater, *ground.lost)
+        self._cached = ground.cache is not None
         self._semel = semel
+        self._handlers = {
+            Mode.STEPS: self._by_steps,
+            Mode.PLAIN_STEPS: self._by_plain_steps,
+            Mode.WITHIN: self._never,
+        }
 
     async def ask(self, key: int) -> None:
         policy = self._asker.begin(key)
@@ -49,11 +53,12 @@ class _Asking:
             self._asker.end(key, result)
 
     async def _ask(self, key: int, policy: Policy) -> Result[str]:
-        mode = mode_of(key)
-        if mode is Mode.WITHIN:
+        mode = self._asker.mode_of(key)
+        if self._asker.joins(key, cached=self._cached):
             return await self._within(key, policy)
-        handler = self._by_steps if mode is Mode.STEPS else self._effect
-        return await self._semel.run(str(key), handler, operation=mode.name, policy=policy)
+        return await self._semel.run(
+            str(key), self._handlers.get(mode, self._effect), operation=mode.name, policy=policy
+        )
 
     async def _effect(self) -> str:
         value = self._asker.effect(self._semel.current())
@@ -71,6 +76,10 @@ class _Asking:
             result = await self._semel.run(str(key), self._row, operation=Mode.WITHIN.name, policy=policy)
         await self._commit(At.COMMITTING, At.COMMITTED)
         return result
+
+    async def _never(self) -> str:
+        message = "a committed record was not replayed"
+        raise AssertionError(message)
 
     async def _row(self) -> str:
         line = self._asker.row(self._semel.current())
@@ -93,9 +102,14 @@ class _Asking:
         await attempt.step("book", self._step_row, 2, within=self._session.raw)
         await self._commit(At.STEP_COMMITTING, At.STEP_COMMITTED)
         await attempt.step("tell", self._step, 3)
-        value = asker.last_step_done(attempt)
-        asker.slot.mark(At.RETURNING)
-        return value
+        return asker.last_step_done(attempt)
+
+    async def _by_plain_steps(self) -> str:
+        asker, attempt = self._asker, self._semel.current()
+        asker.slot.mark(At.STARTED)
+        for step, name in enumerate(("reserve", "book", "tell"), start=1):
+            await attempt.step(name, self._step, step)
+        return asker.last_step_done(attempt)
 
     async def _step(self, step: int) -> int:
         return self._asker.step(step, self._semel.current())

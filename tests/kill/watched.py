@@ -57,6 +57,7 @@ class WatchedStore:
         self._uncommitted: list[tuple[Slot, At]] = []
         self.name = store.name
         self.batch = store.batch
+        self.behind_cache = getattr(store, "behind_cache", False)
 
     def new_nonce(self) -> bytes:
         """For the engine: a nonce that leads back to the slot of whoever asks."""

@@ -23,16 +23,20 @@ from tests.kill.grounds.ground import Ground, ground_of
 from tests.kill.tasks import ask_in_task
 from tests.kill.threads import ask_in_thread
 from tests.kill.watched import WatchedStore
+from tests.kill.watched_tiers import WatchedTiers
 
 BOARD, ERRORS = "board", "errors.txt"
 ASKERS = 2
 """How many threads or tasks of a worker ask, so that a lane has something to gather."""
+
+Watched = WatchedStore | WatchedTiers
 
 
 def main(folder: Path, ground: Ground, processes: int, keys: int) -> None:
     """Serve until the input ends."""
     board = Board(folder / BOARD, askers=processes * ASKERS, keys=keys)
     logging.basicConfig(level=logging.ERROR, handlers=[logging.FileHandler(folder / ERRORS, delay=True)])
+    _store(ground)  # opens nothing, and has imported what is imported on first use
     children: set[int] = set()
     try:
         for order in sys.stdin:
@@ -53,13 +57,18 @@ def main(folder: Path, ground: Ground, processes: int, keys: int) -> None:
             os.kill(child, signal.SIGKILL)
 
 
+def _store(ground: Ground) -> Watched:
+    watched = WatchedStore(ground.store(), commits_rounds=ground.commits_rounds)
+    return watched if ground.cache is None else WatchedTiers(watched, ground.cache)
+
+
 def _worker(folder: Path, ground: Ground, board: Board, process: int, life: int) -> None:
     """The life of a worker, up to its end."""
     status = 1
     try:
         parent = os.getppid()
-        askers = [Asker(folder, board, process * ASKERS + turn, life) for turn in range(ASKERS)]
-        store = WatchedStore(ground.store(), commits_rounds=ground.commits_rounds)
+        askers = [Asker(folder, board, process * ASKERS + turn, life, ground.modes) for turn in range(ASKERS)]
+        store = _store(ground)
         if process % 2:
             asyncio.run(_ask_in_tasks(askers, store, ground, lambda: os.getppid() != parent))
         else:
@@ -72,14 +81,14 @@ def _worker(folder: Path, ground: Ground, board: Board, process: int, life: int)
         os._exit(status)
 
 
-async def _ask_in_tasks(askers: list[Asker], store: WatchedStore, ground: Ground, orphaned: Callable[[], bool]) -> None:
+async def _ask_in_tasks(askers: list[Asker], store: Watched, ground: Ground, orphaned: Callable[[], bool]) -> None:
     async with AsyncSemel(store) as semel, asyncio.TaskGroup() as tasks:
         semel.new_nonce = store.new_nonce
         for asker in askers:
             tasks.create_task(ask_in_task(asker, semel, ground, orphaned))
 
 
-def _ask_in_threads(askers: list[Asker], store: WatchedStore, ground: Ground, orphaned: Callable[[], bool]) -> None:
+def _ask_in_threads(askers: list[Asker], store: Watched, ground: Ground, orphaned: Callable[[], bool]) -> None:
     problems: list[BaseException] = []
 
     def ask(asker: Asker) -> None:

@@ -4,6 +4,7 @@ What always holds: only databases whose names were made here are ever created, u
 """
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +15,8 @@ from urllib.parse import urlsplit
 class Client(Protocol):
     """How one kind of SQL server is spoken to."""
 
-    def execute(self, url: str, sql: str) -> list[tuple[Any, ...]]:
-        """Run one statement outside any transaction and return its rows."""
+    def execute(self, url: str, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements on one connection, outside any transaction, and return the rows of the last."""
         ...
 
     def create(self, name: str) -> str:
@@ -69,6 +70,10 @@ class Databases:
     def admin(self, sql: str, url: str | None = None) -> list[tuple[Any, ...]]:
         """Run one statement as the administrator, beside the databases of the tests or in the one at `url`."""
         return self.client.execute(url or self.endpoint.url, sql)
+
+    def admin_each(self, statements: Sequence[str], url: str) -> None:
+        """Run several, one by one, on one connection to the database at `url`."""
+        self.client.execute(url, *statements)
 
     def drop_all(self) -> None:
         """Drop every database that was made here."""

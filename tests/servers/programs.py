@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.servers import trust
 from tests.servers.room import ROOT
 
 UNPACKED = ROOT / ".servers"
@@ -80,7 +81,12 @@ def _install(part: str) -> str:
     with script.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = subprocess.run(
-            [str(script), part], capture_output=True, text=True, timeout=_TIME_TO_INSTALL, check=False
+            [str(script), part],
+            env=trust.environment_outside(),
+            capture_output=True,
+            text=True,
+            timeout=_TIME_TO_INSTALL,
+            check=False,
         )
     return done.stdout + done.stderr
 

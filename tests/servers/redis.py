@@ -26,8 +26,8 @@ _DATABASES = 64
 class RedisClient:
     """Speaks to Redis; a statement is a command with spaces between its words."""
 
-    def execute(self, url: str, sql: str) -> list[tuple[Any, ...]]:
-        return [(said(url, *sql.split()),)]
+    def execute(self, url: str, *statements: str) -> list[tuple[Any, ...]]:
+        return [(said(url, *sql.split()),) for sql in statements]
 
     def create(self, name: str) -> str:
         return "PING"
@@ -81,8 +81,11 @@ class Keys:
 
     def empty(self) -> None:
         """Remove the keys that were made here."""
-        if keys := self.names():
-            self.said("UNLINK", *keys)
+        import redis
+
+        with redis.Redis.from_url(self.plain_url, protocol=2) as client:
+            if keys := list(client.scan_iter(match=f"{self.prefix}:*", count=1000)):
+                client.unlink(*keys)
 
 
 class RedisServer(Server):
@@ -120,6 +123,7 @@ class RedisServer(Server):
         return Endpoint(f"redis://{HOST}:{self.port}/", str(self.folder / "server.log"))
 
     def where_its_data_is(self) -> str:
+        said(self.endpoint.url, "PING")  # unlike CONFIG it is refused while the server still reads its data
         return str(said(self.endpoint.url, "CONFIG", "GET", "dir")[1].decode())
 
     def refusal(self) -> type[Exception]:

@@ -37,7 +37,7 @@ from semel.core.operations import (
 )
 from semel.core.policy import Doubt
 from semel.core.record import NOTHING, Failure, Lease, Record, Status, Step
-from semel.testing.simulate.models import Act, Begin, Commit, Isolation, Rollback, Server, Session
+from semel.testing.simulate.models import Act, Begin, Commit, Isolation, Rollback, Session
 
 KEYS: Final = tuple(Key.of(value, operation="charge", scope="a") for value in ("v", "w"))
 FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))
@@ -47,10 +47,17 @@ LANE = 0
 Sends = Callable[[Act, bool, bool], bool]
 
 
+class Model(Protocol):
+    """A model of a server."""
+
+    def apply(self, session: Session, act: Any, now: int) -> Any:
+        """Do it, and give the answer or the error."""
+
+
 class Real(Protocol):
     """A real server, with a connection for each session."""
 
-    def perform(self, session: int, act: Act) -> Any:
+    def perform(self, session: int, act: Any) -> Any:
         """Do it, and give the answer or the error."""
 
     def begin(self, isolations: tuple[Isolation, ...]) -> None:
@@ -67,6 +74,28 @@ class Clock:
         return self.now
 
 
+def everything(_act: Act, _joined: bool, _steps: bool) -> bool:
+    """Whatever is drawn is sent."""
+    return True
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What kind of server it is.
+
+    Args:
+        sends: whether an act belongs on a lane, or in a caller's transaction, in a sequence with steps or without.
+        joins: whether callers bring transactions of their own.
+        happens: what else may happen to the server, as an act of nobody.
+        spans: how much time may pass between two acts.
+    """
+
+    sends: Sends = everything
+    joins: bool = True
+    happens: Callable[[random.Random, Key], Any] | None = None
+    spans: tuple[int, ...] = (1, 50, QUIET, LEASE, KEEP)
+
+
 class Different(AssertionError):
     """Model and server gave different answers."""
 
@@ -76,10 +105,10 @@ class Sequence:
     """One sequence on its way."""
 
     number: int
-    model: Server
+    model: Model
     real: Real
     clock: Clock
-    sends: Sends
+    kind: Kind
     seen: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     _leases: list[Lease] = field(default_factory=list)
@@ -94,26 +123,27 @@ class Sequence:
         Raises:
             Different: an answer was not the same.
         """
-        levels = tuple(dice.choice(list(Isolation)) for _ in range(dice.choice((1, 2, 2))))
+        callers = dice.choice((1, 2, 2)) if self.kind.joins else 0
+        levels = tuple(dice.choice(list(Isolation)) for _ in range(callers))
         sessions = [Session("lane"), *(Session(f"caller {number}", level) for number, level in enumerate(levels, 1))]
         keys = KEYS[: dice.choice((1, 1, 2))]
         steps = dice.random() < 0.5
         self.real.begin(levels)
         for _ in range(length):
             if dice.random() < 0.25:
-                self.clock.now += dice.choice((1, 50, QUIET, LEASE, KEEP))
+                self.clock.now += dice.choice(self.kind.spans)
             number = dice.randrange(len(sessions))
             act = self._drawn(dice, number, keys)
             if number != LANE and isinstance(act, (Resolve, Erase, Purge, Lapse)):
                 continue  # refused inside within(): they decide for everybody
-            if self.sends(act, number != LANE, steps):
+            if self.kind.sends(act, number != LANE, steps):
                 self._act(sessions, number, act)
         for number in range(1, len(sessions)):
             self._act(sessions, number, dice.choice((Commit(), Rollback())))
         for key in keys:
             self._act(sessions, LANE, Read(key.digest, with_steps=True))
 
-    def _act(self, sessions: list[Session], number: int, act: Act) -> None:
+    def _act(self, sessions: list[Session], number: int, act: Any) -> None:
         expected = self.model.apply(sessions[number], act, self.clock.now)
         given = self.real.perform(number, self._as_real(act))
         level = sessions[number].isolation
@@ -130,7 +160,7 @@ class Sequence:
         elif isinstance(expected, Entered) and isinstance(act, Enter):
             self._leases.append(replace(act.lease, transaction=expected.transaction))
 
-    def _as_real(self, act: Act) -> Act:
+    def _as_real(self, act: Any) -> Any:
         lease = getattr(act, "lease", None)
         if not isinstance(lease, Lease) or not lease.transaction:
             return act
@@ -148,7 +178,9 @@ class Sequence:
 
     # ---------------------------------------------------------------- drawing
 
-    def _drawn(self, dice: random.Random, session: int, keys: tuple[Key, ...]) -> Act:
+    def _drawn(self, dice: random.Random, session: int, keys: tuple[Key, ...]) -> Any:
+        if self.kind.happens is not None and dice.random() < 0.1:
+            return self.kind.happens(dice, dice.choice(keys))
         if session != LANE and dice.random() < 0.25:
             return dice.choice((Begin(), Commit(), Commit(), Rollback()))
         return _DRAWN[dice.choices(list(_DRAWN), _WEIGHTS)[0]](self, dice, dice.choice(keys))
@@ -251,24 +283,17 @@ _DRAWN: Final[dict[str, Callable[[Sequence, random.Random, Key], Operation]]] = 
 _WEIGHTS: Final = (30, 12, 10, 5, 8, 10, 8, 5, 5, 5, 4, 2)
 
 
-def everything(_act: Act, _joined: bool, _steps: bool) -> bool:
-    """Whatever is drawn is sent."""
-    return True
-
-
 def compare(
-    model: Callable[[], Server],
+    model: Callable[[], Model],
     real: Real,
     clock: Clock,
     *,
     seed: int,
     first: int,
     count: int,
-    sends: Sends = everything,
+    kind: Kind = Kind(),  # noqa: B008 - it is frozen
 ) -> Counter[str]:
     """Run sequences `first` to `first + count`, and tell what was reached.
-
-    `sends` says whether an act belongs on a lane, or in a caller's transaction, in a sequence with steps or without.
 
     Raises:
         Different: model and server differ; the message shows the whole sequence.
@@ -277,7 +302,7 @@ def compare(
     for number in range(first, first + count):
         dice = random.Random(f"{seed}:{number}")
         clock.now = max(clock.now, START) + 10 * KEEP
-        sequence = Sequence(number, model(), real, clock, sends)
+        sequence = Sequence(number, model(), real, clock, kind)
         try:
             sequence.run(dice, dice.randint(6, 24))
         except Different as different:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
-from semel.stores.served.store import ServedStore
+from semel.core.store import Store
 from semel.testing.simulate.models import Act, Begin, Commit, Rollback
 from tests.simulate.sequences import Real
 
@@ -26,7 +26,7 @@ class Served(Real):
 
     _callers: list[Any]
 
-    def __init__(self, store: ServedStore, stack: ExitStack) -> None:
+    def __init__(self, store: Store, stack: ExitStack) -> None:
         self._store = store
         self._driver = store.driver()
         stack.callback(self._driver.close)

@@ -13,7 +13,7 @@ from semel.core.operations import Checkpoint, Complete, Fail, Lapse, Purge, Read
 from semel.stores.mysql import MysqlStore
 from semel.testing.simulate.models import Act, Isolation, MysqlModel
 from tests.servers.databases import Databases
-from tests.simulate.sequences import KEYS, Clock, compare
+from tests.simulate.sequences import KEYS, Clock, Kind, compare
 from tests.simulate.served import CALLERS, SEQUENCES, TIME_LIMIT, Served
 
 
@@ -104,4 +104,4 @@ def test_the_model_answers_as_the_server_does(mariadb: Databases) -> None:
     clock = Clock()
     with ExitStack() as stack:
         real = Mariadb(mariadb.new_database(), clock, stack)
-        compare(MysqlModel, real, clock, seed=0, first=0, count=SEQUENCES, sends=sends)
+        compare(MysqlModel, real, clock, seed=0, first=0, count=SEQUENCES, kind=Kind(sends))

@@ -101,7 +101,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """How a doubt was ended: by which decision, why, and by whom. Kept with the record as text."""
+    """How a doubt was ended, or that the record was erased: which decision, why, and by whom. Kept as text."""
 
     resolution: str
     reason: str
@@ -185,7 +185,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def note(self) -> Note | None:
-        """How the doubt of this record was ended, if it was."""
+        """How the doubt of this record was ended, or why it was erased, if either was."""
         return None if self.resolution is None else Note.of(self.resolution)
 
     @property

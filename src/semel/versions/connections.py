@@ -12,10 +12,10 @@ from typing import Any
 
 from semel.core import flow
 from semel.errors import UsageError
-from semel.versions import text
+from semel.versions import items, text
 from semel.versions.deciding import Reply, Step, writing
 from semel.versions.text import Dialect
-from semel.versions.write import Unchanged, Write, Written
+from semel.versions.write import Items, Unchanged, Write, Written
 
 _SQLITE = Dialect("sqlite", "?")
 _PSYCOPG = Dialect("postgresql", "%s")
@@ -38,10 +38,15 @@ _SPOKEN = {"sqlite": "sqlite", "postgresql": "postgresql", "mysql": "mysql", "ma
 def run(connection: Any, write: Write) -> Written | Unchanged:
     """Carry out `write` on a connection of sqlite3, psycopg or PyMySQL, or a SQLAlchemy `Connection` or `Session`.
 
+    For an item of DynamoDB the connection is a client of boto3; the error then has the `item` that is there.
+
     Raises:
         ConcurrentModification: the row is not as expected; nothing was written.
         UsageError: the write or the connection cannot be used this way.
     """
+    if items.is_client(connection, awaited=False):
+        return items.run(connection, write)
+    _no_items(write)
     name, perform = _sync_place(connection, write)
     return flow.run(writing(write, returning=name != "mysql"), perform)
 
@@ -49,10 +54,15 @@ def run(connection: Any, write: Write) -> Written | Unchanged:
 async def arun(connection: Any, write: Write) -> Written | Unchanged:
     """Carry out `write` on a connection of psycopg (async), asyncpg or asyncmy, or SQLAlchemy's async ones.
 
+    For an item of DynamoDB the connection is a client of aiobotocore; the error then has the `item` that is there.
+
     Raises:
         ConcurrentModification: the row is not as expected; nothing was written.
         UsageError: the write or the connection cannot be used this way.
     """
+    if items.is_client(connection, awaited=True):
+        return await items.arun(connection, write)
+    _no_items(write)
     name, perform = _async_place(connection, write)
     return await flow.arun(writing(write, returning=name != "mysql"), perform)
 
@@ -99,6 +109,11 @@ def _async_place(connection: Any, write: Write) -> tuple[str, Callable[[Step], A
     return known.name, perform
 
 
+def _no_items(write: Write) -> None:
+    if isinstance(write.table, Items):
+        raise UsageError(f"{write.place} is a table of DynamoDB, and this is no client of it; nothing was written.")
+
+
 def _kinds(connection: object) -> list[str]:
     return [f"{kind.__module__}.{kind.__qualname__}" for kind in type(connection).__mro__]
 
@@ -113,7 +128,7 @@ def _of_sqlalchemy(connection: Any, write: Write, kinds: list[str], *, wanted: s
     if not ours:
         raise UsageError(
             f"A {kinds[0]} is not a connection that versions knows; nothing was written. Give one of sqlite3, psycopg, "
-            f"asyncpg, PyMySQL, asyncmy, or a connection or session of SQLAlchemy."
+            f"asyncpg, PyMySQL, asyncmy, a connection or session of SQLAlchemy, or a client of DynamoDB."
         )
     from semel.versions.tables import described
 

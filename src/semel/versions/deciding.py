@@ -65,7 +65,7 @@ def writing(write: Write, *, returning: bool) -> Flow[Written | Unchanged]:
     reply: Reply = yield Step.LOOK
     if refused is not None and not reply.rows:
         raise refused  # by another unique index: no version is at fault
-    return _why_not(write, reply)
+    return why_not(write, reply)
 
 
 def _with_returning(write: Write) -> Flow[int]:
@@ -90,7 +90,13 @@ def _without_returning(write: Write) -> Flow[int]:
     return reply.count
 
 
-def _why_not(write: Write, reply: Reply) -> Unchanged:
+def why_not(write: Write, reply: Reply, thing: str = "row", **facts: Any) -> Unchanged:
+    """What a refused write means: nothing had to be written, or somebody else was there.
+
+    Raises:
+        ConcurrentModification: the row, or what else the thing is, is not as expected; with these facts.
+        UsageError: what is there cannot be the reason.
+    """
     found, shown = reply.rows[0] if reply.rows else (None, 0)
     if write.newer is not None and found is None:
         raise UsageError(
@@ -102,10 +108,11 @@ def _why_not(write: Write, reply: Reply) -> Unchanged:
     now = "is not there" if found is None else f"is at version {found}"
     wanted = "must be new" if write.expected is None else f"was expected at version {write.expected}"
     raise ConcurrentModification(
-        f"The row of {write.place} {wanted} and {now}; nothing was written. Read it again and decide whether the "
+        f"The {thing} of {write.place} {wanted} and {now}; nothing was written. Read it again and decide whether the "
         f"change still applies.",
         expected=write.expected,
         found=found,
+        **facts,
     )
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from semel.errors import UsageError
 from semel.versions.deciding import Step
-from semel.versions.write import Write
+from semel.versions.write import Items, Write
 
 
 def described(write: Write) -> Any:
@@ -26,6 +26,7 @@ def described(write: Write) -> Any:
     if isinstance(write.table, str):
         schema, _, name = write.table.rpartition(".")
         return sa.table(name, *(sa.column(name) for name in names), schema=schema or None)
+    assert not isinstance(write.table, Items)  # noqa: S101 - `run` and `arun` refuse it
     missing = [name for name in names if name not in write.table.c]
     if missing:
         raise UsageError(f"{write.place} has no column {', '.join(missing)}; nothing was written.")

@@ -33,11 +33,18 @@ class Unchanged:
     version: int
 
 
+@dataclass(frozen=True)
+class Items:
+    """A table of DynamoDB whose name is no plain one, as in `Items("orders-2026")`."""
+
+    fullname: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Write:
     """One conditional write of one row. Made by `upsert` and `update_versioned`, carried out by `run` and `arun`."""
 
-    table: str | Table
+    table: str | Table | Items
     key: Mapping[str, Any]
     values: Mapping[str, Any]
     expected: int | None = None
@@ -84,7 +91,7 @@ class Write:
 
 
 def upsert(
-    table: str | Table,
+    table: str | Table | Items,
     key: Mapping[str, Any],
     values: Mapping[str, Any],
     *,
@@ -96,8 +103,8 @@ def upsert(
     """Save a row: as a new one, over the version that was read, or over any older one.
 
     Args:
-        table: its name, `schema.name` allowed, spelled as the database keeps it; or a SQLAlchemy `Table`.
-        key: the columns of a primary key or unique index, with their values.
+        table: its name, `schema.name` allowed, spelled as the database keeps it; or a SQLAlchemy `Table`, or `Items`.
+        key: the columns of a primary key or unique index, with their values; of an item, its whole key.
         values: the other columns to set.
         expected: the version that the caller has read; the row goes to `expected + 1`. None: there must be no row yet,
             and the new one gets version 1. A row that was deleted since is a `ConcurrentModification` too: writing it
@@ -112,7 +119,7 @@ def upsert(
 
 
 def update_versioned(
-    table: str | Table,
+    table: str | Table | Items,
     key: Mapping[str, Any],
     values: Mapping[str, Any],
     *,

@@ -10,12 +10,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from semel.core.operations import Granted
 from semel.core.store import Plan
 from semel.errors import StoreUnavailable
 from semel.stores.postgresql import PostgresStore
+from semel.stores.postgresql.schema import _LOCK
 from semel.stores.served.command import Command
 from tests.faults.callers import Caller
 from tests.faults.postgresql.sessions import Outsider
@@ -26,6 +28,10 @@ pytestmark = pytest.mark.slow
 
 SECRET = "s3cr3t-of-the-operator"
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'semel' AND datname = current_database()"
+LONG_AT_THE_LOCK = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event = 'advisory' AND now() - query_start > interval '0.3 s'
+"""
 
 
 def asked(user: User, *texts: str) -> list[Any]:
@@ -187,3 +193,20 @@ def test_tables_made_by_many_at_once_are_made_once(server: PostgresqlServer, col
         list(pool.map(first, range(6)))
     assert server.admin("SELECT count(*) FROM semel_record", url) == [(6,)]
     assert server.admin("SELECT count(*) FROM semel_meta WHERE name = 'install_id'", url) == [(1,)]
+
+
+def test_whoever_comes_second_waits_longer_for_the_tables_than_for_a_row(
+    server: PostgresqlServer, colour: Colour
+) -> None:
+    url = server.new_database()
+    with (
+        psycopg.connect(url, autocommit=True) as first,
+        ThreadPoolExecutor(1) as pool,
+        User(PostgresStore(url, lock_timeout=0.1), colour) as user,
+    ):
+        first.execute("SELECT pg_advisory_lock(%s::bigint)", (_LOCK,))
+        second = pool.submit(user.one, claim("k"), Granted)
+        while not second.done() and first.execute(LONG_AT_THE_LOCK).fetchone() == (0,):
+            pass  # an error before its time would end the wait, and be the result
+        first.execute("SELECT pg_advisory_unlock(%s::bigint)", (_LOCK,))
+        assert isinstance(second.result(timeout=60), Granted)

@@ -26,7 +26,7 @@ from examples.hotel.tables import Payment, PaymentStatus, Reservation, RoomNight
 from tests.hotel.gateway_process import ROOT, GatewayProcess
 
 DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
-PATIENCE: Final = 20_000  # milliseconds, for a loaded machine; what is waited for comes at once or never
+PATIENCE: Final = 60_000  # milliseconds, for a loaded machine; what is waited for comes at once or never
 _PREPARE: Final = """
 import asyncio
 from examples.hotel.parts import opened

@@ -7,9 +7,11 @@ nothing. A session connects on first use and again after it was lost.
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from semel.core.store import Store
+from tests.kill.positions import Modes
 
 
 class Row(NamedTuple):
@@ -89,6 +91,10 @@ class Ground(Protocol):
     commits_rounds: ClassVar[bool]
     """Whether the store commits a round of several statements, so that there is a time between writing and committing.
     Elsewhere a statement has committed when it answers."""
+    modes: ClassVar[Modes]
+    """What kinds of operation there are, by whether a caller's transaction can be joined."""
+    cache: str | None
+    """The URL of a cache in front of the store, where there is one."""
     lost: ClassVar[tuple[type[Exception], ...]]
     """What a session raises when its server is gone."""
 
@@ -108,12 +114,14 @@ class Ground(Protocol):
     def async_session(self) -> AsyncSession:
         """The same, awaited."""
 
-    def fetch(self, text: str) -> list[tuple[Any, ...]]:
-        """What one statement finds, in one snapshot."""
+    def rows(self) -> list[Row]:
+        """The effects that are in the database."""
 
+    def missing(self, folder: Path) -> list[str]:
+        """What must be there at any instant, while everybody is at work on it, and is not.
 
-COLUMNS = "mode, key_number, step, fence, life, sequence"
-TABLE = f"CREATE TABLE effect ({COLUMNS.replace(',', ' INTEGER,')} INTEGER)"
+        The ledgers of the run are in `folder`.
+        """
 
 
 def ground_of(name: str) -> Ground:
@@ -122,6 +130,10 @@ def ground_of(name: str) -> Ground:
         from tests.kill.grounds.postgresql import PostgresqlGround
 
         return PostgresqlGround(name)
+    if name.startswith("redis"):
+        from tests.kill.grounds.redis import RedisGround
+
+        return RedisGround(name)
     if name.startswith("mysql:"):
         from tests.kill.grounds.mysql import MysqlGround
 

@@ -11,8 +11,9 @@ import asyncmy
 import pymysql
 
 from semel.stores.mysql import MysqlStore
-from tests.kill.grounds.ground import COLUMNS, Row
+from tests.kill.grounds.ground import Row
 from tests.kill.grounds.served import ServedGround
+from tests.kill.grounds.sql import COLUMNS
 
 _INSERT = f"INSERT INTO effect ({COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)"  # noqa: S608 - names of ours
 
@@ -136,6 +137,6 @@ class MysqlGround(ServedGround):
 
     def fetch(self, text: str) -> list[tuple[Any, ...]]:
         """What one statement finds."""
-        with pymysql.connect(**_address(self.name), autocommit=True) as connection, connection.cursor() as cursor:
+        with pymysql.connect(**_address(self.url), autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(text)
             return list(cursor.fetchall())

@@ -11,8 +11,9 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from semel.stores.postgresql import PostgresStore
-from tests.kill.grounds.ground import COLUMNS, Row
+from tests.kill.grounds.ground import Row
 from tests.kill.grounds.served import ServedGround
+from tests.kill.grounds.sql import COLUMNS
 
 
 class PsycopgSession:
@@ -141,6 +142,6 @@ class PostgresqlGround(ServedGround):
 
     def fetch(self, text: str) -> list[tuple[Any, ...]]:
         """What one statement finds."""
-        with psycopg.connect(self.name, autocommit=True) as connection:
+        with psycopg.connect(self.url, autocommit=True) as connection:
             cursor = connection.execute(text.encode())
             return cursor.fetchall() if cursor.description else []

@@ -1,20 +1,22 @@
 """A run on a database server, whichever it is: what differs is the store and the sessions of callers.
 
+With the URL of a Redis after that of the database, and a space between, there is a cache in front of the store.
+
 What always holds: making a ground opens nothing.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from semel.core.store import Store
-from tests.kill.grounds.ground import TABLE, AsyncSession, Session
+from tests.kill.grounds.ground import AsyncSession, Session
+from tests.kill.grounds.sql import TABLE, SqlGround
 
 
-class ServedGround(ABC):
-    """The database at the URL `name`."""
+class ServedGround(SqlGround):
+    """The database at the URL `name`, or at the first of two."""
 
     commits_rounds: ClassVar = False
     lost: ClassVar[tuple[type[Exception], ...]]
@@ -27,6 +29,8 @@ class ServedGround(ABC):
         async_session: Callable[[str], AsyncSession],
     ) -> None:
         self.name = name
+        self.url, _, cache = name.partition(" ")
+        self.cache: str | None = cache or None
         self._store = store
         self._session = session
         self._async_session = async_session
@@ -40,16 +44,12 @@ class ServedGround(ABC):
 
     def store(self) -> Store:
         """The store under test."""
-        return self._store(self.name)
+        return self._store(self.url)
 
     def session(self) -> Session:
         """A caller's connection."""
-        return self._session(self.name)
+        return self._session(self.url)
 
     def async_session(self) -> AsyncSession:
         """The same, awaited."""
-        return self._async_session(self.name)
-
-    @abstractmethod
-    def fetch(self, text: str) -> list[tuple[Any, ...]]:
-        """What one statement finds."""
+        return self._async_session(self.url)

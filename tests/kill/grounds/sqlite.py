@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Final
 
 from semel.core.store import Store
 from semel.stores.sqlite import SqliteStore, migrate
-from tests.kill.grounds.ground import COLUMNS, TABLE, Row
+from tests.kill.grounds.ground import Row
+from tests.kill.grounds.sql import COLUMNS, TABLE, SqlGround
 
 _BEGINNINGS: Final = ("", "BEGIN", "BEGIN IMMEDIATE")
 
@@ -18,7 +19,8 @@ class SqliteSession:
     """A connection of `sqlite3`."""
 
     def __init__(self, path: str) -> None:
-        self.raw = sqlite3.connect(path, timeout=10, check_same_thread=False)
+        # A bound for the hopeless: how long a busy machine makes writers wait for each other is not judged here.
+        self.raw = sqlite3.connect(path, timeout=60, check_same_thread=False)
 
     def begin(self, chance: random.Random) -> None:
         """Begin; the first way leaves it to sqlite3."""
@@ -88,7 +90,7 @@ class AsyncSqliteSession:
         self._session.close()
 
 
-class SqliteGround:
+class SqliteGround(SqlGround):
     """The file `name`."""
 
     commits_rounds: ClassVar = True
@@ -96,6 +98,7 @@ class SqliteGround:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.cache: str | None = None
 
     def prepare(self) -> None:
         """Make the tables."""

@@ -26,7 +26,7 @@ def race(url: str, clock: Clock, key: Key) -> list[str]:
 
     def rival(number: int) -> str:
         asker = Asker(DynamoStore(url, clock=clock), clock)
-        start.wait(20)
+        start.wait(60)
         (answer,) = asker.all([Claim(key, FINGERPRINTS[0], nonce(number + 100), terms(), NOTHING)])
         asker.driver.close()
         return type(answer).__name__

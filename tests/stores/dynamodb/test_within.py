@@ -147,7 +147,7 @@ def test_of_two_that_run_at_the_same_time_one_writes(url: str, dynamodb: Tables,
         writes = Writes(dynamodb.client)
 
         def handler() -> int:
-            both.wait(20)
+            both.wait(60)
             writes.add(ledger.line(number))
             return number
 

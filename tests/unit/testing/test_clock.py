@@ -40,7 +40,7 @@ def test_advance_wakes_a_thread_whose_instant_has_come() -> None:
     clock = VirtualClock()
     thread, _ = resting_thread(clock, 10.0)
     clock.advance(10)
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -50,7 +50,7 @@ def test_advance_leaves_a_thread_whose_instant_is_still_to_come() -> None:
     clock.advance(9.999999)
     assert clock.resting() == 1
     wake.set()
-    thread.join(10)
+    thread.join(60)
 
 
 def test_who_is_woken_does_not_count_as_resting_any_more() -> None:
@@ -58,7 +58,7 @@ def test_who_is_woken_does_not_count_as_resting_any_more() -> None:
     thread, wake = resting_thread(clock, None)
     wake.set()
     assert clock.resting() == 0
-    thread.join(10)
+    thread.join(60)
 
 
 def test_who_is_due_does_not_count_as_resting_any_more() -> None:
@@ -66,7 +66,7 @@ def test_who_is_due_does_not_count_as_resting_any_more() -> None:
     thread, wake = resting_thread(clock, 1.0)
     clock.advance(1)
     assert (clock.resting(), clock.rests_on(wake)) == (0, False)
-    thread.join(10)
+    thread.join(60)
 
 
 def test_an_instant_in_the_past_is_not_rested_for() -> None:
@@ -82,7 +82,7 @@ def test_the_next_instant_is_the_earliest_that_somebody_rests_until() -> None:
     assert clock.next_due() == 1.0
     for thread, wake in threads:
         wake.set()
-        thread.join(10)
+        thread.join(60)
     assert clock.next_due() is None
 
 

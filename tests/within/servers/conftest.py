@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from semel import Semel
-from semel.stores.urls import store_from_url
 from tests.servers.databases import Databases
+from tests.servers.records import emptied
 from tests.within.servers.world import DOORS, SERVERS, AsyncOnServer, OnServer, SyncOnServer
 
 
@@ -20,12 +19,8 @@ def _prepared(databases: Databases, server: str, prepared: dict[str, str]) -> st
     """A database with semel's tables and one of the caller's, all empty."""
     if server not in prepared:
         url = prepared[server] = databases.new_database()
-        with Semel(store_from_url(url)) as semel:
-            semel.read("nothing", operation="charge")
         databases.admin(SERVERS[server].table, url)
-    for table in ("effect", "semel_record", "semel_step"):
-        databases.admin(f"TRUNCATE TABLE {table}", prepared[server])
-    return prepared[server]
+    return emptied(databases, prepared[server], "TRUNCATE TABLE effect")  # its rows are numbered from one again
 
 
 @pytest.fixture

@@ -185,4 +185,5 @@ def _refused(reply: Cancelled) -> ConcurrentModification:
         f"DynamoDB refused the writes of the handler ({', '.join(found)}); none of them was kept, and nothing was "
         f"recorded. Read again what they depend on, and run it again.",
         reasons=tuple(found),
+        items=tuple(reason.get("Item") for reason in reply.reasons[1:]),
     )

@@ -11,9 +11,10 @@ import contextvars
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 _SPINS = 50
 _NAP = 0.0005
+_LONGEST_NAP = 0.01
 
 current_call: contextvars.ContextVar[Call | None] = contextvars.ContextVar("semel_contract_call", default=None)
 
@@ -104,15 +105,20 @@ class Gate:
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until something is so. How long that takes in real time does not matter to any scenario."""
+    """Wait until something is so. How long that takes in real time does not matter to any scenario.
+
+    Whoever waits looks again and again, at first in every turn of the loop, then the more rarely the longer it takes:
+    looking is work too, and a machine that is busy would be kept busy with it.
+    """
     loop = asyncio.get_running_loop()
-    give_up = loop.time() + PATIENCE
+    since = loop.time()
     spins = 0
     while True:
-        await asyncio.sleep(0 if spins < _SPINS else _NAP)
+        waited = loop.time() - since
+        await asyncio.sleep(0 if spins < _SPINS else min(max(_NAP, waited / 8), _LONGEST_NAP))
         if condition():
             return
         spins += 1
-        if loop.time() > give_up:
+        if waited > PATIENCE:
             message = f"waited {PATIENCE:.0f} s in vain for {what}"
             raise AssertionError(message)

@@ -15,7 +15,7 @@ from semel.testing.clock import VirtualClock
 from semel.testing.contract.colours import ColourName
 from semel.testing.contract.world import MakeStore, World
 
-_LONGEST = 60.0
+_LONGEST = 100.0
 
 only_async = pytest.mark.parametrize("colour", ["async"])
 only_sync = pytest.mark.parametrize("colour", ["sync"])

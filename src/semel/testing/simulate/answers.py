@@ -69,11 +69,11 @@ class Answers:
             raise Violation("I5", "a value was given for another fingerprint")
         if life.digest != caller.request.key.digest:
             raise Violation("I6", "a value was given for another key")
-        if life.outcome is None:
+        if life.outcome is None and not life.earlier:
             raise Violation("I3", "a value was given that is not recorded")
-        if life.value != result.value:
+        if result.value not in (life.value, *life.earlier):
             raise Violation("I2", f"{result.value} was given and {life.value} is recorded")
-        if all(effect.value != result.value for effect in life.effects):
+        if all(effect.value != result.value for effect in life.line):
             raise Violation("I3", f"{result.value} was given and no effect of this generation has it")
         sim.seen["answered: replay" if result.replayed else "answered: first"] += 1
 

@@ -117,14 +117,33 @@ class Claims:
         number = 1 if earlier is None else earlier.number + 1
         if claim.nonce in self.life_of and claim.nonce not in self.sim.faults.unknown:
             raise Violation("I4", "a nonce was used for a second generation")
+        if before is None and earlier is not None and not earlier.ended:
+            raise Violation("I7", "a record is gone that nobody deleted")
         if before is not None and after.fence <= before.fence:
             raise Violation("I4", "the fence did not rise over an expired record")
         if after.attempts != 1 or after.doubtful or after.steps:
             raise Violation("I7", "a new generation inherited something")
         if number > 1:
             self.sim.seen["next generation"] += 1
-        self.lives[digest] = Life(digest, number, claim.fingerprint, after.fence)
+        life = self.lives[digest] = Life(digest, number, claim.fingerprint, after.fence)
+        if earlier is not None and earlier.ended == "forgotten":
+            life.line = earlier.line
         self.lead(claim.nonce, after)
+
+    def forgotten(self, digest: bytes) -> None:
+        """The server has forgotten writes to a record: what was granted and recorded by them is nobody's any more."""
+        life, record = self.lives[digest], self.sim.store.table.records.get(digest)
+        if record is None:
+            life.ended = "forgotten"
+            return
+        then = self.life_of[record.nonce]
+        if then is not life:
+            life.ended = "forgotten"
+            self.lives[digest] = then
+        then.ended, then.fence = "", record.fence
+        if then.outcome is not None and record.outcome != then.outcome:
+            then.earlier.append(then.value)
+            then.outcome = then.value = None
 
     def lead(self, nonce: bytes, record: Record) -> None:
         """Whoever made this nonce is the highest owner now."""

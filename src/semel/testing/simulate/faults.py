@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from semel.core.operations import Claim, Fail, Operation
 from semel.core.store import Answers
+from semel.testing.simulate.exchange import Exchange
 from semel.testing.simulate.lane_runner import LaneRunner, unanswered
 from semel.testing.simulate.process import Worker
+from semel.testing.simulate.servers import WatchedDynamo
 from semel.testing.simulate.world import SECOND
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Faults:
 
     __slots__ = (
         "_endings",
+        "_forgets",
         "_in_handler",
         "_jumps",
         "_menu",
@@ -64,8 +67,10 @@ class Faults:
         self.explained: dict[bytes, int] = {}
         self.unknown: set[bytes] = set()  # nonces of claims whose fate nobody was told
         self.ghosts: set[bytes] = set()  # nonces of claims that may arrive when nobody wants them any more
-        menus = sim.setting.menus
-        self._menu, self._reading, self._in_handler, self._endings = menus
+        self._menu, self._reading, self._in_handler, self._endings = sim.setting.menus
+        if sim.world.store == "dynamodb":
+            self._menu = self._reading = ()  # it happens to requests, not to rounds
+        self._forgets = sim.world.store == "redis"
         self._jumps = "jump" in sim.world.faults
         self.cancels = "cancel" in sim.world.faults
 
@@ -91,15 +96,23 @@ class Faults:
         lane = worker.lane
         if self.left:
             kinds = self._reading if lane.only_reads() else self._menu
+            if self._forgets:
+                kinds = (*kinds, *self.sim.quirks.options())
             targets = [caller for caller in lane.waiting_callers() if _may_be_cancelled(caller)] if self.cancels else []
             count = len(kinds) + len(targets)
             choice = self.sim.choices.fault(count + 1) if count else 0
             if choice > len(kinds):
                 self._cancel(targets[choice - len(kinds) - 1])
                 return
+            if choice and self.sim.quirks.strike(kinds[choice - 1]):
+                self.at_round(worker)  # and then the round goes out, or something else happens to it too
+                return
             if choice:
                 self._spoil(worker, kinds[choice - 1])
                 return
+        if isinstance(self.sim.store, WatchedDynamo):
+            lane.begin(Exchange(lane, self.sim.store))
+            return
         replies = lane.apply(lane.take())
         if self.left and self.cancels:
             lane.sent(replies)

@@ -21,6 +21,7 @@ from semel.testing.simulate.violation import Violation
 
 if TYPE_CHECKING:
     from semel.testing.simulate.caller import Caller
+    from semel.testing.simulate.exchange import Exchange
     from semel.testing.simulate.process import Worker
 
 IDLE, READY, OUT = 0, 1, 2
@@ -31,7 +32,19 @@ _OF_A_RUN = (Complete, Fail, Renew, Checkpoint)
 class LaneRunner:
     """Sends rounds of the real lane: one task leads (tasks), or the first caller leads and hands on (threads)."""
 
-    __slots__ = ("breaker", "due_us", "lane", "leader", "replies", "round", "silent", "state", "threads", "worker")
+    __slots__ = (
+        "breaker",
+        "due_us",
+        "exchange",
+        "lane",
+        "leader",
+        "replies",
+        "round",
+        "silent",
+        "state",
+        "threads",
+        "worker",
+    )
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -47,6 +60,7 @@ class LaneRunner:
         self.round: Round = []
         self.replies: list[Answers | Exception] = []
         self.due_us: int | None = None
+        self.exchange: Exchange | None = None  # a round that is made of several requests, on its way
 
     def submit(self, ticket: Ticket) -> None:
         """Queue a ticket."""
@@ -94,6 +108,12 @@ class LaneRunner:
         """What the store answers, as a driver would pass it on."""
         store = self.worker.sim.store
         return [run(plan, store.apply_all) for plan in plans]
+
+    def begin(self, exchange: Exchange) -> None:
+        """The round is out, request by request."""
+        self.take()
+        self.state, self.exchange = OUT, exchange
+        exchange.begin()
 
     def step(self) -> None:
         """The replies come back."""
@@ -169,7 +189,8 @@ class LaneRunner:
             return self.state, queue, self.threads and _seat(self.leader)
         out = tuple([_mark(ticket) for list_ in self.round for ticket in list_])
         answers = [reply if isinstance(reply, list) else type(reply) for reply in self.replies]
-        return queue, out, _seat(self.leader), self.due_us, repr(answers)
+        way = None if self.exchange is None else self.exchange.mark()
+        return queue, out, _seat(self.leader), self.due_us, repr(answers), way
 
     def _trouble(self) -> tuple[object, ...]:
         breaker = self.breaker

@@ -5,7 +5,9 @@ What always holds: this is kept by watching alone; nothing of it is ever shown t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
+
+Ended = Literal["", "expired", "forgotten"]
 
 
 class Effect:
@@ -21,7 +23,9 @@ class Effect:
 class Life:
     """One generation of a key, from the claim that found nothing to the record's expiry."""
 
-    __slots__ = ("digest", "effects", "failed", "fence", "fingerprint", "number", "outcome", "value")
+    __slots__ = (
+        "digest", "earlier", "effects", "ended", "failed", "fence", "fingerprint", "line", "number", "outcome", "value",
+    )  # fmt: skip
 
     def __init__(self, digest: bytes, number: int, fingerprint: bytes, fence: int) -> None:
         self.digest = digest
@@ -32,8 +36,12 @@ class Life:
         self.outcome: bytes | None = None
         self.value: Any = None
         self.failed = False
+        self.ended: Ended = ""
+        self.earlier: list[Any] = []  # values that were recorded, and forgotten by the server
+        self.line: list[Effect] = []  # what was done in this generation and in those that were forgotten before it
 
     def mark(self) -> tuple[object, ...]:
         """All of it, for telling states apart."""
         effects = tuple([(effect.value, effect.arrives_us) for effect in self.effects])
-        return self.number, self.fence, effects, self.outcome, self.failed
+        forgotten = self.ended, len(self.earlier), len(self.line)
+        return self.number, self.fence, effects, self.outcome, self.failed, forgotten

@@ -15,13 +15,15 @@ from semel.testing.simulate.answers import Answers
 from semel.testing.simulate.caller import Caller
 from semel.testing.simulate.choices import Dice, Script
 from semel.testing.simulate.driving import START
+from semel.testing.simulate.exchange import LateRequest
 from semel.testing.simulate.faults import Faults, Late
 from semel.testing.simulate.lane_runner import READY
 from semel.testing.simulate.ledger import Ledger
 from semel.testing.simulate.process import Worker
+from semel.testing.simulate.quirks import Quirks
+from semel.testing.simulate.servers import watched
 from semel.testing.simulate.state import signature
 from semel.testing.simulate.violation import SeenBefore, Violation
-from semel.testing.simulate.watched import WatchedStore
 from semel.testing.simulate.witness import Witness
 from semel.testing.simulate.world import SECOND, Asker, Setting
 
@@ -48,8 +50,8 @@ class Simulation:
 
     __slots__ = (
         "answers", "arriving", "callers", "calm", "calm_since_us", "choices", "faults", "held_up", "jump_us", "jumped",
-        "late", "ledger", "moves", "now_us", "open", "ready", "seen", "setting", "slow", "store", "time", "trace",
-        "witness", "workers", "world",
+        "late", "ledger", "moves", "now_us", "open", "quirks", "ready", "seen", "served", "setting", "slow",
+        "store", "time", "trace", "witness", "workers", "world",
     )  # fmt: skip
 
     def __init__(
@@ -70,8 +72,10 @@ class Simulation:
         self.slow = self.world.slow
         self.moves = 0
         self.ready: deque[Any] = deque()
-        self.late: list[Late] = []
-        self.store = WatchedStore(self, self.world.batch)
+        self.late: list[Late | LateRequest] = []
+        self.store = watched(self, self.world)
+        self.quirks = Quirks(self)
+        self.served = self.world.store == "dynamodb"
         self.answers = Answers(self)
         self.faults = Faults(self)
         self.ledger = Ledger(self)
@@ -137,7 +141,10 @@ class Simulation:
             senders = [worker for worker in self.workers if worker.lane.state == READY and worker.up]
             for worker in senders:
                 worker.go()
-            if senders:
+            requests = self._requests()
+            for request in requests:
+                request.go()
+            if senders or requests:
                 continue
             times = [
                 at for worker in self.workers if worker.alive for at in (worker.thaws_us, worker.lane.due_us) if at
@@ -165,6 +172,8 @@ class Simulation:
 
     def _moves(self) -> list[Any]:
         moves: list[Any] = [worker for worker in self.workers if worker.lane.state == READY and worker.up]
+        if self.served:
+            moves += self._requests()
         sending = bool(moves)
         callers = self.callers
         for caller in callers:
@@ -179,6 +188,11 @@ class Simulation:
         if not moves or (free and self.next_instant() is not None):
             moves.append(self.time)
         return moves
+
+    def _requests(self) -> list[Any]:
+        """Requests on their way to a service that takes several for one operation."""
+        exchanges = [worker.lane.exchange for worker in self.workers if worker.up]
+        return [one for exchange in exchanges if exchange is not None for one in exchange.requests if one.call]
 
     # ------------------------------------------------------------------ time
 
@@ -258,7 +272,7 @@ class Simulation:
             caller.answer = caller.error = caller.value = None
             caller.inputs.clear()
         del self.workers, self.callers, self.ready, self.late, self.time
-        del self.store, self.faults, self.answers, self.ledger, self.witness
+        del self.store, self.quirks, self.faults, self.answers, self.ledger, self.witness
 
     def replace(self, worker: Worker) -> None:
         """A process is gone: its callers ask again in a new one."""

@@ -37,6 +37,7 @@ def signature(sim: Simulation) -> int:
             frozenset(faults.ghosts),
             frozenset(sim.witness.refused),
             sim.held_up,
+            sim.quirks.mark(),
         )
     )
 

@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from semel.testing.simulate.explore import Tally, every, some
 from semel.testing.simulate.report import SOMETIMES, Explored, Report
+from semel.testing.simulate.server_worlds import SERVER_SOMETIMES, SERVER_WORLDS
 from semel.testing.simulate.within import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWorld
 from semel.testing.simulate.world import World
 from semel.testing.simulate.worlds import SMALL, by_chance
@@ -23,7 +24,8 @@ Progress = Callable[[int, int], None]
 ENOUGH_FOR_ALL: Final = 180_000
 ENOUGH_FOR_MORE: Final = 3_000_000
 _PIECE: Final = 1_000
-_NAMES: Final = (*(world.name for world in SMALL), *(world.name for world in WITHIN_WORLDS))
+_EVERY: Final[tuple[World | WithinWorld, ...]] = (*SMALL, *SERVER_WORLDS, *WITHIN_WORLDS)
+_NAMES: Final = tuple(world.name for world in _EVERY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class Piece:
         """Do it."""
         if self.world is not None:
             return self, every(self.world)
-        return self, some([*by_chance(self.seed), *WITHIN_WORLDS], self.seed, self.first, self.count)
+        worlds: list[World | WithinWorld] = [*by_chance(self.seed), *WITHIN_WORLDS]
+        return self, some(worlds, self.seed, self.first, self.count)
 
 
 def verify(schedules: int = 200_000, seed: int = 0, workers: int = 2, progress: Progress | None = None) -> Report:
@@ -76,7 +79,7 @@ class Run:
         if self._schedules < ENOUGH_FOR_ALL:
             return []
         more = 1 if self._schedules >= ENOUGH_FOR_MORE else 0
-        small = [Piece(replace(world, slow=world.slow + more)) for world in SMALL]
+        small = [Piece(replace(world, slow=world.slow + more)) for world in (*SMALL, *SERVER_WORLDS)]
         return [*small, *(Piece(replace(world, slow=world.slow + more)) for world in WITHIN_WORLDS)]
 
     def chance_pieces(self) -> list[Piece]:
@@ -103,6 +106,11 @@ class Run:
                 spread.stop()
                 return
 
+    def _wanted(self) -> frozenset[str]:
+        """What must have been reached. The worlds of Redis and DynamoDB are explored to the end, or not at all."""
+        served = SERVER_SOMETIMES if self._explored else frozenset[str]()
+        return SOMETIMES | WITHIN_SOMETIMES | served
+
     def report(self, seconds: float) -> Report:
         """What was found."""
         total = self._total
@@ -117,7 +125,7 @@ class Run:
             worlds=tuple(self._explored[name] for name in _NAMES if name in self._explored),
             by_chance=self._by_chance,
             seen=total.seen,
-            missing=tuple(sorted((SOMETIMES | WITHIN_SOMETIMES) - total.seen.keys())),
+            missing=tuple(sorted(self._wanted() - total.seen.keys())),
             failing=tuple(total.failing),
         )
 

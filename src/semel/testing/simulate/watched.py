@@ -70,15 +70,26 @@ class WatchedStore:
         """Carry out one operation, and look at what it changed."""
         kind, now = type(operation), self.sim.store_now()
         if kind in _HARMLESS:
-            return self.table.apply(operation, now)
+            return self.perform(operation, now)
         if kind is Purge or kind is Lapse:
             return self._swept(operation, now)
         by_digest = kind is Resolve or kind is Erase
         digest = operation.digest if by_digest else (operation if kind is Claim else operation.lease).key.digest
         records = self.table.records
         before = records.get(digest)
-        answer = self.table.apply(operation, now)
-        after = records.get(digest)
+        answer = self.perform(operation, now)
+        self.judge(operation, before, records.get(digest), now, answer)
+        if self.sim.trace is not None:
+            self.sim.note("store", f"{told(operation)} -> {told(answer)}")
+        return answer
+
+    def perform(self, operation: Any, now: int) -> Any:
+        """What the model makes of it."""
+        return self.table.apply(operation, now)
+
+    def judge(self, operation: Any, before: Record | None, after: Record | None, now: int, answer: Any) -> None:
+        """Look at what an operation on one record has changed, and at its answer."""
+        kind = type(operation)
         if kind is Claim:
             self.claims.answered(operation, before, after, now, answer)
         elif kind is Resolve:
@@ -87,9 +98,10 @@ class WatchedStore:
             self._erased(before, after)
         else:
             self._written(operation, before, after, now, answer)
-        if self.sim.trace is not None:
-            self.sim.note("store", f"{told(operation)} -> {told(answer)}")
-        return answer
+
+    def mark(self) -> tuple[object, ...]:
+        """What the model knows beside the records, for telling states apart."""
+        return ()
 
     # ------------------------------------------------------------------ writes
 
@@ -161,17 +173,25 @@ class WatchedStore:
 
     def _swept(self, operation: Purge | Lapse, now: int) -> Any:
         before = dict(self.table.records)
-        answer = self.table.apply(operation, now)
+        answer = self.perform(operation, now)
         for digest, record in before.items():
-            after = self.table.records.get(digest)
-            if after is record:
-                continue
-            if after is None:
-                if not is_over(record, now):
-                    raise Violation("I7", f"a record that is {record.status} was deleted before its time")
-                self.sim.seen["purged"] += 1
-            elif record.status is not _RUNNING or record.lease_us > now or after.status is not _IN_DOUBT:
-                raise Violation("I4", f"sweeping turned {record.status} into {after.status}")
-            else:
-                self.sim.seen["lapsed"] += 1
+            self.judge_swept(record, self.table.records.get(digest), now)
         return answer
+
+    def judge_swept(self, record: Record, after: Record | None, now: int) -> None:
+        """Look at what a sweep has made of one record."""
+        if after is record:
+            return
+        if after is None:
+            self.deleted(record, now)
+            self.sim.seen["purged"] += 1
+        elif record.status is not _RUNNING or record.lease_us > now or after.status is not _IN_DOUBT:
+            raise Violation("I4", f"sweeping turned {record.status} into {after.status}")
+        else:
+            self.sim.seen["lapsed"] += 1
+
+    def deleted(self, record: Record, now: int) -> None:
+        """A record is gone, as those may be that have expired."""
+        if not is_over(record, now):
+            raise Violation("I7", f"a record that is {record.status} was deleted before its time")
+        self.claims.lives[record.key.digest].ended = "expired"

@@ -34,7 +34,17 @@ Fault = Literal[
     "final",  # the handler raises one of final_errors
     "unsure",  # the reconcile hook cannot tell
 ]
+Quirk = Literal[
+    "evict",  # Redis removes a key for want of room
+    "forget",  # Redis fails over, or is back, without the last writes
+    "throttle",  # DynamoDB does not carry a request out, for longer than it is sent again
+    "twice",  # the request reaches DynamoDB twice, and the second reply is the one that counts
+    "lag",  # a reading that is not consistent shows an item as it was before
+    "expire",  # DynamoDB deletes an item whose time to live is over
+]
 FAULTS: Final[tuple[Fault, ...]] = Fault.__args__  # type: ignore[attr-defined]
+QUIRKS: Final[tuple[Quirk, ...]] = Quirk.__args__  # type: ignore[attr-defined]
+Served = Literal["memory", "redis", "dynamodb"]
 Colour = Literal["tasks", "threads"]
 
 SECOND: Final = 1_000_000
@@ -86,11 +96,12 @@ class World:
         stall: how long a process stands still.
         failures: how many rounds without an answer until a process leaves the store alone.
         resends: whether claims are sent again; without, as if the budget for that were always used up.
+        store: whose model the records are in.
     """
 
     name: str
     askers: tuple[Asker, ...]
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Fault | Quirk, ...] = ()
     budget: int = 0
     slow: int = 0
     colour: Colour = "tasks"
@@ -111,6 +122,7 @@ class World:
     stall: float = 0.3
     failures: int = 5
     resends: bool = True
+    store: Served = "memory"
 
 
 class Setting:
