@@ -27,6 +27,7 @@ from semel.engine.lane import Lane
 from semel.engine.waiting import Waiter
 
 _log = logging.getLogger("semel")
+_AT_A_STRETCH = 256
 
 
 class Runtime:
@@ -45,6 +46,7 @@ class Runtime:
         self._front_driver = None if front is None else front.async_driver()
         # A lane of its own: what the cache answers does not wait for what the store behind it is busy with.
         self._front = AsyncLane(Lane(front), self._front_driver, _unheard) if front and self._front_driver else None
+        self._at_hand = 0
         self._keeper = Keeper(clock, random, _seat_ready)
         self._wake = asyncio.Event()
         self._resting_until: float | None = None
@@ -60,9 +62,21 @@ class Runtime:
     async def _performed(self, operation: Operation, tiers: Tiered) -> Answer:
         answer = tiers.at_hand(operation)
         if answer is not None:
+            if self._hogs():
+                await asyncio.sleep(0)
             return answer
         flow = tiers.ask(operation)
         return await (self.lane.perform(operation) if flow is None else arun(flow, self._on_tier))
+
+    def _hogs(self) -> bool:
+        """Whether many answers were at hand in this turn of the loop: others want their turn, too."""
+        if not self._at_hand:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._at_hand += 1
+        return self._at_hand > _AT_A_STRETCH
+
+    def _next_turn(self) -> None:
+        self._at_hand = 0
 
     def _on_tier(self, wanted: Any) -> Awaitable[Any]:
         if isinstance(wanted, InFront) and self._front is not None:
