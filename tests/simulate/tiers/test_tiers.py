@@ -38,7 +38,7 @@ def test_nor_while_the_record_is_being_completed_with_a_fault_anywhere() -> None
 
 @pytest.mark.slow
 def test_nor_when_the_sweep_finishes_the_erase() -> None:
-    explored(World([reader(1)], [eraser], [sweeper], faults=2 if FULL else 0, waits=(*WAIT, *WAIT) if FULL else WAIT))
+    explored(World([reader(1)], [eraser], [sweeper], faults=1 if FULL else 0, waits=WAIT))
 
 
 def test_no_reader_is_shown_what_was_rolled_back() -> None:
