@@ -98,7 +98,8 @@ won AS (
             CASE WHEN z.expired THEN NULL ELSE r.resolution END,
             CASE WHEN z.wins THEN NULL ELSE r.replays END,
             CASE WHEN z.wins THEN NULL ELSE r.replayed_us END,
-            CASE WHEN z.expired THEN NULL ELSE r.steps END,
+            -- None yet, but not NULL where the life before had some: they lie there until the record is deleted.
+            CASE WHEN z.expired THEN r.steps * 0 ELSE r.steps END,
             r.wanted AND NOT z.wins
         FROM (
             SELECT {expired} AS expired, {wins} AS wins
@@ -282,7 +283,7 @@ WITH e AS MATERIALIZED ({input}), gone AS MATERIALIZED (
 ), deleted AS (
     DELETE FROM {record_table} AS r USING gone WHERE r.digest = gone.digest RETURNING r.digest, r.steps
 ), forgotten AS (
-    DELETE FROM {step_table} AS s USING deleted WHERE s.digest = deleted.digest AND deleted.steps > 0
+    DELETE FROM {step_table} AS s USING deleted WHERE s.digest = deleted.digest AND deleted.steps IS NOT NULL
 )
 SELECT count(*) FROM deleted;
 
