@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from semel import Semel
+from semel import Happened, Policy, Semel
 from semel.errors import ResultNotKept
 from semel.stores.sqlite import SqliteStore
 from semel.stores.tiered import Cache, TieredStore
@@ -93,3 +93,36 @@ def test_while_redis_is_away_the_note_stays_and_a_sweep_repeats_it(
         with pytest.raises(ResultNotKept):
             processes.second.run("k", lambda: "again", operation="pay")
         processes.close()
+
+
+def test_what_a_process_read_after_an_earlier_drop_is_waited_for_as_well(tmp_path: Path, keys: Keys) -> None:
+    processes = Processes(tmp_path / "semel.db", keys.url, local=10)
+    with pytest.raises(OSError, match="lost"):
+        processes.first.run("k", _lost, operation="pay", policy=Policy(in_doubt="hold"))
+    processes.first.resolve("k", Happened("personal"), operation="pay", reason="it did")
+    processes.clock.advance(6)
+    assert processes.second.run("k", _lost, operation="pay").value == "personal"
+    processes.first.erase("k", operation="pay", reason="asked to")
+    assert processes.second.run("k", _lost, operation="pay").cache
+    assert processes.first.sweep().invalidated == 0
+    processes.clock.advance(5)
+    assert processes.first.sweep().invalidated == 1
+    processes.close()
+
+
+def test_a_full_redis_forgets_all_the_same(
+    tmp_path: Path, start_redis: Callable[..., AbstractContextManager[RedisServer]]
+) -> None:
+    with start_redis() as server:
+        processes = Processes(tmp_path / "semel.db", server.keys().plain_url, local=0)
+        processes.cached()
+        server.keys().said("CONFIG", "SET", "maxmemory", "1")
+        processes.first.erase("k", operation="pay", reason="asked to")
+        with pytest.raises(ResultNotKept):
+            processes.second.run("k", lambda: "again", operation="pay")
+        processes.close()
+
+
+def _lost() -> str:
+    message = "lost"
+    raise OSError(message)

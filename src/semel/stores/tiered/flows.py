@@ -166,7 +166,7 @@ class Tiers:
     def _invalidate(self, invalidate: Invalidate) -> Flow[Answer]:
         """Say that every cache has confirmed, or raise."""
         found: Found = yield Read(invalidate.digest, operation=invalidate.operation)
-        since_us = found.now_us - invalidate.noted_us if invalidate.noted_us else 0
+        since_us = max(found.now_us - invalidate.noted_us, 0) if invalidate.noted_us else 0
         if not (yield from self._is_forgotten(invalidate.digest, invalidate.operation, since_us=since_us)):
             raise _not_yet(self._cache)
         return Recorded(found.now_us)
@@ -174,11 +174,12 @@ class Tiers:
     def _is_forgotten(self, digest: bytes, operation: str, *, since_us: int) -> Flow[bool]:
         """Whether every cache has forgotten a digest; `since_us`: how long ago the store did.
 
-        Other processes may hold for `local_for` what they were told before that, by the shared cache or the store.
+        Other processes may hold for `local_for` what they were told before that, by the shared cache or the store. The
+        later of the two counts: the tombstone in the cache may be older than what was erased, by an earlier drop.
         """
         dropped = yield from self._dropped(digest, operation, _A_DAY_US)
         if self._shared:
-            since_us = -1 if dropped is None else dropped.since_us
+            since_us = -1 if dropped is None else min(since_us, dropped.since_us)
         return since_us >= (0 if self._local is None else round(self._cache.local_for * _SECOND))
 
     def _dropped(self, digest: bytes, operation: str, quiet_us: int) -> Flow[Dropped | None]:

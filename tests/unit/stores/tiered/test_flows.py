@@ -199,6 +199,11 @@ def test_where_processes_keep_records_the_note_stays_for_the_sweep() -> None:
     assert World(local=10).played(ERASE, Erased(RECORD), FOUND, Dropped(0))[-2:] == [DROP, Erased(RECORD)]
 
 
+def test_also_where_the_tombstone_is_of_an_earlier_drop() -> None:
+    told = World(local=10).played(ERASE, Erased(RECORD), FOUND, Dropped(60 * SECOND))
+    assert told[-2:] == [DROP, Erased(RECORD)]
+
+
 def test_the_process_that_erases_forgets_at_once() -> None:
     world = World(local=10)
     world.played(CLAIM, Hit(RECORD, START, 60 * SECOND))
@@ -209,14 +214,26 @@ def test_the_process_that_erases_forgets_at_once() -> None:
 INVALIDATE = Invalidate(KEYS[0].digest, KEYS[0].operation, START)
 
 
+LATER = Found(RECORD, START + 5 * SECOND)
+
+
 def test_a_sweep_confirms_once_no_process_can_hold_it_any_more() -> None:
-    assert World(local=10).played(INVALIDATE, FOUND, Dropped(5 * SECOND))[-1] == Recorded(START + 9)
+    assert World(local=10).played(INVALIDATE, LATER, Dropped(5 * SECOND))[-1] == Recorded(START + 5 * SECOND)
 
 
 @pytest.mark.parametrize("answer", [Dropped(5 * SECOND - 1), StoreUnavailable("away")])
 def test_and_not_before(answer: Any) -> None:
     with pytest.raises(StoreUnavailable, match="stays noted"):
-        World(local=10).played(INVALIDATE, FOUND, answer)
+        World(local=10).played(INVALIDATE, LATER, answer)
+
+
+def test_nor_by_a_tombstone_that_is_older_than_the_note() -> None:
+    with pytest.raises(StoreUnavailable, match="stays noted"):
+        World(local=10).played(INVALIDATE, FOUND, Dropped(60 * SECOND))
+
+
+def test_a_store_whose_clock_was_set_back_is_no_reason_to_wait_where_no_process_keeps_records() -> None:
+    assert World().played(INVALIDATE, Found(RECORD, START - SECOND), Dropped(0))[-1] == Recorded(START - SECOND)
 
 
 def test_a_cache_in_the_process_alone_is_waited_for_from_the_note_on() -> None:

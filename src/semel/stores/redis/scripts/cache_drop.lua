@@ -1,9 +1,12 @@
 -- Puts a tombstone in the place of record and epoch, so that nothing is filled in for a while, and says for how long
 -- there has been one: whoever was told a record before that may keep it for a time that is known.
+-- The deletion comes first: it needs no memory, and after it a server that is full does not refuse the rest.
 -- ARGV: how long the tombstone stands
-local kind, body = cached()
+local kind, body, ends = cached()
+local since, till = now, now + tonumber(ARGV[1])
 if kind == 't' then
-    return math.max(now - tonumber(body), 0)
+    since, till = tonumber(body), math.max(ends, till)
 end
-put('t', whole(now), now + tonumber(ARGV[1]))
-return 0
+redis.call('DEL', key)
+put('t', whole(since), till)
+return math.max(now - since, 0)

@@ -68,9 +68,10 @@ class CacheTable:
         return Filled(True)
 
     def drop(self, drop: Drop, now: int) -> Dropped:
-        """Put a tombstone there, or say for how long there has been one."""
+        """Put a tombstone there, and say for how long there has been one."""
         entry = self._standing(drop.digest, now)
+        since, ends = now, now + drop.quiet_us
         if entry is not None and entry.kind == "tombstone":
-            return Dropped(now - entry.since)
-        self.entries[drop.digest] = Entry("tombstone", now + drop.quiet_us, since=now)
-        return Dropped(0)
+            since, ends = entry.since, max(entry.ends, ends)
+        self.entries[drop.digest] = Entry("tombstone", ends, since=since)
+        return Dropped(now - since)
