@@ -1,13 +1,14 @@
 """How a cache in front of a store is set up: where it is, how long it keeps, how long it may take.
 
 What always holds: everything is checked before anything is opened. Processes that share a database give the same
-settings, because each of them has to know how long the others may hold what was erased.
+settings, because each of them has to know how long the others may hold what was erased. The URL, which may hold a
+password, is in no representation and no message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -33,7 +34,7 @@ class Cache:
         local_bytes: how many bytes they may take together, roughly.
     """
 
-    url: str | None = None
+    url: str | None = field(default=None, repr=False)
     cap: float = 600.0
     timeout: float = 0.1
     local: int = 0

@@ -22,6 +22,10 @@ def test_a_time_may_be_a_timedelta() -> None:
     assert Cache("redis://host", cap=given).cap == 60
 
 
+def test_a_password_is_not_shown() -> None:
+    assert "secret" not in repr(Cache("redis://:secret@host"))
+
+
 @pytest.mark.parametrize(
     "settings",
     [
