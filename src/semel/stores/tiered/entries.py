@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from semel.core.record import Record
+from semel.core.record import NOTHING, Record
 
 LARGEST: Final = 262_144
-"""Records with larger outcomes are not cached: a round of them would take longer than the cache is given."""
+"""Larger records are not cached: a round of them would take longer than the cache is given."""
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -26,9 +26,15 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(_Entry)
 
 
+def size_of(record: Record) -> int:
+    """Bytes of what has no bound of its own in a record, roughly: its outcome, and what it is about."""
+    about = record.about
+    return len(record.outcome or b"") + (0 if about is NOTHING else sum(map(len, about.texts())))
+
+
 def fits(record: Record) -> bool:
     """Whether a record is small enough."""
-    return len(record.outcome or b"") <= LARGEST
+    return size_of(record) <= LARGEST
 
 
 def packed(record: Record, now_us: int) -> bytes:

@@ -11,9 +11,10 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from semel.core.record import Record
+from semel.stores.tiered.entries import size_of
 
 _BESIDES: Final = 1024
-"""Bytes that an entry takes beside its outcome, roughly."""
+"""Bytes that an entry takes beside that, roughly."""
 
 
 class Kept(NamedTuple):
@@ -26,7 +27,7 @@ class Kept(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes, roughly."""
-        return _BESIDES + len(self.record.outcome or b"")
+        return _BESIDES + size_of(self.record)
 
 
 class Local:

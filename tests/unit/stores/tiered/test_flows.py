@@ -25,7 +25,7 @@ from semel.core.operations import (
     Reused,
     Running,
 )
-from semel.core.record import Failure, Record, Status
+from semel.core.record import About, Failure, Record, Status
 from semel.core.tiers import Drop, Dropped, Fill, Filled, Hit, InFront, Look, Missed
 from semel.errors import StoreUnavailable
 from semel.stores.tiered.entries import LARGEST
@@ -117,6 +117,7 @@ def test_an_entry_lives_no_longer_than_the_record_counted_from_the_look() -> Non
         Replay(replace(RECORD, status=Status.CANCELLED), START),
         Replay(RECORD, RECORD.expires_us),
         Replay(replace(RECORD, outcome=b"x" * (LARGEST + 1)), START),
+        Replay(replace(RECORD, about=About(tags={"note": "x" * LARGEST})), START),
     ],
 )
 def test_nothing_else_is_filled_in(answer: Any) -> None:

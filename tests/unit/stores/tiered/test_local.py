@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from semel.core.key import Key
-from semel.core.record import Record
+from semel.core.record import About, Record
 from semel.stores.tiered.local import Kept, Local
 from tests.unit.stores.tiered.records import completed
 
@@ -37,6 +37,13 @@ def test_bytes_are_bounded() -> None:
     for number in range(5):
         local.keep(kept(number, outcome=b"x" * 1_000), 0)
     assert len(local) == 2
+
+
+def test_what_a_record_is_about_takes_bytes_too() -> None:
+    local = Local(100, 5_000)
+    large = replace(completed(KEYS[0]), about=About(tags={"note": "x" * 6_000}))
+    local.keep(Kept(large, 0, 10.0), 0)
+    assert len(local) == 0
 
 
 def test_one_that_is_too_large_pushes_nobody_out() -> None:
