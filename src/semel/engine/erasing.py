@@ -11,10 +11,10 @@ from typing import Final
 from semel.core.erasing import RESOLUTION
 from semel.core.flow import Flow
 from semel.core.key import Key
-from semel.core.operations import Awaiting, Confirm, Erase, Erased, Invalidate, Pending, Unresolvable
+from semel.core.operations import Awaiting, Confirm, Erase, Erased, Invalidate, Invalidation, Pending, Unresolvable
 from semel.core.record import Note, Record, Status
 from semel.core.store import Store
-from semel.errors import NotResolvable, TryLater, UsageError
+from semel.errors import NotResolvable, StoreUnavailable, UsageError
 
 _BATCH: Final = 100
 
@@ -61,17 +61,28 @@ def not_erasable(key: Key, record: Record | None) -> NotResolvable:
 
 
 def repeat_invalidations() -> Flow[int]:
-    """Send again what caches have not confirmed, oldest first; answers how many they have confirmed now."""
-    confirmed = 0
+    """Send again what caches have not confirmed, oldest first; answers how many they have confirmed now.
+
+    What they cannot confirm yet stays noted for the next sweep, and holds up none of the others. Where a cache is away
+    for many in a row, so does the rest.
+    """
+    confirmed, in_a_row = 0, 0
+    left: set[Invalidation] = set()
     while True:
-        awaiting: Awaiting = yield Pending(_BATCH)
-        before = confirmed
+        most = _BATCH + len(left)
+        awaiting: Awaiting = yield Pending(most)
         for noted in awaiting.invalidations:
+            if noted in left:
+                continue
             try:
                 yield Invalidate(noted.digest, noted.operation, noted.noted_us)
-            except TryLater:
-                continue  # a cache is away: the note stays, and the next sweep tries again
-            yield Confirm(noted.digest, noted.noted_us)
-            confirmed += 1
-        if confirmed - before < _BATCH:
+            except StoreUnavailable as error:
+                left.add(noted)
+                in_a_row = 0 if error.conflict else in_a_row + 1
+                if in_a_row == _BATCH:
+                    return confirmed
+            else:
+                yield Confirm(noted.digest, noted.noted_us)
+                confirmed, in_a_row = confirmed + 1, 0
+        if len(awaiting.invalidations) < most:
             return confirmed

@@ -47,9 +47,9 @@ class CacheFirst(Tiers):
         yield InFront(Drop(erase.digest, erase.operation, 0))
         return (yield from super()._erase(erase))
 
-    def _is_forgotten(self, digest: bytes, operation: str, *, since_us: int) -> Flow[bool]:
+    def _forgotten_for(self, digest: bytes, operation: str, *, since_us: int) -> Flow[int]:
         del digest, operation, since_us
-        return True
+        return _QUIET
         yield
 
 
@@ -97,17 +97,17 @@ class ComparesNoFingerprint(Tiers):
 class ConfirmsTooEarly(Tiers):
     """The processes' own tiers are not waited for."""
 
-    def _is_forgotten(self, digest: bytes, operation: str, *, since_us: int) -> Flow[bool]:
+    def _forgotten_for(self, digest: bytes, operation: str, *, since_us: int) -> Flow[int]:
         del since_us
-        return (yield from self._dropped(digest, operation, _QUIET)) is not None
+        return -1 if (yield from self._dropped(digest, operation, _QUIET)) is None else _QUIET
 
 
 class ConfirmsUnheard(Tiers):
     """The note goes although the cache did not answer."""
 
-    def _is_forgotten(self, digest: bytes, operation: str, *, since_us: int) -> Flow[bool]:
-        yield from super()._is_forgotten(digest, operation, since_us=since_us)
-        return True
+    def _forgotten_for(self, digest: bytes, operation: str, *, since_us: int) -> Flow[int]:
+        yield from super()._forgotten_for(digest, operation, since_us=since_us)
+        return _QUIET
 
 
 def _no_local(tiers: type[Tiers]) -> type[Tiers]:

@@ -14,11 +14,12 @@ from tests.unit.core.records import claim
 
 
 class Behind:
-    """A table behind caches that are away for as long as `away` names their digests."""
+    """A table behind caches that are away, or may still hold it, for as long as a set names the digest."""
 
     def __init__(self) -> None:
         self.table = Table()
         self.away: set[bytes] = set()
+        self.held: set[bytes] = set()
         self.asked: list[Operation] = []
 
     def perform(self, operation: Operation) -> Any:
@@ -26,6 +27,9 @@ class Behind:
         if isinstance(operation, Invalidate) and operation.digest in self.away:
             message = "The cache is away."
             raise StoreUnavailable(message)
+        if isinstance(operation, Invalidate) and operation.digest in self.held:
+            message = "A process may hold it."
+            raise StoreUnavailable(message, conflict=True)
         return self.table.apply(operation, 1)
 
     def erased(self, value: str) -> Key:
@@ -67,6 +71,22 @@ def test_a_cache_that_is_away_keeps_its_note_and_nobody_elses() -> None:
     assert behind.pending() == 1
     behind.away = set()
     assert behind.repeat() == 1
+
+
+def test_many_that_cannot_be_confirmed_yet_hold_up_none_of_the_others() -> None:
+    behind = Behind()
+    behind.held = {behind.erased(f"k{number}").digest for number in range(150)}
+    digests = sorted(behind.held)
+    behind.held -= set(digests[120:])
+    assert behind.repeat() == 30
+    assert behind.pending() == 120
+
+
+def test_a_cache_that_is_away_for_many_in_a_row_is_left_to_the_next_sweep() -> None:
+    behind = Behind()
+    behind.away = {behind.erased(f"k{number}").digest for number in range(150)}
+    assert behind.repeat() == 0
+    assert sum(isinstance(operation, Invalidate) for operation in behind.asked) == 100
 
 
 def test_a_note_is_removed_only_after_the_caches_have_confirmed() -> None:

@@ -65,6 +65,8 @@ class Tiers:
         self._observer = observer
         self._new_epoch = new_epoch
         self._shared = cache.url is not None
+        self._held_us = 0 if local is None else round(cache.local_for * _SECOND)
+        """For how long a process may hold what was dropped elsewhere."""
 
     def at_hand(self, operation: Operation) -> Answer | None:
         """The answer to a claim, where this process knows it."""
@@ -160,27 +162,29 @@ class Tiers:
         # Read before the caches are told: a note that is newer than this instant is about something they may still
         # hold, and has to stay.
         found: Found = yield Read(digest, operation=operation)
-        if (yield from self._is_forgotten(digest, operation, since_us=0)):
+        if (yield from self._forgotten_for(digest, operation, since_us=0)) >= self._held_us:
             yield Confirm(digest, found.now_us)
 
     def _invalidate(self, invalidate: Invalidate) -> Flow[Answer]:
         """Say that every cache has confirmed, or raise."""
         found: Found = yield Read(invalidate.digest, operation=invalidate.operation)
         since_us = max(found.now_us - invalidate.noted_us, 0) if invalidate.noted_us else 0
-        if not (yield from self._is_forgotten(invalidate.digest, invalidate.operation, since_us=since_us)):
-            raise _not_yet(self._cache)
+        since_us = yield from self._forgotten_for(invalidate.digest, invalidate.operation, since_us=since_us)
+        if since_us < self._held_us:
+            raise _not_yet(self._cache, answered=since_us >= 0)
         return Recorded(found.now_us)
 
-    def _is_forgotten(self, digest: bytes, operation: str, *, since_us: int) -> Flow[bool]:
-        """Whether every cache has forgotten a digest; `since_us`: how long ago the store did.
+    def _forgotten_for(self, digest: bytes, operation: str, *, since_us: int) -> Flow[int]:
+        """Have the caches forget a digest; for how long every one has by now, below 0 where one did not answer.
 
-        Other processes may hold for `local_for` what they were told before that, by the shared cache or the store. The
-        later of the two counts: the tombstone in the cache may be older than what was erased, by an earlier drop.
+        `since_us` is how long ago the store did. Other processes may hold for `local_for` what they were told before
+        that, by the shared cache or the store. The later of the two counts: the tombstone in the cache may be of an
+        earlier drop, and older than what was erased.
         """
         dropped = yield from self._dropped(digest, operation, _A_DAY_US)
         if self._shared:
-            since_us = -1 if dropped is None else min(since_us, dropped.since_us)
-        return since_us >= (0 if self._local is None else round(self._cache.local_for * _SECOND))
+            return -1 if dropped is None else min(since_us, dropped.since_us)
+        return since_us
 
     def _dropped(self, digest: bytes, operation: str, quiet_us: int) -> Flow[Dropped | None]:
         """Have the caches forget a digest, this process last: until the shared one has, it could be told again."""
@@ -205,8 +209,9 @@ def _is_good(record: Record, claim: Claim) -> bool:
     return record.key.digest == claim.key.digest and record.status is Status.COMPLETED
 
 
-def _not_yet(cache: Cache) -> StoreUnavailable:
+def _not_yet(cache: Cache, *, answered: bool) -> StoreUnavailable:
     return StoreUnavailable(
         f"Not every cache has confirmed that it forgot the record; it stays noted. Processes forget what they hold "
-        f"themselves within {cache.local_for:g} s of the shared cache, which has to be reached. Sweep again."
+        f"themselves within {cache.local_for:g} s of the shared cache, which has to be reached. Sweep again.",
+        conflict=answered,
     )

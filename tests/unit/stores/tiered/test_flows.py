@@ -233,6 +233,13 @@ def test_nor_by_a_tombstone_that_is_older_than_the_note() -> None:
         World(local=10).played(INVALIDATE, FOUND, Dropped(60 * SECOND))
 
 
+@pytest.mark.parametrize(("answer", "answered"), [(Dropped(0), True), (StoreUnavailable("away"), False)])
+def test_a_sweep_is_told_whether_the_cache_answered(answer: Any, *, answered: bool) -> None:
+    with pytest.raises(StoreUnavailable, match="stays noted") as caught:
+        World(local=10).played(INVALIDATE, LATER, answer)
+    assert caught.value.conflict is answered
+
+
 def test_a_store_whose_clock_was_set_back_is_no_reason_to_wait_where_no_process_keeps_records() -> None:
     assert World().played(INVALIDATE, Found(RECORD, START - SECOND), Dropped(0))[-1] == Recorded(START - SECOND)
 
