@@ -1,7 +1,8 @@
 """The cache in Redis: one script on one key for each operation, and one round trip for all that go together.
 
-What always holds: nothing that befalls a look or a fill is an error; it is a miss. A drop that was not acknowledged is
-an error. The deadlines of entries, epochs and tombstones are compared with the server's clock inside the script.
+What always holds: nothing that befalls a look or a fill is an error, nor is any answer to it; it is a miss. A drop that
+was not acknowledged is an error. The deadlines of entries, epochs and tombstones are compared with the server's clock
+inside the script.
 """
 
 from __future__ import annotations
@@ -82,13 +83,13 @@ def _look(place: Place, operation: Look) -> Script:
 
 def _looked(operation: Look, reply: Reply) -> Any:
     del operation
-    if isinstance(reply, Exception):
-        return Missed()
-    found, body, now, rest = reply
-    if not found:
-        return Missed(body, now)
-    entry = unpacked(body)
-    return Missed() if entry is None else Hit(*entry, rest)
+    match reply:
+        case [1, bytes(body), int(), int(rest)]:
+            entry = unpacked(body)
+            return Missed() if entry is None else Hit(*entry, rest)
+        case [0, bytes(epoch), int(now), int()]:
+            return Missed(epoch, now)
+    return Missed()
 
 
 def _fill(place: Place, operation: Fill) -> Script:
@@ -108,7 +109,9 @@ def _drop(place: Place, operation: Drop) -> Script:
 
 def _dropped(operation: Drop, reply: Reply) -> Any:
     del operation
-    return reply if isinstance(reply, Exception) else Dropped(reply)
+    if isinstance(reply, int):
+        return Dropped(reply)
+    return reply if isinstance(reply, Exception) else _not_understood()
 
 
 _WAYS: Final[dict[type, tuple[Callable[[Place, Any], Script], Callable[[Any, Reply], Any]]]] = {
@@ -116,6 +119,12 @@ _WAYS: Final[dict[type, tuple[Callable[[Place, Any], Script], Callable[[Any, Rep
     Fill: (_fill, _filled),
     Drop: (_drop, _dropped),
 }
+
+
+def _not_understood() -> StoreUnavailable:
+    return StoreUnavailable(
+        "The cache gave an answer that no Redis gives, so nothing is confirmed. Look at its address."
+    )
 
 
 def _passed_by() -> StoreUnavailable:
