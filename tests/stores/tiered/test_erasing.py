@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,17 @@ def test_what_a_process_read_after_an_earlier_drop_is_waited_for_as_well(tmp_pat
     assert processes.second.run("k", _lost, operation="pay").cache
     assert processes.first.sweep().invalidated == 0
     processes.clock.advance(5)
+    assert processes.first.sweep().invalidated == 1
+    processes.close()
+
+
+def test_a_sweep_a_day_is_enough(tmp_path: Path, keys: Keys) -> None:
+    processes = Processes(tmp_path / "semel.db", keys.url, local=10)
+    processes.first.run("k", lambda: "personal", operation="pay", policy=Policy(keep_for=timedelta(days=30)))
+    processes.first.erase("k", operation="pay", reason="asked to")
+    processes.clock.advance(2)
+    assert processes.first.sweep().invalidated == 0
+    processes.clock.advance(86_400)
     assert processes.first.sweep().invalidated == 1
     processes.close()
 

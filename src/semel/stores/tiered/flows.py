@@ -40,8 +40,9 @@ from semel.stores.tiered.settings import Cache
 
 _SECOND: Final = 1_000_000
 _A_MOMENT_US: Final = 10 * _SECOND
-_A_DAY_US: Final = 86_400 * _SECOND
-"""How long a shared cache remembers that something was erased: a sweep in that time can tell for how long."""
+_TWO_DAYS_US: Final = 2 * 86_400 * _SECOND
+"""How long a shared cache remembers that something was erased, once no process can hold it any more: a sweep a day
+finds out that this is so, also if it comes a little late."""
 _NOTHING: Final = Missed()
 
 
@@ -67,6 +68,8 @@ class Tiers:
         self._shared = cache.url is not None
         self._held_us = 0 if local is None else round(cache.local_for * _SECOND)
         """For how long a process may hold what was dropped elsewhere."""
+        self._quiet_us = self._held_us + _TWO_DAYS_US if self._held_us else _A_MOMENT_US
+        """How long the shared cache remembers a drop. Where no process holds anything, nobody will ask for it."""
 
     def at_hand(self, operation: Operation) -> Answer | None:
         """The answer to a claim, where this process knows it."""
@@ -181,7 +184,7 @@ class Tiers:
         that, by the shared cache or the store. The later of the two counts: the tombstone in the cache may be of an
         earlier drop, and older than what was erased.
         """
-        dropped = yield from self._dropped(digest, operation, _A_DAY_US)
+        dropped = yield from self._dropped(digest, operation, self._quiet_us)
         if self._shared:
             return -1 if dropped is None else min(since_us, dropped.since_us)
         return since_us
