@@ -25,6 +25,7 @@ _SPREAD: Final = 100_000
 """How far the clocks of two machines of the service may be apart."""
 _DRIFT_PER: Final = 2_000
 """This machine's clock drifts by at most one part in so many: twice what NTP may slew."""
+_BOOT_TIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 WIDEST: Final = 3 * SECOND
 """With less than this known, a reply is waited for before anything is judged."""
 
@@ -38,8 +39,12 @@ class Moment:
 
 
 def span_clock() -> int:
-    """Microseconds of this machine, never set back; only their differences mean anything."""
-    return time.monotonic_ns() // 1000
+    """Microseconds of this machine, never set back; only their differences mean anything.
+
+    Where there is a clock that goes on while the machine sleeps, it is that one: what was promised from an instant
+    before a long sleep would be over at once.
+    """
+    return (time.monotonic_ns() if _BOOT_TIME is None else time.clock_gettime_ns(_BOOT_TIME)) // 1000
 
 
 def instant_of(date: str) -> int | None:
