@@ -1,6 +1,9 @@
 """The service's clock as it is learnt from replies: never early, whatever this machine's clock says."""
 
+import os
+import signal
 import time
+import warnings
 from email.utils import formatdate
 
 import pytest
@@ -143,3 +146,14 @@ def test_time_that_the_machine_slept_is_counted(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: asleep.get(clock, 0))
     monkeypatch.setattr(time, "monotonic_ns", lambda: 0)
     assert span_clock() == 3_600 * SECOND
+
+
+def test_a_child_does_not_wait_for_a_thread_of_its_parent() -> None:
+    clock = ServiceClock()
+    with clock._lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the runner of the tests has threads
+        child = os.fork()
+        if not child:
+            signal.alarm(5)
+            os._exit(0 if clock.moment() is None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -12,8 +12,11 @@ nor the coarse Date lets anybody take over early. This machine's clock only meas
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -63,6 +66,12 @@ class ServiceClock:
         self._lock = threading.Lock()
         self._known: tuple[int, int, int] | None = None
         self._latest = 0
+        # A fork while another thread holds the lock would leave it locked for ever in the child.
+        renew = weakref.WeakMethod(self._renew_lock)
+        os.register_at_fork(after_in_child=lambda: _call(renew()))
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
 
     def hear(self, sent: int, received: int, date: int) -> None:
         """Take in a reply with this Date, whose request was sent, and which was received, at these local instants."""
@@ -104,3 +113,8 @@ class VirtualServiceClock(ServiceClock):
         """Now, by the test."""
         now = self._clock()
         return Moment(now, now)
+
+
+def _call(function: Callable[[], None] | None) -> None:
+    if function is not None:
+        function()
