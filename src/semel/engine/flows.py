@@ -253,7 +253,10 @@ class Once:
 
     def _refused(self, error: Exception | None) -> Flow[Result[Any]]:
         """Somebody else has the key: their outcome if there is one, never this attempt's own."""
-        found: Found = yield Read(self.request.key.digest, operation=self.request.key.operation)
+        try:
+            found: Found = yield Read(self.request.key.digest, operation=self.request.key.operation)
+        except StoreUnavailable as silent:
+            raise raising.lease_lost(self.request.key) from (error or silent)  # it ran, whatever the store has to say
         record = found.record
         if record is not None and record.final and record.fingerprint == self.request.fingerprint:
             return self._replayed(record)

@@ -2,9 +2,10 @@
 
 A pure state machine: tickets come in, rounds go out, replies come back. It has no timer and adds no delay when alone.
 What always holds: at most one round is on its way; a ticket is answered exactly once or dropped because its caller is
-gone; a claim granted to a caller who is gone is given back, so that no claim is without an owner. Whoever leads keeps
-leading until somebody who waits can take over, and a give-back never waits for a later visitor. What begins something
-or only looks is refused at once where the guard says so or too many wait; a write of an attempt that runs never is.
+gone; a claim granted to a caller who is gone is given back, so that no claim is without an owner, and where its reply
+was lost it is asked once more, as long as the store is not left alone. Whoever leads keeps leading until somebody who
+waits can take over, and a give-back never waits for a later visitor. What begins something or only looks is refused at
+once where the guard says so or too many wait; a write of an attempt that runs never is.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ _CUT_SHORT = "The round was interrupted before the store answered; whether it to
 
 
 class Ticket:
-    """One operation in a lane. `seat` is whatever the shell waits on."""
+    """One operation in a lane. `seat` is whatever the shell waits on; `again` says that it was sent before."""
 
-    __slots__ = ("abandoned", "answer", "leads", "operation", "seat")
+    __slots__ = ("abandoned", "again", "answer", "leads", "operation", "seat")
 
     def __init__(self, operation: Operation, seat: Any = None) -> None:
         self.operation = operation
         self.seat = seat
         self.answer: Answer | Exception | None = None
         self.abandoned = False
+        self.again = False
         self.leads = False
 
     def result(self) -> Answer:
@@ -89,7 +91,7 @@ class Lane:
         room = self._store.batch
         while self._waiting and room:
             ticket = self._waiting.popleft()
-            if ticket.abandoned and isinstance(ticket.operation, (Claim, Read, Scan)):
+            if ticket.abandoned and not ticket.again and isinstance(ticket.operation, (Claim, Read, Scan)):
                 continue  # never sent, so nothing to undo
             kinds.setdefault(type(ticket.operation), []).append(ticket)
             room -= 1
@@ -142,7 +144,7 @@ class Lane:
                 if not ticket.abandoned:
                     answered.append(ticket)
                 elif isinstance(ticket.operation, Claim):
-                    self._undo(answer)
+                    self._undo(ticket, answer)
         return answered
 
     def abandon(self, ticket: Ticket) -> None:
@@ -152,14 +154,21 @@ class Lane:
         already = ticket.answer
         ticket.abandoned = True
         if already is not None and isinstance(ticket.operation, Claim):
-            self._undo(already)
+            self._undo(ticket, already)
 
-    def _undo(self, answer: Answer | Exception) -> None:
+    def _undo(self, claim: Ticket, answer: Answer | Exception) -> None:
+        """A claim that may have been granted is asked again first: the same one says so, and is then given back."""
         undo = give_back(answer)
-        if undo is not None:
-            ticket = Ticket(undo)
-            ticket.abandoned = True
-            self._waiting.append(ticket)
+        if undo is None and not self._may_be_granted(claim, answer):
+            return
+        ticket = Ticket(undo or claim.operation)
+        ticket.abandoned = True
+        ticket.again = undo is None
+        self._waiting.append(ticket)
+
+    def _may_be_granted(self, claim: Ticket, answer: Answer | Exception) -> bool:
+        lost = isinstance(answer, StoreUnavailable) and answer.asked and not answer.conflict
+        return lost and not claim.again and (self._guard is None or self._guard.closed)
 
     def idle(self) -> bool:
         """Whether there is something to send and nobody to send it: the asker then leads."""

@@ -38,10 +38,15 @@ class CombiningLane:
             for ticket in tickets:
                 ticket.seat = _closed_seat()
                 leads = self._lane.submit(ticket) or leads
-        if leads:
-            self._lead(tickets[0])
-        for ticket in tickets:
-            self._await(ticket)
+        try:
+            if leads:
+                self._lead(tickets[0])
+            for ticket in tickets:
+                self._await(ticket)
+        except BaseException:
+            for ticket in tickets:  # one of them may have been handed the lead
+                self._leave(ticket)
+            raise
         return [ticket.answer for ticket in tickets if ticket.answer is not None]
 
     def _pass(self, ticket: Ticket) -> None:
@@ -105,7 +110,7 @@ class CombiningLane:
         return leads_on
 
     def _interrupted(self, own: Ticket, round_: Round) -> None:
-        own.abandoned = True
+        own.abandoned, own.leads = True, False
         if self._settled(own, round_, None):
             self._lead(own)
 

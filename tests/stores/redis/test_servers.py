@@ -52,6 +52,16 @@ def test_a_replica_is_refused_before_it_can_answer_absent(start_redis: Start, co
             asker.granted()
 
 
+def test_a_primary_that_became_a_replica_is_looked_at_anew(start_redis: Start, colour: type[Asker]) -> None:
+    with start_redis() as server, asking(colour, server.endpoint.url) as asker:
+        asker.one(claim(KEYS[1], number=2), Granted)
+        said(server.endpoint.url, "REPLICAOF", "127.0.0.1", 1)  # of nobody, so that it keeps what it has
+        assert "READONLY" in refused(asker)
+        assert "is a replica" in refused(asker)
+        said(server.endpoint.url, "REPLICAOF", "NO", "ONE")
+        assert isinstance(asker.all([claim()])[0], Granted)
+
+
 def test_a_full_server_refuses_and_keeps_what_it_has(start_redis: Start, colour: type[Asker]) -> None:
     with start_redis() as server, asking(colour, server.endpoint.url) as asker:
         lease = asker.granted().lease

@@ -114,6 +114,15 @@ def test_a_claim_granted_to_nobody_is_given_back_to_a_store_that_rests() -> None
     assert len(made.lane.take()) == 1
 
 
+def test_a_claim_of_nobody_is_not_asked_again_of_a_store_that_rests() -> None:
+    made = Guarded()
+    (ticket,) = made.submit(claim())
+    round_ = made.lane.take()
+    made.lane.abandon(ticket)
+    made.lane.settle(round_, [StoreUnavailable("It did not answer.")])
+    assert made.lane.take() == []
+
+
 def test_a_round_that_was_cut_short_says_nothing_of_the_store() -> None:
     made = Guarded()
     (ticket,) = made.submit(claim())

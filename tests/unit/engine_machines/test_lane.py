@@ -284,6 +284,44 @@ def test_a_grant_for_nobody_is_given_back_once(when: str, times: int) -> None:
     assert [type(ticket.operation) for list_ in lane.take() for ticket in list_] == [Fail]
 
 
+@pytest.mark.parametrize("when", ["on its way", "after the answer"])
+def test_a_claim_of_nobody_whose_reply_was_lost_is_asked_again_and_given_back(when: str) -> None:
+    lane = _lane()
+    wanted = claim()
+    ticket = Ticket(wanted)
+    lane.submit(ticket)
+    round_ = lane.take()
+    if when == "on its way":
+        lane.abandon(ticket)
+    lane.settle(round_, [_lost()])
+    lane.abandon(ticket)
+    again = lane.take()
+    assert [ticket.operation for list_ in again for ticket in list_] == [wanted]
+    lane.settle(again, [[granted(wanted)]])
+    assert [type(ticket.operation) for list_ in lane.take() for ticket in list_] == [Fail]
+
+
+def test_a_claim_of_nobody_is_asked_again_once_alone() -> None:
+    lane = _lane()
+    ticket = Ticket(claim())
+    lane.submit(ticket)
+    round_ = lane.take()
+    lane.abandon(ticket)
+    lane.settle(round_, None)
+    lane.settle(lane.take(), [_lost()])
+    assert lane.take() == []
+
+
+def test_a_claim_of_nobody_that_met_a_conflict_is_not_asked_again() -> None:
+    lane = _lane()
+    ticket = Ticket(claim())
+    lane.submit(ticket)
+    round_ = lane.take()
+    lane.abandon(ticket)
+    lane.settle(round_, [[StoreUnavailable("Somebody was in the way; nothing ran.", conflict=True)]])
+    assert lane.take() == []
+
+
 def test_whoever_leads_goes_on_while_only_give_backs_are_left() -> None:
     lane = _lane()
     wanted = claim()

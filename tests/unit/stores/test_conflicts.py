@@ -4,8 +4,10 @@ import pickle
 import sqlite3
 
 import pytest
+from botocore.exceptions import ClientError
 
 from semel.errors import StoreUnavailable
+from semel.stores.dynamodb.troubles import translated as translated_of_dynamodb
 from semel.stores.served.troubles import RowLocked, Trouble, translated
 from semel.stores.sqlite.translate import WriteLocked
 from semel.stores.sqlite.translate import translated as translated_of_sqlite
@@ -38,6 +40,29 @@ def test_a_file_that_somebody_else_writes_is_a_conflict(code: int, conflict: boo
     cause = sqlite3.OperationalError("x")
     cause.sqlite_errorcode = code
     error = translated_of_sqlite(cause, "sqlite:///x")
+    assert isinstance(error, StoreUnavailable)
+    assert error.conflict is conflict
+
+
+def of_dynamodb(code: str, *reasons: str) -> ClientError:
+    response = {"Error": {"Code": code, "Message": "no"}, "CancellationReasons": [{"Code": one} for one in reasons]}
+    return ClientError(response, "PutItem")
+
+
+@pytest.mark.parametrize(
+    ("cause", "conflict"),
+    [
+        (of_dynamodb("TransactionConflictException"), True),
+        (of_dynamodb("TransactionInProgressException"), True),
+        (of_dynamodb("TransactionCanceledException", "None", "TransactionConflict"), True),
+        (of_dynamodb("TransactionCanceledException", "ThrottlingError", "None"), False),
+        (of_dynamodb("ThrottlingException"), False),
+        (of_dynamodb("InternalServerError"), False),
+    ],
+    ids=["conflict", "in progress", "cancelled", "cancelled at the limit", "throttled", "internal"],
+)
+def test_an_item_that_another_transaction_writes_is_a_conflict(cause: ClientError, conflict: bool) -> None:
+    error = translated_of_dynamodb(cause, "dynamodb://records")
     assert isinstance(error, StoreUnavailable)
     assert error.conflict is conflict
 

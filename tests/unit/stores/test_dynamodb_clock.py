@@ -1,10 +1,14 @@
 """The service's clock as it is learnt from replies: never early, whatever this machine's clock says."""
 
+import os
+import signal
+import time
+import warnings
 from email.utils import formatdate
 
 import pytest
 
-from semel.stores.dynamodb.clock import SECOND, ServiceClock, instant_of
+from semel.stores.dynamodb.clock import SECOND, ServiceClock, instant_of, span_clock
 from tests.unit.stores.operations import START, Clock
 
 
@@ -134,3 +138,22 @@ def test_a_date_is_read_to_the_second() -> None:
 @pytest.mark.parametrize("text", ["", "yesterday", "Sun, 45 Nov 2026 18:58:08 GMT"])
 def test_what_is_no_date_teaches_nothing(text: str) -> None:
     assert instant_of(text) is None
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that counts its sleep")
+def test_time_that_the_machine_slept_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep = {time.CLOCK_BOOTTIME: 3_600 * 10**9}
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: asleep.get(clock, 0))
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 0)
+    assert span_clock() == 3_600 * SECOND
+
+
+def test_a_child_does_not_wait_for_a_thread_of_its_parent() -> None:
+    clock = ServiceClock()
+    with clock._lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the runner of the tests has threads
+        child = os.fork()
+        if not child:
+            signal.alarm(5)
+            os._exit(0 if clock.moment() is None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

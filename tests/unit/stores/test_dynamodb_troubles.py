@@ -25,7 +25,7 @@ ACTIONS = (
 )
 # Replies that plans reckon with.
 NOT_TROUBLE = {"ConditionalCheckFailedException", "TransactionCanceledException"}
-# What only a request of another kind can get: collections share an index, and a token here stands for one request.
+# What only a request of another kind can get: collections share an index, and a token here is made of the request.
 NOT_OURS = {
     "IdempotentParameterMismatchException",
     "InvalidEndpointException",

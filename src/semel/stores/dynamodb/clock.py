@@ -12,8 +12,11 @@ nor the coarse Date lets anybody take over early. This machine's clock only meas
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -25,6 +28,7 @@ _SPREAD: Final = 100_000
 """How far the clocks of two machines of the service may be apart."""
 _DRIFT_PER: Final = 2_000
 """This machine's clock drifts by at most one part in so many: twice what NTP may slew."""
+_BOOT_TIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 WIDEST: Final = 3 * SECOND
 """With less than this known, a reply is waited for before anything is judged."""
 
@@ -38,8 +42,12 @@ class Moment:
 
 
 def span_clock() -> int:
-    """Microseconds of this machine, never set back; only their differences mean anything."""
-    return time.monotonic_ns() // 1000
+    """Microseconds of this machine, never set back; only their differences mean anything.
+
+    Where there is a clock that goes on while the machine sleeps, it is that one: what was promised from an instant
+    before a long sleep would be over at once.
+    """
+    return (time.monotonic_ns() if _BOOT_TIME is None else time.clock_gettime_ns(_BOOT_TIME)) // 1000
 
 
 def instant_of(date: str) -> int | None:
@@ -58,6 +66,12 @@ class ServiceClock:
         self._lock = threading.Lock()
         self._known: tuple[int, int, int] | None = None
         self._latest = 0
+        # A fork while another thread holds the lock would leave it locked for ever in the child.
+        renew = weakref.WeakMethod(self._renew_lock)
+        os.register_at_fork(after_in_child=lambda: _call(renew()))
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
 
     def hear(self, sent: int, received: int, date: int) -> None:
         """Take in a reply with this Date, whose request was sent, and which was received, at these local instants."""
@@ -99,3 +113,8 @@ class VirtualServiceClock(ServiceClock):
         """Now, by the test."""
         now = self._clock()
         return Moment(now, now)
+
+
+def _call(function: Callable[[], None] | None) -> None:
+    if function is not None:
+        function()

@@ -7,8 +7,9 @@ Where the reply to the end is lost, the record says whose nonce it carries. Noth
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -40,6 +41,7 @@ from semel.stores.dynamodb.writes import Opened, Writes
 
 Steps = Generator[Any, Any, Any]
 _ACTIONS = {"put_item": "Put", "update_item": "Update"}
+_TOKEN_BYTES: Final = 16  # the service takes up to 36 characters
 
 
 def joined_plan(operation: Operation) -> Plan:
@@ -141,38 +143,46 @@ def _checkpoint(table: str, writes: Writes, operation: Checkpoint) -> Steps:
     moment: Moment = yield Now()
     items = writes.close()
     call = requests.checkpoint(table, operation, moment)
-    token = f"{operation.step.index}-{operation.lease.nonce.hex()}"
-    written = yield from _sent(operation.lease, call, items, token)
+    written = yield from _sent(operation.lease, call, items, operation.step.index)
     return Recorded(moment.high) if written else Lost()
 
 
-def _sent(lease: Lease, call: Call, items: list[Mapping[str, Any]], token: str = "") -> Steps:
+def _sent(lease: Lease, call: Call, items: list[Mapping[str, Any]], step: int | None = None) -> Steps:
     """Send the record's write and the caller's as one; whether it was written."""
-    own = {_ACTIONS[call.action]: call.parameters}
-    parameters = {"TransactItems": [own, *items], "ClientRequestToken": token or lease.nonce.hex()}
+    written = [{_ACTIONS[call.action]: call.parameters}, *items]
     try:
-        reply = yield Call("transact_write_items", parameters)
+        reply = yield Call("transact_write_items", {"TransactItems": written, "ClientRequestToken": _token(written)})
     except StoreUnavailable:
-        if (yield from _there(call.parameters["TableName"], lease, token)):
+        if (yield from _there(call.parameters["TableName"], lease, step)):
             return True
         raise
-    if isinstance(reply, TooLarge):
+    if isinstance(reply, TooLarge) or (isinstance(reply, Cancelled) and _is_too_large(reply.reasons[0])):
         raise too_large(lease.key.reference)
     if not isinstance(reply, Cancelled):
         return True
     if reply.reasons[0].get("Code") == "ConditionalCheckFailed":
-        return (yield from _there(call.parameters["TableName"], lease, token))
+        return (yield from _there(call.parameters["TableName"], lease, step))
     raise _refused(reply)
 
 
-def _there(table: str, lease: Lease, step: str) -> Steps:
+def _token(written: list[Mapping[str, Any]]) -> str:
+    """Equal for equal writes alone: a step that is tried again, with other writes, is another transaction."""
+    return hashlib.blake2b(repr(written).encode(), digest_size=_TOKEN_BYTES).hexdigest()
+
+
+def _is_too_large(reason: Mapping[str, Any]) -> bool:
+    """In a transaction the service tells of an item that would be too large as a reason, not as an error."""
+    return reason.get("Code") == "ValidationError" and "maximum allowed size" in str(reason.get("Message", ""))
+
+
+def _there(table: str, lease: Lease, step: int | None) -> Steps:
     """Whether the record already carries what was sent: the reply to it was lost."""
     reply = yield requests.get(table, lease.key.digest)
     seen = seen_of(reply["Item"]) if "Item" in reply else None
     if seen is None or seen.record.nonce != lease.nonce:
         return False
     finished = {one.index for one in seen.record.steps}
-    return int(step.partition("-")[0]) in finished if step else seen.record.settled
+    return seen.record.settled if step is None else step in finished
 
 
 def _refused(reply: Cancelled) -> ConcurrentModification:

@@ -79,7 +79,8 @@ _CLASSES: Final = (
 )
 AGAIN: Final = frozenset({Trouble.THROTTLED, Trouble.CONFLICT})
 """Nothing was written, and the same request may succeed in a moment."""
-_PASSING: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"})
+_CONFLICT: Final = "TransactionConflict"
+_PASSING: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", _CONFLICT})
 _SERVER_FAULT: Final = 500
 
 
@@ -112,7 +113,9 @@ def trouble_of(error: Exception) -> Trouble | None:
 def _of_a_transaction(error: Exception) -> Trouble | None:
     """What passes by itself, if that is all that stood in the way."""
     codes = {reason.get("Code", "None") for reason in response_of(error).get("CancellationReasons", [])} - {"None"}
-    return Trouble.CONFLICT if codes and codes <= _PASSING else None
+    if not codes or not codes <= _PASSING:
+        return None
+    return Trouble.CONFLICT if _CONFLICT in codes else Trouble.THROTTLED
 
 
 def response_of(error: Exception) -> dict[str, Any]:
@@ -150,4 +153,5 @@ def _known(trouble: Trouble, said: str, name: str) -> SemelError:
             return UsageError(f"{name} cannot be reached as it is configured ({said}); nothing ran. {do}")
         case Trouble.LOST:
             return StoreUnavailable(f"{name} did not answer ({said}); whether it was recorded is not known. {do}")
-    return StoreUnavailable(f"{name} did not do it ({said}); nothing was recorded. {do}")
+    conflict = trouble is Trouble.CONFLICT  # it did answer: that is no reason to leave the service alone
+    return StoreUnavailable(f"{name} did not do it ({said}); nothing was recorded. {do}", conflict=conflict)

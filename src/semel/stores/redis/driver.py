@@ -1,8 +1,8 @@
 """Drivers: rounds of plans on the store's own connections, in threads and in event loops.
 
 What always holds: a round has taken effect when it returns, as far as the server keeps what it acknowledged. Nothing
-is sent a second time here; a lost reply is for the flow to decide. After a lost connection no older one is used.
-Nothing is shared with a forked process.
+is sent a second time here; a lost reply is for the flow to decide. After a lost connection no older one is used, nor
+after a reply that tells of a replica: the primary is looked for anew. Nothing is shared with a forked process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from semel.stores.redis.place import Place
 from semel.stores.redis.round import Parcels, Words, together
 from semel.stores.redis.routes import Route
 from semel.stores.redis.settings import Address
-from semel.stores.redis.troubles import WIRE, lost
+from semel.stores.redis.troubles import WIRE, is_demoted, lost
 
 T = TypeVar("T")
 Replies = list[Answers | Exception]
@@ -77,7 +77,7 @@ class RedisDriver:
                     lent[address] = sent
             for address in list(lent):
                 replies[address] = connections.receive(lent[address], len(parcels[address]), self._place.name)
-                self._give_back(address, lent.pop(address))
+                self._give_back(address, lent.pop(address), replies[address])
             return replies
         finally:
             for connection in lent.values():  # interrupted on the way: what is on the wire belongs to nobody
@@ -110,8 +110,9 @@ class RedisDriver:
             self._drop(address)
         return connections.connect(self._place.settings, address, greet=self._greet)
 
-    def _give_back(self, address: Address | None, connection: Any) -> None:
-        if not connections.is_open(connection):
+    def _give_back(self, address: Address | None, connection: Any, replies: Sequence[Reply]) -> None:
+        if not connections.is_open(connection) or is_demoted(replies):
+            connection.disconnect()
             self._drop(address)
             return
         with self._lock:
@@ -171,9 +172,10 @@ class AsyncRedisDriver:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        if connection.is_connected:
+        if connection.is_connected and not is_demoted(replies):
             self._idle.setdefault(address, []).append(connection)
         else:
+            await connection.disconnect(nowait=True)
             await self._drop(address)
         return replies
 

@@ -7,6 +7,7 @@ Only what is named is translated; everything else stays the bug it is. A reply t
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from redis import exceptions
@@ -63,6 +64,11 @@ def code(error: Exception) -> str | None:
     if isinstance(error, exceptions.AuthenticationError):
         return "NOAUTH" if "required" in str(error) else "WRONGPASS"
     return "MAXCLIENTS" if "max number of clients" in str(error) else None
+
+
+def is_demoted(replies: Sequence[object]) -> bool:
+    """Whether the server takes no writes any more: it has become a replica, and what it knows may be old."""
+    return any(isinstance(reply, Exception) and code(reply) == "READONLY" for reply in replies)
 
 
 def answered(error: Exception, name: str) -> Exception:
