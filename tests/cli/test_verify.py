@@ -129,7 +129,8 @@ def test_ctrl_c_ends_all_processes_quietly() -> None:
         assert process.wait(60) == 130
     os.close(controller)
     assert b"Traceback" not in output, output.decode()[-4000:]
-    assert members(process.pid) == []
+    while left := members(process.pid):  # they end once they notice, which may be after their parent did
+        assert time.monotonic() < deadline + 60, left
 
 
 def members(group: int) -> list[str]:
