@@ -44,8 +44,13 @@ def test_a_server_that_evicts_is_refused(start_redis: Start, colour: type[Asker]
             assert isinstance(told.all([claim()])[0], Granted)
 
 
+def replica_of(primary: RedisServer) -> dict[str, str]:
+    """Settings of a replica, without a log: one that writes its first is deaf to the word that it shall end."""
+    return {"replicaof": f"127.0.0.1 {primary.port}", "appendonly": "no"}
+
+
 def test_a_replica_is_refused_before_it_can_answer_absent(start_redis: Start, colour: type[Asker]) -> None:
-    with start_redis() as primary, start_redis(settings={"replicaof": f"127.0.0.1 {primary.port}"}) as replica:
+    with start_redis() as primary, start_redis(settings=replica_of(primary)) as replica:
         with asking(colour, replica.endpoint.url) as asker:
             assert "primary" in refused(asker)
         with asking(colour, primary.endpoint.url) as asker:
