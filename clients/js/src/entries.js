@@ -6,39 +6,39 @@
  * and old.
  */
 
-import { MAY_HAVE_RUN, NOTHING_RAN, parsed, SENDING } from "./entry.js";
+import { MAY_HAVE_RUN, NOTHING_RAN, SENDING } from "./entry.js";
+import { Shelf } from "./shelf.js";
 
 /** @typedef {import("./entry.js").Entry} Entry */
-/** @typedef {Pick<Storage, "getItem" | "setItem" | "removeItem"> & Partial<Pick<Storage, "key" | "length">>} StorageLike */
 /** @typedef {{ request<T>(name: string, held: () => T): Promise<T> }} LocksLike */
+/** @typedef {import("./arbiter.js").Turn & { alone: boolean }} Turn `alone`: no other tab is at it now */
 
 const UNNAMED = 100;
 const HOUR = 3_600_000;
+/** @type {Turn} */
+const UNARBITRATED = { alone: false, note: () => {} };
 
 export class Entries {
-  /** @type {Map<string, Entry>} */
-  #memory = new Map();
-  /** @type {Set<string>} keys that are finished, though storage would not let go of them */
-  #finished = new Set();
-  #storage;
+  #shelf;
   #prefix;
+  #arbiter;
   #locks;
-  #lost;
   #calm;
 
   /**
    * @param {object} how
-   * @param {() => StorageLike | undefined | null} how.storage asked each time: the mere look may be forbidden
+   * @param {() => import("./shelf.js").StorageLike | undefined | null} how.storage
    * @param {string} how.prefix
-   * @param {LocksLike | undefined} how.locks
+   * @param {Pick<import("./arbiter.js").Arbiter, "alone">} [how.arbiter] decides between tabs
+   * @param {LocksLike | undefined} how.locks where there is no arbiter
    * @param {(error: unknown) => void} how.lost is told that storage failed
    * @param {() => Promise<void>} [how.calm] waits until other processes see what was written, where there are any
    */
-  constructor({ storage, prefix, locks, lost, calm }) {
-    this.#storage = storage;
+  constructor({ storage, prefix, arbiter, locks, lost, calm }) {
+    this.#shelf = new Shelf({ storage, prefix, lost });
     this.#prefix = prefix;
+    this.#arbiter = arbiter;
     this.#locks = locks;
-    this.#lost = lost;
     this.#calm = calm;
   }
 
@@ -53,33 +53,45 @@ export class Entries {
   async obtain(intent, make, suits) {
     /** @type {Entry | undefined} */
     let made;
-    let locked = true;
-    const taken = await this.#alone(intent, (alone) => {
-      locked = alone;
-      const there = this.read(intent);
-      if (there) return this.#taken(intent, there, suits);
+    const { value: taken, alone } = await this.#alone(intent, (turn) => {
+      const there = this.#standing(intent, turn);
+      if (there) return this.#taken(intent, there, suits, turn);
       made = { ...make(), ran: SENDING };
       this.#tidy(made.since);
-      this.#write(intent, made);
+      this.#write(intent, made, turn);
       return { entry: made, certain: true };
     });
     if (!made) return taken;
-    // Closes the race of two tabs without locks: what stands there when the dust has settled is the key of both.
-    if (!locked) await this.#calm?.();
-    const stands = this.#stored(intent);
-    if (stands && stands.key !== made.key) return this.#taken(intent, stands, suits);
-    if (!stands) this.#write(intent, made);
+    // Narrows the race of two tabs that nobody decides: what stands there when the dust has settled is the key of both.
+    if (!alone) await this.#calm?.();
+    const stands = this.#shelf.stored(intent);
+    if (stands && stands.key !== made.key) return this.#taken(intent, stands, suits, UNARBITRATED);
+    if (!stands) this.#write(intent, made, UNARBITRATED);
     return taken;
+  }
+
+  /**
+   * What counts now. What was noted is newer than storage, which tells other tabs late.
+   *
+   * @param {string} intent
+   * @param {Turn} turn
+   */
+  #standing(intent, { noted }) {
+    const entry = noted?.entry;
+    if (entry && this.#shelf.isOpen(entry) && this.#shelf.marked(intent) !== entry.key) return entry;
+    const there = this.#shelf.read(intent);
+    return there && there.key === noted?.gone ? undefined : there;
   }
 
   /**
    * @param {string} intent
    * @param {Entry} entry
    * @param {(entry: Entry) => boolean} suits
+   * @param {Turn} turn
    */
-  #taken(intent, entry, suits) {
+  #taken(intent, entry, suits, turn) {
     const certain = entry.ran === NOTHING_RAN;
-    if (suits(entry)) this.#write(intent, { ...entry, ran: certain ? SENDING : MAY_HAVE_RUN });
+    if (suits(entry)) this.#write(intent, { ...entry, ran: certain ? SENDING : MAY_HAVE_RUN }, turn);
     return { entry, certain };
   }
 
@@ -90,11 +102,11 @@ export class Entries {
    * @param {string} key
    * @returns {Promise<void>}
    */
-  nothingRan(intent, key) {
-    return this.#alone(intent, (alone) => {
-      if (!alone && this.#calm) return; // another tab may be writing that it has sent the key
-      const entry = this.read(intent);
-      if (entry?.key === key && entry.ran === SENDING) this.#write(intent, { ...entry, ran: NOTHING_RAN });
+  async nothingRan(intent, key) {
+    await this.#alone(intent, (turn) => {
+      if (!turn.alone && this.#calm) return; // another tab may be writing that it has sent the key
+      const entry = this.#standing(intent, turn);
+      if (entry?.key === key && entry.ran === SENDING) this.#write(intent, { ...entry, ran: NOTHING_RAN }, turn);
     });
   }
 
@@ -103,7 +115,12 @@ export class Entries {
    * @returns {Entry | undefined}
    */
   read(intent) {
-    return this.#stored(intent) ?? this.#memory.get(intent);
+    return this.#shelf.read(intent);
+  }
+
+  /** @returns {[string, Entry][]} */
+  all() {
+    return this.#shelf.all();
   }
 
   /**
@@ -113,9 +130,11 @@ export class Entries {
    * @param {string} key
    * @returns {Promise<void>}
    */
-  finish(intent, key) {
-    return this.#alone(intent, () => {
-      if (this.read(intent)?.key === key) this.forget(intent);
+  async finish(intent, key) {
+    await this.#alone(intent, (turn) => {
+      if (this.#standing(intent, turn)?.key !== key) return;
+      turn.note({ gone: key });
+      if (this.#shelf.read(intent)?.key === key) this.#shelf.remove(intent, key);
     });
   }
 
@@ -124,39 +143,37 @@ export class Entries {
    * @returns {boolean} whether there was anything
    */
   forget(intent) {
-    const there = this.read(intent);
-    if (!there) return false;
-    this.#memory.delete(intent);
-    this.#try((storage) => storage.removeItem(this.#prefix + intent));
-    if (this.#stored(intent)?.key === there.key) this.#finished.add(there.key);
-    return true;
+    const there = this.#shelf.read(intent);
+    if (there) this.#letGo(intent, there.key);
+    return there !== undefined;
   }
 
-  /** @returns {[string, Entry][]} */
-  all() {
-    const intents = new Set(this.#memory.keys());
-    this.#try((storage) => {
-      if (typeof storage.key !== "function") return;
-      for (let at = 0; at < (storage.length ?? 0); at++) {
-        const name = storage.key(at);
-        if (name?.startsWith(this.#prefix)) intents.add(name.slice(this.#prefix.length));
-      }
+  /**
+   * @param {string} intent
+   * @param {string} key
+   */
+  #letGo(intent, key) {
+    if (!this.#arbiter) return this.#shelf.remove(intent, key);
+    // The mark stands until the turn has come: a page that is left before it would find the key again in what is noted.
+    this.#shelf.mark(intent, key);
+    const unmark = () => {
+      if (this.#shelf.marked(intent) === key) this.#shelf.remove(intent, key);
+    };
+    const turned = this.#arbiter.alone(this.#prefix + intent, ({ noted, note }) => {
+      if (noted?.entry?.key === key) note({ gone: key });
+      unmark();
     });
-    return [...intents].flatMap((intent) => {
-      const entry = this.read(intent);
-      return entry ? [/** @type {[string, Entry]} */ ([intent, entry])] : [];
-    });
+    void turned.then((done) => done ?? unmark());
   }
 
   /**
    * @param {string} intent
    * @param {Entry} entry
+   * @param {Turn} turn
    */
-  #write(intent, entry) {
-    this.#memory.set(intent, entry);
-    this.#try((storage) => storage.setItem(this.#prefix + intent, JSON.stringify(entry)));
-    if (this.#stored(intent)) this.#memory.delete(intent);
-    else this.#lost(new Error("Storage did not keep what was written"));
+  #write(intent, entry, turn) {
+    turn.note({ entry });
+    this.#shelf.write(intent, entry);
   }
 
   /**
@@ -165,51 +182,31 @@ export class Entries {
    * @param {number} now
    */
   #tidy(now) {
-    const unnamed = this.all().filter(([intent, { fingerprint }]) => intent === fingerprint);
+    const unnamed = this.#shelf.all().filter(([intent, { fingerprint }]) => intent === fingerprint);
     const newest = unnamed.sort(([, one], [, other]) => other.since - one.since);
     for (const [intent, { since }] of newest.slice(UNNAMED)) if (now - since >= HOUR) this.forget(intent);
-  }
-
-  /** @param {string} intent */
-  #stored(intent) {
-    const entry = parsed(this.#try((storage) => storage.getItem(this.#prefix + intent)));
-    return entry && !this.#finished.has(entry.key) ? entry : undefined;
-  }
-
-  /**
-   * @template T
-   * @param {(storage: StorageLike) => T} use
-   * @returns {T | undefined}
-   */
-  #try(use) {
-    try {
-      const storage = this.#storage();
-      if (storage) return use(storage);
-      this.#lost(new Error("There is no storage here"));
-    } catch (error) {
-      this.#lost(error); // full, forbidden, or private: memory goes on
-    }
-    return undefined;
   }
 
   /**
    * @template T
    * @param {string} intent
-   * @param {(alone: boolean) => T} held is told whether there is a lock
-   * @returns {Promise<T>}
+   * @param {(turn: Turn) => T} held
+   * @returns {Promise<{ value: T, alone: boolean }>} whether no other tab was at it
    */
   async #alone(intent, held) {
+    const name = this.#prefix + intent;
+    const turned = await this.#arbiter?.alone(name, (turn) => held({ ...turn, alone: true }));
+    if (turned) return { value: turned.value, alone: turned.kept };
     let ran = false;
     const once = () => {
       ran = true;
-      return held(true);
+      return { value: held({ ...UNARBITRATED, alone: true }), alone: true };
     };
-    if (!this.#locks) return held(false);
     try {
-      return await this.#locks.request(this.#prefix + intent, once);
+      if (this.#locks) return await this.#locks.request(name, once);
     } catch (error) {
-      if (ran) throw error;
-      return held(false); // locks are forbidden here, as in a sandboxed frame
+      if (ran) throw error; // else locks are forbidden here, as in a sandboxed frame
     }
+    return { value: held(UNARBITRATED), alone: false };
   }
 }

@@ -37,3 +37,16 @@ export function parsed(written) {
     return undefined;
   }
 }
+
+/**
+ * @param {string | null | undefined} written
+ * @returns {string | undefined} the key that was let go, where a mark says so
+ */
+export function goneOf(written) {
+  try {
+    const { gone } = JSON.parse(written ?? "{}");
+    return typeof gone === "string" ? gone : undefined;
+  } catch {
+    return undefined;
+  }
+}

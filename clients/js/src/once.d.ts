@@ -44,7 +44,9 @@ export interface Options {
   verdict?: (response: Response) => Verdict | undefined;
   /** Is told what happens, for a user interface. */
   observe?: (event: OnceEvent) => void;
-  /** Default for "shared": `navigator.locks`. */
+  /** Decides between tabs that begin in the same moment. Default for "shared": the browser's. */
+  indexedDB?: IDBFactory;
+  /** Where there is no IndexedDB. Default for "shared": `navigator.locks`. */
   locks?: LocksLike;
   /** Default: `crypto.subtle`. */
   subtle?: Pick<SubtleCrypto, "digest">;

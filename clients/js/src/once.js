@@ -5,6 +5,7 @@
  * an intent has one request under way on a page.
  */
 
+import { Arbiter } from "./arbiter.js";
 import { Entries } from "./entries.js";
 import { KeyInUse } from "./errors.js";
 import { Job } from "./job.js";
@@ -16,7 +17,7 @@ import { Budget } from "./waiting.js";
 
 export { KeyInUse, StartOver, Unfinished } from "./errors.js";
 
-/** Without locks: how many milliseconds until all tabs see what one of them has written. */
+/** Where nobody decides between tabs: how many milliseconds until all tabs see what one of them has written. */
 const CALM = 200;
 
 /** @typedef {import("./once.d.ts").Options} Options */
@@ -150,9 +151,11 @@ function toolsOf(fetch, settings) {
     }
   };
   const calm = isShared(settings.storage) ? () => settings.sleep(CALM, new AbortController().signal) : undefined;
+  const { indexedDB, now, alarm } = settings;
+  const arbiter = indexedDB && new Arbiter({ indexedDB, now, alarm });
   return {
     fetch,
-    entries: new Entries({ ...settings, storage: storageOf(settings.storage), lost, calm }),
+    entries: new Entries({ ...settings, storage: storageOf(settings.storage), arbiter, lost, calm }),
     retention: new Retention(settings.retention, fetch, settings.now),
     budget: new Budget(settings.budget, settings.now),
     tell,

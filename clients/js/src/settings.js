@@ -22,6 +22,7 @@ const DEFAULTS = {
   retention: /** @type {number | undefined} */ (undefined),
   verdict: /** @type {Options["verdict"]} */ (undefined),
   observe: /** @type {NonNullable<Options["observe"]>} */ (() => {}),
+  indexedDB: /** @type {Options["indexedDB"]} */ (undefined),
   locks: /** @type {Options["locks"]} */ (undefined),
   subtle: /** @type {Options["subtle"]} */ (undefined),
   now: () => Date.now(),
@@ -57,13 +58,16 @@ export function settingsOf(options) {
   const { retries, perSeconds } = settings.budget;
   if (!(retries >= 0 && perSeconds > 0)) throw new TypeError("budget is { retries, perSeconds }, such as 20 in 60.");
   storageOf(settings.storage);
-  if (isShared(settings.storage)) settings.locks ??= globalThis.navigator?.locks;
+  if (isShared(settings.storage)) {
+    settings.locks ??= globalThis.navigator?.locks;
+    settings.indexedDB ??= browsersDatabase();
+  }
   return settings;
 }
 
 /**
  * @param {Settings["storage"]} storage
- * @returns {() => import("./entries.js").StorageLike | undefined | null}
+ * @returns {() => import("./shelf.js").StorageLike | undefined | null}
  */
 export function storageOf(storage) {
   if (storage === "tab") return () => globalThis.sessionStorage;
@@ -82,6 +86,15 @@ export function isShared(storage) {
     return storage === "shared" || storage === globalThis.localStorage;
   } catch {
     return false; // the mere look is forbidden, so it cannot be the one that was given
+  }
+}
+
+/** @returns {IDBFactory | undefined} */
+function browsersDatabase() {
+  try {
+    return globalThis.indexedDB;
+  } catch {
+    return undefined; // the mere look is forbidden, as in a sandboxed frame
   }
 }
 
