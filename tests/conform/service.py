@@ -177,7 +177,7 @@ class Service:
 
     def run(self, asked: Asked, kept: Kept | None = None) -> Told:
         if b"slow" in asked.body and kept is not None:
-            kept.met.wait(5)  # as long as it takes until somebody meets it
+            kept.met.wait(60)  # as long as it takes until somebody meets it
         return self.paid()
 
     def paid(self) -> Told:

@@ -32,7 +32,7 @@ class Waits(Service):
     def duplicate(self, asked: Asked, kept: Kept, fingerprint: Hashable) -> Told:
         kept.met.set()
         if kept.fingerprint == fingerprint:
-            kept.done.wait(5)
+            kept.done.wait(60)
         return super().duplicate(asked, kept, fingerprint)
 
 
