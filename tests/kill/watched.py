@@ -58,9 +58,6 @@ class WatchedStore(PassingStore):
         self._uncommitted: list[tuple[Slot, At]] = []
         self.behind_cache = getattr(store, "behind_cache", False)
 
-    def _behind(self) -> Store:
-        return self._store
-
     def new_nonce(self) -> bytes:
         """For the engine: a nonce that leads back to the slot of whoever asks."""
         nonce = secrets.token_bytes(16)
@@ -111,6 +108,9 @@ class WatchedStore(PassingStore):
     def async_driver(self) -> AsyncDriver:
         """The same for event loops."""
         return AsyncWatchedDriver(self, self._store.async_driver())
+
+    def _behind(self) -> Store:
+        return self._store
 
 
 class WatchedDriver:
