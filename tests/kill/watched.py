@@ -6,7 +6,7 @@ Whose operation it is tells the nonce, because in a lane one thread carries out 
 import secrets
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from semel.core.operations import (
     Answer,
@@ -21,7 +21,8 @@ from semel.core.operations import (
     Recorded,
     Running,
 )
-from semel.core.store import Answers, AsyncDriver, AsyncJoined, Driver, Joined, Plan, Store
+from semel.core.store import Answers, AsyncDriver, Driver, Plan, Store
+from semel.stores.passing import PassingStore
 from tests.kill.board import Field, Slot
 from tests.kill.positions import At
 
@@ -47,7 +48,7 @@ _WAYS: Final = {
 }
 
 
-class WatchedStore:
+class WatchedStore(PassingStore):
     """`store`, watched. Without `commits_rounds` what is written is committed already."""
 
     def __init__(self, store: Store, *, commits_rounds: bool = True) -> None:
@@ -55,8 +56,6 @@ class WatchedStore:
         self._store = store
         self._slots: dict[bytes, Slot] = {}
         self._uncommitted: list[tuple[Slot, At]] = []
-        self.name = store.name
-        self.batch = store.batch
         self.behind_cache = getattr(store, "behind_cache", False)
 
     def new_nonce(self) -> bytes:
@@ -110,13 +109,8 @@ class WatchedStore:
         """The same for event loops."""
         return AsyncWatchedDriver(self, self._store.async_driver())
 
-    def join(self, connection: Any) -> Joined:
-        """As the store joins it."""
-        return self._store.join(connection)
-
-    def async_join(self, connection: Any) -> AsyncJoined:
-        """As the store joins it."""
-        return self._store.async_join(connection)
+    def _behind(self) -> Store:
+        return self._store
 
 
 class WatchedDriver:

@@ -17,6 +17,8 @@ from tests.simulate.sequences import Real
 
 FULL: Final = os.environ.get("SEMEL_EFFORT") == "full"
 SEQUENCES: Final = 10_000 if FULL else 200
+PARTS: Final = 10 if FULL else 1
+"""In how many tests of their own the sequences are run, so that workers can share them."""
 TIME_LIMIT: Final = 3600 if FULL else 300
 CALLERS: Final = 2
 

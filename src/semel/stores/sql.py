@@ -19,6 +19,7 @@ from semel.core.operations import Claim, Erase
 from semel.core.policy import Doubt
 from semel.core.record import NOTHING, About, Failure, Record, Status, Step
 from semel.errors import RecordUnreadable
+from semel.stores.storable import storable, stored_about
 
 RECORD_COLUMNS = (
     "digest",
@@ -169,33 +170,6 @@ def record_of(row: Sequence[Any], steps: tuple[Step, ...] = ()) -> Record:
     )
 
 
-def new_record(claim: Claim, now: int, *, lease_us: int) -> Record:
-    """The record that a claim has just written where there was none: known without reading it back."""
-    terms = claim.terms
-    return Record(
-        key=claim.key,
-        status=Status.RUNNING,
-        retryable=False,
-        fingerprint=claim.fingerprint,
-        fence=1,
-        nonce=claim.nonce,
-        lease_us=now + lease_us,
-        in_doubt_policy=terms.in_doubt,
-        reconcile_after_us=terms.reconcile_after_us,
-        doubtful=False,
-        attempts=1,
-        outcome=None,
-        error=None,
-        about=claim.about,
-        created_us=now,
-        started_us=now,
-        updated_us=now,
-        completed_us=None,
-        expires_us=now + terms.keep_us,
-        keep_us=terms.keep_us,
-    )
-
-
 def claim_values(claim: Claim, *, lease_us: int) -> dict[str, Any]:
     """A claim as named parameters, without what it is about."""
     key, terms = claim.key, claim.terms
@@ -240,24 +214,14 @@ def erase_row(operation: Erase) -> tuple[Any, ...]:
 
 def about_values(about: About) -> dict[str, str | None]:
     """What a claim is about, as named parameters."""
-    tags = {storable(name): storable(value) for name, value in about.tags.items()}
+    kept = stored_about(about)
     return {
-        "subject": storable(about.subject),
-        "business_key": storable(about.business_key),
-        "process_instance": storable(about.process_instance),
-        "requester": storable(about.requester),
-        "tags": _ENCODE(tags).decode() if tags else None,
+        "subject": kept.subject,
+        "business_key": kept.business_key,
+        "process_instance": kept.process_instance,
+        "requester": kept.requester,
+        "tags": _ENCODE(kept.tags).decode() if kept.tags else None,
     }
-
-
-def storable(text: str | None) -> str | None:
-    """`text` as a database can keep it: half a surrogate pair, which no encoding has, is written out as an escape."""
-    return text if text is None or text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-
-
-def stored_failure(failure: Failure) -> Failure:
-    """`failure` as it comes back from a row."""
-    return Failure(storable(failure.type) or "", storable(failure.message) or "")
 
 
 def steps_of(rows: Iterable[Sequence[Any]]) -> tuple[Step, ...]:

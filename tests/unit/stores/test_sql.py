@@ -4,8 +4,9 @@ import pytest
 
 from semel.core.record import About, Failure, Record, Status, Step
 from semel.errors import RecordUnreadable
-from semel.stores.sql import RECORD_COLUMNS, about_values, claim_values, new_record, record_of, storable
+from semel.stores.sql import RECORD_COLUMNS, about_values, claim_values, record_of
 from semel.stores.sqlite.commands import SQL
+from semel.stores.storable import new_record, storable
 from tests.unit.stores.operations import KEYS, START, claim
 
 

@@ -7,18 +7,17 @@ that a request's transaction is on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from semel.core.operations import Operation
-from semel.core.store import AsyncDriver, AsyncJoined, Driver, Joined, Plan, Store
+from semel.core.store import Store
 from semel.errors import UsageError
+from semel.stores.passing import PassingStore
 
 _BACKENDS: Final = {"postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite"}
 
 
-class DjangoStore:
+class DjangoStore(PassingStore):
     """The store behind `alias`."""
 
     batch = 64
@@ -34,31 +33,10 @@ class DjangoStore:
         """What the store is called in messages."""
         return f"django://{self._alias}"
 
-    @property
-    def _store(self) -> Store:
+    def _behind(self) -> Store:
         if self._found is None:
             self._found = _store_of(self._alias, self._settings)
         return self._found
-
-    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
-        """The commands for `operations`, all of one kind."""
-        return self._store.plan(operations, joined=joined)
-
-    def driver(self) -> Driver:
-        """A driver for threads."""
-        return self._store.driver()
-
-    def async_driver(self) -> AsyncDriver:
-        """A driver for an event loop."""
-        return self._store.async_driver()
-
-    def join(self, connection: Any) -> Joined:
-        """Django's own connection, or another one to the same database."""
-        return self._store.join(connection)
-
-    def async_join(self, connection: Any) -> AsyncJoined:
-        """The same for connections that are awaited."""
-        return self._store.async_join(connection)
 
 
 def _store_of(alias: str, settings: dict[str, Any]) -> Store:

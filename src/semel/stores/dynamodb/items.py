@@ -15,7 +15,8 @@ from semel.core.record import Record, Status, Step
 from semel.errors import RecordUnreadable
 from semel.stores.dynamodb.clock import SECOND
 from semel.stores.dynamodb.commands import Item
-from semel.stores.sql import RECORD_COLUMNS, about_values, record_of, storable
+from semel.stores.sql import RECORD_COLUMNS, about_values, record_of
+from semel.stores.storable import storable
 
 FORMAT: Final = 1
 LARGEST: Final = 400 * 1024

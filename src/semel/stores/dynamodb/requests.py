@@ -15,7 +15,7 @@ from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item
 from semel.stores.dynamodb.expressions import Expression
 from semel.stores.dynamodb.items import KEY, TTL, Seen, item_of, key_of, settled_statuses, step_value
-from semel.stores.sql import storable
+from semel.stores.storable import storable
 
 _TELL: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 

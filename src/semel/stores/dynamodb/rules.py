@@ -13,7 +13,7 @@ from semel.core.operations import Answer, Checkpoint, Claim, Fail, Operation, Re
 from semel.core.record import Record, Status
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.memory.table import Table
-from semel.stores.sql import storable, stored_failure
+from semel.stores.storable import storable, stored_failure
 
 
 def applied(record: Record | None, operation: Operation, digest: bytes, moment: Moment) -> tuple[Answer, Record | None]:

@@ -7,20 +7,20 @@ where it always does.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from semel.errors import UsageError
 from semel.stores.clock import StoreClock
+from semel.stores.given import HOUR, Reader, count, read, seconds, text
 
 _TABLE: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
-_SECONDS: Final = ("connect_timeout", "read_timeout", "throttled_for")
-_WORDS: Final = ("region", "endpoint", "profile")
-_LONGEST: Final = 3600.0
-_MOST: Final = 1000
+_READERS: Final[dict[str, Reader]] = {
+    **dict.fromkeys(("connect_timeout", "read_timeout", "throttled_for"), seconds(HOUR)),
+    **dict.fromkeys(("region", "endpoint", "profile"), text),
+    "pool_size": count(1, 1000),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,40 +76,4 @@ class Settings:
         if unknown:
             message = f"A dynamodb URL has no setting {', '.join(unknown)}; nothing was opened. It has {known}."
             raise UsageError(message)
-        return cls(table, **_checked({**own, **given}))
-
-
-def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    checked = dict(given)
-    for name in _SECONDS:
-        if name in checked:
-            checked[name] = _seconds(name, checked[name])
-    for name in _WORDS:
-        if name in checked and not isinstance(checked[name], str):
-            message = f"{name} must be a text, not {checked[name]!r}; nothing was opened."
-            raise UsageError(message)
-    if "pool_size" in checked:
-        checked["pool_size"] = _count("pool_size", checked["pool_size"])
-    return checked
-
-
-def _seconds(name: str, value: Any) -> float:
-    try:
-        seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    except (TypeError, ValueError):
-        seconds = 0.0
-    if not 0 < seconds <= _LONGEST:
-        message = f"{name} must be a number of seconds above 0, not {value!r}; nothing was opened."
-        raise UsageError(message)
-    return seconds
-
-
-def _count(name: str, value: Any) -> int:
-    try:
-        count = int(value)
-    except (TypeError, ValueError):
-        count = 0
-    if not 1 <= count <= _MOST:
-        message = f"{name} must be a whole number from 1 to {_MOST}, not {value!r}; nothing was opened."
-        raise UsageError(message)
-    return count
+        return cls(table, **read({**own, **given}, _READERS))

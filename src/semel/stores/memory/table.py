@@ -48,6 +48,7 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, Lease, Record, Status
 from semel.stores.memory.invalidations import Invalidations
+from semel.stores.storable import new_record
 
 
 class Table:
@@ -101,29 +102,8 @@ class Table:
         return granted(record)
 
     def _fresh(self, claim: Claim, now: int, expired: Record | None) -> Record:
-        terms = claim.terms
-        return Record(
-            key=claim.key,
-            status=Status.RUNNING,
-            retryable=False,
-            fingerprint=claim.fingerprint,
-            fence=1 if expired is None else expired.fence + 1,
-            nonce=claim.nonce,
-            lease_us=now + terms.lease_us,
-            in_doubt_policy=terms.in_doubt,
-            reconcile_after_us=terms.reconcile_after_us,
-            doubtful=False,
-            attempts=1,
-            outcome=None,
-            error=None,
-            about=claim.about,
-            created_us=now,
-            started_us=now,
-            updated_us=now,
-            completed_us=None,
-            expires_us=now + terms.keep_us,
-            keep_us=terms.keep_us,
-        )
+        fence = 1 if expired is None else expired.fence + 1
+        return new_record(claim, now, lease_us=claim.terms.lease_us, fence=fence)
 
     def _again(self, claim: Claim, now: int, seen: Record | None) -> Record:
         assert seen is not None  # noqa: S101 - `judge` answers "absent" otherwise

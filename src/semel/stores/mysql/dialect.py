@@ -17,7 +17,8 @@ from semel.stores.served import marks
 from semel.stores.served.command import NOW, Command, Known
 from semel.stores.served.dialect import Sweep, Values
 from semel.stores.served.settings import Settings
-from semel.stores.sql import RECORD_COLUMNS, claim_row, erase_row, load_statements, storable
+from semel.stores.sql import RECORD_COLUMNS, claim_row, erase_row, load_statements
+from semel.stores.storable import storable
 
 _LEASE: Final = ("digest", "nonce", "fence")
 _CLAIM: Final = (

@@ -15,7 +15,8 @@ from semel.stores.scanning import scan_terms
 from semel.stores.served.command import NOW, Command, Known
 from semel.stores.served.dialect import Sweep, Values
 from semel.stores.served.settings import Settings
-from semel.stores.sql import RECORD_COLUMNS, claim_row, erase_row, load_statements, storable
+from semel.stores.sql import RECORD_COLUMNS, claim_row, erase_row, load_statements
+from semel.stores.storable import storable
 
 _KINDS: Final = {"text": "text", "number": "bigint", "digest": "bytea"}
 _LEASE: Final = {"digest": "bytea", "nonce": "bytea", "fence": "bigint"}

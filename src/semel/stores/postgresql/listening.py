@@ -9,23 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 import os
 import select
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
+from semel.stores.listening import AGAIN_AFTER, ListeningTask, Told, log_broken, pass_on
 from semel.stores.postgresql.dialect import channel
 from semel.stores.served.command import Command
 from semel.stores.served.library import AsyncLibrary, Library
 from semel.stores.served.settings import Settings
-
-Told = Callable[[bytes], None]
-
-_AGAIN_AFTER: Final = 5.0  # seconds until a lost connection is opened again
-_log = logging.getLogger("semel")
 
 
 def _listen(settings: Settings) -> Command:
@@ -34,11 +27,6 @@ def _listen(settings: Settings) -> Command:
 
 def _direct(settings: Settings) -> Settings:
     return dataclasses.replace(settings, url=settings.listen_url or settings.url)
-
-
-def _pass_on(payload: str, told: Told) -> None:
-    with suppress(ValueError):  # somebody else's words on our channel
-        told(bytes.fromhex(payload))
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:
@@ -64,8 +52,8 @@ class Listener:
                 self._listened()
                 return
             except Exception as error:  # noqa: BLE001 - waiters look by themselves meanwhile
-                _log.info("not told of ends for a while: %s", type(error).__name__)
-            if self._ended(_AGAIN_AFTER):
+                log_broken(error)
+            if self._ended(AGAIN_AFTER):
                 return
 
     def _listened(self) -> None:
@@ -76,7 +64,7 @@ class Listener:
             while self._pipe[0] not in ready:
                 connection.pgconn.consume_input()
                 while (notice := connection.pgconn.notifies()) is not None:
-                    _pass_on(notice.extra.decode(), self._told)
+                    pass_on(notice.extra, self._told)
                 ready, _, _ = select.select([connection.fileno(), self._pipe[0]], [], [])
         finally:
             self._library.close(connection)
@@ -93,22 +81,14 @@ class Listener:
                 os.close(end)
 
 
-class AsyncListener:
+class AsyncListener(ListeningTask):
     """A task that listens on an asyncpg connection."""
 
     def __init__(self, settings: Settings, library: AsyncLibrary, told: Told) -> None:
         self._settings = _direct(settings)
         self._library = library
         self._told = told
-        self._task = asyncio.get_running_loop().create_task(self._run())
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self._listened()
-            except Exception as error:  # noqa: BLE001 - waiters look by themselves meanwhile
-                _log.info("not told of ends for a while: %s", type(error).__name__)
-            await asyncio.sleep(_AGAIN_AFTER)
+        super().__init__()
 
     async def _listened(self) -> None:
         connection = await self._library.connect(self._settings)
@@ -121,9 +101,4 @@ class AsyncListener:
             await self._library.close(connection)
 
     def _heard(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
-        _pass_on(payload, self._told)
-
-    async def close(self) -> None:
-        """End the task and its connection."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        pass_on(payload, self._told)

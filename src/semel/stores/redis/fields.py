@@ -16,7 +16,7 @@ from semel.core.key import Key
 from semel.core.policy import Doubt
 from semel.core.record import NOTHING, About, Failure, Record, Status, Step
 from semel.errors import RecordUnreadable
-from semel.stores.sql import storable, stored_failure
+from semel.stores.storable import storable, stored_about, stored_failure
 
 FIELDS: Final = (
     "key",
@@ -60,15 +60,7 @@ def packed_key(key: Key) -> bytes:
 
 def packed_about(about: About) -> bytes:
     """What a claim is about; empty where it says nothing."""
-    if about is NOTHING:
-        return b""
-    kept = About(
-        subject=storable(about.subject),
-        business_key=storable(about.business_key),
-        process_instance=storable(about.process_instance),
-        requester=storable(about.requester),
-        tags={storable(name) or "": storable(value) or "" for name, value in about.tags.items()},
-    )
+    kept = stored_about(about)
     return b"" if kept == NOTHING else _ENCODER.encode(kept)
 
 

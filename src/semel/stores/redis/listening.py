@@ -6,27 +6,22 @@ find out by their own look; the connection is opened again after a while. The li
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import cycle
 from typing import Any, Final
 
 from redis.exceptions import RedisError
 
+from semel.stores.listening import AGAIN_AFTER, ListeningTask, Told, log_broken, pass_on
 from semel.stores.redis import connections
 from semel.stores.redis.place import Place
 from semel.stores.redis.round import HOME
 from semel.stores.redis.settings import Address
 
-Told = Callable[[bytes], None]
-
-_AGAIN_AFTER: Final = 5.0  # seconds until a lost connection is opened again
 _MESSAGE: Final = b"message"
-_log = logging.getLogger("semel")
 
 
 def _nodes(place: Place) -> Iterator[Address | None]:
@@ -36,8 +31,7 @@ def _nodes(place: Place) -> Iterator[Address | None]:
 
 def _pass_on(reply: Any, told: Told) -> None:
     if reply[0] == _MESSAGE:
-        with suppress(ValueError):  # somebody else's words on our channel
-            told(bytes.fromhex(reply[2].decode()))
+        pass_on(reply[2], told)
 
 
 class Listener:
@@ -59,8 +53,8 @@ class Listener:
                 self._listened()
             except Exception as error:  # noqa: BLE001 - waiters look by themselves meanwhile
                 if not self._ended.is_set():
-                    _log.info("not told of ends for a while: %s", type(error).__name__)
-            self._ended.wait(_AGAIN_AFTER)
+                    log_broken(error)
+            self._ended.wait(AGAIN_AFTER)
 
     def _listened(self) -> None:
         connection = self._connection = connections.connect(self._place.settings, next(self._nodes), greet=False)
@@ -83,22 +77,14 @@ class Listener:
             self._thread.join()
 
 
-class AsyncListener:
+class AsyncListener(ListeningTask):
     """A task that listens."""
 
     def __init__(self, place: Place, told: Told) -> None:
         self._place = place
         self._told = told
         self._nodes = _nodes(place)
-        self._task = asyncio.get_running_loop().create_task(self._run())
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self._listened()
-            except Exception as error:  # noqa: BLE001 - waiters look by themselves meanwhile
-                _log.info("not told of ends for a while: %s", type(error).__name__)
-            await asyncio.sleep(_AGAIN_AFTER)
+        super().__init__()
 
     async def _listened(self) -> None:
         connection = await connections.aconnect(self._place.settings, next(self._nodes), greet=False)
@@ -108,8 +94,3 @@ class AsyncListener:
                 _pass_on(await connection.read_response(), self._told)
         finally:
             await connection.disconnect(nowait=True)
-
-    async def close(self) -> None:
-        """End the task and its connection."""
-        self._task.cancel()
-        await asyncio.wait([self._task])

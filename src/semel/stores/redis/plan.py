@@ -53,7 +53,7 @@ from semel.stores.redis.fields import (
 from semel.stores.redis.place import Place
 from semel.stores.redis.walks import lapse, purge, scan, walked
 from semel.stores.refusals import no_notes
-from semel.stores.sql import new_record
+from semel.stores.storable import new_record
 
 Values = tuple[Any, ...]
 Many = Callable[[Place, Sequence[Any]], Talk]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
 from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from semel.errors import UsageError
 from semel.stores.clock import StoreClock
+from semel.stores.given import HOUR, Reader, count, read, seconds, truth
 from semel.stores.redis.pattern import DEFAULT, Pattern
 
 Address = tuple[str, int]
@@ -23,7 +23,11 @@ _KINDS: Final[dict[str, tuple[Kind, int]]] = {
     "redis+cluster": ("cluster", 6379),
     "redis+sentinel": ("sentinel", 26379),
 }
-_WORDS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_READERS: Final[dict[str, Reader]] = {
+    **dict.fromkeys(("connect_timeout", "timeout"), seconds(HOUR)),
+    **dict.fromkeys(("listen", "tls"), truth),
+    "db": count(0),
+}
 _FORMS: Final = (
     "redis://host:6379/0, rediss://host:6379/0, redis+cluster://host:6379,host:6379 or "
     "redis+sentinel://host:26379,host:26379/service"
@@ -136,46 +140,14 @@ def _shown(scheme: str, addresses: tuple[Address, ...], chosen: Mapping[str, Any
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    checked = dict(given)
-    unknown = sorted(set(checked) - {each.name for each in fields(Settings)} | set(checked) & {"name", "kind"})
+    unknown = sorted(set(given) - {each.name for each in fields(Settings)} | set(given) & {"name", "kind"})
     if unknown:
         raise _refusal(f"A redis URL has no setting {', '.join(unknown)}")
-    for name in ("connect_timeout", "timeout"):
-        if name in checked:
-            checked[name] = _seconds(name, checked[name])
-    for name in ("listen", "tls"):
-        if name in checked:
-            checked[name] = _truth(name, checked[name])
-    if "db" in checked:
-        checked["db"] = _number(checked["db"])
+    checked = read(given, _READERS)
     if checked.get("evicting", "refused") not in ("refused", "allowed"):
         raise _refusal("evicting is refused or allowed")
     Pattern(checked.get("pattern", DEFAULT))
     return checked
-
-
-def _seconds(name: str, value: Any) -> float:
-    try:
-        seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    except (TypeError, ValueError):
-        seconds = 0.0
-    if not 0 < seconds <= 3600:  # noqa: PLR2004 - an hour
-        raise _refusal(f"{name} must be a number of seconds above 0, not {value!r}")
-    return seconds
-
-
-def _truth(name: str, value: Any) -> bool:
-    truth = value if isinstance(value, bool) else _WORDS.get(str(value).lower())
-    if truth is None:
-        raise _refusal(f"{name} must be true or false, not {value!r}")
-    return truth
-
-
-def _number(value: Any) -> int:
-    text = str(value)
-    if not text.isdecimal():
-        raise _refusal(f"The database of a redis URL is a number, not {value!r}")
-    return int(text)
 
 
 def _refusal(why: str) -> UsageError:

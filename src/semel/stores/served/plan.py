@@ -48,7 +48,8 @@ from semel.stores.served.claims import TRY_AGAIN_US, claims
 from semel.stores.served.command import Command, Row
 from semel.stores.served.dialect import Dialect, Sweep, Values
 from semel.stores.served.troubles import OfOneOperation, RecordHeld, RowLocked, ended, other_database
-from semel.stores.sql import record_of, steps_of, storable, stored_failure
+from semel.stores.sql import record_of, steps_of
+from semel.stores.storable import storable, stored_failure
 
 Many = Callable[..., Plan]
 """The plan for operations of one kind: takes the dialect, the operations, and whether they are joined."""

@@ -8,15 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from semel.errors import UsageError
 from semel.stores.clock import StoreClock
+from semel.stores.given import DAY, Reader, count, read, seconds, truth
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}")
-_SECONDS: Final = ("connect_timeout", "statement_timeout", "lock_timeout")
+_READERS: Final[dict[str, Reader]] = {
+    **dict.fromkeys(("connect_timeout", "statement_timeout", "lock_timeout"), seconds(DAY)),
+    **dict.fromkeys(("listen", "migrate", "pooled"), truth),
+    "pool_size": count(1, 1000),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,48 +91,9 @@ def _shown(url: str) -> str:
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    checked: dict[str, Any] = dict(given)
-    for name in _SECONDS:
-        if name in checked:
-            checked[name] = _seconds(name, checked[name])
-    if "pool_size" in checked:
-        checked["pool_size"] = _count("pool_size", checked["pool_size"])
-    for name in ("listen", "migrate", "pooled"):
-        if name in checked:
-            checked[name] = _truth(name, checked[name])
+    checked = read(given, _READERS)
     for name in ("schema", "prefix"):
         if checked.get(name) and not _IDENTIFIER.fullmatch(str(checked[name])):
             message = f"{name} must be letters, digits and _, at most 31 of them; nothing was opened."
             raise UsageError(message)
     return checked
-
-
-def _seconds(name: str, value: Any) -> float:
-    try:
-        seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    except (TypeError, ValueError):
-        seconds = 0.0
-    if not 0 < seconds <= 24 * 3600:
-        message = f"{name} must be a number of seconds above 0, not {value!r}; nothing was opened."
-        raise UsageError(message)
-    return seconds
-
-
-def _count(name: str, value: Any) -> int:
-    try:
-        count = int(value)
-    except (TypeError, ValueError):
-        count = 0
-    if not 1 <= count <= 1000:  # noqa: PLR2004
-        message = f"{name} must be a whole number from 1 to 1000, not {value!r}; nothing was opened."
-        raise UsageError(message)
-    return count
-
-
-def _truth(name: str, value: Any) -> bool:
-    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    truth = value if isinstance(value, bool) else words.get(str(value).lower())
-    if truth is None:
-        message = f"{name} must be true or false, not {value!r}; nothing was opened."
-        raise UsageError(message)
-    return truth

@@ -17,10 +17,10 @@ from semel.core.operations import Answer, Claim, ClaimAnswer, Granted, Running
 from semel.core.record import Record
 from semel.core.store import Answers, Plan
 from semel.errors import NotInTransaction
-from semel.stores.sql import new_record
 from semel.stores.sqlite.commands import SQL, Command, Kind, Reply, Row, claiming, savepoint, seen_many
 from semel.stores.sqlite.reading import record_at, row_of, whole
 from semel.stores.sqlite.translate import WriteLocked
+from semel.stores.storable import new_record
 
 _TRY_AGAIN_US = 50_000
 

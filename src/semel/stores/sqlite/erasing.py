@@ -22,9 +22,9 @@ from semel.core.operations import (
 )
 from semel.core.record import Record
 from semel.stores.refusals import not_inside
-from semel.stores.sql import storable
 from semel.stores.sqlite.commands import SQL, Command, Kind, blob
 from semel.stores.sqlite.reading import Part, record_at
+from semel.stores.storable import storable
 
 
 def erase(operation: Erase, *, joined: bool) -> Part:

@@ -38,11 +38,12 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, Failure, Lease, Record, Status
 from semel.core.store import Answers, Plan
-from semel.stores.sql import record_of, storable, stored_failure
+from semel.stores.sql import record_of
 from semel.stores.sqlite.claims import claim_all, claim_one, other_database
 from semel.stores.sqlite.commands import SQL, Command, Kind, Reply, blob, release, savepoint
 from semel.stores.sqlite.erasing import confirm, erase, invalidate, pending
 from semel.stores.sqlite.reading import Part, read, record_at, row_of, scan
+from semel.stores.storable import storable, stored_failure
 
 
 def plan(operations: Sequence[Operation], *, joined: bool) -> Plan:

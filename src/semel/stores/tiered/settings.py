@@ -7,17 +7,20 @@ password, is in no representation and no message.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from semel.errors import UsageError
+from semel.stores.given import DAY, Reader, count, seconds
 
 PATTERN: Final = "semel-cache:{operation}:{digest}"
 """How the key of an entry is spelt: never like the key of a record, which begins with `semel:`."""
 
+_READERS: Final[dict[str, Reader]] = {
+    **dict.fromkeys(("cap", "timeout", "local_for"), seconds(DAY)),
+    **dict.fromkeys(("local", "local_bytes"), count(0)),
+}
 _SCHEMES: Final = frozenset({"redis", "rediss", "redis+cluster", "redis+sentinel"})
 
 
@@ -42,10 +45,8 @@ class Cache:
     local_bytes: int = 16_777_216
 
     def __post_init__(self) -> None:
-        for name in ("cap", "timeout", "local_for"):
-            object.__setattr__(self, name, _seconds(name, getattr(self, name)))
-        for name in ("local", "local_bytes"):
-            object.__setattr__(self, name, _count(name, getattr(self, name)))
+        for name, reader in _READERS.items():
+            object.__setattr__(self, name, reader(name, getattr(self, name)))
         if self.url is not None and self.url.partition("://")[0].lower() not in _SCHEMES:
             raise _refusal("The cache of a store is a Redis")
         if self.url is None and not self.local:
@@ -70,27 +71,6 @@ class Cache:
 
 
 _OWN: Final = frozenset(Cache.__dataclass_fields__) - {"url"}
-
-
-def _seconds(name: str, value: Any) -> float:
-    seconds = _number(name, value.total_seconds() if isinstance(value, timedelta) else value, float)
-    if not 0 < seconds <= 86_400:  # noqa: PLR2004 - a day
-        raise _refusal(f"{name} must be a number of seconds above 0 and up to a day, not {value!r}")
-    return seconds
-
-
-def _count(name: str, value: Any) -> int:
-    count = _number(name, value, int)
-    if count < 0:
-        raise _refusal(f"{name} must be a whole number from 0 on, not {value!r}")
-    return int(count)
-
-
-def _number(name: str, value: Any, kind: Callable[[Any], float]) -> float:
-    try:
-        return kind(value)
-    except (TypeError, ValueError, OverflowError):
-        raise _refusal(f"{name} must be a number, not {value!r}") from None
 
 
 def _refusal(why: str) -> UsageError:

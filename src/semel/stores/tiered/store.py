@@ -12,24 +12,24 @@ import random
 import secrets
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from semel.core.breaker import Breaker
 from semel.core.flow import Flow
 from semel.core.observer import Logging, Observer
 from semel.core.operations import Answer, Operation
-from semel.core.store import AsyncDriver, AsyncJoined, Driver, Joined, Plan, Store
+from semel.core.store import Store
 from semel.core.tiers import Front
 from semel.errors import UsageError
 from semel.stores.clock import StoreClock
+from semel.stores.passing import PassingStore
 from semel.stores.tiered.flows import Tiers
 from semel.stores.tiered.gate import Gate
 from semel.stores.tiered.local import Local
 from semel.stores.tiered.settings import Cache
 
 
-class TieredStore:
+class TieredStore(PassingStore):
     """Records in `store`, with completed ones cached as `cache` says.
 
     Args:
@@ -83,15 +83,8 @@ class TieredStore:
         if self._local is not None:
             self._local.renew_lock()
 
-    @property
-    def name(self) -> str:
-        """What the store behind is called."""
-        return self._store.name
-
-    @property
-    def batch(self) -> int:
-        """How many operations go together to the store behind."""
-        return self._store.batch
+    def _behind(self) -> Store:
+        return self._store
 
     def at_hand(self, operation: Operation) -> Answer | None:
         """The answer, where this process knows it."""
@@ -100,26 +93,6 @@ class TieredStore:
     def ask(self, operation: Operation) -> Flow[Answer] | None:
         """How the tiers answer; None where only the store behind is asked."""
         return self._tiers.ask(operation)
-
-    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
-        """The commands of the store behind."""
-        return self._store.plan(operations, joined=joined)
-
-    def driver(self) -> Driver:
-        """A driver of the store behind, for threads."""
-        return self._store.driver()
-
-    def async_driver(self) -> AsyncDriver:
-        """A driver of the store behind, for an event loop."""
-        return self._store.async_driver()
-
-    def join(self, connection: Any) -> Joined:
-        """The caller's connection, as the store behind takes it."""
-        return self._store.join(connection)
-
-    def async_join(self, connection: Any) -> AsyncJoined:
-        """The same for connections that are awaited."""
-        return self._store.async_join(connection)
 
 
 def _front(cache: Cache, gate: Gate, clock: StoreClock | None) -> Front | None:

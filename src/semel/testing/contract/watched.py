@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from semel.core.operations import Answer, Operation
-from semel.core.store import Answers, AsyncDriver, AsyncJoined, Driver, Joined, Plan, Store
+from semel.core.store import Answers, AsyncDriver, Driver, Plan, Store
 from semel.errors import StoreUnavailable
+from semel.stores.passing import PassingStore
 from semel.testing.contract.calls import until
 
 Kind = type[Any]
@@ -58,7 +59,7 @@ class Hold:
         await until(self._released.is_set, "the held round to be released")
 
 
-class WatchedStore:
+class WatchedStore(PassingStore):
     """The store under test, watched."""
 
     def __init__(self, store: Store) -> None:
@@ -68,13 +69,8 @@ class WatchedStore:
         self._sent: weakref.WeakKeyDictionary[Plan, tuple[Operation, ...]] = weakref.WeakKeyDictionary()
         self._seen: list[tuple[Operation, ...]] = []
 
-    @property
-    def name(self) -> str:
-        return self._store.name
-
-    @property
-    def batch(self) -> int:
-        return self._store.batch
+    def _behind(self) -> Store:
+        return self._store
 
     def refuse(self, *kinds: Kind, times: int | None = None) -> None:
         """Fail operations of these kinds before they are applied."""
@@ -145,12 +141,6 @@ class WatchedStore:
 
     def async_driver(self) -> AsyncDriver:
         return _AsyncWatchedDriver(self, self._store.async_driver())
-
-    def join(self, connection: Any) -> Joined:
-        return self._store.join(connection)
-
-    def async_join(self, connection: Any) -> AsyncJoined:
-        return self._store.async_join(connection)
 
 
 class _WatchedDriver:

@@ -7,12 +7,13 @@ it then moves to the next instant that somebody waits for. So no scenario depend
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from semel.core.fingerprint import fingerprint
 from semel.core.key import SHARED, Key
 from semel.core.operations import Answer, Claim, ClaimAnswer, Found, Granted, Operation, Read
+from semel.core.outcome import Happened
 from semel.core.policy import Policy
 from semel.core.record import NOTHING, About, Lease, Record
 from semel.core.store import Store
@@ -87,6 +88,16 @@ class World:
             return value
 
         return handler
+
+    def finding(self, gate: Gate) -> Callable[[object], Awaitable[Happened]]:
+        """A hook that notes that it was asked, stops at `gate`, then says that it happened, with the value "found"."""
+
+        async def hook(_attempt: object) -> Happened:
+            self.ran.append("asked")
+            await gate.passing()
+            return Happened("found")
+
+        return hook
 
     # ------------------------------------------------------------ calls and time
 

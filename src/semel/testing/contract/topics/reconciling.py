@@ -148,12 +148,7 @@ class ReconcileContract(Contract):
     @only_async
     async def test_a_hook_may_be_a_coroutine(self, world: World) -> None:
         gate = world.gate()
-
-        async def hook(_attempt: Any) -> Happened:
-            await gate.passing()
-            return Happened("found")
-
-        policy = Policy(in_doubt="reconcile", reconcile=hook)
+        policy = Policy(in_doubt="reconcile", reconcile=world.finding(gate))
         await world.crash(policy=policy)
         world.clock.advance(60)
         call = world.door().start(policy=policy)
@@ -164,13 +159,7 @@ class ReconcileContract(Contract):
     @only_async
     async def test_a_slow_hook_keeps_its_lease(self, world: World) -> None:
         gate = world.gate()
-
-        async def hook(_attempt: Any) -> Happened:
-            world.ran.append("asked")
-            await gate.passing()
-            return Happened("found")
-
-        policy = Policy(in_doubt="reconcile", reconcile=hook, wait_for=timedelta(minutes=10))
+        policy = Policy(in_doubt="reconcile", reconcile=world.finding(gate), wait_for=timedelta(minutes=10))
         await world.crash(policy=policy)
         world.clock.advance(60)
         calls = [world.door().start(policy=policy) for _ in range(2)]

@@ -99,12 +99,7 @@ class SweepingReconcileContract(Contract):
     @only_async
     async def test_a_cancelled_sweep_leaves_no_ownerless_claim(self, world: World) -> None:
         gate = world.gate()
-
-        async def hook(_attempt: Any) -> Happened:
-            await gate.passing()
-            return Happened("found")
-
-        policy = Policy(in_doubt="reconcile", reconcile=hook)
+        policy = Policy(in_doubt="reconcile", reconcile=world.finding(gate))
         await world.crash(policy=policy)
         world.clock.advance(600)
         door = world.door()
@@ -119,12 +114,7 @@ class SweepingReconcileContract(Contract):
     @only_async
     async def test_a_slow_hook_of_a_sweep_keeps_its_lease(self, world: World) -> None:
         gate = world.gate()
-
-        async def hook(_attempt: Any) -> Happened:
-            await gate.passing()
-            return Happened("found")
-
-        policy = Policy(in_doubt="reconcile", reconcile=hook, when_running="reject")
+        policy = Policy(in_doubt="reconcile", reconcile=world.finding(gate), when_running="reject")
         await world.crash(policy=policy)
         world.clock.advance(600)
         door = world.door()

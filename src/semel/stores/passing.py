@@ -1,0 +1,52 @@
+"""A store in front of another one: whatever it does not do itself is passed on.
+
+What always holds: where a subclass says nothing else, plans, drivers and joined connections are those of the store
+behind, so races are decided there and nowhere else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from semel.core.operations import Operation
+from semel.core.store import AsyncDriver, AsyncJoined, Driver, Joined, Plan, Store
+
+
+class PassingStore(ABC):
+    """A store that passes everything on; subclasses say to which one, and do themselves what they are for."""
+
+    @abstractmethod
+    def _behind(self) -> Store:
+        """The store behind. Asked for each time, so it may be found as late as that."""
+
+    @property
+    def name(self) -> str:
+        """What the store behind is called in messages."""
+        return self._behind().name
+
+    @property
+    def batch(self) -> int:
+        """How many operations go together to the store behind."""
+        return self._behind().batch
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """The commands of the store behind."""
+        return self._behind().plan(operations, joined=joined)
+
+    def driver(self) -> Driver:
+        """A driver of the store behind, for threads."""
+        return self._behind().driver()
+
+    def async_driver(self) -> AsyncDriver:
+        """A driver of the store behind, for an event loop."""
+        return self._behind().async_driver()
+
+    def join(self, connection: Any) -> Joined:
+        """The caller's connection, as the store behind takes it."""
+        return self._behind().join(connection)
+
+    def async_join(self, connection: Any) -> AsyncJoined:
+        """The same for connections that are awaited."""
+        return self._behind().async_join(connection)
