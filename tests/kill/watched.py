@@ -59,6 +59,11 @@ class WatchedStore:
         self.batch = store.batch
         self.behind_cache = getattr(store, "behind_cache", False)
 
+    @property
+    def install_id(self) -> bytes | None:
+        """Which database this is, where that is known."""
+        return getattr(self._store, "install_id", None)
+
     def new_nonce(self) -> bytes:
         """For the engine: a nonce that leads back to the slot of whoever asks."""
         nonce = secrets.token_bytes(16)

@@ -40,6 +40,11 @@ class DjangoStore:
             self._found = _store_of(self._alias, self._settings)
         return self._found
 
+    @property
+    def install_id(self) -> bytes | None:
+        """Which database this is, where that was learnt by now."""
+        return None if self._found is None else getattr(self._found, "install_id", None)
+
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands for `operations`, all of one kind."""
         return self._store.plan(operations, joined=joined)
