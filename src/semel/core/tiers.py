@@ -62,9 +62,10 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 class Filled(msgspec.Struct, frozen=True):
-    """Whether the record was cached."""
+    """Whether the record was cached. `full`: it was not, because there is no room for it."""
 
     done: bool
+    full: bool = False
 
 
 class Dropped(msgspec.Struct, frozen=True):

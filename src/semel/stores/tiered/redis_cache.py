@@ -28,6 +28,8 @@ from semel.stores.tiered.settings import PATTERN, Cache
 EPOCH_US: Final = 10_000_000
 """How long an epoch stands: a store that takes longer to answer a claim fills nothing in."""
 
+_NO_ROOM: Final = 2
+
 
 class RedisCache:
     """Entries in the Redis that a `Cache` names."""
@@ -122,7 +124,7 @@ def _fill(naming: Naming, operation: Fill) -> Script:
 
 def _filled(operation: Fill, reply: Reply) -> Any:
     del operation
-    return Filled(reply == 1)
+    return Filled(reply == 1, full=reply == _NO_ROOM)
 
 
 def _drop(naming: Naming, operation: Drop) -> Script:

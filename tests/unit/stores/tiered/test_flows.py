@@ -136,6 +136,16 @@ def test_a_fill_that_fails_is_nobodys_trouble() -> None:
     assert World().played(CLAIM, MISSED, REPLAY, StoreUnavailable("away"))[-1] == REPLAY
 
 
+def test_a_cache_without_room_is_looked_into_and_not_filled_for_a_while() -> None:
+    world = World()
+    assert world.played(CLAIM, MISSED, REPLAY, Filled(done=False, full=True))[-1] == REPLAY
+    assert world.played(CLAIM, MISSED, REPLAY) == [LOOK, CLAIM, REPLAY]
+    assert world.played(CLAIM, Hit(RECORD, START, SECOND)) == [LOOK, Replay(RECORD, START, cached=True)]
+    world.now += 5
+    assert len(world.played(CLAIM, MISSED, REPLAY, Filled(done=True))) == 4
+    assert not world.gate.shut
+
+
 def test_while_the_gate_is_shut_the_store_is_asked_at_once() -> None:
     world = World()
     world.gate.silent(StoreUnavailable("away"))
