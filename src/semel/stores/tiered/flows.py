@@ -45,6 +45,8 @@ _A_MOMENT_US: Final = 10 * _SECOND
 _TWO_DAYS_US: Final = 2 * 86_400 * _SECOND
 """How long a shared cache remembers that something was erased, once no process can hold it any more: a sweep a day
 finds out that this is so, also if it comes a little late."""
+_COMMIT_US: Final = 60 * _SECOND
+"""How long an erase may take from the instant that it notes to its commit; until then others read what it erases."""
 _NOTHING: Final = Missed()
 _FULL_FOR: Final = 5.0
 """Seconds without a fill after one that the cache had no room for: each would be a round trip for nothing."""
@@ -191,14 +193,15 @@ class Tiers:
     def _forgotten_for(self, digest: bytes, operation: str, *, since_us: int) -> Flow[int]:
         """Have the caches forget a digest; for how long every one has by now, below 0 where one did not answer.
 
-        `since_us` is how long ago the store did. Other processes may hold for `local_for` what they were told before
-        that, by the shared cache or the store. The later of the two counts: the tombstone in the cache may be of an
-        earlier drop, and older than what was erased.
+        `since_us` is how long ago the store was told to. Other processes may hold for `local_for` what they were told
+        before it had done so, by the shared cache or the store. A tombstone that came after the note came after the
+        commit as well, and its time counts. One of an earlier drop says nothing of this one, and the instant of the
+        note is from before the commit: then as much is waited for as a commit may take.
         """
         dropped = yield from self._dropped(digest, operation, self._quiet_us)
-        if self._shared:
-            return -1 if dropped is None else min(since_us, dropped.since_us)
-        return since_us
+        if self._shared and (dropped is None or dropped.since_us <= since_us):
+            return -1 if dropped is None else dropped.since_us
+        return max(since_us - _COMMIT_US, 0)
 
     def _dropped(self, digest: bytes, operation: str, quiet_us: int) -> Flow[Dropped | None]:
         """Have the caches forget a digest, this process last: until the shared one has, it could be told again."""
