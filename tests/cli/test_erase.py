@@ -32,10 +32,11 @@ def test_a_record_is_found_by_its_key(database: Database, call: Run) -> None:
 def test_the_cache_that_the_environment_names_forgets_it(database: Database, run: Run, redis_keys: Keys) -> None:
     redis_keys.empty()
     record = database.completed("o-1")
-    with Semel(database.path, cache=redis_keys.url) as semel:
-        found = [semel.run("o-1", lambda: "again", operation="charge", scope="acme") for _ in range(2)]
+    cache = f"{redis_keys.url}&timeout=5"
+    with Semel(database.path, cache=cache) as semel:
+        found = [semel.run("o-1", lambda: "again", operation="charge", scope="acme") for _ in range(3)]
         assert found[-1].cache
-        done = run("erase", record.reference, database.url, "--reason", "r 17", "--yes", SEMEL_CACHE=redis_keys.url)
+        done = run("erase", record.reference, database.url, "--reason", "r 17", "--yes", SEMEL_CACHE=cache)
         assert done.returncode == 0
         with pytest.raises(ResultNotKept, match="it was erased"):
             semel.run("o-1", lambda: "again", operation="charge", scope="acme")

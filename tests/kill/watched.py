@@ -58,6 +58,11 @@ class WatchedStore(PassingStore):
         self._uncommitted: list[tuple[Slot, At]] = []
         self.behind_cache = getattr(store, "behind_cache", False)
 
+    @property
+    def install_id(self) -> bytes | None:
+        """Which database this is, where that is known."""
+        return getattr(self._store, "install_id", None)
+
     def new_nonce(self) -> bytes:
         """For the engine: a nonce that leads back to the slot of whoever asks."""
         nonce = secrets.token_bytes(16)

@@ -3,6 +3,7 @@
 What always holds: a cache holds completed records only, each for no longer than the store behind it would replay it.
 A fill needs the epoch that a look placed, or found, before the store behind was read; whatever removes that epoch (a
 drop, an eviction, the end of its life) refuses the fill. So nobody fills in after a drop what was read before it.
+What a cache holds for one database is never given for another.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from semel.core.flow import Flow
 from semel.core.key import Key
 from semel.core.operations import Answer, Operation
 from semel.core.record import Record
-from semel.core.store import AsyncDriver, Batching, Driver
+from semel.core.store import AsyncDriver, Batching, Driver, Store
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -61,9 +62,10 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 class Filled(msgspec.Struct, frozen=True):
-    """Whether the record was cached."""
+    """Whether the record was cached. `full`: it was not, because there is no room for it."""
 
     done: bool
+    full: bool = False
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -86,6 +88,14 @@ class Front(Batching, Protocol):
 
     def async_driver(self) -> AsyncDriver:
         """A driver for the running event loop."""
+
+
+class Behind(Store, Protocol):
+    """What a store with `behind_cache = True` has beside the methods of a store."""
+
+    @property
+    def install_id(self) -> bytes | None:
+        """Which database this is: random, and kept in it. None until it was read; nothing is asked for it."""
 
 
 class Tiered(Protocol):

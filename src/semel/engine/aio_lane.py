@@ -16,7 +16,7 @@ from typing import Any
 from semel.core.guard import Change
 from semel.core.operations import Answer, Operation
 from semel.core.store import Answers, AsyncDriver
-from semel.engine.lane import Lane, Ticket
+from semel.engine.lane import Lane, Round, Ticket
 
 _AT_A_STRETCH = 32
 
@@ -39,7 +39,11 @@ class AsyncLane:
         """Have one operation performed, together with whatever else is asked meanwhile."""
         ticket = Ticket(operation)
         if self._lane.submit(ticket):
-            self._start_leading()
+            try:
+                self._start_leading()
+            except BaseException:  # an eager round runs in here, and was interrupted
+                self._leave(ticket)
+                raise
         if ticket.answer is None:
             ticket.seat = asyncio.get_running_loop().create_future()
             try:
@@ -114,13 +118,22 @@ class AsyncLane:
                 # The loop is being shut down. Callers still have things to write down, so the lane must not die:
                 # whether this round took effect is not known, and what matters is sent again.
                 replies = None
-            for ticket in self._lane.settle(round_, replies):
-                if ticket.seat is not None and not ticket.seat.done():
-                    ticket.seat.set_result(None)
-            for change in self._lane.changes():
-                self._tell(change)
-            if self._lane.hand_over() is None:
+            except BaseException:
+                # An interrupt ends the loop's turn, not the lane: whoever runs the loop again, to clean up, needs it.
+                if self._settled(round_, None):
+                    self._leader = asyncio.get_running_loop().create_task(self._lead())
+                raise
+            if not self._settled(round_, replies):
                 return
+
+    def _settled(self, round_: Round, replies: Sequence[Answers | Exception] | None) -> bool:
+        """Hand out the replies; whether there is more to send."""
+        for ticket in self._lane.settle(round_, replies):
+            if ticket.seat is not None and not ticket.seat.done():
+                ticket.seat.set_result(None)
+        for change in self._lane.changes():
+            self._tell(change)
+        return self._lane.hand_over() is not None
 
     async def close(self) -> None:
         """Let the round on its way come home."""

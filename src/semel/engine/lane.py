@@ -103,20 +103,23 @@ class Lane:
         """What a driver runs for a round."""
         return [self._store.plan([ticket.operation for ticket in list_], joined=False) for list_ in round_]
 
-    def settle(self, round_: Round, replies: Sequence[Answers | Exception] | None) -> list[Ticket]:
+    def settle(
+        self, round_: Round, replies: Sequence[Answers | Exception] | None, struck: Exception | None = None
+    ) -> list[Ticket]:
         """Hand the replies of a round to its tickets; returns those that somebody still waits for.
 
         With a store that is left alone from now on, those who wait for the next round are among them. None: the round
-        was cut short, so its fate is unknown, and it says nothing of the store.
+        was cut short, so its fate is unknown, and it says nothing of the store. The same holds for those whose answer
+        would be `struck`: that error befell whoever sent the round, and is no answer of the store.
         """
         told = () if replies is None else replies
         if replies is None:
             replies = [StoreUnavailable(_CUT_SHORT)] * len(round_)
         guard = self._guard
         if guard is None:
-            return self._handed_out(round_, replies)
+            return self._handed_out(round_, replies, struck)
         guard.heard(told)
-        answered = self._handed_out(round_, replies)
+        answered = self._handed_out(round_, replies, struck)
         return answered if guard.closed else answered + self._sent_away()
 
     def changes(self) -> Sequence[Change]:
@@ -135,11 +138,14 @@ class Lane:
             self._waiting = deque(ticket for ticket in self._waiting if ticket.answer is None)
         return refused
 
-    def _handed_out(self, round_: Round, replies: Sequence[Answers | Exception]) -> list[Ticket]:
+    def _handed_out(
+        self, round_: Round, replies: Sequence[Answers | Exception], struck: Exception | None
+    ) -> list[Ticket]:
         answered = []
         for list_, reply in zip(round_, replies, strict=True):
             answers = [reply] * len(list_) if isinstance(reply, Exception) else reply
-            for ticket, answer in zip(list_, answers, strict=True):
+            for ticket, given in zip(list_, answers, strict=True):
+                answer = given if struck is None or given is not struck else StoreUnavailable(_CUT_SHORT)
                 ticket.answer = answer
                 if not ticket.abandoned:
                     answered.append(ticket)

@@ -1,7 +1,8 @@
 """A lane for threads, by combining: the first to arrive runs a round for those who wait, then hands the lead on.
 
 What always holds: a thread is blocked only while somebody leads; whoever is interrupted while leading settles the
-round it had taken (its fate is unknown, so those who waited send again) and hands the lead on before it leaves.
+round it had taken (its fate is unknown, so those who waited send again) and hands the lead on before it leaves. What a
+handler of signals raises in a round is meant for the thread that leads, and is no answer to anybody else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from semel.core.guard import Change
 from semel.core.operations import Answer, Operation
 from semel.core.store import Answers, Driver
 from semel.engine.lane import Lane, Round, Ticket
+from semel.errors import SemelError
 
 
 class CombiningLane:
@@ -84,18 +86,31 @@ class CombiningLane:
                 plans = self._lane.plans(round_)
             try:
                 replies = self._driver.perform(plans) if plans else []
-            except Exception as error:  # noqa: BLE001 - a failing driver fails its round, not the lane
-                replies = [error] * len(round_)
+            except Exception as error:
+                if _may_be_a_signals(error):
+                    self._interrupted(own, round_)
+                    raise
+                replies = [error] * len(round_)  # a failing driver fails its round, not the lane
             except BaseException:
                 self._interrupted(own, round_)
                 raise
+            struck = _struck(own, round_, replies)
+            if struck is not None:
+                self._interrupted(own, round_, replies, struck)
+                raise struck
             if not self._settled(own, round_, replies):
                 return
 
-    def _settled(self, own: Ticket, round_: Round, replies: Sequence[Answers | Exception] | None) -> bool:
+    def _settled(
+        self,
+        own: Ticket,
+        round_: Round,
+        replies: Sequence[Answers | Exception] | None,
+        struck: Exception | None = None,
+    ) -> bool:
         """Hand out the replies, and the lead on; whether this very thread has to go on leading."""
         with self._lock:
-            answered = self._lane.settle(round_, replies)
+            answered = self._lane.settle(round_, replies, struck)
             changes = self._lane.changes()
             done = own.answer is not None or own.abandoned
             heir = self._lane.hand_over() if done else _GO_ON
@@ -109,10 +124,39 @@ class CombiningLane:
             self._tell(change)
         return leads_on
 
-    def _interrupted(self, own: Ticket, round_: Round) -> None:
+    def _interrupted(
+        self,
+        own: Ticket,
+        round_: Round,
+        replies: Sequence[Answers | Exception] | None = None,
+        struck: Exception | None = None,
+    ) -> None:
         own.abandoned, own.leads = True, False
-        if self._settled(own, round_, None):
+        if self._settled(own, round_, replies, struck):
             self._lead(own)
+
+
+def _struck(own: Ticket, round_: Round, replies: Sequence[Answers | Exception]) -> Exception | None:
+    """The error that is the answer to this thread's own operation, where a signal's handler may have raised it.
+
+    Drivers and plans catch what a handler raises like any other error, so it comes back as a reply.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    for list_, reply in zip(round_, replies, strict=True):
+        if own in list_:
+            answer = reply if isinstance(reply, Exception) else reply[list_.index(own)]
+            return answer if isinstance(answer, Exception) and _may_be_a_signals(answer) else None
+    return None
+
+
+def _may_be_a_signals(error: Exception) -> bool:
+    """Whether a handler of signals may have raised it: they run in the main thread alone, wherever it is.
+
+    What a store answers is an error of semel's own. What a value is refused with is not, and nothing is lost by taking
+    it for a signal's: it is raised here, as it would be anyway, and whoever shares it asks again.
+    """
+    return not isinstance(error, SemelError) and threading.current_thread() is threading.main_thread()
 
 
 def _closed_seat() -> threading.Lock:

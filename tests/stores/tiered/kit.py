@@ -12,15 +12,18 @@ from semel.stores.tiered.settings import Cache
 from tests.servers.redis import Keys
 from tests.unit.stores.operations import START
 
+INSTALL_ID = bytes(range(16))
+
 
 class Asked:
     """A cache and one driver on it."""
 
     def __init__(self, keys: Keys) -> None:
         self.now = START
+        self.install_id: bytes | None = INSTALL_ID
         breaker = Breaker(failures=2, rest=1, longest=1, chance=random.random)
         self.gate = Gate(breaker, lambda: self.now / 1_000_000, Logging())
-        self.cache = RedisCache(Cache(keys.url, timeout=5), self.gate, lambda: self.now)
+        self.cache = RedisCache(Cache(keys.url, timeout=5), self.gate, lambda: self.install_id, lambda: self.now)
         self._driver = self.cache.driver()
 
     def __call__(self, *operations: CacheOperation) -> list[Any]:

@@ -10,7 +10,7 @@ from semel.core.record import Step
 from semel.core.tiers import CacheOperation, Drop, Fill, Filled, Hit, Look, Missed
 from semel.testing.simulate.models.cache import CacheTable
 from tests.servers.redis import Keys
-from tests.stores.tiered.kit import Asked
+from tests.stores.tiered.kit import INSTALL_ID, Asked
 from tests.unit.stores.operations import KEYS, SECOND, START
 from tests.unit.stores.tiered.records import completed
 
@@ -80,4 +80,4 @@ def test_a_key_that_is_no_entry_is_a_miss(asked: Asked, keys: Keys) -> None:
 
 
 def _name(keys: Keys) -> str:
-    return f"{keys.prefix}:{KEYS[0].operation}:{KEYS[0].digest.hex()}"
+    return f"{keys.prefix}:{KEYS[0].operation}:{(INSTALL_ID + KEYS[0].digest).hex()}"

@@ -1,17 +1,21 @@
 """A thread that is interrupted while it leads: its claim is given back, and those who wait are led on."""
 
-from collections.abc import Sequence
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from semel import Policy, Semel
+from semel import AsyncSemel, Policy, Semel
 from semel.core.operations import Operation, Recorded, Tally
 from semel.core.record import Status
 from semel.core.store import Answers, Plan
-from semel.engine.lane import Lane
+from semel.engine.lane import Lane, Ticket
 from semel.engine.sync_lane import CombiningLane
+from semel.errors import StoreUnavailable
 from semel.stores.memory import MemoryStore
-from semel.stores.memory.store import MemoryDriver
+from semel.stores.memory.store import AsyncMemoryDriver, MemoryDriver
 
 
 class Interrupted(MemoryDriver):
@@ -55,3 +59,124 @@ def test_a_list_that_was_interrupted_leaves_the_lane_to_others() -> None:
     with pytest.raises(KeyboardInterrupt):
         lane.perform_all(tallies)
     assert isinstance(lane.perform(tallies[0]), Recorded)
+
+
+class Alarm(Exception):
+    """What a handler of signals raises, as those of task queues do to end a task that takes too long."""
+
+
+def _quiet() -> None:
+    """No signal."""
+
+
+def _ring(_number: int, _frame: object) -> None:
+    raise Alarm
+
+
+@pytest.fixture
+def rings() -> Iterator[Callable[[], None]]:
+    """Sends this process a signal whose handler raises."""
+    before = signal.signal(signal.SIGUSR1, _ring)
+    yield lambda: signal.raise_signal(signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, before)
+
+
+class RungStore(MemoryStore):
+    """A store whose first round takes effect, and is hit by a signal before its replies are there.
+
+    With `caught` the error is caught on the way and becomes the reply of every plan, as by the drivers of servers.
+    """
+
+    def __init__(self, ring: Callable[[], None], *, caught: bool) -> None:
+        super().__init__()
+        self._ring, self._caught = ring, caught
+
+    def driver(self) -> MemoryDriver:
+        return RungDriver(self)
+
+    def hit(self, plans: Sequence[Plan], replies: list[Answers | Exception]) -> list[Answers | Exception]:
+        ring, self._ring = self._ring, _quiet
+        try:
+            ring()
+        except Alarm as alarm:
+            if not self._caught:
+                raise
+            return [alarm] * len(plans)
+        return replies
+
+
+class RungDriver(MemoryDriver):
+    """A driver that is hit when a round has taken effect."""
+
+    _store: RungStore
+
+    def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        return self._store.hit(plans, super().perform(plans))
+
+
+@pytest.fixture(params=[False, True], ids=["raised", "caught"])
+def rung(request: pytest.FixtureRequest, rings: Callable[[], None]) -> RungStore:
+    return RungStore(rings, caught=request.param)
+
+
+def test_a_claim_that_a_signal_hit_on_its_way_is_given_back(rung: RungStore) -> None:
+    with Semel(rung, policy=Policy(in_doubt="hold")) as semel:
+        with pytest.raises(Alarm):
+            semel.run("o-1", lambda: 7, operation="pay")
+        assert semel.run("o-1", lambda: 7, operation="pay").value == 7
+
+
+def test_what_a_signals_handler_raises_is_no_answer_to_those_who_shared_the_round(rung: RungStore) -> None:
+    lane = Lane(rung)
+    combining = CombiningLane(lane, rung.driver(), lambda _: None)
+    own, other = Ticket(Tally(b"1" * 32, 1)), Ticket(Tally(b"2" * 32, 1))
+    lane.submit(own)
+    lane.submit(other)
+    other.seat = threading.Lock()
+    other.seat.acquire()
+    with pytest.raises(Alarm):
+        combining._lead(own)
+    assert isinstance(other.answer, StoreUnavailable)
+    assert other.seat.acquire(blocking=False)
+    assert isinstance(combining.perform(own.operation), Recorded)
+
+
+class EagerlyInterrupted(AsyncMemoryDriver):
+    """A driver for event loops whose first round takes effect, and is interrupted then."""
+
+    rounds = 0
+
+    async def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        replies = await super().perform(plans)
+        self.rounds += 1
+        if self.rounds == 1:
+            raise KeyboardInterrupt
+        return replies
+
+
+class InterruptedInTask(EagerlyInterrupted):
+    """The same, with a task for each round."""
+
+    eager = False
+
+
+@pytest.mark.parametrize("kind", [EagerlyInterrupted, InterruptedInTask])
+def test_an_event_loop_that_is_interrupted_in_a_round_can_be_run_again(kind: type[EagerlyInterrupted]) -> None:
+    class Store(MemoryStore):
+        def async_driver(self) -> AsyncMemoryDriver:
+            return kind(self)
+
+    async def seven() -> int:
+        return 7
+
+    async def call() -> int:
+        async with asyncio.timeout(60):
+            return (await semel.run("o-1", seven, operation="pay")).value
+
+    with asyncio.Runner() as runner:
+        semel = AsyncSemel(Store(), policy=Policy(in_doubt="hold"))
+        loop = runner.get_loop()
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(call())
+        assert loop.run_until_complete(call()) == 7
+        loop.run_until_complete(semel.close())

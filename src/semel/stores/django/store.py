@@ -38,6 +38,11 @@ class DjangoStore(PassingStore):
             self._found = _store_of(self._alias, self._settings)
         return self._found
 
+    @property
+    def install_id(self) -> bytes | None:
+        """Which database this is, where that was learnt by now."""
+        return None if self._found is None else getattr(self._found, "install_id", None)
+
 
 def _store_of(alias: str, settings: dict[str, Any]) -> Store:
     from semel.stores.urls import store_from_url

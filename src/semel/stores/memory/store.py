@@ -33,6 +33,11 @@ class MemoryStore:
     def _renew_lock(self) -> None:
         self.table.lock = threading.Lock()
 
+    @property
+    def install_id(self) -> bytes:
+        """Which table this is."""
+        return self.table.install_id
+
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """One command: the operations themselves."""
         del joined  # `join` refuses first

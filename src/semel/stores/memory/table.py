@@ -6,8 +6,10 @@ The simulator runs this very table, so what is proved there is what runs here.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, assert_never
 
 from msgspec.structs import replace
@@ -58,6 +60,11 @@ class Table:
         self.records: dict[bytes, Record] = {}
         self.invalidations = Invalidations()
         self.lock = threading.Lock()
+
+    @cached_property
+    def install_id(self) -> bytes:
+        """Which table this is: a shared cache outlives it, and must not answer for another."""
+        return secrets.token_bytes(16)
 
     def apply(self, operation: Operation, now: int) -> Answer:
         """Carry out `operation` at the instant `now`."""

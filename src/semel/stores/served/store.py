@@ -33,6 +33,11 @@ class ServedStore:
         self._borrowed = borrowed
         self.name = place.name
 
+    @property
+    def install_id(self) -> bytes | None:
+        """Which database this is, where that was learnt by now: from the connection that was opened last."""
+        return self._place.install_id
+
     def _library(self) -> Library:
         """The library for threads."""
         raise NotImplementedError

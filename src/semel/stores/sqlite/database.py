@@ -51,6 +51,11 @@ class Database:
         """Whether the next use need not wait for an opening; a guess, for event loops."""
         return self._writer is not None
 
+    @property
+    def install_id(self) -> bytes | None:
+        """Which database the file holds, where that was read by now."""
+        return self._install
+
     def ready(self, settings: Settings, patience: float | None = None) -> bytes:
         """Open and set up the file where that has not been done; answers its install_id.
 
@@ -185,6 +190,12 @@ def attach(settings: Settings, held: Database | None = None) -> Database:
     while _abandoned:
         detach(_abandoned.popleft())
     return database
+
+
+def known_install(settings: Settings) -> bytes | None:
+    """Which database the file at the path of `settings` holds, where this process has it open; nothing is opened."""
+    database = _current().open.get((settings.path, settings.synchronous))
+    return None if database is None else database.install_id
 
 
 def detach(database: Database) -> None:

@@ -11,7 +11,7 @@ from semel.core.operations import Operation
 from semel.core.store import Plan
 from semel.stores.clock import StoreClock, machine_clock
 from semel.stores.doctor import Finding
-from semel.stores.sqlite.database import attach, detach
+from semel.stores.sqlite.database import attach, detach, known_install
 from semel.stores.sqlite.driver import AsyncSqliteDriver, SqliteDriver
 from semel.stores.sqlite.joined import AsyncSqliteJoined, SqliteJoined
 from semel.stores.sqlite.plan import plan
@@ -53,6 +53,11 @@ class SqliteStore:
     def path(self) -> str:
         """The absolute path of the file."""
         return self._settings.path
+
+    @property
+    def install_id(self) -> bytes | None:
+        """Which database this is, where that was learnt by now."""
+        return known_install(self._settings)
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands for `operations`, all of one kind."""

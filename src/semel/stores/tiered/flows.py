@@ -2,12 +2,14 @@
 
 What always holds: only completed, unexpired records of the same key are taken from a cache, and their fingerprint is
 compared as the store would. A cache is filled from what the store answered to a claim, never by a completion, and under
-an epoch that was there before the claim was sent. Whatever befalls a cache, the store behind it is asked.
+an epoch that was there before the claim was sent; not for a while after it said that there is no room. Whatever befalls
+a cache, the store behind it is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -31,7 +33,7 @@ from semel.core.operations import (
     Reused,
 )
 from semel.core.record import Record, Status
-from semel.core.tiers import CacheOperation, Drop, Dropped, Fill, Hit, InFront, Look, Missed
+from semel.core.tiers import CacheOperation, Drop, Dropped, Fill, Filled, Hit, InFront, Look, Missed
 from semel.errors import SemelError, StoreUnavailable
 from semel.stores.tiered.entries import fits
 from semel.stores.tiered.gate import Gate
@@ -43,7 +45,11 @@ _A_MOMENT_US: Final = 10 * _SECOND
 _TWO_DAYS_US: Final = 2 * 86_400 * _SECOND
 """How long a shared cache remembers that something was erased, once no process can hold it any more: a sweep a day
 finds out that this is so, also if it comes a little late."""
+_COMMIT_US: Final = 60 * _SECOND
+"""How long an erase may take from the instant that it notes to its commit; until then others read what it erases."""
 _NOTHING: Final = Missed()
+_FULL_FOR: Final = 5.0
+"""Seconds without a fill after one that the cache had no room for: each would be a round trip for nothing."""
 
 
 class Tiers:
@@ -66,6 +72,7 @@ class Tiers:
         self._observer = observer
         self._new_epoch = new_epoch
         self._shared = cache.url is not None
+        self._fills_from = -inf
         self._held_us = 0 if local is None else round(cache.local_for * _SECOND)
         """For how long a process may hold what was dropped elsewhere."""
         self._quiet_us = self._held_us + _TWO_DAYS_US if self._held_us else _A_MOMENT_US
@@ -117,8 +124,14 @@ class Tiers:
     def _fill(self, answer: Replay, seen: Missed, rest_us: int) -> Flow[None]:
         """Cache what the store has just replayed: from the instant of the look on, which was before the store's."""
         life_us = min(rest_us, round(self._cache.cap * _SECOND))
-        if seen.epoch and life_us > 0 and not self._gate.shut and fits(answer.record):
-            yield from self._in_front(Fill(answer.record, seen.epoch, seen.now_us + life_us, answer.now_us))
+        if not seen.epoch or life_us <= 0 or self._gate.shut or not fits(answer.record):
+            return
+        if self._monotonic() < self._fills_from:
+            return
+        fill = Fill(answer.record, seen.epoch, seen.now_us + life_us, answer.now_us)
+        filled: Filled | None = yield from self._in_front(fill)
+        if filled is not None and filled.full:
+            self._fills_from = self._monotonic() + _FULL_FOR
 
     def _in_front(self, operation: CacheOperation) -> Flow[Any]:
         """What the cache says; None where anything went wrong, which is no reason to fail a caller."""
@@ -180,14 +193,15 @@ class Tiers:
     def _forgotten_for(self, digest: bytes, operation: str, *, since_us: int) -> Flow[int]:
         """Have the caches forget a digest; for how long every one has by now, below 0 where one did not answer.
 
-        `since_us` is how long ago the store did. Other processes may hold for `local_for` what they were told before
-        that, by the shared cache or the store. The later of the two counts: the tombstone in the cache may be of an
-        earlier drop, and older than what was erased.
+        `since_us` is how long ago the store was told to. Other processes may hold for `local_for` what they were told
+        before it had done so, by the shared cache or the store. A tombstone that came after the note came after the
+        commit as well, and its time counts. One of an earlier drop says nothing of this one, and the instant of the
+        note is from before the commit: then as much is waited for as a commit may take.
         """
         dropped = yield from self._dropped(digest, operation, self._quiet_us)
-        if self._shared:
-            return -1 if dropped is None else min(since_us, dropped.since_us)
-        return since_us
+        if self._shared and (dropped is None or dropped.since_us <= since_us):
+            return -1 if dropped is None else dropped.since_us
+        return max(since_us - _COMMIT_US, 0)
 
     def _dropped(self, digest: bytes, operation: str, quiet_us: int) -> Flow[Dropped | None]:
         """Have the caches forget a digest, this process last: until the shared one has, it could be told again."""

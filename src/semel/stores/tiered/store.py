@@ -13,13 +13,14 @@ import secrets
 import time
 import weakref
 from collections.abc import Callable
+from typing import cast
 
 from semel.core.breaker import Breaker
 from semel.core.flow import Flow
 from semel.core.observer import Logging, Observer
 from semel.core.operations import Answer, Operation
 from semel.core.store import Store
-from semel.core.tiers import Front
+from semel.core.tiers import Behind, Front
 from semel.errors import UsageError
 from semel.stores.clock import StoreClock
 from semel.stores.passing import PassingStore
@@ -54,7 +55,7 @@ class TieredStore(PassingStore):
         clock: StoreClock | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not getattr(store, "behind_cache", False):
+        if not (getattr(store, "behind_cache", False) and hasattr(store, "install_id")):
             message = (
                 f"{store.name} cannot stand behind a cache; nothing was opened. A cache goes in front of PostgreSQL, "
                 f"MySQL, MariaDB or SQLite, which note what has still to be removed from it."
@@ -63,10 +64,10 @@ class TieredStore(PassingStore):
         given = Cache.of(cache)
         observer = observer or Logging()
         breaker = Breaker(failures=2, rest=0.2, longest=5.0, chance=random.random)
-        self._store = store
+        self._store = behind = cast("Behind", store)
         self._gate = Gate(breaker, monotonic, observer)
         self._local = Local(given.local, given.local_bytes) if given.local else None
-        self.front = _front(given, self._gate, clock)
+        self.front = _front(given, self._gate, lambda: behind.install_id, clock)
         self._tiers = Tiers(
             given,
             self._gate,
@@ -95,7 +96,7 @@ class TieredStore(PassingStore):
         return self._tiers.ask(operation)
 
 
-def _front(cache: Cache, gate: Gate, clock: StoreClock | None) -> Front | None:
+def _front(cache: Cache, gate: Gate, install_id: Callable[[], bytes | None], clock: StoreClock | None) -> Front | None:
     if cache.url is None:
         return None
     try:
@@ -103,7 +104,7 @@ def _front(cache: Cache, gate: Gate, clock: StoreClock | None) -> Front | None:
     except ImportError as missing:
         message = f"A cache in Redis needs the package {missing.name}; nothing was opened. Install semel[redis]."
         raise UsageError(message) from missing
-    return RedisCache(cache, gate, clock)
+    return RedisCache(cache, gate, install_id, clock)
 
 
 def _call(function: Callable[[], None] | None) -> None:

@@ -136,6 +136,16 @@ def test_a_fill_that_fails_is_nobodys_trouble() -> None:
     assert World().played(CLAIM, MISSED, REPLAY, StoreUnavailable("away"))[-1] == REPLAY
 
 
+def test_a_cache_without_room_is_looked_into_and_not_filled_for_a_while() -> None:
+    world = World()
+    assert world.played(CLAIM, MISSED, REPLAY, Filled(done=False, full=True))[-1] == REPLAY
+    assert world.played(CLAIM, MISSED, REPLAY) == [LOOK, CLAIM, REPLAY]
+    assert world.played(CLAIM, Hit(RECORD, START, SECOND)) == [LOOK, Replay(RECORD, START, cached=True)]
+    world.now += 5
+    assert len(world.played(CLAIM, MISSED, REPLAY, Filled(done=True))) == 4
+    assert not world.gate.shut
+
+
 def test_while_the_gate_is_shut_the_store_is_asked_at_once() -> None:
     world = World()
     world.gate.silent(StoreUnavailable("away"))
@@ -223,6 +233,18 @@ def test_a_sweep_confirms_once_no_process_can_hold_it_any_more() -> None:
     assert World(local=10).played(INVALIDATE, LATER, Dropped(5 * SECOND))[-1] == Recorded(START + 5 * SECOND)
 
 
+@pytest.mark.parametrize("cache", ["an earlier tombstone", "no shared cache"])
+def test_where_the_note_alone_says_when_a_sweep_also_waits_for_the_commit_of_the_erase(cache: str) -> None:
+    shared = cache == "an earlier tombstone"
+    answer = [Dropped(1000 * SECOND)] if shared else []
+    url = {} if shared else {"url": None}
+    # The erase noted START, and somebody may have read what it erases for as long as it was not committed.
+    early, late = (Found(RECORD, START + seconds * SECOND) for seconds in (64, 65))
+    with pytest.raises(StoreUnavailable, match="stays noted"):
+        World(local=10, **url).played(INVALIDATE, early, *answer)
+    assert World(local=10, **url).played(INVALIDATE, late, *answer)[-1] == Recorded(late.now_us)
+
+
 @pytest.mark.parametrize("answer", [Dropped(5 * SECOND - 1), StoreUnavailable("away")])
 def test_and_not_before(answer: Any) -> None:
     with pytest.raises(StoreUnavailable, match="stays noted"):
@@ -243,13 +265,6 @@ def test_a_sweep_is_told_whether_the_cache_answered(answer: Any, *, answered: bo
 
 def test_a_store_whose_clock_was_set_back_is_no_reason_to_wait_where_no_process_keeps_records() -> None:
     assert World().played(INVALIDATE, Found(RECORD, START - SECOND), Dropped(0))[-1] == Recorded(START - SECOND)
-
-
-def test_a_cache_in_the_process_alone_is_waited_for_from_the_note_on() -> None:
-    world = World(local=10, url=None)
-    with pytest.raises(StoreUnavailable, match="stays noted"):
-        world.played(INVALIDATE, Found(RECORD, START + SECOND))
-    assert world.played(INVALIDATE, Found(RECORD, START + 5 * SECOND))[-1] == Recorded(START + 5 * SECOND)
 
 
 def test_a_doubt_that_is_ended_is_dropped_from_the_caches() -> None:

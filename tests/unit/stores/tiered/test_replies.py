@@ -34,7 +34,7 @@ NONSENSE = [
 
 def answered(operation: CacheOperation, reply: Any) -> Any:
     gate = Gate(Breaker(failures=2, rest=1, longest=1, chance=float), float, Logging())
-    plan = RedisCache(Cache("redis://host"), gate).plan([operation], joined=False)
+    plan = RedisCache(Cache("redis://host"), gate, lambda: b"which").plan([operation], joined=False)
     next(plan)
     try:
         plan.send([reply])

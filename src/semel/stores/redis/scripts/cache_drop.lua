@@ -8,5 +8,8 @@ if kind == 't' then
     since, till = tonumber(body), math.max(ends, till)
 end
 redis.call('DEL', key)
-put('t', whole(since), till)
+local refusal = put('t', whole(since), till)
+if refusal then
+    return refusal
+end
 return math.max(now - since, 0)

@@ -1,5 +1,5 @@
 -- Gives the record, or the epoch under which one may be filled in: the one that stands, else the caller's, placed in the
--- same step, so that a drop after it is noticed by the fill. Behind a tombstone there is none.
+-- same step, so that a drop after it is noticed by the fill. Behind a tombstone there is none, nor where there is no room.
 -- ARGV: epoch, how long it stands
 local kind, body, ends = cached()
 if kind == '1' then
@@ -9,5 +9,8 @@ elseif kind == 'e' then
 elseif kind then
     return { 0, '', now, 0 }
 end
-put('e', ARGV[1], now + tonumber(ARGV[2]))
+local refusal = put('e', ARGV[1], now + tonumber(ARGV[2]))
+if refusal then
+    return is_full(refusal) and { 0, '', now, 0 } or refusal
+end
 return { 0, ARGV[1], now, 0 }

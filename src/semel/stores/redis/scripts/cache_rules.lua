@@ -14,7 +14,16 @@ local function cached()
     end
 end
 
+-- Writes an entry; what it returns is why the server refused, if it did.
 local function put(kind, body, ends)
-    redis.call('SET', key, kind .. string.format('%016.0f', ends) .. body)
+    local said = redis.pcall('SET', key, kind .. string.format('%016.0f', ends) .. body)
+    if said.err then
+        return said
+    end
     collect(ends)
+end
+
+-- A server without room that evicts nothing is well, and gives what it has.
+local function is_full(refusal)
+    return string.find(refusal.err, 'OOM', 1, true) ~= nil
 end
