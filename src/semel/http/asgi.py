@@ -80,7 +80,8 @@ class IdempotencyMiddleware:
             case Pass():
                 await call.passed_on()
             case Answer(response):
-                await call.undo(Undone("another answer is sent"))
+                if call.transaction is not None:
+                    await call.undo(Undone("another answer is sent"))
                 await call.answer(response)
             case Go():
                 await self._tasks.shielded(call.run(verdict))

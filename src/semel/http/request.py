@@ -58,10 +58,14 @@ class Headers:
 class RawHeaders(Headers):
     """Header lines as bytes, as ASGI gives them; only those asked for are made text."""
 
-    __slots__ = ("_raw",)
+    __slots__ = ("_by_name", "_raw")
 
     def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
         self._raw = raw if isinstance(raw, list) else list(raw)
+        by_name = dict(self._raw)
+        # Nearly all requests name each header once and in small letters; of the others every line is looked at.
+        once = len(by_name) == len(self._raw) and b"".join(by_name).islower()
+        self._by_name = by_name if once else None
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -71,7 +75,10 @@ class RawHeaders(Headers):
     def all(self, name: str) -> list[str]:
         """Every line of that name."""
         wanted = name.lower().encode("latin-1")
-        return [value.decode("latin-1") for known, value in self._raw if known == wanted or known.lower() == wanted]
+        if self._by_name is not None:
+            found = self._by_name.get(wanted)
+            return [] if found is None else [found.decode("latin-1")]
+        return [value.decode("latin-1") for known, value in self._raw if known.lower() == wanted]
 
     def get(self, name: str, default: str = "") -> str:
         """The first line of that name."""
