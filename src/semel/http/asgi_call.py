@@ -172,8 +172,8 @@ class Call:
 
     def _shown(self) -> Scope:
         """The scope, without the ways to answer that cannot be looked at."""
-        extensions = self.scope.get("extensions") or {}
-        if not _HIDDEN & extensions.keys():
+        extensions = self.scope.get("extensions")
+        if not extensions or _HIDDEN.isdisjoint(extensions):
             return self.scope
         shown = {name: value for name, value in extensions.items() if name not in _HIDDEN}
         return {**self.scope, "extensions": shown}
@@ -223,7 +223,7 @@ class Answering:
         elif kind == "http.response.body":
             self._kept.add(message.get("body", b""))
         self._held.append(message)
-        if self._is_last(message):
+        if self._is_last(kind, message):
             await self._complete()
         elif kind == "http.response.body" and not self._must_hold():
             await self._flush()
@@ -232,11 +232,11 @@ class Answering:
         """Whether nothing may leave yet."""
         return self._holds_all or self._kept.is_complete
 
-    def _is_last(self, message: Message) -> bool:
-        trailers = self._start is not None and self._start.get("trailers")
-        if message["type"] == "http.response.trailers":
-            return not message.get("more_trailers", False)
-        return message["type"] == "http.response.body" and not message.get("more_body", False) and not trailers
+    def _is_last(self, kind: str, message: Message) -> bool:
+        if kind == "http.response.body":
+            trailers = self._start is not None and self._start.get("trailers")
+            return not message.get("more_body", False) and not trailers
+        return kind == "http.response.trailers" and not message.get("more_trailers", False)
 
     async def _flush(self) -> None:
         """Pass on what was held."""
@@ -268,22 +268,22 @@ class Answering:
 
     async def _ended(self, verdict: Send | Answer) -> None:
         match verdict:
-            case Send(undo=undo):
-                await self._decide(undo)
+            case Send(_, undo):
+                if self._holds_all:
+                    await self._decide(undo)
                 await self._flush()
             case Answer(response):
                 self._held = []
                 # Once the application's own answer has begun there is only its end to withhold.
                 self.instead = None if self._begun else response
-                await self._decide(Undone("another answer is sent"))
+                if self._holds_all:
+                    await self._decide(Undone("another answer is sent"))
         self._call.over()
 
     async def _decide(self, undo: Exception | None) -> None:
         """Commit the transaction of the request, or take it back, before anything is sent."""
         if self._call.running is not None:
             self._call.running.end()
-        if not self._holds_all:
-            return
         if undo is None:
             await self._call.stack.aclose()
         else:

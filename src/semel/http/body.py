@@ -11,6 +11,7 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NoReturn
 from unicodedata import normalize
 
@@ -37,6 +38,7 @@ def is_path(path: object) -> bool:
     return isinstance(path, str) and _PATH.fullmatch(path) is not None
 
 
+@lru_cache(maxsize=64)
 def media_type_of(content_type: str) -> str:
     """What a content type says without its parameters, in small letters."""
     return content_type.partition(";")[0].strip().lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -74,7 +75,7 @@ class RawHeaders(Headers):
 
     def all(self, name: str) -> list[str]:
         """Every line of that name."""
-        wanted = name.lower().encode("latin-1")
+        wanted = _wire_name(name)
         if self._by_name is not None:
             found = self._by_name.get(wanted)
             return [] if found is None else [found.decode("latin-1")]
@@ -87,6 +88,12 @@ class RawHeaders(Headers):
 
     def __contains__(self, name: str) -> bool:
         return bool(self.all(name))
+
+
+@lru_cache(maxsize=256)
+def _wire_name(name: str) -> bytes:
+    """The name of a header as ASGI has it; rules ask for few, and again for each request."""
+    return name.lower().encode("latin-1")
 
 
 class Request(msgspec.Struct, frozen=True, eq=False):
