@@ -7,7 +7,7 @@ unchanged; the last byte of it leaves only after the outcome was recorded, and b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from semel.core.flow import arun
@@ -50,6 +50,7 @@ class IdempotencyMiddleware:
         self._front = Front(engine, scope, routes, described_at, settings)
         self._tasks = Tasks()
         self._methods = self._front.routes.methods
+        self._find = self._front.routes.find
         self._described_at = described_at or "\0"  # the end of no path
 
     async def __call__(self, scope: Scope, receive: Receive, send: SendMessage) -> None:
@@ -57,7 +58,7 @@ class IdempotencyMiddleware:
         # In the order of how often it is so: what carries no key pays for no more than these comparisons.
         if scope["type"] == "http":
             if scope["method"] in self._methods:
-                route = self._front.find(scope["method"], _below(scope))
+                route = self._find(scope["method"], _below(scope))
                 if route is not None:
                     await self._exchanged(route, Call(self.app, scope, receive, send, self._front))
                     return
@@ -80,24 +81,33 @@ class IdempotencyMiddleware:
             case Pass():
                 await call.passed_on()
             case Answer(response):
-                await call.undo(Undone("another answer is sent"))
+                if call.transaction is not None:
+                    await call.undo(Undone("another answer is sent"))
                 await call.answer(response)
             case Go():
                 await self._tasks.shielded(call.run(verdict))
 
 
 def _below(scope: Scope) -> str:
-    return below(scope["path"], scope.get("root_path", ""))
+    mount = scope.get("root_path")
+    return below(scope["path"], mount) if mount else scope["path"]
 
 
 def _request(scope: Scope) -> Request:
     query = scope.get("query_string", b"").decode("latin-1")
     headers, mount = RawHeaders(scope["headers"]), scope.get("root_path", "")
-    return Request(scope["method"], scope["path"], query, headers, State(_state(scope)), scope, b"", mount)
+    return Request(scope["method"], scope["path"], query, headers, _Left(scope), scope, b"", mount)
 
 
-def _state(scope: Scope) -> Any:
+class _Left(State):
     """What authentication has left: Starlette's `request.state`, and `request.user` and `request.auth` beside it."""
-    state = scope.get("state", {})
-    known = {name: scope[name] for name in ("user", "auth", "session") if name in scope}
-    return {**known, **state} if known else state
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    @property
+    def _values(self) -> Mapping[str, Any]:  # type: ignore[override]  # put together only where a rule asks
+        known = {name: self._scope[name] for name in ("user", "auth", "session") if name in self._scope}
+        return {**known, **self._scope.get("state", {})}

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import cached_property
 from typing import Any, Final
 
 from semel.core.flow import Flow, arun
@@ -43,34 +44,38 @@ class Call:
         self.scope = scope
         self.transaction: Any = None
         self.running: Running | None = None
-        self.stack = AsyncExitStack()
         self._app = app
         self._receive = receive
         self._send = send
         self._front = front
         self._body: bytes | None = None
         self._given = False
-        self._over = asyncio.Event()
+        self._over = False
+        self._listening: asyncio.Event | None = None
         self._gone = False
 
-    async def perform(self, wanted: Any) -> Any:
+    @cached_property
+    def stack(self) -> AsyncExitStack:
+        """What holds the transaction of the request, where it has one."""
+        return AsyncExitStack()
+
+    def perform(self, wanted: Any) -> Awaitable[Any]:
         """Do what the exchange asks for."""
         match wanted:
-            case WhoAsks(rule, request):
-                who = rule(request)
-                return await who if inspect.isawaitable(who) else who
             case ReadBody(limit):
-                return await self.body(limit)
+                return self.body(limit)
             case Open():
-                return await self._open(wanted)
+                within = wanted.route.settings.within
+                if within is None:
+                    return self._front.engine.open(wanted.key, **wanted.settings())
+                return self._open_in(within(wanted.request), wanted)
+            case WhoAsks(rule, request):
+                return _said(rule(request))
         raise AssertionError(wanted)
 
-    async def _open(self, wanted: Open) -> AsyncOpened[Response]:
-        engine, within = self._front.engine, wanted.route.settings.within
-        if within is None:
-            return await engine.open(wanted.key, **wanted.settings())
-        self.transaction = await self.stack.enter_async_context(within(wanted.request))
-        return await engine.within(self.transaction).open(wanted.key, **wanted.settings())
+    async def _open_in(self, transaction: AbstractAsyncContextManager[Any], wanted: Open) -> AsyncOpened[Response]:
+        self.transaction = await self.stack.enter_async_context(transaction)
+        return await self._front.engine.within(self.transaction).open(wanted.key, **wanted.settings())
 
     async def undo(self, why: BaseException) -> None:
         """Nothing ran: take the transaction of the request back, if it has one, and let go of what was read in it."""
@@ -83,8 +88,9 @@ class Call:
         Raises:
             Gone: the client left in the middle of it.
         """
-        if any(name == b"content-length" and _is_over(value, limit) for name, value in self.scope["headers"]):
-            return None
+        for name, value in self.scope["headers"]:
+            if name == b"content-length" and _is_over(value, limit):
+                return None
         chunks: list[bytes] = []
         left = limit
         while True:
@@ -110,7 +116,9 @@ class Call:
     async def _received(self) -> Message:
         if not self._given:
             return self._whole_body()
-        await self._over.wait()
+        if not self._over:
+            self._listening = self._listening or asyncio.Event()
+            await self._listening.wait()
         return {"type": "http.disconnect"}
 
     def _whole_body(self) -> Message:
@@ -134,7 +142,7 @@ class Call:
         """Call the application, and see its answer through."""
         opened = going.opened
         assert isinstance(opened, AsyncOpened)  # noqa: S101 - the engine is of this colour
-        answering = Answering(self, going, opened, self._front, self.stack)
+        answering = Answering(self, going, opened, self._front)
         try:
             if self.transaction is None:
                 with opened.current():
@@ -144,7 +152,7 @@ class Call:
                     with running_in(self.transaction) as self.running, opened.current():
                         await self._called(answering, opened)
         finally:
-            self._over.set()
+            self.over()
         if answering.instead is not None:
             await self.answer(answering.instead)
 
@@ -164,15 +172,17 @@ class Call:
 
     def _shown(self) -> Scope:
         """The scope, without the ways to answer that cannot be looked at."""
-        extensions = self.scope.get("extensions") or {}
-        if not _HIDDEN & extensions.keys():
+        extensions = self.scope.get("extensions")
+        if not extensions or _HIDDEN.isdisjoint(extensions):
             return self.scope
         shown = {name: value for name, value in extensions.items() if name not in _HIDDEN}
         return {**self.scope, "extensions": shown}
 
     def over(self) -> None:
         """The answer is complete: from now on the application may learn that the client is gone."""
-        self._over.set()
+        self._over = True
+        if self._listening is not None:
+            self._listening.set()
 
 
 class Answering:
@@ -184,9 +194,7 @@ class Answering:
         error: what was raised, where that is seen and a handler of the framework makes the answer of it.
     """
 
-    def __init__(
-        self, call: Call, going: Go, opened: AsyncOpened[Response], front: Front[AsyncEngine], stack: AsyncExitStack
-    ) -> None:
+    def __init__(self, call: Call, going: Go, opened: AsyncOpened[Response], front: Front[AsyncEngine]) -> None:
         self.settled = False
         self.instead: Response | None = None
         self.error: Exception | None = None
@@ -194,10 +202,10 @@ class Answering:
         self._going = going
         self._opened = opened
         self._front = front
-        self._stack = stack
         self._held: list[Message] = []
         self._holds_all = going.route.settings.within is not None
         self._start: Message | None = None
+        self._headers: list[tuple[str, str]] = []
         self._begun = False
         self._kept = Kept(going.route.settings.max_response)
 
@@ -210,11 +218,12 @@ class Answering:
         kind = message["type"]
         if kind == "http.response.start":
             self._start = message
-            self._kept.begin(message["status"], _texts(message))
+            self._headers = _texts(message)
+            self._kept.begin(message["status"], self._headers)
         elif kind == "http.response.body":
             self._kept.add(message.get("body", b""))
         self._held.append(message)
-        if self._is_last(message):
+        if self._is_last(kind, message):
             await self._complete()
         elif kind == "http.response.body" and not self._must_hold():
             await self._flush()
@@ -223,11 +232,11 @@ class Answering:
         """Whether nothing may leave yet."""
         return self._holds_all or self._kept.is_complete
 
-    def _is_last(self, message: Message) -> bool:
-        trailers = self._start is not None and self._start.get("trailers")
-        if message["type"] == "http.response.trailers":
-            return not message.get("more_trailers", False)
-        return message["type"] == "http.response.body" and not message.get("more_body", False) and not trailers
+    def _is_last(self, kind: str, message: Message) -> bool:
+        if kind == "http.response.body":
+            trailers = self._start is not None and self._start.get("trailers")
+            return not message.get("more_body", False) and not trailers
+        return kind == "http.response.trailers" and not message.get("more_trailers", False)
 
     async def _flush(self) -> None:
         """Pass on what was held."""
@@ -241,9 +250,8 @@ class Answering:
     async def _complete(self) -> None:
         start = self._start
         assert start is not None  # noqa: S101 - servers refuse a body before its start
-        flow = self._front.answered(self._going, start["status"], _texts(start), self._kept.body, self.error)
-        verdict = await self._recorded(flow)
-        await self._ended(verdict)
+        flow = self._front.answered(self._going, start["status"], self._headers, self._kept.body, self.error)
+        await self._ended(await self._recorded(flow))
 
     async def failed(self, error: Exception) -> None:
         """The application raised; so does this, unless somebody else's outcome is there to be sent."""
@@ -260,26 +268,31 @@ class Answering:
 
     async def _ended(self, verdict: Send | Answer) -> None:
         match verdict:
-            case Send(undo=undo):
-                await self._decide(undo)
+            case Send(_, undo):
+                if self._holds_all:
+                    await self._decide(undo)
                 await self._flush()
             case Answer(response):
                 self._held = []
                 # Once the application's own answer has begun there is only its end to withhold.
                 self.instead = None if self._begun else response
-                await self._decide(Undone("another answer is sent"))
+                if self._holds_all:
+                    await self._decide(Undone("another answer is sent"))
         self._call.over()
 
     async def _decide(self, undo: Exception | None) -> None:
         """Commit the transaction of the request, or take it back, before anything is sent."""
         if self._call.running is not None:
             self._call.running.end()
-        if not self._holds_all:
-            return
         if undo is None:
-            await self._stack.aclose()
+            await self._call.stack.aclose()
         else:
-            await self._stack.__aexit__(type(undo), undo, undo.__traceback__)
+            await self._call.stack.__aexit__(type(undo), undo, undo.__traceback__)
+
+
+async def _said(who: Any) -> Any:
+    """What a rule gave, which may be of either colour."""
+    return await who if inspect.isawaitable(who) else who
 
 
 def _is_over(length: bytes, limit: int) -> bool:

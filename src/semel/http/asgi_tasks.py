@@ -7,6 +7,7 @@ its own, which is kept from being collected until it has ended.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -22,13 +23,17 @@ class Tasks:
 
     async def shielded(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for `work`; cancelling whoever waits does not stop it."""
-        task = asyncio.get_running_loop().create_task(work)
+        loop = asyncio.get_running_loop()
+        task, end = loop.create_task(work), loop.create_future()
         self._running.add(task)
-        task.add_done_callback(self._ended)
-        await asyncio.shield(task)
+        task.add_done_callback(functools.partial(self._ended, end))
+        await end  # of its own, so that cancelling whoever waits cancels this alone
+        task.result()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, end: asyncio.Future[None], task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        if not end.done():
+            end.set_result(None)
         if not task.cancelled() and (error := task.exception()) is not None:
             # Whoever waits for the task gets the error; if the client has left, nobody does.
             _log.debug("a keyed request ended with %s", type(error).__name__)

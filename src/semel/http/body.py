@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NoReturn
 from unicodedata import normalize
 
 import msgspec
 
-_JSON: Final = re.compile(r"(?:application|text)/json|[a-z]+/[a-z0-9!#$&^_.+-]+\+json", re.IGNORECASE)
+_JSON: Final = re.compile(r"(?:application|text)/json|[a-z]+/[a-z0-9!#$&^_.+-]+\+json")
 _BOUNDARY: Final = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s;]{1,70}))', re.IGNORECASE)
+_SPACE: Final = " \t\n\r"
+_NOT_JSON: Final = "it is not JSON, as its content type says"
 _DIGITS: Final = 1000
 _MOST_PARTS: Final = 1000
 _PATH: Final = re.compile(r"[^.]+(?:\.[^.]+)*")
@@ -34,6 +38,12 @@ def is_path(path: object) -> bool:
     return isinstance(path, str) and _PATH.fullmatch(path) is not None
 
 
+@lru_cache(maxsize=64)
+def media_type_of(content_type: str) -> str:
+    """What a content type says without its parameters, in small letters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
 def meaning(body: bytes, content_type: str, *, exclude: Sequence[str] = (), raw: bool = False) -> bytes:
     """What enters the fingerprint for a body: bytes that are equal where the bodies say the same.
 
@@ -48,10 +58,10 @@ def meaning(body: bytes, content_type: str, *, exclude: Sequence[str] = (), raw:
     """
     if raw or not body:
         return b"raw:" + body
-    media_type = content_type.partition(";")[0].strip()
+    media_type = media_type_of(content_type)
     if _JSON.fullmatch(media_type):
         return b"json:" + _json(body, exclude)
-    if media_type.lower().startswith("multipart/"):
+    if media_type.startswith("multipart/"):
         return _parts(body, content_type)
     return b"raw:" + body
 
@@ -71,15 +81,16 @@ def _json(body: bytes, exclude: Sequence[str]) -> bytes:
 
 def _parsed(body: bytes) -> Any:
     try:
-        text = body.decode("utf-8-sig")
+        text = body.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as problem:
         message = "its JSON is not UTF-8"
         raise BadBody(message) from problem
     try:
-        found = _DECODER.decode(text)
+        found, end = _DECODER.raw_decode(text := text.strip(_SPACE))
     except ValueError as problem:
-        message = "it is not JSON, as its content type says"
-        raise BadBody(message) from problem
+        raise BadBody(_NOT_JSON) from problem
+    if end != len(text):
+        raise BadBody(_NOT_JSON)
     # Nearly all text has one form already.
     return found if text.isascii() and "\\u" not in text else _one_form(found)
 

@@ -8,11 +8,11 @@ unchanged, whether it is kept or not; but where somebody else's outcome was reco
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from email.utils import formatdate
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from semel.core.flow import Flow
@@ -34,23 +34,20 @@ _ENVELOPE: Final = 64 * 1024
 _SECOND: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBody:
+class ReadBody(msgspec.Struct, frozen=True, eq=False):
     """Asks for the whole body; answered with bytes, or None where there are more than `limit`."""
 
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class WhoAsks:
+class WhoAsks(msgspec.Struct, frozen=True, eq=False):
     """Asks for the scope of the request; answered with what the rule gave."""
 
     rule: Scope
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(msgspec.Struct, frozen=True, eq=False):
     """Asks to open the call; answered with an `Opened`, raises what the engine raises."""
 
     request: Request
@@ -70,34 +67,29 @@ class Open:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(msgspec.Struct, frozen=True, eq=False):
     """Asks to settle the open call with what the application answered; answered with the `Result`."""
 
     value: Response | NotKept
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(msgspec.Struct, frozen=True, eq=False):
     """Asks to settle the open call with an error; raises it again, or gives the `Result` of whoever has the key now."""
 
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(msgspec.Struct, frozen=True, eq=False):
     """The request is none of ours: hand it on untouched."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, eq=False):
     """Send this, and nothing of the application's."""
 
     response: Response
 
 
-@dataclass(frozen=True, slots=True)
-class Go:
+class Go(msgspec.Struct, frozen=True, eq=False):
     """The application is to run, under this open call."""
 
     opened: Opened[Response]
@@ -111,8 +103,7 @@ class Go:
         return () if mark is None else (mark,)
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True, eq=False):
     """Send on what the application answered, with the marks of the call beside.
 
     `undo` says why the transaction of the request, where it has one, is taken back before that.
@@ -288,7 +279,7 @@ def replay(result: Result[Response], route: Route, request: Request) -> Response
         marks.append(("Idempotency-Expires", _date(record.expires_us // _SECOND)))
     if "origin" in request.headers:
         marks.append(("Access-Control-Expose-Headers", ", ".join(name for name, _ in marks)))
-    return result.value.marked((*marks, ("Cache-Control", "no-store")))
+    return result.value.marked(marks)
 
 
 @lru_cache(maxsize=1024)

@@ -83,7 +83,7 @@ class Front(Generic[E]):
 
     def link(self, mount: str) -> str | None:
         """Where the policy document is; a mount may hold what the client wrote, and goes into a header."""
-        return None if self.described_at is None else quote(mount) + self.described_at
+        return quote(mount) + self.described_at if mount and self.described_at else self.described_at
 
 
 def demand(engine: object, kind: type[E], framework: str, name: str) -> E:

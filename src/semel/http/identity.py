@@ -16,13 +16,13 @@ from semel.core.key import Key, Shared, make_key
 from semel.core.policy import Policy
 from semel.errors import UsageError
 from semel.http import problem
-from semel.http.body import BadBody, joined, meaning
+from semel.http.body import BadBody, joined, meaning, media_type_of
 from semel.http.key_header import BadKey, key_of
 from semel.http.problem import Refused
 from semel.http.request import Request
 from semel.http.route import Route
 
-VERSION: Final = b"1"
+VERSION: Final = "1"
 """Of what a fingerprint is made of. Another way of reading requests needs another number."""
 _PLAIN: Final = 200
 _CLOCKS: Final = timedelta(minutes=5)
@@ -58,9 +58,9 @@ def scope_of(who: Any) -> Any:
     Raises:
         UsageError: it is something else, which may change while it means the same.
     """
-    if isinstance(who, str | tuple | Shared):
+    if isinstance(who, (str, tuple, Shared)):
         return who
-    if isinstance(who, int | UUID) and not isinstance(who, bool):
+    if isinstance(who, (int, UUID)) and not isinstance(who, bool):
         return str(who)
     message = (
         f"scope= gave something of type {type(who).__name__} for a request; nothing ran. Give text, a number, a UUID "
@@ -92,13 +92,17 @@ def fingerprint_of(request: Request, route: Route) -> bytes:
         said = meaning(request.body, content_type, exclude=settings.exclude, raw=settings.raw or packed)
     except BadBody as bad:
         raise Refused(problem.ambiguous(str(bad))) from bad
-    media_type = content_type.partition(";")[0].strip().lower()
+    head = _joined_texts(VERSION, request.method, request.path, request.query, media_type_of(content_type), coding)
+    return sha256(head + joined((said,))).digest()
+
+
+def _joined_texts(*texts: str) -> bytes:
+    """Texts as `joined` puts their bytes together."""
+    line = "".join([f"{len(text)}:{text}" for text in texts])
+    if line.isascii():
+        return line.encode()  # nearly all are: then there are as many bytes as characters
     # Half a character in a path or query, as some servers leave it there, is kept apart from every whole one.
-    head = (
-        text.encode("utf-8", "surrogatepass")
-        for text in (request.method, request.path, request.query, media_type, coding)
-    )
-    return sha256(joined((VERSION, *head, said))).digest()
+    return joined([text.encode("utf-8", "surrogatepass") for text in texts])
 
 
 def check_first_sent(request: Request, route: Route) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -58,10 +59,14 @@ class Headers:
 class RawHeaders(Headers):
     """Header lines as bytes, as ASGI gives them; only those asked for are made text."""
 
-    __slots__ = ("_raw",)
+    __slots__ = ("_by_name", "_raw")
 
     def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
         self._raw = raw if isinstance(raw, list) else list(raw)
+        by_name = dict(self._raw)
+        # Nearly all requests name each header once and in small letters; of the others every line is looked at.
+        once = len(by_name) == len(self._raw) and b"".join(by_name).islower()
+        self._by_name = by_name if once else None
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -70,8 +75,11 @@ class RawHeaders(Headers):
 
     def all(self, name: str) -> list[str]:
         """Every line of that name."""
-        wanted = name.lower().encode("latin-1")
-        return [value.decode("latin-1") for known, value in self._raw if known == wanted or known.lower() == wanted]
+        wanted = _wire_name(name)
+        if self._by_name is not None:
+            found = self._by_name.get(wanted)
+            return [] if found is None else [found.decode("latin-1")]
+        return [value.decode("latin-1") for known, value in self._raw if known.lower() == wanted]
 
     def get(self, name: str, default: str = "") -> str:
         """The first line of that name."""
@@ -80,6 +88,12 @@ class RawHeaders(Headers):
 
     def __contains__(self, name: str) -> bool:
         return bool(self.all(name))
+
+
+@lru_cache(maxsize=256)
+def _wire_name(name: str) -> bytes:
+    """The name of a header as ASGI has it; rules ask for few, and again for each request."""
+    return name.lower().encode("latin-1")
 
 
 class Request(msgspec.Struct, frozen=True, eq=False):

@@ -6,6 +6,7 @@ allow-list, so nothing that belongs to one caller or one moment (cookies, challe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -50,6 +51,9 @@ NEVER: Final = frozenset(
 )
 """Headers that no allow-list lets through: secrets, and what belongs to one connection."""
 
+_BROKEN: Final = re.compile(r"[\r\n\0]")
+_NOT_CACHED: Final = ("Cache-Control", "no-store")
+
 
 class Response(msgspec.Struct, frozen=True):
     """A response that was stored, or is to be sent."""
@@ -59,11 +63,9 @@ class Response(msgspec.Struct, frozen=True):
     body: bytes
 
     def marked(self, marks: Iterable[tuple[str, str]]) -> Response:
-        """The same, with further headers; those that say how it came about replace what the application said."""
-        added = tuple(marks)
-        names = {name.lower() for name, _ in added} & {"cache-control"}
-        kept_headers = tuple(pair for pair in self.headers if pair[0].lower() not in names)
-        return Response(self.status, (*kept_headers, *added), self.body)
+        """The same, with further headers, and not to be cached whatever the application said."""
+        headers = [pair for pair in self.headers if pair[0].lower() != "cache-control"]
+        return Response(self.status, (*headers, *marks, _NOT_CACHED), self.body)
 
 
 class NotKept:
@@ -72,9 +74,5 @@ class NotKept:
 
 def kept(status: int, headers: Iterable[tuple[str, str]], body: bytes, allowed: frozenset[str]) -> Response:
     """What is stored of a response."""
-    pairs = tuple((name, value) for name, value in headers if name.lower() in allowed and _is_plain(value))
-    return Response(status, pairs, body)
-
-
-def _is_plain(value: str) -> bool:
-    return not any(character in value for character in "\r\n\0")
+    pairs = [(name, value) for name, value in headers if name.lower() in allowed and not _BROKEN.search(value)]
+    return Response(status, tuple(pairs), body)

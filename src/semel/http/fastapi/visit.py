@@ -82,7 +82,7 @@ class Visit(Call):
         self._inside.enter_context(running_in(session))
         self._inside.enter_context(opened.current())
         if session is None:
-            self._answering = Answering(self, going, opened, front, AsyncExitStack())
+            self._answering = Answering(self, going, opened, front)
         else:
             self.joined = Joined(going, opened, front)
 
