@@ -22,6 +22,9 @@ FORMAT: Final = 1
 LARGEST: Final = 400 * 1024
 KEY: Final = "digest"
 TTL: Final = "ttl"
+_AS_IT_IS: Final = {str: "S", bytes: "B", bool: "BOOL"}
+_NAMES_AND_NUMBERS: Final = 2048
+_OF_A_PIECE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +37,12 @@ class Seen:
 
 def attribute(value: Any) -> dict[str, Any]:
     """A plain value in the form of the wire."""
+    kind = _AS_IT_IS.get(type(value))
+    if kind is not None:
+        return {kind: value}
     match value:
-        case bool():
-            return {"BOOL": value}
         case int():
             return {"N": str(value)}
-        case bytes():
-            return {"B": value}
         case str():
             return {"S": value}
         case list():
@@ -129,10 +131,12 @@ def seen_of(item: Item) -> Seen:
     Raises:
         RecordUnreadable: a newer release wrote it, or it is none of semel's.
     """
-    values = {name: plain(stored) for name, stored in item.items()}
+    values: dict[str, Any] = {
+        name: int(stored["N"]) if "N" in stored else plain(stored) for name, stored in item.items()
+    }
     if values.get("format") != FORMAT:
         raise _unreadable(values.get(KEY), values.get("format"))
-    record = record_of([values.get(column) for column in RECORD_COLUMNS], _steps_of(values["steps"]))
+    record = record_of(list(map(values.get, RECORD_COLUMNS)), _steps_of(values["steps"]))
     return Seen(record, values["version"])
 
 
@@ -154,6 +158,24 @@ def _steps_of(kept: Mapping[str, list[Any]]) -> tuple[Step, ...]:
         return int(index), int(number or 0)
 
     return tuple(Step(order(place)[0], *kept[place]) for place in sorted(kept, key=order))
+
+
+def fits(record: Record, room: int) -> bool:
+    """Whether the item of a record takes no more than `room`; mostly that is plain without making the item."""
+    return _at_most(record) <= room or size_of(item_of(record, 1)) <= room
+
+
+def _at_most(record: Record) -> int:
+    """What no item of this record is larger than. A character takes eight bytes at most: in a tag, as an escape."""
+    key, error = record.key, record.error
+    texts = [key.scope, key.operation, key.value, record.resolution or "", *record.about.texts()]
+    texts += [step.name for step in record.steps]
+    if error is not None:
+        texts += error.type, error.message
+    values = [key.digest, record.fingerprint, record.nonce, record.outcome or b""]
+    values += [step.outcome for step in record.steps]
+    pieces = len(record.steps) + len(record.about.tags)
+    return _NAMES_AND_NUMBERS + _OF_A_PIECE * pieces + 8 * sum(map(len, texts)) + sum(map(len, values))
 
 
 def size_of(item: Item) -> int:

@@ -43,7 +43,7 @@ from semel.errors import StoreUnavailable, UsageError
 from semel.stores.dynamodb import requests
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Chain, Now, Refused, Together, TooLarge
-from semel.stores.dynamodb.items import LARGEST, Seen, item_of, seen_of, size_of
+from semel.stores.dynamodb.items import LARGEST, Seen, fits, seen_of
 from semel.stores.dynamodb.listing import Places, lapse, purge, scan
 from semel.stores.dynamodb.rules import applied, storable_operation
 from semel.stores.dynamodb.shrinking import shrunk
@@ -139,7 +139,7 @@ def _claim(table: str, claim: Claim) -> Steps:
     """As if the key were unknown; a refusal brings what is known."""
     moment: Moment = yield Now()
     _, fresh = applied(None, claim, claim.key.digest, moment)
-    if fresh is not None and size_of(item_of(fresh, 1)) > LARGEST // 4:
+    if fresh is not None and not fits(fresh, LARGEST // 4):
         message = (
             f"The key and what it is about take more than {LARGEST // 4096} KiB, which leaves an item of DynamoDB "
             f"too little room for an outcome; nothing ran. Use shorter values, or their digests."
@@ -189,7 +189,7 @@ def changed_by(
 ) -> tuple[Answer, Record | None]:
     """What an operation makes of a record, with values that fit into an item of this size."""
     answer, changed = applied(record, operation, digest_of(operation), moment)
-    if changed is None or changed is record or size_of(item_of(changed, 1)) <= room:
+    if changed is None or changed is record or fits(changed, room):
         return answer, changed
     smaller, leave_steps_out = shrunk(operation, record, room)
     answer, changed = applied(record, smaller, digest_of(operation), moment)

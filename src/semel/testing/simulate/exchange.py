@@ -7,6 +7,7 @@ What a request changed is judged at once, at the instant it took effect; the ans
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from semel.core.operations import Claim, Fail, Operation
@@ -86,11 +87,7 @@ class Request:
         assert self.call is not None
         faults, store = self.worker.sim.world.faults, self._store
         reads = self.call.action in ("get_item", "scan")
-        kinds = [
-            word
-            for word in _WORDS
-            if word.partition(" ")[0] in faults and not (reads and word in ("late", "twice", "crash after"))
-        ]
+        kinds = list(_befalling(faults, reads=reads))
         if "lag" in faults:
             kinds += [f"lag {lag}" for lag in range(1, min(store.model.lags(self.call), 2) + 1)]
         if "expire" in faults and store.expired() is not None:
@@ -221,6 +218,13 @@ class Exchange:
     def mark(self) -> tuple[object, ...]:
         """All of it, for telling states apart."""
         return tuple([request.mark() for request in self.requests])
+
+
+@cache
+def _befalling(faults: tuple[str, ...], *, reads: bool) -> tuple[str, ...]:
+    """What of `_WORDS` may happen to a request."""
+    chosen = [word for word in _WORDS if word.partition(" ")[0] in faults]
+    return tuple(word for word in chosen if not (reads and word in ("late", "twice", "crash after")))
 
 
 def _brief(reply: Any) -> object:

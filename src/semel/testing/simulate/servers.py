@@ -25,7 +25,7 @@ from semel.core.operations import (
 )
 from semel.core.record import Record
 from semel.stores.dynamodb.clock import Moment
-from semel.stores.dynamodb.commands import Call, Now, Together
+from semel.stores.dynamodb.commands import Call, Item, Now, Together
 from semel.stores.dynamodb.items import KEY, seen_of
 from semel.stores.dynamodb.plan import digest_of, one
 from semel.stores.dynamodb.rules import storable_operation
@@ -71,11 +71,12 @@ class Last:
 class WatchedDynamo(WatchedStore):
     """DynamoDB: an operation is one request or several, and each is watched by itself."""
 
-    __slots__ = ("model",)
+    __slots__ = ("_read", "model")
 
     def __init__(self, sim: Simulation, batch: int) -> None:
         super().__init__(sim, batch)
         self.model = DynamoModel()
+        self._read: dict[bytes, Item] = {}
 
     def moment(self, worker: Worker | None) -> Moment:
         """What time the service has, as a process knows it."""
@@ -114,9 +115,12 @@ class WatchedDynamo(WatchedStore):
         if item is None:
             records.pop(digest, None)
             return None
-        known, seen = records.get(digest), seen_of(item)
-        if known is None or known != seen.record:
-            records[digest] = seen.record
+        known = records.get(digest)
+        if known is not None and self._read[digest] is item:
+            return known  # no item is changed in place
+        self._read[digest], found = item, seen_of(item).record
+        if known is None or known != found:
+            records[digest] = found
         return records[digest]
 
     def _changed(self, operation: Operation, before: Record | None, after: Record | None, now: int) -> None:
