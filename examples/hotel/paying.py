@@ -1,8 +1,9 @@
 """Paying, in three steps: hold the rooms, charge the card, write down what came of it.
 
 What always holds: no transaction is open while the gateway is asked. Rooms are held before the card is charged, and a
-hold ends in exactly one way, decided by whoever moves its payment on from PENDING: this request, or the sweeper. A
-request that is sent again, to whichever process, goes on behind the last step that committed.
+hold ends in exactly one way, decided by whoever moves its payment on from PENDING: this request, or the sweeper, which
+does so before it refunds anything. A request that is sent again, to whichever process, goes on behind the last step
+that committed.
 """
 
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class Paying:
         async with self._parts.database.reading() as session:
             reservation = await find(session, user_id, reservation_id)
             if reservation.status != Status.CONFIRMED:
-                raise expired("The payment came too late: no money was taken, or it was given back.")
+                raise expired("The payment came too late: no money was taken, or it is given back.")
             return await shown(session, reservation, settings.clock())
 
     async def _hold(self, session: AsyncSession, user_id: int, reservation_id: str, gateway_key: str) -> Held:
@@ -125,13 +126,15 @@ class Paying:
         return DidNotHappen() if found is None else Happened(found)
 
 
-async def settle(gateway_key: str, charge: Charge, session: AsyncSession) -> bool:
+async def settle(
+    gateway_key: str, charge: Charge, session: AsyncSession, before: PaymentStatus = PaymentStatus.PENDING
+) -> bool:
     """End a hold as the gateway says, and tell whether it was this call that did. Not charged: rooms are given back."""
     payment_status, status = AFTER[charge.state]
-    # Closes the race between request and sweeper: one of them finds the payment PENDING, the other changes nothing.
+    # Closes the race between request and sweeper: one of them finds the payment as it was, the other changes nothing.
     ending = (
         update(Payment)
-        .where(Payment.gateway_key == gateway_key, Payment.status == PaymentStatus.PENDING)
+        .where(Payment.gateway_key == gateway_key, Payment.status == before)
         .values(status=payment_status, receipt=charge.receipt)
     )
     if not await changed(session, ending):

@@ -26,9 +26,10 @@ class Status(StrEnum):
 
 
 class PaymentStatus(StrEnum):
-    """What became of a payment."""
+    """What became of a payment. GIVING_BACK: the sweeper has decided, and the gateway may not have heard of it yet."""
 
     PENDING = "PENDING"
+    GIVING_BACK = "GIVING_BACK"
     CHARGED = "CHARGED"
     DECLINED = "DECLINED"
     REFUNDED = "REFUNDED"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from semel.client import INTENT
 from semel.errors import KeyReused
 from semel.stores.sqlite import SqliteStore
 from semel.testing.clock import VirtualClock
@@ -70,6 +71,19 @@ def test_a_refusal_that_the_service_has_recorded_ends_the_key_even_so(door: Door
     assert door.post(f"{service.url}/pay", "buy").status == 402
     assert door.post(f"{service.url}/pay", "buy", b"another card").status == 201
     assert len(set(service.keys())) == 2
+
+
+@pytest.mark.parametrize(("before", "after"), [("mine-1", "mine-2"), (None, "mine-2"), ("mine-1", None)])
+def test_another_explicit_key_does_not_replace_that_of_an_unfinished_intent(
+    open_door: Open, service: Service, before: str | None, after: str | None
+) -> None:
+    door = open_door(tries=1)
+    service.next("/pay", Say(500))
+    for key in (before, after):
+        headers = {INTENT: "buy"} if key is None else {INTENT: "buy", "Idempotency-Key": key}
+        door.request("POST", f"{service.url}/pay", headers=headers)
+    first, second = (seen.headers["idempotency-key"] for seen in service.asked())
+    assert first == second
 
 
 def test_another_body_under_an_unfinished_intent_is_refused(open_door: Open, service: Service) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import base64
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from semel import Semel
 from semel.client.outgoing import INTENT
-from semel.errors import KeyReused, KeyTooOld, LeaseLost
+from semel.errors import FailedBefore, KeyReused, KeyTooOld, LeaseLost
 from semel.stores.sqlite import SqliteStore
 from semel.testing.clock import VirtualClock
 from tests.client.conftest import Open
-from tests.client.doors import Door, in_thread
-from tests.client.service import Hold, Say, Service
+from tests.client.doors import Door, in_thread, until
+from tests.client.service import Hold, Say, Seen, Service
 
 CANARIES = ("canary-token", "canary-cookie", "canary-header", "canary-user", "canary-password")
 
@@ -195,6 +197,112 @@ def test_the_first_send_counts_and_not_the_last(open_door: Open, service: Servic
     with pytest.raises(KeyTooOld):
         door.post(f"{service.url}/pay", "buy")
     assert len(service.asked()) == 2
+
+
+def test_a_document_that_could_not_be_had_is_asked_for_again(open_door: Open, service: Service) -> None:
+    time = [1_000_000.0]
+    door = open_door(tries=1, now=lambda: time[0], retention=timedelta(hours=9))
+    left_open(door, service, intent="buy")
+    service.policy, service.always["/pay"] = Say(503), Say(503)
+    time[0] += 10
+    [resumed] = door.resume()
+    assert resumed.response is not None
+    service.policy = _policy(60)
+    service.always.clear()
+    time[0] += 60
+    [resumed] = door.resume()
+    assert isinstance(resumed.error, KeyTooOld)
+    assert len(service.asked()) == 2
+
+
+def test_a_clock_that_was_set_back_makes_no_key_young_again(open_door: Open, service: Service) -> None:
+    time = [1_000_000.0]
+    door = open_door(tries=1, now=lambda: time[0], retention=timedelta(hours=1))
+    left_open(door, service, intent="buy")
+    time[0] -= 7200
+    [resumed] = door.resume()
+    assert isinstance(resumed.error, KeyTooOld)
+    assert "this clock has not reached yet" in str(resumed.error)
+    assert len(service.asked()) == 1
+
+
+def test_one_call_does_not_go_on_past_the_retention(open_door: Open, service: Service) -> None:
+    clock, service.policy = VirtualClock(), _policy(600)
+    door = open_door(
+        clock=clock,
+        now=lambda: 1_000_000.0 + clock.monotonic(),
+        give_up_after=timedelta(hours=2),
+        lease_for=timedelta(days=9),
+    )
+    service.next("/pay", Say(500, {"Retry-After": "3600"}))
+    call = in_thread(lambda: door.post(f"{service.url}/pay", "buy"))
+    until(lambda: len(service.seen) == 1 and 3600 <= (clock.next_due() or 0) <= 3601)
+    clock.advance(3601)
+    assert isinstance(call.exception(60), KeyTooOld)
+    assert len(service.asked()) == 1
+
+
+@pytest.mark.parametrize("ended", ["refused", "forgotten", "done"])
+def test_what_somebody_else_has_ended_meanwhile_is_not_sent(open_door: Open, service: Service, ended: str) -> None:
+    first, second = open_door(tries=1), open_door(tries=1)
+    service.always["/other"] = Say(500)
+    first.post(f"{service.url}/other", "the one before")
+    left_open(first, service, intent="buy")
+    service.always["/other"] = Say(200)
+    asked = len(service.asked("/pay"))
+
+    def end(seen: Seen) -> None:
+        if seen.path == "/other":
+            service.next("/pay", Say(402, {"Idempotency-Replayed": "true"}))
+            if ended == "forgotten":
+                first.forget("buy")
+            elif ended == "refused":
+                assert first.post(f"{service.url}/pay", "buy").status == 402
+            else:
+                service.turns["/pay"].clear()
+                assert first.post(f"{service.url}/pay", "buy").status == 201
+
+    service.on_arrival = end
+    _, resumed = second.resume()
+    service.turns["/pay"].clear()
+    assert len(service.asked("/pay")) == asked + (ended != "forgotten")
+    if ended == "done":
+        assert resumed.response is not None
+        assert resumed.response.replayed
+    else:
+        assert isinstance(resumed.error, FailedBefore)
+
+
+def test_what_another_process_was_told_has_not_run_is_not_sent(open_door: Open, service: Service) -> None:
+    arrived, go = threading.Event(), threading.Event()
+    first, second = open_door(tries=1), open_door(tries=1)
+    service.always["/other"] = Say(500)
+    first.post(f"{service.url}/other")
+    service.always["/pay"], service.always["/other"] = Say(429), Say(200)
+
+    def end(seen: Seen) -> None:
+        if seen.path == "/pay":
+            arrived.set()
+            go.wait(60)
+        else:  # the request before it is being resumed, so this one is on the list
+            go.set()
+            assert call.result(60).status == 429
+
+    service.on_arrival = end
+    call = in_thread(lambda: first.post(f"{service.url}/pay"))
+    assert arrived.wait(60)
+    _, resumed = second.resume()
+    assert isinstance(resumed.error, FailedBefore)
+    assert len(service.asked("/pay")) == 1
+
+
+def test_inside_a_handler_it_is_sent_with_its_own_key_too(open_door: Open, service: Service, tmp_path: Path) -> None:
+    door = open_door(tries=1)
+    left_open(door, service)
+    with Semel(tmp_path / "jobs.db") as semel:
+        assert semel.run("nightly", lambda: len(door.resume()), operation="resume").value == 1
+    assert door.pending() == []
+    assert len(set(service.keys())) == 1
 
 
 def _policy(seconds: int) -> Say:

@@ -11,6 +11,7 @@ from tests.hotel.front_desk import Clock, FrontDesk, Gateway
 from tests.hotel.gateway_process import GatewayProcess
 
 Build = Callable[..., Awaitable[FrontDesk]]
+PATIENCE = timedelta(minutes=2)
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
@@ -37,20 +38,21 @@ def gateway(one_gateway: Gateway) -> Gateway:
 
 @pytest.fixture
 async def build(gateway: Gateway) -> AsyncIterator[Build]:
-    """Builds a hotel on a database: short leases, and no sweeper in the background."""
+    """Builds a hotel on a database, with leases that no loaded machine lets end, and no sweeper in the background."""
     built: list[FrontDesk] = []
 
     async def build(
-        url: str, *, made: bool = True, rooms: int = 1, overbooking: int = 0, gateway_timeout: float = 10
+        url: str, *, made: bool = True, rooms: int = 1, overbooking: int = 0, gateway_timeout: timedelta = PATIENCE
     ) -> FrontDesk:
         clock = built[0].clock if built else Clock()
         settings = Settings(
             database=url,
             gateway=gateway.address,
             clock=clock,
-            lease_for=timedelta(seconds=1),
+            lease_for=PATIENCE,
+            wait_for=PATIENCE,
             reconcile_after=timedelta(0),
-            gateway_timeout=timedelta(seconds=gateway_timeout),
+            gateway_timeout=gateway_timeout,
             sweep_every=None,
         )
         desk = FrontDesk(settings, clock, gateway)

@@ -57,7 +57,8 @@ async def serving(desk: FrontDesk, gateway: str, folder: Path) -> AsyncIterator[
         "HOTEL_DATABASE": desk.settings.database,
         "HOTEL_GATEWAY": gateway,
         "HOTEL_CLOCK_FILE": str(offset),
-        "HOTEL_LEASE_FOR": "1",
+        "HOTEL_LEASE_FOR": str(desk.settings.lease_for.total_seconds()),
+        "HOTEL_GATEWAY_TIMEOUT": str(desk.settings.gateway_timeout.total_seconds()),
         "HOTEL_RECONCILE_AFTER": "0",
         "HOTEL_SWEEP_EVERY": "0",
     }

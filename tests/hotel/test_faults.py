@@ -1,5 +1,6 @@
 """The gateway fails in every way it can, and the same key ends well: one charge, or none and the rooms given back."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ async def test_a_lost_reply_is_asked_for_and_not_charged_again(any_desk: FrontDe
 
 
 async def test_a_gateway_that_stalls_is_asked_what_became_of_the_charge(build: Build, tmp_path: Path) -> None:
-    desk = await build(f"sqlite:///{tmp_path}/hotel.db", gateway_timeout=0.2)
+    database = f"sqlite:///{tmp_path}/hotel.db"
+    desk = await build(database, gateway_timeout=timedelta(seconds=0.2))
+    patient = await build(database, made=False)
     guest = await desk.guest()
     reservation = await guest.ready_to_pay()
     desk.gateway.faults(delay=600)
@@ -37,7 +40,7 @@ async def test_a_gateway_that_stalls_is_asked_what_became_of_the_charge(build: B
     assert (stalled.status_code, code_of(stalled)) == (503, "gateway-unavailable")
     assert "retry-after" in stalled.headers
     desk.gateway.faults(delay=0)  # the charge that was given up goes through after all
-    assert (await guest.pay(reservation, "k")).json()["status"] == "CONFIRMED"
+    assert (await guest.at(patient).pay(reservation, "k")).json()["status"] == "CONFIRMED"
     assert desk.gateway.events() == ["charged"]
 
 

@@ -6,9 +6,10 @@ import subprocess
 import sys
 from typing import Any
 
+import httpx
 import pytest
 
-from examples.hotel.gateway_client import Gateway
+from examples.hotel.gateway_client import Charge, Gateway, GatewaySilent
 from examples.hotel.sweeper import Report, sweep, sweep_for_ever
 from tests.hotel.conftest import Build
 from tests.hotel.front_desk import FrontDesk, Guest, code_of
@@ -67,6 +68,53 @@ async def test_a_charge_that_slips_in_is_refunded(desk: FrontDesk, monkeypatch: 
         patched.setattr(Gateway, "find", not_yet)
         assert await sweep(desk.parts) == Report(given_back=1)
     assert (await guest.pay(reservation, "k")).status_code == 410
+    assert (await desk.statuses(), await desk.booked(), await desk.payments()) == (["EXPIRED"], {}, ["REFUNDED"])
+    assert desk.gateway.events() == ["charged", "refunded"]
+
+
+async def test_a_payment_that_ends_while_its_charge_is_refunded_is_not_confirmed(
+    any_desk: FrontDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest, reservation = await _charged_unseen(any_desk)
+    any_desk.clock.advance(minutes=3)
+    refund = Gateway.refund
+    answers: list[httpx.Response] = []
+
+    async def not_yet(gateway: Gateway, key: str) -> None:
+        """What the gateway said just before the charge arrived."""
+
+    async def refund_while_paying(gateway: Gateway, key: str) -> Charge:
+        # The request got "charged" before this refund, and writes it down before the sweeper does its part.
+        patched.setattr(Gateway, "find", find)
+        answers.append(await guest.pay(reservation, "k"))
+        return await refund(gateway, key)
+
+    find = Gateway.find
+    with monkeypatch.context() as patched:
+        patched.setattr(Gateway, "find", not_yet)
+        patched.setattr(Gateway, "refund", refund_while_paying)
+        assert await sweep(any_desk.parts) == Report(given_back=1)
+    assert [answer.status_code for answer in answers] == [410]
+    assert (await any_desk.statuses(), await any_desk.payments()) == (["EXPIRED"], ["REFUNDED"])
+    assert (await any_desk.booked(), any_desk.gateway.events()) == ({}, ["charged", "refunded"])
+
+
+async def test_what_a_sweeper_that_died_has_begun_to_give_back_is_given_back_by_the_next(
+    desk: FrontDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest, reservation = await _never_charged(desk)
+    desk.clock.advance(minutes=3)
+
+    async def unheard(gateway: Gateway, key: str) -> Charge:
+        raise GatewaySilent
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Gateway, "refund", unheard)
+        assert await sweep(desk.parts) == Report(gateway_silent=1)
+    # The charge is made in between; but the first sweeper has decided, and may have closed the key.
+    assert (await guest.pay(reservation, "k")).status_code == 410
+    assert (await desk.statuses(), await desk.booked()) == (["PAYING"], {1: 1, 2: 1})
+    assert await sweep(desk.parts) == Report(given_back=1)
     assert (await desk.statuses(), await desk.booked(), await desk.payments()) == (["EXPIRED"], {}, ["REFUNDED"])
     assert desk.gateway.events() == ["charged", "refunded"]
 

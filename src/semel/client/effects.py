@@ -49,7 +49,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Asks for what lies at an address; answered with its bytes, or None where there is nothing to be had."""
+    """Asks for what lies at an address; answered with its bytes, none where nothing lies there, or None: no answer."""
 
     url: str
 

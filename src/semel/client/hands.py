@@ -19,7 +19,7 @@ from semel.client.effects import Cancel, Carry, Fetch, Keep, Look, Resend, Rest,
 from semel.client.journal import Journal
 from semel.client.outgoing import Reply, Saved
 from semel.client.settings import Given, Settings
-from semel.client.unfinished import OPERATION, STEP
+from semel.client.unfinished import OPERATION, STEP, taking_up
 from semel.core.flow import Flow, arun, run
 from semel.core.key import Key
 from semel.core.outcome import Cancelled
@@ -59,7 +59,7 @@ class Hands(HandsBase):
     Args:
         keys: where keys are kept.
         send: sends a request.
-        fetch: gets what lies at an address.
+        fetch: gets what lies at an address; nothing where nothing is there, None where no answer came.
         now: the time of day, in seconds since 1970.
         given: settings.
     """
@@ -112,7 +112,8 @@ class Hands(HandsBase):
             case Cancel(key, why):
                 return self._cancel(key, why)
             case Resend(send, pending):
-                return send(pending)
+                with taking_up(pending):
+                    return send(pending)
         raise AssertionError(wanted)
 
     def _cancel(self, key: Key, why: str) -> bool:
@@ -174,7 +175,8 @@ class AsyncHands(HandsBase):
             case Cancel(key, why):
                 return await self._cancel(key, why)
             case Resend(send, pending):
-                return await send(pending)
+                with taking_up(pending):
+                    return await send(pending)
         raise AssertionError(wanted)
 
     async def _cancel(self, key: Key, why: str) -> bool:

@@ -33,6 +33,7 @@ _OUR_FAULT: Final = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 _CARRIED: Final = frozenset({"verify", "cert", "trust_env", "http1", "http2", "limits", "proxy"})
 _FETCHED_IN: Final = 5.0
 _FOUND: Final = 200
+_FAILED: Final = 500
 
 
 class OnceTransport(httpx.BaseTransport):
@@ -85,7 +86,7 @@ class OnceTransport(httpx.BaseTransport):
             found = response.read()  # whatever it says: a connection that is not read to its end is not given back
         except httpx.HTTPError:
             return None
-        return found if response.status_code == _FOUND else None
+        return _told(response.status_code, found)
 
 
 class AsyncOnceTransport(httpx.AsyncBaseTransport):
@@ -131,7 +132,7 @@ class AsyncOnceTransport(httpx.AsyncBaseTransport):
             found = await response.aread()
         except httpx.HTTPError:
             return None
-        return found if response.status_code == _FOUND else None
+        return _told(response.status_code, found)
 
 
 class Client(httpx.Client):
@@ -258,6 +259,10 @@ def _request(send: Send) -> httpx.Request:
     headers[send.outgoing.key_header] = send.key
     body = httpx.ByteStream(send.outgoing.body)
     return httpx.Request(original.method, original.url, headers=headers, stream=body, extensions=original.extensions)
+
+
+def _told(status: int, found: bytes) -> bytes | None:
+    return None if status >= _FAILED else found if status == _FOUND else b""
 
 
 def _question(url: str) -> httpx.Request:

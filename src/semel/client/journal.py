@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from semel.client.effects import Carry, Ended, Fetch, Keep, NothingRan, Refused, Scan, Send, Sweep
-from semel.client.outgoing import INTENT, Outgoing, Reply
+from semel.client.effects import Carry, Ended, Keep, NothingRan, Refused, Scan, Send, Sweep
+from semel.client.outgoing import INTENT, Outgoing, Reply, only
 from semel.client.patience import Budget
-from semel.client.retention import address_of, is_old, retention_in
+from semel.client.retention import Described, is_old
 from semel.client.sending import Sender
 from semel.client.settings import Settings
-from semel.client.unfinished import OPERATION
+from semel.client.unfinished import NUMBER, OPERATION, Pending, number_of, taken_up
 from semel.core.fingerprint import fingerprint
 from semel.core.flow import Flow
 from semel.core.key import Key, make_key
@@ -30,11 +30,19 @@ from semel.engine.colourless import EngineBase
 from semel.engine.request import Result
 from semel.errors import FailedBefore, KeyTooOld, UsageError
 
-_NUMBER: Final = "number"
 _SWEEP_EVERY: Final = 256
 _LONGEST_INTENT: Final = 200
 _LONGEST_SUBJECT: Final = 200
+_YOUNG: Final = 60.0
 _PASSED_OVER: Final = (Status.FAILED, Status.CANCELLED)
+
+
+class _Age(NamedTuple):
+    """When a request was first sent, under which record, and what its caller can do once it is too old."""
+
+    first_sent: float
+    reference: str
+    then: str
 
 
 class Journal:
@@ -55,7 +63,7 @@ class Journal:
         self._policies = {
             named: settings.policy(named=named, final=Refused, nothing=NothingRan) for named in (True, False)
         }
-        self._described: dict[str, bytes | None] = {}
+        self._described = Described(settings.retention.total_seconds(), engine.clock.monotonic)
         self._unused: WeakKeyDictionary[AttemptState, dict[tuple[str, str, str], str]] = WeakKeyDictionary()
         self._carried = 0
 
@@ -68,6 +76,9 @@ class Journal:
             Exception: what the library raised, where no answer came; the key is kept.
         """
         self._check(outgoing)
+        pending = taken_up.get()
+        if pending is not None and self._is(outgoing, pending):
+            return (yield from self._carry(outgoing, pending.intent, pending.number, named=True, again=True))
         derived = self._derived(outgoing)
         if derived is not None:
             return (yield from self._inside(outgoing, outgoing.given_key or derived))
@@ -79,12 +90,17 @@ class Journal:
     def _inside(self, outgoing: Outgoing, derived: str) -> Flow[Reply]:
         """Inside a handler: whoever runs the attempt again asks with the same key."""
         place = context.current_place.get()
-        if place is not None and place.state.in_doubt:
-            record = place.state.granted.record  # the first try may be as old as this, and not older
-            first = record.created_us / 1_000_000
-            yield from self._demand_young(outgoing, record.reference, first, "resolve the record of this attempt")
+        age = _Age(self._now(), "", "resolve the record of this attempt")
+        if place is not None:
+            record = place.state.granted.record
+            # In doubt, the first try may be as old as the record, and not older.
+            first = record.created_us / 1_000_000 if place.state.in_doubt else self._now()
+            age = _Age(first, record.reference, age.then)
+            if place.state.in_doubt:
+                yield from self._demand_young(outgoing, age)
+        send = self._send(outgoing, derived, plain=outgoing.given_key is not None)
         try:
-            return (yield from self._sender.sending(self._send(outgoing, derived), certain=True))
+            return (yield from self._sender.sending(send, certain=True, still=self._still(outgoing, age)))
         except NothingRan as ended:
             # Turned away, as by a service that wants a sign-in first: who asks now asks for the same thing. On the
             # next attempt the client may be signed in, and what follows must not move up.
@@ -123,7 +139,7 @@ class Journal:
         """
         found: list[Record] = yield Scan(self.settings.name, intent=intent)
         known = {record.key.digest: record for record in found}
-        numbers = [int(record.about.tags.get(_NUMBER, "0")) for record in found]
+        numbers = [number_of(record) for record in found]
         ours = [number for number in numbers if self._key(outgoing, intent, number).digest in known]
         if not ours:
             return 0
@@ -133,13 +149,18 @@ class Journal:
         over = record.final or record.fingerprint != fingerprint(outgoing.fingerprint)
         return last + 1 if record.status in _PASSED_OVER and over else last
 
-    def _carry(self, outgoing: Outgoing, intent: str, number: int, *, named: bool) -> Flow[Reply]:
+    def _is(self, outgoing: Outgoing, pending: Pending) -> bool:
+        """Whether this is that request again, and not one that is sent on the way to it, as for a sign-in."""
+        asked = outgoing.intent == pending.intent
+        return asked and self._key(outgoing, pending.intent, pending.number).digest == pending.key.digest
+
+    def _carry(self, outgoing: Outgoing, intent: str, number: int, *, named: bool, again: bool = False) -> Flow[Reply]:
         key = self._key(outgoing, intent, number)
         live: list[Reply] = []
         about = {
             "subject": outgoing.place[:_LONGEST_SUBJECT],
             "business_key": intent,
-            "tags": {_NUMBER: str(number)},
+            "tags": {NUMBER: str(number)},
         }
         try:
             result: Result[Reply] = yield Carry(
@@ -151,45 +172,57 @@ class Journal:
                     "about": about,
                     "returns": Reply,
                 },
-                self._kept_and_sent(outgoing, key, live, named=named),
+                self._kept_and_sent(outgoing, key, live, named=named, again=again),
             )
         except Ended as ended:
             return _told(ended, intent)
         # A reply that somebody else was first to record is theirs, although this one came too.
         return live[0] if live and not result.replayed else _replayed(result.value)
 
-    def _kept_and_sent(self, outgoing: Outgoing, key: Key, live: list[Reply], *, named: bool) -> Flow[Reply]:
+    def _kept_and_sent(
+        self, outgoing: Outgoing, key: Key, live: list[Reply], *, named: bool, again: bool
+    ) -> Flow[Reply]:
         """What the engine runs: key and request are on disk before anything is sent."""
         settings = self.settings
         mine = outgoing.saved(self._now(), frozenset(settings.keep_headers), body=settings.keep_request)
         first, in_doubt = yield Keep(mine)
+        if again and not in_doubt:
+            # Closes the race with a process that was sending it when the list was made: its caller has been told.
+            raise NothingRan(None, _ended_elsewhere(outgoing, key), outgoing.place)
+        age = _Age(first.first_sent, key.reference, "forget() the intent")
         if in_doubt:
-            yield from self._demand_young(outgoing, key.reference, first.first_sent, "forget() the intent")
-        send = self._send(outgoing, outgoing.given_key or key.derive("send"))
-        reply = yield from self._sender.sending(send, certain=not in_doubt)
+            yield from self._demand_young(outgoing, age)
+        # The key of the first try, also where the caller has made another one by now.
+        given = only(first.headers, outgoing.key_header)
+        send = self._send(outgoing, given or key.derive("send"), plain=given is not None)
+        reply = yield from self._sender.sending(send, certain=not in_doubt, still=self._still(outgoing, age))
         live.append(reply)
         return reply.to_keep() if named else Reply(reply.status, (), b"")
 
-    def _send(self, outgoing: Outgoing, key: str) -> Send:
-        plain = outgoing.given_key is not None or not self.settings.quoted
-        return Send(outgoing, key if plain else f'"{key}"')
+    def _send(self, outgoing: Outgoing, key: str, *, plain: bool) -> Send:
+        return Send(outgoing, key if plain or not self.settings.quoted else f'"{key}"')
 
-    def _demand_young(self, outgoing: Outgoing, reference: str, first_sent: float, then: str) -> Flow[None]:
+    def _demand_young(self, outgoing: Outgoing, age: _Age) -> Flow[None]:
         """Past its retention a service takes the key for a new one, and would run the request a second time."""
-        address = address_of(outgoing.url)
-        if address not in self._described:
-            self._described[address] = yield Fetch(address)
-        document = self._described[address]
-        told = None if document is None else retention_in(document, outgoing.method, outgoing.url)
-        retention = self.settings.retention.total_seconds() if told is None else told
-        age = self._now() - first_sent
-        if is_old(age, retention):
+        retention = yield from self._described.of(outgoing.method, outgoing.url)
+        seconds = self._now() - age.first_sent
+        if is_old(seconds, retention):
+            when = f"{seconds:.0f} seconds ago" if seconds >= 0 else "at a time that this clock has not reached yet"
             message = (
-                f"{outgoing.place} was first sent {age:.0f} seconds ago, and the service remembers keys for "
-                f"{retention:.0f}; nothing was sent now, and the first try may have run. Find out what became of it, "
-                f"then {then}."
+                f"{outgoing.place} was first sent {when}, and the service remembers keys for "
+                f"{retention:.0f} seconds; nothing was sent now, and the first try may have run. Find out what became "
+                f"of it, then {age.then}."
             )
-            raise KeyTooOld(message, reference=reference)
+            raise KeyTooOld(message, reference=age.reference)
+
+    def _still(self, outgoing: Outgoing, age: _Age) -> Callable[[], Flow[None]]:
+        """The same within one call, which may go on for days; in its first minute nobody is asked for a policy."""
+
+        def still() -> Flow[None]:
+            if self._now() - age.first_sent >= _YOUNG:
+                yield from self._demand_young(outgoing, age)
+
+        return still
 
     def _swept(self) -> Flow[None]:
         self._carried += 1
@@ -225,6 +258,14 @@ def _told(ended: Ended, intent: str) -> Reply:
             f"semel: the request may have run. Its key is kept: ask again with {INTENT}: {intent}, or call resume()."
         )
     return ended.told()
+
+
+def _ended_elsewhere(outgoing: Outgoing, key: Key) -> FailedBefore:
+    message = (
+        f"{outgoing.place} is not unfinished any more: another process has ended it, and its caller was told. Nothing "
+        f"was sent now. If it is still wanted, ask for it anew."
+    )
+    return FailedBefore(message, reference=key.reference)
 
 
 def _replayed(kept: Reply) -> Reply:

@@ -100,7 +100,7 @@ def outgoing(
     plain = _without_user(url)
     name = header if isinstance(header, str) else header(method, plain)
     rest = tuple(headers)
-    intent = _only(rest, INTENT)
+    intent = only(rest, INTENT)
     return Outgoing(
         original=original,
         method=method.upper(),
@@ -108,12 +108,13 @@ def outgoing(
         headers=tuple((known, value) for known, value in rest if known.lower() != INTENT.lower()),
         body=body,
         intent=intent,
-        given_key=_only(rest, name),
+        given_key=only(rest, name),
         key_header=name,
     )
 
 
-def _only(headers: Headers, name: str) -> str | None:
+def only(headers: Headers, name: str) -> str | None:
+    """The value of a header, if there is one."""
     return next((value for known, value in headers if known.lower() == name.lower()), None)
 
 

@@ -36,6 +36,7 @@ _LOST: Final = (
     requests.exceptions.ContentDecodingError,
 )
 _FETCHED_IN: Final = 5.0
+_FAILED: Final = 500
 
 
 class _Lines:
@@ -173,7 +174,9 @@ class OnceAdapter(HTTPAdapter):
             found = response.content  # whatever it says: a connection that is not read to its end is not given back
         except requests.RequestException:
             return None
-        return found if response.ok else None
+        if response.status_code >= _FAILED:
+            return None
+        return found if response.ok else b""
 
     def _response(self, request: requests.PreparedRequest, reply: Reply) -> requests.Response:
         raw = HTTPResponse(

@@ -1,20 +1,26 @@
-"""How long a service remembers keys: read from its policy document. No I/O.
+"""How long a service remembers keys: read from its policy document. Flows; no I/O.
 
-What always holds: what cannot be read is no answer, and then the caller's own assumption holds. A key is old a little
-before the service forgets it, because the request still has to get there.
+What always holds: what cannot be read is no answer, and then the caller's own assumption holds; it is asked for again
+the next time. A key is old a little before the service forgets it, because the request still has to get there.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from semel.client.effects import Fetch
+from semel.core.flow import Flow
+
 DESCRIBED_AT: Final = "/.well-known/idempotency-policy"
 _MARGIN: Final = 0.02
 _LEAST_MARGIN: Final = 1.0
+_SKEW: Final = 60.0
+_FRESH: Final = 300.0
 _SLASHES: Final = re.compile("//+")
 
 
@@ -26,6 +32,28 @@ class _Route(msgspec.Struct):
 
 class _Document(msgspec.Struct):
     routes: list[_Route]
+
+
+class Described:
+    """How long services remember keys, as they last said."""
+
+    def __init__(self, assumed: float, monotonic: Callable[[], float]) -> None:
+        self._assumed = assumed
+        self._monotonic = monotonic
+        self._read: dict[str, tuple[bytes, float]] = {}
+
+    def of(self, method: str, url: str) -> Flow[float]:
+        """For how many seconds keys of such requests are remembered."""
+        address = address_of(url)
+        document, since = self._read.get(address, (b"", float("-inf")))
+        now = self._monotonic()
+        if now - since >= _FRESH:
+            found: bytes | None = yield Fetch(address)
+            # A service that gives no answer, as while it is down, has not said that there is no document.
+            if found is not None:
+                self._read[address] = document, _ = found, now
+        told = retention_in(document, method, url)
+        return self._assumed if told is None else told
 
 
 def address_of(url: str) -> str:
@@ -45,8 +73,12 @@ def retention_in(document: bytes, method: str, url: str) -> float | None:
 
 
 def is_old(age: float, retention: float) -> bool:
-    """Whether a key first sent so many seconds ago may be forgotten before it arrives."""
-    return age >= retention - max(_LEAST_MARGIN, retention * _MARGIN)
+    """Whether a key first sent so many seconds ago may be forgotten before it arrives.
+
+    One that was sent in the future may be of any age: the clock was set back.
+    """
+    margin = retention * _MARGIN
+    return not -max(_SKEW, margin) <= age < retention - max(_LEAST_MARGIN, margin)
 
 
 def _fits(pattern: str, path: str) -> bool:

@@ -36,12 +36,13 @@ class Sender:
         self._chance = chance
         self._check = check
 
-    def sending(self, send: Send, *, certain: bool) -> Flow[Reply]:
+    def sending(self, send: Send, *, certain: bool, still: Callable[[], Flow[None]] | None = None) -> Flow[Reply]:
         """The answer of a request that was done.
 
         Args:
             send: the request, with its key.
             certain: whether it is known that no try before this call was carried out.
+            still: asked before a try is repeated that may have run; raises where it must not be.
 
         Raises:
             Ended: there is no such answer.
@@ -64,17 +65,21 @@ class Sender:
                     doubted = True
                     if pause is None:
                         raise Unsettled(reply, error, send.outgoing.place)
-                    yield Rest(pause)
-                    self._check()
+                    yield from self._rested(pause, still)
                 case Again(after, certainly_not, soon):
                     certain = certain and certainly_not
                     pause = self._pause(number, after, began) if soon else None
                     if pause is None:
                         raise _end(certain)(reply, error, send.outgoing.place)
-                    yield Rest(pause)
-                    # Whoever lost the key in the meantime sends no more: it may have been given up, and asked anew.
-                    self._check()
+                    yield from self._rested(pause, None if certain else still)
         raise AssertionError
+
+    def _rested(self, pause: float, still: Callable[[], Flow[None]] | None) -> Flow[None]:
+        yield Rest(pause)
+        # Whoever lost the key in the meantime sends no more: it may have been given up, and asked anew.
+        self._check()
+        if still is not None:
+            yield from still()
 
     def _one(self, send: Send) -> Flow[tuple[Signal, Reply | None, Exception | None]]:
         try:

@@ -1,12 +1,15 @@
 """Requests whose outcome is not known: what was left behind by a crash, a cut line or a service that is down. Flows.
 
 What always holds: a request that was claimed and not kept was never sent, so it is cancelled, not sent. One that
-somebody works at is left to them.
+somebody works at is left to them. What is sent again goes out under its own key and no other, however it was called
+from; and not at all where somebody else has ended it in the meantime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
@@ -22,6 +25,7 @@ T = TypeVar("T")
 
 OPERATION: Final = "semel.client"
 STEP: Final = "request"
+NUMBER: Final = "number"
 _UNFINISHED: Final = (Status.RUNNING, Status.IN_DOUBT)
 _SAVED: Final = codec.shape_of(Saved)
 
@@ -35,11 +39,25 @@ class Pending:
     since: datetime
     key: Key
     request: Saved | None
+    number: int = 0
 
     @property
     def headers(self) -> Headers:
         """The headers to send it with again: those that were kept, and the one that leads back to its key."""
         return (*(self.request.headers if self.request is not None else ()), (INTENT, self.intent))
+
+
+taken_up: ContextVar[Pending | None] = ContextVar("semel_taken_up", default=None)
+
+
+@contextmanager
+def taking_up(pending: Pending) -> Iterator[None]:
+    """What is sent inside with the key of `pending` is that request again, and not a new one of its intent."""
+    token = taken_up.set(pending)
+    try:
+        yield
+    finally:
+        taken_up.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,5 +121,15 @@ def _pending(record: Record) -> Pending | None:
     about = record.about
     has_request = saved.body is not None
     return Pending(
-        about.business_key or "", about.subject or "", record.created_at, record.key, saved if has_request else None
+        about.business_key or "",
+        about.subject or "",
+        record.created_at,
+        record.key,
+        saved if has_request else None,
+        number_of(record),
     )
+
+
+def number_of(record: Record) -> int:
+    """Which key of its intent a record has: how often it was refused before."""
+    return int(record.about.tags.get(NUMBER, "0"))

@@ -20,8 +20,10 @@ def _fresh_key() -> None:
 def _keeps_too_late() -> None:
     """The request is kept when it has been sent."""
 
-    def kept_and_sent(self: Journal, outgoing: Outgoing, key: Key, live: list[Reply], *, named: bool) -> Flow[Reply]:
-        send = self._send(outgoing, key.derive("send"))
+    def kept_and_sent(
+        self: Journal, outgoing: Outgoing, key: Key, live: list[Reply], *, named: bool, again: bool
+    ) -> Flow[Reply]:
+        send = self._send(outgoing, key.derive("send"), plain=False)
         reply = yield from self._sender.sending(send, certain=False)
         yield Keep(outgoing.saved(self._now(), frozenset(), body=True))
         live.append(reply)

@@ -74,8 +74,9 @@ def _money(ended: Ended) -> Iterator[str]:
     paid = {one.gateway_key: one for one in facts.payments if one.reservation_id in confirmed and one.receipt}
     if paid.keys() != charged - refunded:
         yield f"charged {sorted(charged - refunded)}, but the payments of the confirmed are {sorted(paid)}"
-    if pending := [one.id for one in facts.payments if one.status == PaymentStatus.PENDING]:
-        yield f"payments still PENDING: {pending}"
+    unsettled = (PaymentStatus.PENDING, PaymentStatus.GIVING_BACK)
+    if pending := [one.id for one in facts.payments if one.status in unsettled]:
+        yield f"payments still PENDING or GIVING_BACK: {pending}"
     for line in ended.ledger:
         one = paid.get(line["key"])
         if one and (Decimal(line["amount"]) != NIGHTS * PRICE or line["receipt"] != one.receipt):
