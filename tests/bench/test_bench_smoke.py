@@ -28,7 +28,10 @@ COUNTED = ("round-trips", "redis-round-trips", "tiered", "within")
 IN_PROCESS = [name for name, case in CASES.items() if case.site is in_this_process]
 ON_SERVERS = [name for name in CASES if name not in IN_PROCESS]
 MEMORY = Path("/dev/shm")  # noqa: S108 - what is put there has a name that cannot be guessed
+PATIENCE = 600  # a bound for the hopeless, not a measure
 Judged = Callable[[str], dict[str, Any]]
+
+pytestmark = pytest.mark.timeout(PATIENCE)
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,7 @@ def test_a_real_run_is_reported(run: Run) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_larger_run_over_two_processes_passes(run: Run) -> None:
     done = run("verify", "--schedules", "10000", "--workers", "2")
     assert done.returncode == 0, done.stdout

@@ -18,6 +18,7 @@ from tests.servers.redis import RedisServer
 from tests.servers.redis_sentinel import Watched
 
 PATIENCE = 600  # a bound for the hopeless, not a measure
+OUTAGES = 3  # somebody asks again for what was forgotten in one of them, however slow the machine is
 SHOWN = None if os.environ.get("SEMEL_EFFORT") == "full" else 30
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE)]
@@ -28,9 +29,7 @@ Figures = Callable[[str, object], None]
 def demand_that_forgetting_is_told(outcome: Outcome) -> None:
     """Every harm that was done has its reason, and the reason is that something was forgotten."""
     assert outcome.verdict.forgotten > 0
-    assert any(
-        "forgotten by redis in outage 1" in line and "was repeated" in line for line in outcome.verdict.explained
-    )
+    assert any("forgotten by redis in outage" in line and "was repeated" in line for line in outcome.verdict.explained)
     assert outcome.run.wedged == []
     assert outcome.verdict.problems == []
 
@@ -40,7 +39,7 @@ def test_a_server_without_a_log_forgets_and_every_duplicate_is_explained(
 ) -> None:
     start = partial(start_redis, settings={"appendonly": "no"})
     with private_ground("redis", lambda _: start) as private:
-        outcome = break_server_and_check(tmp_path, private, 1, seed=5)
+        outcome = break_server_and_check(tmp_path, private, OUTAGES, seed=5)
     record_property("figures", "\n".join(outcome.text.splitlines()[:SHOWN]))
     demand_that_forgetting_is_told(outcome)
     assert outcome.run.missing != []  # the audit finds what nobody asks for again

@@ -22,7 +22,8 @@ from tests.proxy.proxy import Proxy
 from tests.proxy.wire import Direction, Message
 
 ROOMY = Policy(lease_for=timedelta(seconds=30))
-SHORT = Policy(lease_for=timedelta(seconds=0.25), wait_for=timedelta(seconds=20))
+SHORT = Policy(lease_for=timedelta(seconds=0.25))
+PATIENT = Policy(lease_for=timedelta(seconds=60), wait_for=timedelta(seconds=60))
 
 
 class Position(NamedTuple):
@@ -100,7 +101,7 @@ def call_with_cut(url: str, colour: Colour, other: Caller, *cuts: Cut, gone: boo
         finally:
             caller.close()
     for _ in range(2):
-        story.told.append(other.run(key, story.handler, policy).value)
+        story.told.append(other.run(key, story.handler, PATIENT).value)
     return story
 
 

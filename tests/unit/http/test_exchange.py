@@ -129,7 +129,7 @@ def test_oasis_replays_within_the_window() -> None:
     assert header(server.ask(**oasis()), "Repeatability-Result") == "accepted"
 
 
-@pytest.mark.parametrize("away", [timedelta(days=-2), timedelta(hours=1)], ids=["past", "future"])
+@pytest.mark.parametrize("away", [timedelta(days=-2), timedelta(days=2)], ids=["past", "future"])
 def test_oasis_tells_whoever_comes_from_outside_the_window_to_start_over(away: timedelta) -> None:
     sent = format_datetime(NOW + away, usegmt=True)
     answer = Server(profile="oasis").ask(**oasis(Repeatability_First_Sent=sent))
