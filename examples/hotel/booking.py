@@ -18,13 +18,14 @@ from examples.hotel.tables import Payment, PaymentStatus, Reservation, Reservati
 
 OPEN = (Status.STARTED, Status.DETAILS_CONFIRMED)
 LONGEST_STAY = 28
+Text = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$")]  # PostgreSQL keeps no other
 
 
 class Stay(msgspec.Struct, frozen=True):
     """What is asked for; the day of check-out is not a night."""
 
-    hotel_id: str
-    room_type: str
+    hotel_id: Text
+    room_type: Text
     check_in: date
     check_out: date
 
@@ -32,8 +33,8 @@ class Stay(msgspec.Struct, frozen=True):
 class Details(msgspec.Struct, frozen=True):
     """Who comes."""
 
-    guest_name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    email: Annotated[str, msgspec.Meta(pattern=r"^[^@\s]+@[^@\s]+$", max_length=254)]
+    guest_name: Annotated[Text, msgspec.Meta(min_length=1, max_length=200)]
+    email: Annotated[str, msgspec.Meta(pattern=r"^[^@\s\x00]+@[^@\s\x00]+$", max_length=254)]
 
 
 def its_nights(stay: Stay | Reservation) -> ColumnElement[bool]:
@@ -72,7 +73,7 @@ async def draft(session: AsyncSession, settings: Settings, user_id: int, stay: S
 
 
 def _check_dates(stay: Stay, today: date) -> None:
-    if not today <= stay.check_in < stay.check_out <= stay.check_in + timedelta(days=LONGEST_STAY):
+    if not (today <= stay.check_in and timedelta(0) < stay.check_out - stay.check_in <= timedelta(days=LONGEST_STAY)):
         detail = f"Nothing was reserved. A stay begins today or later and has 1 to {LONGEST_STAY} nights."
         raise Refused(400, "malformed", detail)
 

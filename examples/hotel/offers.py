@@ -6,7 +6,7 @@ else's cannot be told from one that does not exist.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Final
@@ -60,6 +60,7 @@ class Stay:
     email: str | None = None
     expires_at: datetime | None = None
     receipt: str | None = None
+    refunded: bool = False
     left: int = 1
 
     @property
@@ -116,22 +117,19 @@ async def drafts(session: AsyncSession, user_id: int, now: datetime) -> list[Sta
 
 async def reserved(session: AsyncSession, user_id: int, reservation_id: str, now: datetime) -> Stay | None:
     """This reservation, if it is the user's."""
-    receipt = (
-        select(Payment.receipt)
-        .where(Payment.reservation_id == reservation_id, Payment.status == PaymentStatus.CHARGED)
-        .limit(1)
-        .scalar_subquery()
-    )
+    paid = select(Payment.receipt).where(Payment.reservation_id == reservation_id)
+    receipt = paid.where(Payment.status == PaymentStatus.CHARGED).limit(1).scalar_subquery()
+    refunded = paid.where(Payment.status == PaymentStatus.REFUNDED).exists()
     chosen = (
-        select(Reservation, Hotel, receipt)
+        select(Reservation, Hotel, receipt, refunded)
         .join(Hotel, Hotel.id == Reservation.hotel_id)
         .where(Reservation.id == reservation_id, Reservation.user_id == user_id)
     )
     row = (await session.execute(chosen)).one_or_none()
-    return None if row is None else _stay(row[0], row[1], now, row[2])
+    return None if row is None else replace(_stay(row[0], row[1], now), receipt=row[2], refunded=row[3])
 
 
-def _stay(reservation: Reservation, hotel: Hotel, now: datetime, receipt: str | None = None) -> Stay:
+def _stay(reservation: Reservation, hotel: Hotel, now: datetime) -> Stay:
     return Stay(
         hotel_id=hotel.id,
         hotel_name=hotel.name,
@@ -145,5 +143,4 @@ def _stay(reservation: Reservation, hotel: Hotel, now: datetime, receipt: str | 
         guest_name=reservation.guest_name,
         email=reservation.email,
         expires_at=reservation.expires_at,
-        receipt=receipt,
     )

@@ -9,6 +9,7 @@ TITLES = {
     "malformed": "The request cannot be read",
     "not-signed-in": "Nobody is signed in",
     "not-json": "JSON is wanted",
+    "other-site": "This came from another site",
     "not-found": "There is no such thing",
     "sold-out": "Sold out",
     "illegal-transition": "The reservation is not in that state",

@@ -120,7 +120,8 @@ class Seen:
     async def _answer(self, scope: Scope, send: Send) -> None:
         user = user_id(scope)
         history = self._histories.get(user) if user is not None else None
-        body = json.dumps({"process": self._process, **(history or History()).as_json()}).encode()
+        told = {"user": user, "process": self._process, **(history or History()).as_json()}
+        body = json.dumps(told).encode()
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200 if user is not None else 401, "headers": headers})
         await send({"type": "http.response.body", "body": body})

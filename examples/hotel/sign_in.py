@@ -1,7 +1,9 @@
 """Who is asking: a session cookie with a random token, of which only the digest is stored.
 
 What always holds: nobody who is not signed in changes anything, and whoever comes later finds the user in
-`request.state.user`. A POST has to be JSON: together with `SameSite=Lax` that keeps forged forms of other sites out.
+`request.state.user`. What browsers send for pages of other sites is refused, and a POST has to be JSON: together with
+`SameSite=Lax` that keeps forged forms out. The forms that sign in and out cannot be JSON, and set a cookie whether or
+not one came along.
 
 There is no password here, so every sign-in makes a new guest: knowing a name must not open its reservations. Put your
 own authentication in this place.
@@ -11,7 +13,7 @@ import hashlib
 import json
 import secrets
 from datetime import timedelta
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from sqlalchemy import delete, select
 from starlette.requests import Request
@@ -56,13 +58,24 @@ class SignIn:
 
 
 def _refused(request: Request, user: SignedIn | None) -> Refused | None:
-    if request.method in ("GET", "HEAD", "OPTIONS") or request.url.path in FORMS:
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        return None
+    if _is_of_another_site(request):
+        return Refused(403, "other-site", "Nothing was done. Open the hotel's own page, and send it from there.")
+    if request.url.path in FORMS:
         return None
     if user is None:
         return Refused(401, "not-signed-in", "Nothing was done. Sign in, and send the same request again.")
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return Refused(415, "not-json", "Nothing was done. Send JSON, with the content type application/json.")
     return None
+
+
+def _is_of_another_site(request: Request) -> bool:
+    """Browsers say so, in one header or the other; a program that is no browser has no cookie to be tricked with."""
+    origin = request.headers.get("origin")
+    elsewhere = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    return elsewhere or request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
 
 
 def routes(parts: Parts) -> list[Route]:
@@ -100,9 +113,10 @@ async def _name(request: Request) -> tuple[str, bool]:
     try:
         name = json.loads(body)["name"] if wants_json else parse_qs(body.decode())["name"][0]
         name = name.strip()
+        name.encode()  # half of a surrogate pair is JSON, and no text
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise Refused(400, "malformed", "Nobody was signed in. Send a name.") from error
-    if not 1 <= len(name) <= 80:
+    if not 1 <= len(name) <= 80 or "\x00" in name:
         raise Refused(400, "malformed", "Nobody was signed in. A name has 1 to 80 characters.")
     return name, wants_json
 

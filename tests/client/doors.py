@@ -209,7 +209,14 @@ def _defaults(settings: dict[str, Any]) -> dict[str, Any]:
     from datetime import timedelta
 
     short = timedelta(milliseconds=1)
-    return {"first_pause": short, "longest_pause": short, "timeout": QUICK, "trust_env": False} | settings
+    lease_for = timedelta(seconds=30)  # no loaded machine is to lose it
+    return {
+        "first_pause": short,
+        "longest_pause": short,
+        "lease_for": lease_for,
+        "timeout": QUICK,
+        "trust_env": False,
+    } | settings
 
 
 def _of_httpx(response: httpx.Response) -> Got:

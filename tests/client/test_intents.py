@@ -148,7 +148,7 @@ def test_two_at_once_are_one_request(open_door: Open, service: Service) -> None:
     service.next("/pay", hold)
     doors = [open_door(), open_door()]
     first = in_thread(lambda: doors[0].post(f"{service.url}/pay", "buy"))
-    assert hold.arrived.wait(30)
+    assert hold.arrived.wait(60)
     second = in_thread(lambda: doors[1].post(f"{service.url}/pay", "buy"))
     third = in_thread(lambda: doors[0].post(f"{service.url}/pay", "buy"))
     hold.go.set()
@@ -162,7 +162,7 @@ def test_many_threads_of_one_client_have_keys_of_their_own(open_door: Open, serv
     door, barrier = open_door(), threading.Barrier(8)
 
     def post() -> int:
-        barrier.wait(30)
+        barrier.wait(60)
         return door.post(f"{service.url}/pay").status
 
     calls = [in_thread(post) for _ in range(8)]
@@ -176,13 +176,13 @@ def test_a_refusal_to_one_makes_the_other_ask_for_itself(open_door: Open, servic
     def on_arrival(_: object) -> None:
         if len(service.seen) == 1:
             arrived.set()
-            go.wait(30)
+            go.wait(60)
 
     service.on_arrival = on_arrival
     service.next("/pay", Say(402))
     doors = [open_door(), open_door()]
     first = in_thread(lambda: doors[0].post(f"{service.url}/pay", "buy"))
-    assert arrived.wait(30)
+    assert arrived.wait(60)
     second = in_thread(lambda: doors[1].post(f"{service.url}/pay", "buy"))
     until(lambda: len(doors[1].pending()) == 1)
     go.set()

@@ -38,7 +38,7 @@ def test_a_request_whose_process_died_is_sent_with_the_same_key(
     hold = Hold()
     service.next("/pay", hold)
     call = in_thread(lambda: dead.post(f"{service.url}/pay", intent, b"body"))
-    assert hold.arrived.wait(30)
+    assert hold.arrived.wait(60)
     dead.lose_store()
     clock.advance(60)
     [resumed] = alive.resume()
@@ -116,7 +116,7 @@ def test_what_is_being_sent_cannot_be_forgotten(open_door: Open, service: Servic
     service.next("/pay", hold)
     door = open_door()
     call = in_thread(lambda: door.post(f"{service.url}/pay", "buy"))
-    assert hold.arrived.wait(30)
+    assert hold.arrived.wait(60)
     assert open_door().forget("buy") == 0
     hold.go.set()
     assert call.result(60).status == 201

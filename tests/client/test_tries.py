@@ -43,7 +43,7 @@ def test_it_waits_as_long_as_the_service_says(open_door: Open, service: Service,
     clock.advance(6.9)
     assert len(service.seen) == 1
     clock.advance(0.2)
-    assert call.result(30).status == 201
+    assert call.result(60).status == 201
     assert len(set(service.keys())) == 1
 
 

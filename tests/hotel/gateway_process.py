@@ -22,7 +22,7 @@ import httpx
 
 ROOT = Path(__file__).parents[2]
 BODY = {"amount": "240.00", "currency": "EUR", "card": "tok_ok", "reference": "R001"}
-PATIENCE = 60.0  # for a loaded machine; what is waited for comes at once or never
+PATIENCE = 120.0  # for a loaded machine; what is waited for comes at once or never
 
 
 class GatewayProcess:

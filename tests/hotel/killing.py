@@ -87,10 +87,10 @@ class ServerProcess:
     def guest(self, guest: Guest) -> Guest:
         """The same browser, at this server."""
         cookies = dict(guest.client.cookies)  # without the name of the host, which is another one here
-        return Guest(guest.desk, httpx.AsyncClient(base_url=self.address, cookies=cookies, timeout=60))
+        return Guest(guest.desk, httpx.AsyncClient(base_url=self.address, cookies=cookies, timeout=120))
 
     async def killed_once(self, reached: asyncio.Event) -> None:
         """Kill it as soon as it is there."""
-        await asyncio.wait_for(reached.wait(), 60)
+        await asyncio.wait_for(reached.wait(), 120)
         self.process.send_signal(signal.SIGKILL)
         await self.process.wait()

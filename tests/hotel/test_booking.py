@@ -53,6 +53,23 @@ async def test_a_stay_has_at_least_one_night(desk: FrontDesk, check_in: int, che
     assert (response.status_code, code_of(response)) == (400, "malformed")
 
 
+async def test_a_stay_at_the_end_of_all_calendars_is_refused(desk: FrontDesk) -> None:
+    stay = {"hotel_id": "H1", "room_type": "double", "check_in": "9999-12-20", "check_out": "9999-12-25"}
+    guest = await desk.guest()
+    response = await guest.client.post("/reservations", json=stay, headers={"Idempotency-Key": "k"})
+    assert (response.status_code, code_of(response)) == (404, "not-found")
+
+
+async def test_text_that_no_database_can_keep_is_refused(any_desk: FrontDesk) -> None:
+    guest = await any_desk.guest()
+    stay = {"hotel_id": "H\x001", "room_type": "double", "check_in": "2030-06-01", "check_out": "2030-06-02"}
+    replies = [await guest.client.post("/reservations", json=stay, headers={"Idempotency-Key": "k"})]
+    reservation = (await guest.reserve()).json()["id"]
+    replies.append(await guest.confirm_details(reservation, guest_name="Ada\x00"))
+    replies.append(await guest.confirm_details(reservation, email="ada\x00@example.org"))
+    assert [(reply.status_code, code_of(reply)) for reply in replies] == [(400, "malformed")] * 3
+
+
 async def test_a_stay_does_not_begin_in_the_past(desk: FrontDesk) -> None:
     desk.clock.advance(minutes=40 * 24 * 60)
     guest = await desk.guest()

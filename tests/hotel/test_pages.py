@@ -4,8 +4,9 @@ import re
 
 import httpx
 import pytest
+from sqlalchemy import update
 
-from examples.hotel.tables import Reservation, Status
+from examples.hotel.tables import Payment, PaymentStatus, Reservation, Status
 from tests.hotel.front_desk import FrontDesk, Guest
 
 pytestmark = pytest.mark.anyio
@@ -178,6 +179,20 @@ async def test_expired_leads_to_a_new_start_before_the_sweeper_has_come_by(desk:
     text = await page(guest, "/reservations/R001")
     assert "Reservation R001 has expired" in text
     assert 'href="/?hotel=H1&amp;from=2030-06-01&amp;to=2030-06-03"' in text
+
+
+async def test_expired_says_that_money_was_given_back_where_it_was(desk: FrontDesk) -> None:
+    guest = await desk.guest()
+    await guest.ready_to_pay()
+    desk.gateway.stop()
+    await guest.pay("R001")
+    await set_status(desk, "R001", Status.EXPIRED)
+    never = await page(guest, "/reservations/R001")
+    async with desk.parts.database.writing() as session:
+        await session.execute(update(Payment).values(status=PaymentStatus.REFUNDED))
+    refunded = await page(guest, "/reservations/R001")
+    assert ("have not been charged" in never, "was given back" in never) == (True, False)
+    assert ("have not been charged" in refunded, "was given back" in refunded) == (False, True)
 
 
 @pytest.mark.parametrize("status", list(Status))

@@ -1,6 +1,7 @@
 """Who may do what: sessions, strangers, and forms of other sites."""
 
 import hashlib
+import json
 
 import httpx
 import pytest
@@ -67,6 +68,34 @@ async def test_what_a_form_of_another_site_could_send_is_refused(desk: FrontDesk
     headers = {"Content-Type": kind, "Idempotency-Key": "k"}
     response = await guest.client.post("/reservations", content=b"{}", headers=headers)
     assert (response.status_code, code_of(response)) == (415, "not-json")
+
+
+@pytest.mark.parametrize("path", ["/sign-in", "/sign-out", "/reservations"])
+@pytest.mark.parametrize(
+    "sent",
+    [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}],
+    ids=lambda sent: "-".join(sent.values()),
+)
+async def test_a_form_of_another_site_neither_signs_in_nor_out(
+    desk: FrontDesk, path: str, sent: dict[str, str]
+) -> None:
+    guest = await desk.guest()
+    response = await guest.client.post(path, data={"name": "Eve"}, headers=sent)
+    assert (response.status_code, code_of(response)) == (403, "other-site")
+    assert "set-cookie" not in response.headers
+
+
+@pytest.mark.parametrize("sent", [{"Origin": "http://hotel"}, {"Sec-Fetch-Site": "same-origin"}, {}], ids=str)
+async def test_a_form_of_this_site_signs_out(desk: FrontDesk, sent: dict[str, str]) -> None:
+    guest = await desk.guest()
+    assert (await guest.client.post("/sign-out", headers=sent)).status_code == 303
+
+
+@pytest.mark.parametrize("name", ["Ada\x00", "Ada\ud800"])
+async def test_a_name_that_no_database_can_keep_is_refused(any_desk: FrontDesk, name: str) -> None:
+    body = json.dumps({"name": name}).encode()
+    response = await _stranger(any_desk).post("/sign-in", content=body, headers={"Content-Type": "application/json"})
+    assert (response.status_code, code_of(response)) == (400, "malformed")
 
 
 @pytest.mark.parametrize("body", [b"", b"name=", b"name=" + b"x" * 81, b"\xff", b"other=1"])

@@ -1,5 +1,8 @@
 // What every page can say: a status line, a log of what the browser did, and a refusal with the way on.
 
+/** Whose page this is. What is kept in the browser carries it, because the next guest may sit at the same one. */
+export const user = document.body.dataset.user;
+
 const LOG = "hotel:log";
 const LOG_LINES = 12;
 

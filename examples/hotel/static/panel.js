@@ -1,6 +1,7 @@
-// The side panel: polls what the server saw of this user and shows the newest first.
+// The side panel: polls what the server saw of this user and shows the newest first. Where somebody else has signed in
+// meanwhile, in another tab or before this page came back, it is not shown to them: it is drawn again.
 
-import { say, showLog } from "./page.js";
+import { say, showLog, user } from "./page.js";
 import { wire } from "./network.js";
 
 const EVERY = 1000;
@@ -73,7 +74,9 @@ async function look() {
   clearTimeout(timer);
   try {
     const response = await fetch("/seen", { cache: "no-store" });
-    if (response.ok) show(merged(await response.json()));
+    const report = await response.json();
+    if (report.user !== user) return location.reload();
+    if (response.ok) show(merged(report));
   } catch {
     // Without a network there is nothing new to show; the next look may succeed.
   }

@@ -1,8 +1,8 @@
 // How these pages send: through the client, so that a wish is carried out once however often it is sent.
-// The keys are shared by all tabs, and outlive them.
+// The keys are shared by all tabs, outlive them, and belong to the guest who is signed in.
 
 import { once } from "/static/once/once.js";
-import { log, say } from "./page.js";
+import { log, say, user } from "./page.js";
 import { unreliable } from "./network.js";
 
 let replayed = false;
@@ -27,7 +27,13 @@ function observe({ type, attempt, why }) {
 export const network = unreliable((...given) => fetch(...given));
 
 // More tries than by default: the bad network loses two replies of three.
-export const send = once(network, { storage: "shared", observe, tries: 16, budget: { retries: 60, perSeconds: 60 } });
+export const send = once(network, {
+  storage: "shared",
+  prefix: `semel.once:${user}:`,
+  observe,
+  tries: 16,
+  budget: { retries: 60, perSeconds: 60 },
+});
 
 /** The intents that begin so and have no answer yet. */
 export function pendingFor(beginning) {

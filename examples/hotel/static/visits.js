@@ -1,6 +1,9 @@
-// Which visit led to which reservation, kept for a day in this browser and seen by all its tabs.
+// Which visit of a guest led to which reservation, kept for a day in this browser and seen by all its tabs.
 
-const PREFIX = "hotel:visit:";
+import { user } from "./page.js";
+
+const ALL = "hotel:visit:";
+const PREFIX = `${ALL}${user}:`;
 const DAY = 24 * 60 * 60 * 1000;
 
 /** The reservation that this visit made, or undefined. */
@@ -12,7 +15,7 @@ export function madeOf(visit) {
 export function remember(visit, id) {
   localStorage.setItem(PREFIX + visit, `${id} ${Date.now()}`);
   for (const name of Object.keys(localStorage)) {
-    if (!name.startsWith(PREFIX)) continue;
+    if (!name.startsWith(ALL)) continue;
     if (Date.now() - Number(localStorage.getItem(name).split(" ")[1]) > DAY) localStorage.removeItem(name);
   }
 }

@@ -5,14 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
-from tests.hotel.browser.house import Guest, House
+from tests.hotel.browser.house import PATIENCE, Guest, House
 
 ROOT = Path(__file__).parents[3]
 ARTIFACTS = ROOT / "artifacts" / "hotel"
 # A page behaves the same on every database: the others are left to the full effort.
 DATABASES = ["sqlite", "postgresql", "mariadb"] if os.environ.get("SEMEL_EFFORT") == "full" else ["sqlite"]
+
+
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="session", params=DATABASES)
@@ -31,6 +34,7 @@ def guest(house: House, browser: Browser, request: pytest.FixtureRequest) -> Ite
     """Somebody who has just signed in; at the end there is a picture of what they saw."""
     house.gateway.faults(delay=0, lose_reply=0, die_before=0, die_after=0)
     context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

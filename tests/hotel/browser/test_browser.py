@@ -1,11 +1,11 @@
 """What people do to pages, in a real browser: in the end there is one of everything, and the page says so."""
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.hotel.browser.house import PATIENCE, Guest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 CLICKS = """async (number) => {
   const button = document.getElementById("reserve");
@@ -35,9 +35,10 @@ def test_fifty_clicks_on_reserve_make_one_reservation(guest: Guest) -> None:
     guest.choose()
     held = guest.hold("**/reservations")
     guest.page.evaluate(CLICKS, 50)
-    assert len(held) == 1, "clicks are one wish: the page sends it once"
+    guest.until(lambda: bool(held))
     held[0].continue_()
     guest.drafted_once()
+    assert len(held) == 1, "clicks are one wish: the page sends it once"
 
 
 def test_fifty_requests_with_one_key_make_one_reservation(guest: Guest) -> None:
@@ -246,3 +247,38 @@ def test_the_whole_way_can_be_gone_with_the_keyboard(guest: Guest) -> None:
     guest.page.locator("#pay").focus()
     guest.page.keyboard.press("Space")
     guest.paid_once()
+
+
+def _sign_in_again(page: Page, name: str) -> None:
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Your name").fill(name)
+    page.get_by_role("button", name="Come in").click()
+    expect(page.locator(".who")).to_contain_text(name)
+
+
+def test_what_one_guest_left_unfinished_is_not_sent_for_the_next_one_at_this_browser(guest: Guest) -> None:
+    guest.choose()
+    address = guest.page.url
+    held = guest.hold("**/reservations")
+    guest.page.locator("#reserve").click()
+    guest.until(lambda: bool(held))
+    held[0].abort()
+    guest.page.goto(guest.house.url)
+    _sign_in_again(guest.page, "Bob")
+    guest.page.unroute("**/reservations")
+    guest.page.goto(address)
+    expect(guest.page.locator("#reserve")).to_be_enabled()
+    assert guest.page.evaluate("import('/static/sending.js').then((sending) => sending.pendingFor('reserve:'))") == []
+    assert guest.house.reservations(guest.first) == []
+    guest.reserve()
+    assert guest.house.reservations(guest.first) == ["STARTED"]
+
+
+def test_a_page_of_one_guest_is_not_left_to_the_next_one_in_another_tab(guest: Guest) -> None:
+    guest.choose()
+    guest.reserve()
+    second = guest.context.new_page()
+    second.goto(guest.house.url)
+    _sign_in_again(second, "Bob")
+    # The page is drawn again: for nobody, if it looked between sign-out and sign-in, or for Bob, who has no such thing.
+    expect(guest.page.locator("#reservation")).to_have_count(0)

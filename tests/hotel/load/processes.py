@@ -18,7 +18,7 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 ROOT = Path(__file__).parents[3]
-PATIENCE = 60.0
+PATIENCE = 240.0
 SWEEPS = 5
 
 

@@ -99,7 +99,7 @@ class Run:
             "HOTEL_GATEWAY": gateway.url,
             "HOTEL_CLOCK_FILE": str(self._clock_file),
             "HOTEL_PAYING_FOR": str(PAYING_FOR),
-            "HOTEL_LEASE_FOR": "2",
+            "HOTEL_LEASE_FOR": "10",
             "HOTEL_WAIT_FOR": "2",
             "HOTEL_GATEWAY_TIMEOUT": str(HELD_FOR),
             "HOTEL_RECONCILE_AFTER": "0.2",

@@ -18,7 +18,7 @@ USERS = 200
 FEWER = USERS if os.environ.get("SEMEL_EFFORT") == "full" else 60
 Figures = Callable[[str, object], None]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 RUNS = [
