@@ -27,15 +27,16 @@ def judge(record: Record | None, claim: Claim, now: int) -> Winnable | ClaimAnsw
     """What a claim meets in `record` at the instant `now`."""
     if record is None:
         return Winnable("absent")
-    if record.settled and record.expires_us <= now:
+    settled = record.settled
+    if settled and record.expires_us <= now:
         return Winnable("expired")
     if record.nonce == claim.nonce and record.status is Status.RUNNING:
         return granted(record)  # the same claim again, after its reply was lost
     if record.fingerprint != claim.fingerprint:
         return Reused(record, now)
-    if record.final:
+    if settled and not record.retryable:
         return Replay(record, now)
-    if record.settled and not record.doubtful:
+    if settled and not record.doubtful:
         return Winnable("again")
     if record.status is Status.RUNNING and record.lease_us > now:
         return Running(record.lease_us - now)

@@ -133,6 +133,8 @@ def _known_operation(operation: str) -> tuple[str, bytes]:
 
 def _part(what: str, value: object) -> tuple[str, bytes]:
     """What people see of a key or scope, and the bytes that enter the digest."""
+    if type(value) is str and value.isascii() and value.isprintable() and 0 < len(value) <= MAX_TEXT:
+        return value, b"s%d:%b" % (len(value), value.encode())  # as nearly all are; what follows is for the rest
     match value:
         case str():
             text = _checked(what, value if type(value) is str else _plain(value))

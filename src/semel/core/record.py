@@ -120,6 +120,7 @@ class Note(msgspec.Struct, frozen=True):
             return Note("", text)
 
 
+_RUNNING, _IN_DOUBT = Status.RUNNING, Status.IN_DOUBT
 LEASE_ENDED = Failure("semel.LeaseEnded", "the lease ended without an outcome")
 
 
@@ -191,7 +192,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def settled(self) -> bool:
         """Whether an end is recorded; only such records expire."""
-        return self.status not in (Status.RUNNING, Status.IN_DOUBT)
+        return self.status is not _RUNNING and self.status is not _IN_DOUBT
 
     @property
     def final(self) -> bool:

@@ -88,8 +88,8 @@ class Names:
         """The arguments by name; None for a call that is not in order."""
         if len(args) > self.positional:
             return None
-        values = dict(zip(self.every, args, strict=False))
-        if len(args) == len(self.every) and not kwargs:
+        values = dict(zip(self.every, args))  # noqa: B905 - what is missing is looked for below
+        if len(values) == len(self.every) and not kwargs:
             return values
         if values.keys() & kwargs.keys():
             return None
@@ -259,7 +259,12 @@ def _reader(what: str, rule: Any) -> Callable[[Mapping[str, Any], Any, Any], Any
         return lambda _values, args, kwargs: _as_key(what, rule(*args, **kwargs))
     if isinstance(rule, str):
         read = _path(rule)
-        return lambda values, _args, _kwargs: _as_key(what, read(values))
+
+        def read_one(values: Mapping[str, Any], _args: Any, _kwargs: Any) -> Any:
+            value = read(values)
+            return value if type(value) is str else _as_key(what, value)
+
+        return read_one
     readers = [_path(path) for path in rule]
     return lambda values, _args, _kwargs: tuple(read(values) for read in readers)
 

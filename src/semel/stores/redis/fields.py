@@ -44,6 +44,7 @@ FIELDS: Final = (
     "replayed_us",
     "steps",
 )
+_NOW: Final = len(FIELDS)
 _WORDS: Final = {status.value.encode(): status for status in Status}
 _DOUBTS: Final[dict[bytes, Doubt]] = {word.encode(): word for word in get_args(Doubt)}
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -102,7 +103,7 @@ def about_of(packed: bytes | None) -> About:
 
 def instant_told(reply: Sequence[Any]) -> int:
     """The store's now that a script told beside a record."""
-    return int(reply[len(FIELDS)])
+    return int(reply[_NOW])
 
 
 def record_of(digest: bytes, reply: Sequence[Any]) -> Record:

@@ -7,6 +7,7 @@ stands in braces alone decides about the place, and a whole operation would be k
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from semel.errors import UsageError
@@ -40,7 +41,8 @@ class Pattern:
 
     def key(self, operation: str, digest: bytes) -> str:
         """The key of a record."""
-        return self._filled(operation.translate(_ESCAPES), digest.hex())
+        before, after = _around(self._literal, operation)
+        return f"{before}{digest.hex()}{after}"
 
     def match(self, operation: str | None = None, reference: str = "") -> str:
         """A glob for the keys of an operation, or of all; `reference` is how the digest in hex begins."""
@@ -54,5 +56,9 @@ class Pattern:
         found = self._shape.fullmatch(key)
         return None if found is None else bytes.fromhex(found["digest"])
 
-    def _filled(self, operation: str, digest: str) -> str:
-        return self._literal.replace("\0operation", operation).replace("\0digest", digest)
+
+@lru_cache(maxsize=1024)
+def _around(literal: str, operation: str) -> tuple[str, str]:
+    """What stands before and after the digest in the keys of an operation: there are few of these, and many keys."""
+    before, _, after = literal.replace("\0operation", operation.translate(_ESCAPES)).partition("\0digest")
+    return before, after

@@ -66,12 +66,14 @@ class Speaker:
         self._name = settings.name
         self._clock = settings.clock
         self._scripts = scripts(virtual=settings.clock is not None)
+        self._calls = {name: ("EVALSHA", text.sha, 1) for name, text in self._scripts.items()}
 
     def words(self, command: Command) -> Words:
         """A command as it is sent."""
         match command:
             case Script(name, key, values):
-                return ("EVALSHA", self._scripts[name].sha, 1, key, *values, *self._virtual_now())
+                words = (*self._calls[name], key, *values)
+                return words if self._clock is None else (*words, self._clock())
             case Look(key, fields):
                 return ("HMGET", key, *fields)
             case Walk(match, place):
@@ -84,13 +86,12 @@ class Speaker:
         body = next(text.body for text in self._scripts.values() if text.sha == words[1])
         return ("EVAL", body, *words[2:])
 
-    def _virtual_now(self) -> tuple[int, ...]:
-        return () if self._clock is None else (self._clock(),)
-
     def meaning(self, command: Command, reply: Reply) -> Reply:
         """A reply as the plan expects it."""
         if isinstance(reply, Exception):
             return reply if isinstance(reply, SemelError) else answered(reply, self._name)
+        if type(command) is Script:
+            return reply  # as nearly all are
         match command:
             case Walk():
                 place, keys = reply

@@ -68,7 +68,8 @@ def code(error: Exception) -> str | None:
 
 def is_demoted(replies: Sequence[object]) -> bool:
     """Whether the server takes no writes any more: it has become a replica, and what it knows may be old."""
-    return any(isinstance(reply, Exception) and code(reply) == "READONLY" for reply in replies)
+    errors = [reply for reply in replies if isinstance(reply, Exception)]
+    return any(code(error) == "READONLY" for error in errors)
 
 
 def answered(error: Exception, name: str) -> Exception:
