@@ -124,6 +124,11 @@ class Guard:
             self._breaker.failed(now, at_once=sent is not None and now - sent >= self._patience)
             self._become(closed=self._breaker.state == "closed")
 
+    def left(self) -> None:
+        """Whoever sent is gone, and with it what was on its way: the next one who sends goes on from here."""
+        self._sent = None
+        self._breaker.unheard()
+
     def _become(self, *, closed: bool) -> None:
         if closed is not self.closed:
             self.closed = closed

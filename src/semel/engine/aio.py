@@ -121,7 +121,10 @@ class AsyncEngine(EngineBase):
         self._latest = None
         made = self._made.pop(asyncio.get_running_loop(), None)
         if made is not None and made.pid == os.getpid():
-            await made.close()
+            try:
+                await made.close()
+            finally:
+                self._leave(made.guard)
 
     def runtime(self) -> Runtime:
         """The moving parts of this event loop, made on first use."""
@@ -132,7 +135,7 @@ class AsyncEngine(EngineBase):
         made = self._made.get(loop)
         if made is None or made.pid != os.getpid():
             for closed in [other for other in self._made if other.is_closed()]:
-                del self._made[closed]
+                self._leave(self._made.pop(closed).guard)
             made = self._made[loop] = Runtime(self.store, self._new_lane(), self.clock, self.jitter, self._tell_change)
         self._latest = made
         return made

@@ -40,6 +40,7 @@ class Runtime:
         self.loop = asyncio.get_running_loop()
         self._clock = clock
         self._driver = store.async_driver()
+        self.guard = lane.guard
         self.lane = AsyncLane(lane, self._driver, tell)
         self._tiers = tiers_of(store)
         front = None if self._tiers is None else self._tiers.front

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Required, TypedDict, get_args
@@ -79,6 +80,7 @@ class EngineBase:
         self.jitter = secrets.SystemRandom().random
         self.limits = limits or Limits()
         self.resends = Resends(self.jitter, self.limits.resends)
+        self._left: list[Guard] = []
         self.known: dict[str, Known] = {}
         self.shapes = Shapes()
 
@@ -88,11 +90,19 @@ class EngineBase:
     def _new_lane(self) -> Lane:
         """A new lane to the store, with a guard in front of it unless the store has its own."""
         guard = None
-        if not getattr(self.store, "guards", False):
+        with suppress(IndexError):  # most often nothing was left, and another thread may be quicker
+            guard = self._left.pop()
+        if guard is None and not getattr(self.store, "guards", False):
             breaker = self.limits.breaker(self.jitter)
             patience = self.limits.patience
             guard = Guard(breaker, self.clock.monotonic, name=self.store.name, patience=patience)
         return Lane(self.store, guard, self.limits.most_waiting)
+
+    def _leave(self, guard: Guard | None) -> None:
+        """A lane is gone. Where its store was left alone the next lane goes on so, and tells when it answers again."""
+        if guard is not None and not guard.closed:
+            guard.left()
+            self._left.append(guard)
 
     def _policy(self, policy: Policy | None, changes: Mapping[str, Any]) -> Policy:
         if policy is not None and not isinstance(policy, Policy):

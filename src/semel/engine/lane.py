@@ -58,7 +58,7 @@ class Lane:
 
     def __init__(self, store: Batching, guard: Guard | None = None, most_waiting: int = 10_000) -> None:
         self._store = store
-        self._guard = guard
+        self.guard = self._guard = guard
         self._most_waiting = most_waiting
         self._waiting: deque[Ticket] = deque()
         self._leading = False

@@ -117,7 +117,10 @@ class SyncEngine(EngineBase):
         """Let go of connections and the keeper thread. Using the engine again opens them again."""
         made, self._made = self._made, None
         if made is not None and made.pid == os.getpid():
-            made.close()
+            try:
+                made.close()
+            finally:
+                self._leave(made.guard)
 
     def runtime(self) -> Runtime:
         """The moving parts of this process, made on first use."""

@@ -42,6 +42,7 @@ class Runtime:
         self.pid = os.getpid()
         self._clock = clock
         self._driver = store.driver()
+        self.guard = lane.guard
         self.lane = CombiningLane(lane, self._driver, tell)
         self._tiers = tiers_of(store)
         front = None if self._tiers is None else self._tiers.front

@@ -7,7 +7,7 @@ import pytest
 
 from semel.core.operations import Complete, Granted
 from semel.errors import StoreUnavailable
-from semel.stores.redis import RedisStore
+from semel.stores.redis import RedisStore, greeting
 from tests.servers.redis import RedisServer, said
 from tests.stores.redis.kit import Asker
 from tests.unit.stores.operations import KEYS, Clock, claim
@@ -42,6 +42,32 @@ def test_a_server_that_evicts_is_refused(start_redis: Start, colour: type[Asker]
         assert "noeviction" in refused(asker)
         with asking(colour, f"{server.endpoint.url}?evicting=allowed") as told:
             assert isinstance(told.all([claim()])[0], Granted)
+
+
+def test_a_server_that_evicts_from_now_on_is_refused_over_the_connection_that_stands(
+    start_redis: Start, colour: type[Asker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        start_redis(settings={"maxmemory": "100mb", "maxmemory-policy": "noeviction"}) as server,
+        asking(colour, server.endpoint.url) as asker,
+    ):
+        monkeypatch.setattr(greeting, "EVERY", 0.0)
+        asker.one(claim(KEYS[1], number=2), Granted)
+        said(server.endpoint.url, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        assert "noeviction" in refused(asker)
+        said(server.endpoint.url, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+        assert isinstance(asker.all([claim()])[0], Granted)
+
+
+def test_a_server_is_not_looked_at_for_every_round(
+    start_redis: Start, colour: type[Asker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(greeting, "EVERY", 3600.0)
+    with start_redis() as server, asking(colour, server.endpoint.url) as asker:
+        for number in range(3):
+            asker.one(claim(KEYS[number], number=number + 1), Granted)
+        told = said(server.endpoint.url, "INFO", "commandstats").decode()
+    assert "cmdstat_info:calls=1," in told
 
 
 def replica_of(primary: RedisServer) -> dict[str, str]:

@@ -77,12 +77,23 @@ class Place:
         for number in range(LIMITS.failures):
             self.error(f"failing {number}")
 
-    def close(self) -> None:
-        """Let go of everything."""
+    def end(self) -> None:
+        """Let go of what the engine holds; it may be used again."""
         if self._runner is None:
             self.engine.close()
         else:
             self._runner.run(self.engine.close())
+
+    def new_loop(self) -> None:
+        """Go on in another event loop, where there is one; the engine is not closed before."""
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = asyncio.Runner()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.end()
+        if self._runner is not None:
             self._runner.close()
 
 
@@ -181,6 +192,18 @@ def test_an_observer_hears_of_each_change_once(place: Place) -> None:
     changes = [event for event in place.ears.events if event.kind in ("store_open", "store_closed")]
     assert [event.kind for event in changes] == ["store_open", "store_closed"]
     assert {(event.operation, event.reference, event.detail) for event in changes} == {("", "", place.store.name)}
+
+
+@pytest.mark.parametrize("end", ["close", "new loop"])
+def test_an_observer_hears_that_the_store_answers_again_also_after_an_end(place: Place, end: str) -> None:
+    place.give_up()
+    place.end() if end == "close" else place.new_loop()
+    assert not place.error().asked
+    place.store.mend()
+    place.clock.forward = REST
+    place.run()
+    kinds = [event.kind for event in place.ears.events if event.kind in ("store_open", "store_closed")]
+    assert kinds == ["store_open", "store_closed"]
 
 
 def test_a_store_with_guards_of_its_own_is_always_asked(place: Place) -> None:

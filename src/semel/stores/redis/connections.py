@@ -118,6 +118,19 @@ def connect(settings: Settings, address: Address | None, *, greet: bool = True) 
     return connection
 
 
+def look_again(connection: Any, settings: Settings) -> None:
+    """Look at what a connection leads to; it is closed where that may not decide any more.
+
+    Raises:
+        StoreUnavailable: it may not, or does not answer.
+    """
+    try:
+        run(greeting(settings), lambda words: _asked(connection, words))
+    except Exception as error:
+        connection.disconnect()
+        raise unreached(error, settings.name) from error
+
+
 def _asked(connection: Any, words: Sequence[Words]) -> list[Reply]:
     send(connection, words)
     return receive(connection, len(words), "")
@@ -196,6 +209,20 @@ async def aconnect(settings: Settings, address: Address | None, *, greet: bool =
             await connection.disconnect(nowait=True)
         raise unreached(error, settings.name) from error
     return connection
+
+
+async def alook_again(connection: Any, settings: Settings) -> None:
+    """Look at what a connection leads to; it is closed where that may not decide any more.
+
+    Raises:
+        StoreUnavailable: it may not, or does not answer.
+    """
+    try:
+        async with asyncio.timeout(settings.timeout):
+            await arun(greeting(settings), lambda words: _aasked(connection, words))
+    except Exception as error:
+        await connection.disconnect(nowait=True)
+        raise unreached(error, settings.name) from error
 
 
 async def ais_stale(connection: Any) -> bool:

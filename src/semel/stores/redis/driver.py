@@ -2,7 +2,8 @@
 
 What always holds: a round has taken effect when it returns, as far as the server keeps what it acknowledged. Nothing
 is sent a second time here; a lost reply is for the flow to decide. After a lost connection no older one is used, nor
-after a reply that tells of a replica: the primary is looked for anew. Nothing is shared with a forked process.
+after a reply that tells of a replica: the primary is looked for anew. A server is looked at again now and then, over
+the connections that stand. Nothing is shared with a forked process.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.stores.redis import connections
 from semel.stores.redis.commands import Batch, Reply
+from semel.stores.redis.greeting import Looks
 from semel.stores.redis.listening import AsyncListener, Listener
 from semel.stores.redis.place import Place
 from semel.stores.redis.round import Parcels, Words, together
@@ -45,6 +47,7 @@ class RedisDriver:
         self._idle: dict[Address | None, list[Any]] = {}
         self._listener: Listener | None = None
         self._lock = threading.Lock()
+        self._looks = Looks(self._place.settings)
 
     def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round: what the plans ask for goes together."""
@@ -105,10 +108,23 @@ class RedisDriver:
             connection = idle.pop() if idle else None
         if connection is not None:
             if not connections.is_stale(connection):
-                return connection
+                return self._looked_at(address, connection)
             connection.disconnect()
             self._drop(address)
-        return connections.connect(self._place.settings, address, greet=self._greet)
+        connection = connections.connect(self._place.settings, address, greet=self._greet)
+        self._looks.done(address)
+        return connection
+
+    def _looked_at(self, address: Address | None, connection: Any) -> Any:
+        if self._greet and self._looks.is_due(address):
+            try:
+                connections.look_again(connection, self._place.settings)
+            except BaseException:
+                connection.disconnect()
+                self._drop(address)
+                raise
+            self._looks.done(address)
+        return connection
 
     def _give_back(self, address: Address | None, connection: Any, replies: Sequence[Reply]) -> None:
         if not connections.is_open(connection) or is_demoted(replies):
@@ -147,6 +163,7 @@ class AsyncRedisDriver:
         self._route = route
         self._idle: dict[Address | None, list[Any]] = {}
         self._listener: AsyncListener | None = None
+        self._looks = Looks(place.settings)
 
     async def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round: what the plans ask for goes together."""
@@ -184,10 +201,23 @@ class AsyncRedisDriver:
         connection = idle.pop() if idle else None
         if connection is not None:
             if not await connections.ais_stale(connection):
-                return connection
+                return await self._looked_at(address, connection)
             await connection.disconnect(nowait=True)
             await self._drop(address)
-        return await connections.aconnect(self._place.settings, address)
+        connection = await connections.aconnect(self._place.settings, address)
+        self._looks.done(address)
+        return connection
+
+    async def _looked_at(self, address: Address | None, connection: Any) -> Any:
+        if self._looks.is_due(address):
+            try:
+                await connections.alook_again(connection, self._place.settings)
+            except BaseException:
+                await connection.disconnect(nowait=True)
+                await self._drop(address)
+                raise
+            self._looks.done(address)
+        return connection
 
     async def _drop(self, address: Address | None) -> None:
         for connection in self._idle.pop(address, []):

@@ -1,4 +1,4 @@
-"""The first words on a connection, as a flow: is this a server that may decide who runs?
+"""The first words on a connection, as a flow: is this a server that may decide who runs? And when to ask again.
 
 What always holds: a replica is refused before anything is read there, because it would answer "absent" for what the
 primary holds; and so is a server that removes keys when its memory is full, because it would forget claims.
@@ -6,21 +6,41 @@ primary holds; and so is a server that removes keys when its memory is full, bec
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Mapping
+from math import inf
 from typing import Any, Final
 
 from redis.exceptions import NoPermissionError
 
 from semel.errors import StoreUnavailable
 from semel.stores.redis.commands import Reply
-from semel.stores.redis.settings import Settings
+from semel.stores.redis.settings import Address, Settings
 
 Greeting = Generator[list[tuple[Any, ...]], list[Reply], None]
 NEVER: Final = "noeviction"
+EVERY = 60.0
+"""Seconds after which a server is looked at again: its settings may be changed while connections stand."""
+
+
+class Looks:
+    """When which node has to be looked at again, over a connection that stands."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._watched = settings.evicting != "allowed"
+        self._due: dict[Address | None, float] = {}
+
+    def is_due(self, address: Address | None) -> bool:
+        """Whether the last look at a node is too long ago."""
+        return self._watched and time.monotonic() >= self._due.get(address, -inf)
+
+    def done(self, address: Address | None) -> None:
+        """A node was looked at."""
+        self._due[address] = time.monotonic() + EVERY
 
 
 def greeting(settings: Settings) -> Greeting:
-    """Look at a new connection.
+    """Look at a connection.
 
     Raises:
         StoreUnavailable: what it leads to cannot keep records.
