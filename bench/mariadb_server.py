@@ -70,8 +70,8 @@ def where(url: str) -> dict[str, Any]:
 
 def execute(url: str, *statements: str) -> list[tuple[Any, ...]]:
     """Run statements, each by itself; the rows of the last."""
-    client = MysqlClient()
-    return [client.execute(url, statement) for statement in statements][-1]
+    with MysqlClient().session(url) as session:
+        return session(*statements)
 
 
 def _made(folder: Path, name: str) -> str:

