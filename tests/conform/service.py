@@ -104,8 +104,6 @@ class Service:
     def without_key(self, asked: Asked) -> Told:
         return self.problem(400, "A key is required.") if self.required else self.run(asked)
 
-    # ---------------------------------------------------------------- the key
-
     def key(self, lines: tuple[str, ...]) -> str | None:
         if not lines:
             return None
@@ -128,8 +126,6 @@ class Service:
     def identity(self, asked: Asked, key: str) -> Hashable:
         return asked.caller, key
 
-    # ---------------------------------------------------------------- the fingerprint
-
     def fingerprint(self, asked: Asked) -> Hashable:
         return asked.path, self.canonical(asked.body)
 
@@ -150,8 +146,6 @@ class Service:
         if len(dict(pairs)) < len(pairs):
             raise Refused("A member is given twice.")
         return dict(pairs)
-
-    # ---------------------------------------------------------------- once
 
     def once(self, asked: Asked, identity: Hashable, fingerprint: Hashable) -> Told:
         with self.lock:

@@ -41,9 +41,6 @@ def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
     return command
 
 
-# ---------------------------------------------------------------- exit codes
-
-
 @pytest.mark.parametrize(
     ("service", "options", "code"),
     [
@@ -76,9 +73,6 @@ def test_nobody_there_means_try_later(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err.startswith("semel: unreachable: ")
 
 
-# ---------------------------------------------------------------- what is printed
-
-
 def test_the_table_has_a_row_for_every_case(command: Command) -> None:
     _, said, _ = command(Service())
     assert [case.id for case in CASES if f" {case.id} " not in said] == []
@@ -104,9 +98,6 @@ def test_credentials_are_in_no_output(command: Command, tmp_path: Path) -> None:
     written = (tmp_path / "report.json").read_text() + (tmp_path / "report.xml").read_text()
     assert code == 0
     assert "hunter" not in said + complained + written
-
-
-# ---------------------------------------------------------------- what is written
 
 
 def test_json_on_stdout_is_all_there_is(command: Command) -> None:
@@ -165,9 +156,6 @@ def test_a_report_that_cannot_be_written_says_so(command: Command) -> None:
     code, _, complained = command(Service(), "--json", "no/such/folder/report.json")
     assert code == 2
     assert "The cases were run." in complained
-
-
-# ---------------------------------------------------------------- where the target comes from
 
 
 def test_an_option_wins_over_the_file(command: Command, tmp_path: Path) -> None:

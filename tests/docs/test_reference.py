@@ -42,9 +42,6 @@ def first_column(name: str, heading: str) -> list[str]:
     return [row[0].strip("*") for row in table(page(name), heading)]
 
 
-# ---------------------------------------------------------------- policy
-
-
 def test_the_policy_table_holds_every_field_with_its_default() -> None:
     rows = {row[0]: row[1] for row in table(page("docs/reference/policy.md"), "field")}
     assert rows == {field.name: _default(field.default) for field in dataclasses.fields(Policy)}
@@ -65,9 +62,6 @@ def test_the_policy_table_says_what_the_docstring_says() -> None:
         assert shortened[name].split(":")[0].split(",")[0] in told, name
 
 
-# ---------------------------------------------------------------- client
-
-
 def test_the_table_of_client_settings_holds_every_one_with_its_default() -> None:
     rows = {row[0]: row[1] for row in table(page("docs/reference/client.md"), "setting")}
     told = {field.name: str(field.default) for field in dataclasses.fields(ClientSettings)}
@@ -78,9 +72,6 @@ def test_the_table_of_client_settings_holds_every_one_with_its_default() -> None
 def test_the_table_of_the_client_names_every_export() -> None:
     named = {row[0].partition("(")[0] for row in table(page("docs/reference/client.md"), "name")}
     assert set(semel.client.__all__) <= named
-
-
-# ---------------------------------------------------------------- errors
 
 
 def _tree(root: type[errors.SemelError]) -> list[type[errors.SemelError]]:
@@ -108,9 +99,6 @@ def test_the_error_tree_is_drawn_as_it_is() -> None:
 def test_every_code_is_used_once() -> None:
     codes = [error.code for error in _tree(errors.SemelError)]
     assert len(codes) == len(set(codes))
-
-
-# ---------------------------------------------------------------- API
 
 
 def test_the_api_page_names_every_export() -> None:
@@ -145,9 +133,6 @@ def test_the_api_page_names_every_part_of_a_result_and_of_about() -> None:
 
 def _public(kind: Any) -> list[str]:
     return [name for name in kind.__struct_fields__ if not name.startswith("_")]
-
-
-# ---------------------------------------------------------------- records, events, stores
 
 
 def test_the_record_page_holds_every_field_and_property() -> None:
@@ -205,9 +190,6 @@ def test_the_counts_of_a_sweep_are_told() -> None:
     assert told == list(inspect.signature(SweepReport).parameters)
 
 
-# ---------------------------------------------------------------- SQLite
-
-
 @pytest.fixture
 def database() -> typing.Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:")
@@ -230,9 +212,6 @@ def test_the_schema_page_holds_every_table_and_index(database: sqlite3.Connectio
         first_column("docs/reference/sqlite-schema.md", "index")
     )
     assert [name for kind, name in made if kind == "table" and f"column of {name}" not in text] == []
-
-
-# ---------------------------------------------------------------- command line
 
 
 def _commands() -> dict[str, Any]:
@@ -267,9 +246,6 @@ def test_the_exit_codes_are_told() -> None:
     assert codes - {exits.BROKEN_PIPE} == told
 
 
-# ---------------------------------------------------------------- glossary and front pages
-
-
 def test_the_glossary_holds_the_nine_words() -> None:
     rows = table(page("docs/reference/glossary.md"), "word")
     assert [row[0].strip("*") for row in rows if row[0].startswith("**")] == WORDS
@@ -302,9 +278,6 @@ def test_no_page_uses_a_word_that_the_glossary_rules_out() -> None:
         if (hit := elsewhere.search(re.sub(r"`[^`]*`", "", text)))
     ]
     assert found == []
-
-
-# ---------------------------------------------------------------- HTTP
 
 
 def test_the_table_of_routes_holds_every_setting() -> None:

@@ -19,8 +19,6 @@ class Dictionary:
     def __init__(self) -> None:
         self.rows: dict[bytes, Row] = {}
 
-    # ---------------------------------------------------------------- who runs
-
     def claim(self, claim: Row, now: int) -> Seen:
         """Become the one who runs, or learn why not."""
         row = self.rows.get(claim["digest"])
@@ -90,8 +88,6 @@ class Dictionary:
     def _expired(self, row: Row, now: int) -> bool:
         return row["status"] in SETTLED and bool(row["expires"] <= now)
 
-    # ---------------------------------------------------------------- writes that show the lease
-
     def _owned(self, lease: Row) -> Row | None:
         row = self.rows.get(lease["digest"])
         shown = (lease["nonce"], lease["fence"])
@@ -144,8 +140,6 @@ class Dictionary:
         """The end of a life: kept from the claim on, but from now on where the run used up half of that time."""
         expires = row["expires"] if row["expires"] - now > row["keep"] // 2 else now + row["keep"]
         self._put(row, now, completed=now, expires=expires, lease=min(row["lease"], now), **changes)
-
-    # ---------------------------------------------------------------- decisions and the sweep
 
     def resolve(self, digest: bytes, nonce: bytes, status: str, *, outcome: bytes | None, note: str, now: int) -> Seen:
         """End a doubt. The new nonce and fence shut everybody else out."""

@@ -61,8 +61,6 @@ class SqliteIsADictionary(RuleBasedStateMachine):
         (answer,) = self.perform(operation)
         assert seen(answer) == expected
 
-    # ---------------------------------------------------------------- claims
-
     def fresh_claim(self, key: Key, fingerprint: bytes, terms: ops.Terms, about: About) -> ops.Claim:
         claim = ops.Claim(key, fingerprint, next(self.nonces).to_bytes(16, "big"), terms, about)
         self.claims.append(claim)
@@ -111,8 +109,6 @@ class SqliteIsADictionary(RuleBasedStateMachine):
     @rule(data=st.data())
     def same_claim_again(self, data: st.DataObject) -> None:
         self.claim_all(data.draw(st.sampled_from(self.claims[-6:])))
-
-    # ---------------------------------------------------------------- writes under a lease, current or long lost
 
     def some_lease(self, data: st.DataObject) -> Lease:
         held = {(row["nonce"], row["fence"]) for row in self.running()}
@@ -188,8 +184,6 @@ class SqliteIsADictionary(RuleBasedStateMachine):
         now_held = {(row["nonce"], row["fence"]) for row in self.model.rows.values()}
         return [lease for lease in self.leases if (lease.nonce, lease.fence) not in now_held][-6:]
 
-    # ---------------------------------------------------------------- crashes and time
-
     @rule()
     def crash(self) -> None:
         """The process is gone without a word; another opens the file. What the first had sent may still arrive."""
@@ -205,8 +199,6 @@ class SqliteIsADictionary(RuleBasedStateMachine):
         to_an_edge = bool(data.draw(st.booleans()))
         by = st.sampled_from([1, SECOND, 10 * SECOND])
         self.now = data.draw(st.sampled_from(ahead)) if ahead and to_an_edge else self.now + data.draw(by)
-
-    # ---------------------------------------------------------------- decisions and the sweep
 
     @rule(
         key=keys,
@@ -248,8 +240,6 @@ class SqliteIsADictionary(RuleBasedStateMachine):
     @rule(key=keys, replays=st.integers(1, 5))
     def tally(self, key: Key, replays: int) -> None:
         self.same(ops.Tally(key.digest, replays), self.model.tally(key.digest, replays, self.now))
-
-    # ---------------------------------------------------------------- looking
 
     def stored(self, query: ops.Query = ops.Query(), limit: int = 100) -> list[dict[str, Any]]:  # noqa: B008 - frozen
         """Every record that the store lists, page by page."""

@@ -45,9 +45,6 @@ names = pytest.mark.parametrize("name", WAITING)
 stores = pytest.mark.parametrize("store", STORES if FULL else STORES[:1])
 
 
-# ---------------------------------------------------------------- many keys
-
-
 def ask(site: Running, requests: int) -> None:
     """So many requests, each with a key of its own; each has its effect.
 
@@ -79,9 +76,6 @@ def test_memory_stays_flat_over_many_keys(start: Start, name: str, store: str, r
         "figures", f"{said}, {held // KIB:,} of them SQLite's pages: {(grown - held) / REQUESTS:.0f} B each"
     )
     assert grown - held < EACH * REQUESTS + NOISE
-
-
-# ---------------------------------------------------------------- many duplicates that wait
 
 
 async def wait_together(site: Running, duplicates: int) -> tuple[int, int]:

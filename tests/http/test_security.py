@@ -49,9 +49,6 @@ def shape(answer: httpx.Response) -> tuple[int, tuple[str, ...], bytes]:
     return answer.status_code, tuple(sorted(name for name, _ in answer.headers.multi_items())), answer.content
 
 
-# ---------------------------------------------------------------- S01, S02, S04: the keys of others
-
-
 def test_one_key_of_many_tenants_users_and_routes_shows_nobody_a_foreign_byte(asker: Asker) -> None:
     """The number of the effect stands in the body, the location and the tag, so no two answers are alike."""
     key, before = new_key(), asker.running.effects()
@@ -125,9 +122,6 @@ def test_a_malformed_key_gets_the_same_answer_whether_or_not_it_is_known(asker: 
     assert asker.running.effects() == before + 1
 
 
-# ---------------------------------------------------------------- S10: headers of a replay
-
-
 @pytest.mark.parametrize("name", SITES)
 @pytest.mark.parametrize("path", ["/orders", "/headers", "/gzip", "/empty", "/stream", "/status?code=302"])
 def test_a_replay_carries_no_header_outside_the_list(
@@ -162,9 +156,6 @@ def test_a_line_break_in_a_header_never_reaches_a_replay(headers: list[tuple[str
     kept = recorded(headers).headers
     assert all(name.lower() in REPLAYED for name, _ in kept)
     assert not any(set("\r\n\0") & set(name + value) for name, value in kept)
-
-
-# ---------------------------------------------------------------- S15: nothing costs more than its answer
 
 
 @pytest.fixture

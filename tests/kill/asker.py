@@ -43,8 +43,6 @@ class Asker:
         self._not_before: dict[int, float] = {}
         self._began = 0
 
-    # ---------------------------------------------------------------- one question after the other
-
     def next_key(self) -> int | None:
         """One of the keys in the window that this asker still wants an answer for, and may ask for now."""
         low, high = self.board.window
@@ -100,8 +98,6 @@ class Asker:
         at, fence = _micros(), self.slot.word(Field.FENCE)
         line = Line(what, self.mode_of(key), key, 0, fence, 0, 0, self._life, 0, at - self._began, at, value)
         self._answers.append(line)
-
-    # ---------------------------------------------------------------- effects
 
     def _line(self, what: str, step: int, attempt: Attempt | AsyncAttempt) -> Line:
         at, sequence = _micros(), next(self._sequence)

@@ -81,8 +81,6 @@ class Causes:
         """The last outage that fell into this time."""
         return next((each for each in reversed(self._outages) if each.began < end and each.ended > begin), None)
 
-    # ---------------------------------------------------------------- what was forgotten
-
     def _first_forgotten(self, attempts: list[Attempt], settled: Settled) -> Forgotten | None:
         """Something acknowledged before an outage and unknown after it; without an outage between it is no excuse."""
         for what, begin, end in (*_claims_forgotten(attempts), *self._ends_forgotten(attempts, settled)):

@@ -99,8 +99,6 @@ class Killer:
             self._missing,
         )
 
-    # ---------------------------------------------------------------- processes
-
     def _order(self, *words: object) -> int:
         assert self._zygote.stdin is not None
         assert self._zygote.stdout is not None
@@ -142,8 +140,6 @@ class Killer:
 
     def _slots(self, process: int) -> list[Slot]:
         return [self._board.slot(process * ASKERS + turn) for turn in range(ASKERS)]
-
-    # ---------------------------------------------------------------- killing
 
     def _rampage(self) -> None:
         while len(self._kills) < self._plan.kills or self._uncovered():
@@ -253,8 +249,6 @@ class Killer:
             message = "the keys are used up: from here on kills would hit nobody at work"
             raise AssertionError(message)
         self._board.move(low, low + _WINDOW)
-
-    # ---------------------------------------------------------------- the end
 
     def _settle(self) -> list[int]:
         """Let everybody ask until all have their answer; who has none in time asked for a wedged key."""

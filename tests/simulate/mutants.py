@@ -71,9 +71,6 @@ def judging(change: Callable[[Record, Claim, int], tuple[Record, Claim, int]]) -
     return patch.object(table, "judge", wrong)
 
 
-# ---------------------------------------------------------------------- the store
-
-
 @mutant("no fence and no nonce on any write", "rerun, handler fails", "I4")
 def _() -> AbstractContextManager[Any]:
     return patch.object(Table, "owned", lambda self, lease: self.records.get(lease.key.digest))
@@ -187,9 +184,6 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Table, "lapse", lambda self, limit, now: right(self, limit, now + 10_000_000))
 
 
-# ---------------------------------------------------------------------- the decision table
-
-
 @mutant("the same claim again is not recognised", "rerun", "ownerless")
 def _() -> AbstractContextManager[Any]:
     return judging(lambda record, claim, now: (record, replace(claim, nonce=b"another"), now))
@@ -268,9 +262,6 @@ def _() -> AbstractContextManager[Any]:
     switches.enter_context(patch.object(Once, "_claim", claim_in_two))
     switches.enter_context(patch.object(Table, "claim", write))
     return switches
-
-
-# ---------------------------------------------------------------------- flows
 
 
 @mutant("a claim is sent again under a new nonce", "rerun", "ownerless")
@@ -403,9 +394,6 @@ def _() -> AbstractContextManager[Any]:
         return (yield from right(self, granted))
 
     return patch.object(Once, "_granted", granted_late)
-
-
-# ---------------------------------------------------------------------- lane, heartbeat, waiting
 
 
 @mutant("a cancelled caller keeps its claim", "rerun, one batch", "ownerless")

@@ -176,8 +176,6 @@ class Sequence:
             given = replace(given, transaction=name) if given.transaction == self._names[name] else given
         return bool(expected == given)
 
-    # ---------------------------------------------------------------- drawing
-
     def _drawn(self, dice: random.Random, session: int, keys: tuple[Key, ...]) -> Any:
         if self.kind.happens is not None and dice.random() < 0.1:
             return self.kind.happens(dice, dice.choice(keys))

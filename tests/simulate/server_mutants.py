@@ -58,9 +58,6 @@ def without_terms(change: Callable[[list[str]], list[str]]) -> AbstractContextMa
     return patch.object(requests, "_held", lambda expression, lease: change(right(expression, lease)))
 
 
-# ---------------------------------------------------------------------- Redis
-
-
 @mutant("redis: a script without fence and nonce", "redis; redis fails over", "I4")
 def _() -> AbstractContextManager[Any]:
     return patch.object(Table, "owned", lambda self, lease: self.records.get(lease.key.digest))
@@ -91,9 +88,6 @@ def _() -> AbstractContextManager[Any]:
         return right(self, operation, now)
 
     return patch.object(RedisModel, "apply", apply)
-
-
-# ---------------------------------------------------------------------- DynamoDB
 
 
 @mutant("dynamodb: the time to live decides what has expired", "dynamodb deletes", "I7")

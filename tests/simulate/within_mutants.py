@@ -61,9 +61,6 @@ def always(value: object) -> Callable[[Any], Any]:
     return lambda _right: lambda *_args: value
 
 
-# ---------------------------------------------------------------------- the statements
-
-
 @mutant("a claim does not ask whether an open transaction holds the key", "W5", "broke")
 def _() -> AbstractContextManager[Any]:
     return swapped(hold=always(True))
@@ -201,9 +198,6 @@ def _() -> AbstractContextManager[Any]:
         return end
 
     return swapped(end=change)
-
-
-# ---------------------------------------------------------------------- flows
 
 
 @mutant("a failure inside a transaction is not written down", "W4")

@@ -73,9 +73,6 @@ def there(dynamodb: Tables, assets: Items) -> list[tuple[str, str, int]]:
     return sorted((item["id"]["S"], item["state"]["S"], int(item["version"]["N"])) for item in items)
 
 
-# ---------------------------------------------------------------- one request
-
-
 async def test_a_new_item_gets_version_1(does: Does, assets: Items, dynamodb: Tables) -> None:
     assert await does(upsert(assets, A, ON)) == Written(1)
     assert there(dynamodb, assets) == [("a-1", "on", 1)]
@@ -174,9 +171,6 @@ def test_of_writers_that_read_the_same_version_one_writes(assets: Items, dynamod
         assert sum(pool.map(write, range(8))) == 1
 
 
-# ---------------------------------------------------------------- colours and places
-
-
 def test_a_client_that_has_to_be_awaited_is_refused_by_run(assets: Items, dynamodb: Tables) -> None:
     async def ask() -> None:
         async with make_async_client(Settings.of(dynamodb.url)) as client:
@@ -196,9 +190,6 @@ def test_a_table_of_dynamodb_is_refused_by_a_database() -> None:
     with pytest.raises(UsageError, match="is a table of DynamoDB"):
         run(connection, upsert(Items("assets"), A, ON))
     connection.close()
-
-
-# ---------------------------------------------------------------- with the record
 
 
 def test_a_write_commits_with_the_record(semel: Semel, assets: Items, dynamodb: Tables) -> None:

@@ -18,9 +18,6 @@ async def asset(session: Session) -> list[tuple[object, ...]]:
     return await session.sql("SELECT id, state, version FROM asset ORDER BY id")
 
 
-# ---------------------------------------------------------------- must be new
-
-
 async def test_a_new_row_gets_version_1(session: Session) -> None:
     assert await session.write(upsert("asset", A, ON)) == Written(1)
     assert await asset(session) == [("a-1", "on", 1)]
@@ -49,9 +46,6 @@ async def test_a_new_row_that_another_unique_index_refuses_raises_the_database_s
     with pytest.raises(Exception, match=r"(?i)unique|duplicate") as caught:
         await session.write(upsert("asset", {"id": "a-2"}, {**ON, "serial": "s"}))
     assert not isinstance(caught.value, ConcurrentModification)
-
-
-# ---------------------------------------------------------------- at the version that was read
 
 
 @pytest.mark.parametrize("write", [update_versioned, upsert], ids=["update_versioned", "upsert"])
@@ -95,9 +89,6 @@ async def test_only_the_named_row_is_changed(session: Session) -> None:
     assert await asset(session) == [("a-1", "off", 2), ("a-2", "on", 1)]
 
 
-# ---------------------------------------------------------------- only what is newer
-
-
 @pytest.mark.parametrize("version", [1, 7], ids=["first", "later"])
 async def test_an_event_makes_the_row_at_its_own_version(session: Session, version: int) -> None:
     assert await session.write(upsert("asset", A, ON, newer=version)) == Written(version)
@@ -124,9 +115,6 @@ async def test_an_event_never_changes_a_row_with_another_key(session: Session) -
         await session.write(upsert("asset", {"id": "a-2"}, {**OFF, "serial": "s"}, newer=9))
     await session.rollback()
     assert await asset(session) == [("a-1", "on", 1)]
-
-
-# ---------------------------------------------------------------- the same request again
 
 
 async def test_the_same_new_row_again_is_done_already(session: Session) -> None:
@@ -160,9 +148,6 @@ async def test_another_request_at_the_right_version_writes(session: Session) -> 
     await session.write(upsert("asset", A, ON, request={"request": "r-1"}))
     write = update_versioned("asset", A, OFF, expected=1, request={"request": "r-2"})
     assert await session.write(write) == Written(2)
-
-
-# ---------------------------------------------------------------- transaction, names, values
 
 
 async def test_nothing_is_committed(session: Session, opened: Opener) -> None:

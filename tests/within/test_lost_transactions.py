@@ -115,9 +115,6 @@ async def test_a_handler_that_commits_and_raises_gets_its_own_error(world: World
         await world.call(connection, "o-1", handler)
 
 
-# ---------------------------------------------------------------- a transaction that cannot go on
-
-
 async def stale(world: World) -> sqlite3.Connection:
     """A transaction that has read, and somebody else has written since."""
     connection = world.connect()

@@ -94,8 +94,6 @@ class World:
         """A handler without an effect."""
         return "done"
 
-    # ---------------------------------------------------------------- what differs by colour
-
     async def resolve(self, key: str, resolution: Any) -> Record:
         """`resolve(...)`."""
         raise NotImplementedError

@@ -75,9 +75,7 @@ def _lower(value: Any, depth: int) -> Any:
 
 
 def _lower_dict(value: dict[Any, Any], depth: int) -> Any:
-    if _TEXT.issuperset(map(type, value)):
-        if _NATIVE.issuperset(map(type, value.values())):
-            return value
+    if all(type(name) is str for name in value):
         return {name: item if type(item) in _NATIVE else _lower(item, depth) for name, item in value.items()}
     pairs = [(_lower(name, depth), _lower(item, depth)) for name, item in value.items()]
     if any(type(name) is Ext for name, _ in pairs):
@@ -132,7 +130,6 @@ def _load_time(body: bytes) -> time:
 
 _BIG = 1
 _PAIRS = 13
-_TEXT = frozenset({str})
 _NATIVE = frozenset({type(None), bool, float, str, bytes})
 _EXTEND: dict[type, tuple[int, Callable[[Any, int], bytes]]] = {
     tuple: (2, _items),

@@ -47,9 +47,6 @@ def asked(user: User, *texts: str) -> list[Any]:
     return [tuple(row) for row in rows]
 
 
-# ---------------------------------------------------------------- sessions
-
-
 def test_sessions_have_the_settings_that_were_given(make_user: MakeUser) -> None:
     user = make_user(statement_timeout=7, lock_timeout=1.5)
     names = ["statement_timeout", "lock_timeout", "default_transaction_isolation", "application_name"]
@@ -76,9 +73,6 @@ def test_a_closed_store_has_no_sessions(make_user: MakeUser, outsider: Outsider)
     user.close()
     while outsider.look(SESSIONS):
         pass
-
-
-# ---------------------------------------------------------------- trouble with connections
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -142,9 +136,6 @@ def test_a_password_is_never_in_a_message(make_user: MakeUser, url: str, port: i
     while problem is not None:
         told, problem = f"{told} {problem!r}", problem.__cause__
     assert SECRET not in f"{caught.value} {caught.value.facts} {told} {user.store.name} {user.store._place.name}"
-
-
-# ---------------------------------------------------------------- a server that comes back
 
 
 @pytest.fixture(scope="module")

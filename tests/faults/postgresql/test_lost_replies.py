@@ -111,9 +111,6 @@ def once(colour: str, url: str, effect: Callable[[], None], warmed: Callable[[],
         return semel.run("k", handler, operation="charge").value
 
 
-# ---------------------------------------------------------------- the caller's own COMMIT
-
-
 def lost_commit() -> Cut:
     return Cut(Direction.TO_CLIENT, 1, How.DROP, kind="CommandComplete")
 

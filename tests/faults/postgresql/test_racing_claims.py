@@ -48,9 +48,6 @@ ERASED = "UPDATE semel_record SET status = 'completed', outcome = '\\x00', scope
 EXPIRE = "UPDATE semel_record SET expires_us = 1"
 
 
-# ---------------------------------------------------------------- F33: the rival has not committed
-
-
 def test_a_claim_beside_an_uncommitted_rival_is_answered_at_once(user: User, outsider: Outsider) -> None:
     outsider.claim(claim("k"))
     user.one(claim("k"), Running)
@@ -155,9 +152,6 @@ def test_lists_of_every_kind_in_any_order_never_deadlock(make_user: MakeUser, ou
     assert outsider.look("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == [(0,)]
 
 
-# ---------------------------------------------------------------- F34: snapshots
-
-
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 def test_the_store_reads_what_is_committed_whatever_the_database_prefers(
     make_user: MakeUser, outsider: Outsider, url: str, level: str
@@ -192,9 +186,6 @@ def test_a_caller_whose_snapshot_is_older_than_the_rival_is_told_to_start_over(u
     assert ran == []
 
 
-# ---------------------------------------------------------------- F35: the sweep
-
-
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_a_claim_of_a_row_that_the_sweep_deletes_is_granted_either_way(
     user: User, outsider: Outsider, end: str
@@ -226,9 +217,6 @@ def test_the_sweep_leaves_a_record_that_is_being_claimed(user: User, outsider: O
     outsider.commit()
     assert user.one(Purge(10), Swept).count == 0
     assert outsider.look("SELECT status FROM semel_record") == [("running",)]
-
-
-# ---------------------------------------------------------------- F38: a key held by an open transaction
 
 
 def test_neighbours_of_a_held_key_are_answered_at_once(user: User, outsider: Outsider) -> None:

@@ -155,9 +155,6 @@ def test_the_text_of_an_error_that_postgresql_cannot_hold_is_made_to_fit(user: U
     assert [type(answer) for answer in ended] == [Recorded] * 3
 
 
-# ---------------------------------------------------------------- the real thing
-
-
 def test_sessions_that_the_administrator_ends_are_replaced(url: str, colour: Colour, outsider: Outsider) -> None:
     ran: list[int] = []
     with Caller(PostgresStore(url), colour) as caller:

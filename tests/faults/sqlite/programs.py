@@ -91,9 +91,6 @@ def purge(path: str, limit: str) -> None:
     user.driver.close()
 
 
-# ---------------------------------------------------------------- forks
-
-
 def fork_no_connection(path: str) -> None:
     """No connection is open in the child until it opens its own, and both go on."""
     user = User(path)

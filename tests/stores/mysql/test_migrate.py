@@ -53,9 +53,6 @@ def searched(fresh: str) -> list[str]:
     return sorted(name for (name,) in rows(fresh, INDEXES) if "search" in name)
 
 
-# ---------------------------------------------------------------- one release
-
-
 def test_an_empty_database_is_migrated_once(fresh: str) -> None:
     upkeep = MysqlStore(fresh).upkeep()
     assert upkeep.migrate() == ["0001", "0002"]
@@ -110,9 +107,6 @@ def test_tables_of_a_chosen_database_and_prefix_are_made_there(server: Databases
     assert upkeep.end_restored()
     assert rows(fresh, "SHOW TABLES") == []
     assert len(rows(elsewhere, "SHOW TABLES")) == 6
-
-
-# ---------------------------------------------------------------- two releases
 
 
 def test_the_release_before_works_on_while_only_the_pre_half_is_applied(fresh: str, asker: Asker) -> None:
@@ -202,9 +196,6 @@ def test_the_lock_is_kept_while_a_half_is_tried_again(fresh: str) -> None:
     assert held == ["refused", [(0,)]]
 
 
-# ---------------------------------------------------------------- searching, partitions
-
-
 def test_searching_is_added_on_demand_and_once(fresh: str) -> None:
     upkeep = MysqlStore(fresh).upkeep()
     upkeep.migrate()
@@ -248,9 +239,6 @@ def test_partitions_are_chosen_when_the_tables_are_made(fresh: str) -> None:
         upkeep.migrate(partitions=8)
 
 
-# ---------------------------------------------------------------- looking
-
-
 def test_the_doctor_looks_at_everything(fresh: str) -> None:
     store = MysqlStore(fresh, migrate=False)
     before = {finding.topic: finding for finding in store.examine(timedelta(hours=24))}
@@ -267,9 +255,6 @@ def test_the_doctor_tells_of_a_restore_mark(fresh: str) -> None:
     store.upkeep().restored(0, 3600 * 1_000_000)
     findings = {finding.topic: finding for finding in store.examine(timedelta(hours=24))}
     assert "keys without a record are held" in findings["restore mark"].found
-
-
-# ---------------------------------------------------------------- the commands
 
 
 @pytest.mark.parametrize(

@@ -111,9 +111,6 @@ def test_a_restore_mark_is_told(url: str) -> None:
     assert "--end" in found(PostgresStore(url))["restore mark"].advice
 
 
-# ---------------------------------------------------------------- what settings mean
-
-
 @pytest.mark.parametrize("name", ["fsync", "synchronous_commit", "full_page_writes"])
 def test_a_setting_that_loses_commits_must_be_changed(name: str) -> None:
     wrong = [finding for finding in durability({**FINE, name: "off"}) if finding.verdict != "ok"]

@@ -79,9 +79,6 @@ def test_records_of_the_first_schema_can_be_erased_after_the_second(url: str) ->
     asker.close()
 
 
-# ---------------------------------------------------------------- two releases
-
-
 def test_the_release_before_works_on_while_only_the_pre_half_is_applied(url: str) -> None:
     PostgresStore(url).upkeep().migrate()
     assert release(url, NEXT).upkeep().migrate() == ["0003 pre"]
@@ -167,9 +164,6 @@ def test_a_migration_that_cannot_get_its_lock_steps_aside_and_tries_again(url: s
     assert sent.count("BEGIN") == 2
 
 
-# ---------------------------------------------------------------- searching
-
-
 def test_searching_is_added_on_demand_and_once(url: str) -> None:
     upkeep = PostgresStore(url).upkeep()
     upkeep.migrate()
@@ -223,9 +217,6 @@ def test_listing_works_with_the_indexes_and_without(url: str, asker: Asker, sear
     assert len(asker.one(Scan(Query(operation="charge"), None, 10)).records) == 5
 
 
-# ---------------------------------------------------------------- partitions
-
-
 def test_partitions_are_chosen_when_the_tables_are_made(url: str) -> None:
     upkeep = PostgresStore(url).upkeep()
     upkeep.migrate(partitions=4, search=True)
@@ -252,9 +243,6 @@ def test_partitions_keep_the_fill_factor(url: str) -> None:
     options = rows(url, "SELECT reloptions::text FROM pg_class WHERE relname IN ('semel_record_p0', 'semel_record_p1')")
     assert all("fillfactor" in option for (option,) in options)
     assert len(options) == 2
-
-
-# ---------------------------------------------------------------- replicas
 
 
 def test_a_replica_is_refused_before_anything_is_claimed_there() -> None:

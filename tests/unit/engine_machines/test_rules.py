@@ -68,9 +68,6 @@ def key_of(value: object, scope: object = SHARED) -> Key:
     return Key.of(value, operation="charge", scope=scope)
 
 
-# ------------------------------------------------------------------ which key
-
-
 def test_a_parameter_is_the_key() -> None:
     assert asked(charge, "o-1").key == key_of("o-1")
 
@@ -155,9 +152,6 @@ def test_a_key_that_names_no_parameter_is_refused_at_decoration(key: Any) -> Non
         rules(charge, key=key)
 
 
-# ---------------------------------------------------------------- which scope
-
-
 def _scoped(tenant: str, order_id: str) -> None: ...
 
 
@@ -183,9 +177,6 @@ def test_no_scope_is_a_missing_key(tenant: Any) -> None:
 def test_a_scope_that_names_no_parameter_is_refused_at_decoration(scope: Any) -> None:
     with pytest.raises(errors.UsageError, match="nothing ran"):
         rules(_scoped, scope=scope)
-
-
-# ---------------------------------------------------------- which fingerprint
 
 
 def test_other_arguments_have_another_fingerprint() -> None:
@@ -300,9 +291,6 @@ def test_a_call_python_would_refuse_is_refused_as_python_does(args: tuple[Any, .
         rules(charge).request(args, kwargs)
 
 
-# --------------------------------------------------------- what is encodable
-
-
 def _with_session(order_id: str, session: Session) -> None: ...
 
 
@@ -374,9 +362,6 @@ def test_names_known_where_the_function_is_made_are_found() -> None:
 
     request = asked(made_here, "o-1", Local(1))
     assert request.shape.lift(request.shape.lower(Local(1))) == Local(1)
-
-
-# ----------------------------------------------------------- name and the rest
 
 
 def test_the_operation_is_where_the_function_lives() -> None:

@@ -136,9 +136,6 @@ def test_savepoints_of_the_handler_do_no_harm(caller: Caller) -> None:
     caller.one(Complete(lease, b"done"), Recorded)
 
 
-# ---------------------------------------------------------------- a handler that ends the transaction
-
-
 @pytest.mark.parametrize("then", [[], ["BEGIN"], ["BEGIN IMMEDIATE"]])
 def test_a_commit_inside_the_handler_is_noticed_and_leaves_the_record_in_doubt(
     caller: Caller, asker: Asker, then: list[str]
@@ -171,9 +168,6 @@ def test_a_rollback_to_before_the_claim_is_noticed(caller: Caller) -> None:
     caller.connection.execute("ROLLBACK TO mine")
     with pytest.raises(NotInTransaction):
         caller.one(Complete(lease, b"done"), Recorded)
-
-
-# ---------------------------------------------------------------- which connections may be joined
 
 
 def test_only_connections_of_sqlite3_can_be_joined(asker: Asker) -> None:
@@ -307,9 +301,6 @@ def test_the_first_use_of_a_file_may_be_a_join(path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM semel_record").fetchone() == (1,)
 
 
-# ---------------------------------------------------------------- settings of the caller's connection
-
-
 @pytest.mark.parametrize("text_factory", [str, bytes, bytes.upper])
 def test_factories_and_converters_of_the_caller_neither_disturb_nor_change(
     asker: Asker, path: Path, text_factory: Any
@@ -333,9 +324,6 @@ def test_factories_and_converters_of_the_caller_neither_disturb_nor_change(
         connection.close()
         for name in ("TEXT", "INTEGER", "BLOB"):
             sqlite3.converters.pop(name)
-
-
-# ---------------------------------------------------------------- others who write
 
 
 def test_a_write_lock_held_by_others_answers_running(caller: Caller, path: Path) -> None:
@@ -367,9 +355,6 @@ def test_a_transaction_that_was_rolled_back_under_us_is_aborted(caller: Caller) 
     lease = caller.one(claim(), Granted).lease
     with pytest.raises(TransactionAborted, match="run all of it again"):
         caller.one(Complete(lease, b"done"), Recorded)
-
-
-# ---------------------------------------------------------------- steps
 
 
 def test_a_step_commits_with_its_effect(caller: Caller, asker: Asker) -> None:

@@ -153,9 +153,6 @@ async def test_a_handler_that_commits_and_raises_gets_its_own_error(world: OnSer
         await world.call(caller.thing, "o-1", handler)
 
 
-# ---------------------------------------------------------------- a transaction that cannot go on
-
-
 @on_postgresql
 async def test_a_deadlock_is_transaction_aborted_and_not_retried(world: OnServer) -> None:
     """Somebody holds the record and waits for the caller, whose claim then waits for them."""

@@ -93,8 +93,6 @@ class MysqlDialect:
             },
         )
 
-    # ------------------------------------------------------------ forms
-
     def _row(self, names: Sequence[str]) -> str:
         return f"SELECT {', '.join(f'? AS {name}' for name in names)}, {self._clock} AS now"
 
@@ -111,8 +109,6 @@ class MysqlDialect:
     def _among(self, name: str, digests: Sequence[bytes], then: Command | None = None, **parts: str) -> Command:
         marks_ = ", ".join("?" * len(digests))
         return Command(_filled(self._sql[name], digests=marks_, **parts), tuple(digests), then)
-
-    # ------------------------------------------------------------ claims and writes
 
     def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
         """Claims on the store's own connection, or one in the caller's transaction."""
@@ -171,8 +167,6 @@ class MysqlDialect:
         """Refused where the savepoint is gone with its transaction."""
         return marks.demand(name)
 
-    # ------------------------------------------------------------ reading
-
     def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:
         """Look records up."""
         del joined
@@ -196,8 +190,6 @@ class MysqlDialect:
         restrictions = " AND ".join(terms) or "TRUE"
         text = _filled(self._sql["scan"], restrictions=restrictions)
         return Command(text, (*values.values(), operation.limit + 1))
-
-    # ------------------------------------------------------------ decisions and the sweep
 
     def resolve(self, operation: Resolve) -> Command:
         """A decision."""

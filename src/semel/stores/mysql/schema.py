@@ -46,8 +46,6 @@ class MysqlSchema(ServedSchema):
         """Leave a transaction that failed, and the lock that its commands took; what was created stays."""
         return Command("ROLLBACK", (), self.unlock())
 
-    # ------------------------------------------------------------ one process at a time
-
     def lock(self) -> Command:
         """Try to be the one who migrates; one row says whether it was possible.
 
@@ -62,8 +60,6 @@ class MysqlSchema(ServedSchema):
     def unlock(self) -> Command:
         """Let the next one migrate."""
         return Command(f"SELECT RELEASE_LOCK({self._lock})")
-
-    # ------------------------------------------------------------ migrations
 
     def creation(self, partitions: int = 0) -> Sequence[Command]:
         """All of the newest schema where there is none."""

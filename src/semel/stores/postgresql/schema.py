@@ -43,8 +43,6 @@ class PostgresSchema(ServedSchema):
         """Leave a transaction that failed."""
         return Command("ROLLBACK")
 
-    # ------------------------------------------------------------ one process at a time
-
     def lock(self) -> Command:
         """Try to be the one who migrates; one row says whether it was possible.
 
@@ -59,8 +57,6 @@ class PostgresSchema(ServedSchema):
     def unlock(self) -> Command:
         """Let the next one migrate."""
         return Command("SELECT pg_advisory_unlock(?::bigint)", (_LOCK,))
-
-    # ------------------------------------------------------------ migrations
 
     def creation(self, partitions: int = 0) -> Sequence[Command]:
         """All of the newest schema where there is none: nobody works there, so it is one transaction."""

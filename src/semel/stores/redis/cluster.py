@@ -67,8 +67,6 @@ class Cluster:
             self._take_in(left, told)
         return [self._meaning(errand) for errand in errands]
 
-    # ------------------------------------------------------------ the map
-
     def _learnt(self) -> Generator[Parcels, Told, None]:
         """Ask for the map where there is none: of whoever answers first."""
         if self._holders:
@@ -88,8 +86,6 @@ class Cluster:
 
     def _forget(self) -> None:
         self._holders = []
-
-    # ------------------------------------------------------------ errands
 
     def _errand(self, command: Command) -> Errand:
         match command:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hiredis import pack_command
-from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.asyncio.connection import Connection as AsyncConnection
 from redis.asyncio.connection import SSLConnection as AsyncSSLConnection
 from redis.asyncio.retry import Retry as AsyncRetry
@@ -28,6 +27,8 @@ from semel.stores.redis.settings import Address, Settings
 from semel.stores.redis.troubles import REPLIES, WIRE, lost, unreached
 
 _PROTOCOL: Final = 2
+_KINDS: Final = frozenset({bytes, int, list, type(None)})
+"""What replies are in that protocol, beside errors."""
 
 
 def options(settings: Settings, address: Address, **further: Any) -> dict[str, Any]:
@@ -68,17 +69,15 @@ def _at_hand(connection: Any, most: int) -> list[Reply]:
 
     It goes through three functions, of either colour, for each reply; of a round only the first has to be waited for.
     """
-    reader = connection._parser._reader  # noqa: SLF001 - there is no public way to more than one reply
+    # There is no public way to more than one reply. Where a release of redis-py has none here, each is awaited.
+    reader = getattr(getattr(connection, "_parser", None), "_reader", None)
     replies: list[Reply] = []
-    while len(replies) < most:
+    while reader is not None and len(replies) < most:
         reply = reader.gets()
-        if reply is NOT_ENOUGH_DATA:
-            break
+        if type(reply) not in _KINDS and not isinstance(reply, Exception):
+            break  # it says so with an object of its own that no more has arrived
         replies.append(reply)
     return replies
-
-
-# ---------------------------------------------------------------- blocking
 
 
 def found(settings: Settings, address: Address | None) -> Address:
@@ -167,9 +166,6 @@ def receive(connection: Any, count: int, name: str) -> list[Reply]:
         except WIRE as error:
             return replies + [lost(error, name)] * (count - len(replies))
     return replies
-
-
-# ---------------------------------------------------------------- awaited
 
 
 async def afound(settings: Settings, address: Address | None) -> Address:

@@ -85,9 +85,6 @@ def _each(
     return answers
 
 
-# ---------------------------------------------------------------- claiming
-
-
 def _claims(place: Place, claims: Sequence[Claim]) -> Talk:
     replies = yield [Script("claim", place.key(claim.key), _claim_values(claim)) for claim in claims]
     return _each(claims, replies, _claimed)
@@ -118,9 +115,6 @@ def _claimed(claim: Claim, reply: Reply) -> Answer | Exception:
     if isinstance(answer, Winnable):
         return StoreUnavailable("The record could be claimed and was not; nothing ran. Try again.", conflict=True)
     return answer
-
-
-# ---------------------------------------------------------------- writing under a lease
 
 
 def _writing(name: str, values: Callable[[Place, Any], Values]) -> Many:
@@ -165,9 +159,6 @@ def _written(operation: Renew | Complete | Fail | Checkpoint, reply: int) -> Ans
 def _enter(_place: Place, operations: Sequence[Enter]) -> Talk:
     return [Lost()] * len(operations)  # there is no transaction to enter
     yield []
-
-
-# ---------------------------------------------------------------- by digest
 
 
 def _located(place: Place, wanted: Sequence[tuple[bytes, str]]) -> Generator[Any, list[Reply], list[str]]:

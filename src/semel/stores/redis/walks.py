@@ -50,9 +50,6 @@ def step(match: str, place: Any) -> Generator[Any, list[Reply], tuple[Any, list[
     return onward, keys
 
 
-# ---------------------------------------------------------------- listing
-
-
 def scan(place: Place, operations: Sequence[Scan]) -> Talk:
     """A page for each."""
     answers: Answers = []
@@ -137,9 +134,6 @@ def _told(digest: bytes, reply: Reply) -> Record | None:
     if isinstance(reply, Exception):
         raise reply
     return None if isinstance(reply, int) else record_of(digest, reply)
-
-
-# ---------------------------------------------------------------- the sweep
 
 
 def purge(place: Place, operations: Sequence[Purge]) -> Talk:

@@ -93,9 +93,6 @@ def _nothing(_dialect: Dialect, _operations: Sequence[Operation], *, joined: boo
     yield
 
 
-# ---------------------------------------------------------------- writing under a lease
-
-
 def _shown(lease: Lease) -> Values:
     return lease.key.digest, lease.nonce, lease.fence
 
@@ -191,9 +188,6 @@ def _enter(dialect: Dialect, operations: Sequence[Enter], *, joined: bool) -> Pl
     return [Entered(transaction)]
 
 
-# ---------------------------------------------------------------- reading
-
-
 def whole(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, list[Row], Record]:
     """The record that a row stands for, with its finished steps."""
     record = record_of(row)
@@ -231,9 +225,6 @@ def _scan(dialect: Dialect, operations: Sequence[Scan], *, joined: bool) -> Plan
         last = records[-1] if len(rows) > operation.limit else None
         answers.append(Page(tuple(records), None if last is None else (last.created_us, last.key.digest)))
     return answers
-
-
-# ---------------------------------------------------------------- decisions and the sweep
 
 
 def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -> Plan:

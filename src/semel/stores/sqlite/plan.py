@@ -60,9 +60,6 @@ def plan(operations: Sequence[Operation], *, joined: bool) -> Plan:
     return answers
 
 
-# ---------------------------------------------------------------- writing under a lease
-
-
 def _shown(lease: Lease, **values: Any) -> dict[str, Any]:
     return {"digest": blob(lease.key.digest), "nonce": blob(lease.nonce), "fence": lease.fence, **values}
 
@@ -142,9 +139,6 @@ def _enter(operation: Enter, *, joined: bool) -> Part:
     name = f"semel_step_{lease.nonce.hex()}"
     yield savepoint(name)
     return Entered(name)
-
-
-# ---------------------------------------------------------------- decisions and the sweep
 
 
 def _resolve(operation: Resolve, *, joined: bool) -> Part:

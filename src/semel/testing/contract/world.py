@@ -41,8 +41,6 @@ class World:
         self._gates: list[Gate] = []
         self._watched: list[WatchedStore] = []
 
-    # ------------------------------------------------------------ the cast
-
     def door(self, store: Store | None = None, **settings: Any) -> Door:
         """A process: an engine of its own on the records under test, or on a store given."""
         engine = self.colour.engine(store or self._make_store(), **{"clock": self.clock, **settings})
@@ -98,8 +96,6 @@ class World:
             return Happened("found")
 
         return hook
-
-    # ------------------------------------------------------------ calls and time
 
     def start(self, method: Callable[[], Any]) -> Call:
         """Let a method of an engine run as a call of its own."""
@@ -157,8 +153,6 @@ class World:
     def _keepers_rest(self) -> bool:
         return all(self.clock.rests_on(wake) for door in self._doors for wake in door.keepers())
 
-    # ------------------------------------------------------------ the store, without an engine
-
     async def perform(self, *operations: Operation) -> list[Answer]:
         """Have operations of one kind carried out as one list; raises the first error among the answers."""
         if self._bare is None:
@@ -203,8 +197,6 @@ class World:
         digest = Key.of(key, operation=operation, scope=scope).digest
         (found,) = await self.perform(Read(digest, with_steps=True))  # type: ignore[assignment]  # as above
         return found.record
-
-    # ------------------------------------------------------------ the end
 
     async def close(self) -> None:
         """Let go of everything, also after a scenario that failed half-way."""

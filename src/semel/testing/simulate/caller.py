@@ -89,8 +89,6 @@ class Caller:
         self.twin: int | None = None
         self.alone = False
 
-    # ------------------------------------------------------------------ turns
-
     def go(self) -> None:
         """Its move: past the point where it stands."""
         if self.point is START:
@@ -169,8 +167,6 @@ class Caller:
         if self.until_us is not None and self.until_us <= self.sim.now_us:
             self.until_us = None
             self.sim.ready.append(self)
-
-    # ------------------------------------------------------------------ the call
 
     def new_nonce(self) -> bytes:
         """Never the same twice, and the same in every schedule."""
@@ -263,8 +259,6 @@ class Caller:
             return Unknown()
         found = self.sim.ledger.look(ask.attempt)
         return DidNotHappen() if found is None else Happened(found)
-
-    # ------------------------------------------------------------------ the end
 
     def cancel(self) -> None:
         """The caller is cancelled, or interrupted: as the shells do it, up to the flow that cleans up."""

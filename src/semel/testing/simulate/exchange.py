@@ -71,8 +71,6 @@ class Request:
             self.call = wanted
         self._history = hash((self._history, self.worker.sim.now_us, _brief(reply), type(error)))
 
-    # ------------------------------------------------------------------ what may happen
-
     def go(self) -> None:
         """Reach the service, or not."""
         sim = self.worker.sim

@@ -89,8 +89,6 @@ class Faults:
         """A handler went on beyond max_runtime, which explains as much as a stall."""
         self.explained[digest] = self.explained.get(digest, 0) + 1
 
-    # ------------------------------------------------------------------ choice points
-
     def at_round(self, worker: Worker) -> None:
         """A round goes out, or something happens to it."""
         lane = worker.lane
@@ -235,8 +233,6 @@ class Faults:
             self.note("jump forward" if choice == 1 else "jump back", sim.store.table.records, "store")
             sim.jump_us += round(by * SECOND)
             sim.jumped = sim.held_up = True
-
-    # ------------------------------------------------------------------ what they do
 
     def _cancel(self, caller: Caller) -> None:
         self.note("cancel", _keys_of_caller(caller), f"caller {caller.actor}")

@@ -148,8 +148,6 @@ class WatchedDynamo(WatchedStore):
             lambda wanted: self.moment(None) if isinstance(wanted, Now) else self.answer(operation, last, wanted),
         )
 
-    # ------------------------------------------------------------------ time to live
-
     def expired(self) -> bytes | None:
         """A record that the service may delete."""
         now = self.sim.store_now()

@@ -105,8 +105,6 @@ class Simulation:
         """The store's clock."""
         return EPOCH_US + self.now_us + self.jump_us
 
-    # ------------------------------------------------------------------ turns
-
     def run(self) -> None:
         """Until every caller has its answer."""
         choices = self.choices
@@ -193,8 +191,6 @@ class Simulation:
         """Requests on their way to a service that takes several for one operation."""
         exchanges = [worker.lane.exchange for worker in self.workers if worker.up]
         return [one for exchange in exchanges if exchange is not None for one in exchange.requests if one.call]
-
-    # ------------------------------------------------------------------ time
 
     def next_instant(self) -> int | None:
         """When something is due next."""

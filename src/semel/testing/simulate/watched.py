@@ -103,8 +103,6 @@ class WatchedStore:
         """What the model knows beside the records, for telling states apart."""
         return ()
 
-    # ------------------------------------------------------------------ writes
-
     def _written(self, operation: Any, before: Record | None, after: Record | None, now: int, answer: Any) -> None:
         kind = type(operation)
         if after is before:

@@ -31,8 +31,6 @@ class Witness:
         self.owners: dict[bytes, Caller] = {}  # who made a nonce
         self.refused: set[bytes] = set()  # nonces of leases whose holder was told that they are lost
 
-    # ------------------------------------------------------------------ waiters
-
     def news(self, caller: Caller, waiter: Waiter) -> None:
         """A waiter has news."""
         sim, news = self.sim, waiter.news
@@ -61,8 +59,6 @@ class Witness:
         digest = request.key.digest
         return self.is_final(digest) and self.sim.store.table.records[digest].fingerprint == request.fingerprint
 
-    # ------------------------------------------------------------------ leases
-
     def superseded(self, before: Record) -> None:
         """A lease was taken over: whoever held it must know by its own clock that it is over."""
         if before.key.digest in self.sim.quirks.forgotten:
@@ -83,8 +79,6 @@ class Witness:
         if age > sim.setting.max_runtime_us and not sim.held_up and not sim.arriving:
             raise Violation("runtime", "a lease was renewed beyond max_runtime")
         sim.seen["renewed"] += 1
-
-    # ------------------------------------------------------------------ cancelled callers
 
     def cancelled_with(self, caller: Caller, ticket: Ticket) -> None:
         """A caller is cancelled while it waits for this ticket."""

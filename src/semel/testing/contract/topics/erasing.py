@@ -146,8 +146,6 @@ class ErasingContract(Contract):
         assert answer.record == await world.stored(scope="acme")
         assert (answer.record.key, answer.record.resolution, answer.record.steps) == (claim.key, None, ())
 
-    # ------------------------------------------------------------ through an engine
-
     async def test_the_effect_of_an_erased_record_never_happens_again(self, world: World) -> None:
         door = world.door()
         await door.run(handler=world.returning("value"))

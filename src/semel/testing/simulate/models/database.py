@@ -45,8 +45,6 @@ class Database:
         self.open: list[Transaction] = []
         self._stamps = 0
 
-    # ---------------------------------------------------------------- transactions
-
     def apply(self, session: Session, act: Act, now: int) -> Told:
         """Carry out `act` on this connection at the instant `now`. Errors are answers."""
         match act:
@@ -120,8 +118,6 @@ class Database:
         del trouble
         transaction.abort()
         return TransactionAborted("The transaction is aborted.")
-
-    # ---------------------------------------------------------------- what a transaction may do
 
     def rows(self, transaction: Transaction) -> Rows:
         """The rows that a plain reading of it finds."""

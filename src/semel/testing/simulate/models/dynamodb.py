@@ -100,8 +100,6 @@ class DynamoModel:
                 case Call():
                     reply = self.answer(wanted)
 
-    # ---------------------------------------------------------------- requests
-
     def _write(self, parameters: Any, _lag: int) -> Reply:
         digest = _digest(parameters)
         there, request = self.items.get(digest), Request(parameters)

@@ -63,8 +63,6 @@ class MysqlModel(Server):
         """Whether somebody else keeps a row from being inserted."""
         return any(digest in other.gaps for other in self.open if other is not transaction)
 
-    # ---------------------------------------------------------------- operations
-
     def claim(self, transaction: Transaction, claim: Claim, now: int, *, joined: bool) -> Told:
         """On a lane a look comes first, which spares the lock; in a transaction the gate does."""
         return self._claim_here(transaction, claim, now) if joined else self._claim_alone(transaction, claim, now)

@@ -114,8 +114,6 @@ class WithinCaller:
         """Note what it knows by now: two callers who heard the same are in the same place."""
         self.history = hash((self.history, self.sim.now_us, what))
 
-    # ---------------------------------------------------------------- the code around the call
-
     def _transactions(self) -> Body:
         """Begin, call, commit; and all of it again where the transaction is lost, as the docs tell callers to."""
         for turn in range(_TURNS):
@@ -146,8 +144,6 @@ class WithinCaller:
     def _call_alone(self) -> Body:
         result, error = yield from self._called(joined=False)
         self.sim.checker.told(self, result, error)
-
-    # ---------------------------------------------------------------- the call
 
     @property
     def nonce(self) -> bytes:
