@@ -24,11 +24,13 @@ PAGES: Final = {
     "/strict": (STRICT, "text/html"),
     "/page.js": (b'import * as client from "/src/once.js"; Object.assign(window, client);', "text/javascript"),
 }
-SEND: Final = """async ([storage, intent]) => {
-  const send = window.send ??= once(fetch, { storage, tries: 2, giveUpAfter: 2000 });
-  const answer = await send("/effects", { method: "POST", body: "{}" }, { intent });
+ALARM: Final = "() => ({ signal: new AbortController().signal, cancel() {} })"
+"""An alarm that never rings: however slow the machine is, turns are waited for, and answers come or are cut off."""
+SEND: Final = f"""async ([storage, intent]) => {{
+  const send = window.send ??= once(fetch, {{ storage, tries: 2, giveUpAfter: 60_000, alarm: {ALARM} }});
+  const answer = await send("/effects", {{ method: "POST", body: "{{}}" }}, {{ intent }});
   return answer.json();
-}"""
+}}"""
 
 
 class Service(http.server.ThreadingHTTPServer):

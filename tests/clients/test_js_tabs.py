@@ -6,21 +6,20 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.clients.serving import TABS, Service, opened
+from tests.clients.serving import ALARM, TABS, Service, opened
 
 ROUNDS: Final = 3
-APART: Final = """(given) => {
+APART: Final = f"""() => {{
   const items = new Map();
-  const storage = {
+  const storage = {{
     getItem: (name) => items.get(name) ?? null,
     setItem: (name, value) => items.set(name, value),
     removeItem: (name) => items.delete(name),
     key: (index) => [...items.keys()][index] ?? null,
-    get length() { return items.size; },
-  };
-  window.items = items;
-  window.send = once(fetch, { storage, indexedDB, tries: 1, ...given });
-}"""
+    get length() {{ return items.size; }},
+  }};
+  window.send = once(fetch, {{ storage, indexedDB, tries: 1, alarm: {ALARM} }});
+}}"""
 PAY: Final = """async () => {
   try { return (await send("/effects", { method: "POST", body: "{}" }, { intent: "pay" })).status; }
   catch (error) { return error.name; }
@@ -43,9 +42,9 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     context.close()
 
 
-def _tab(context: BrowserContext, service: Service, **options: object) -> Page:
+def _tab(context: BrowserContext, service: Service) -> Page:
     page = opened(context, service.url)
-    page.evaluate(APART, options)
+    page.evaluate(APART)
     return page
 
 
