@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser, BrowserContext
 
 from tests.clients.serving import Service
 
@@ -17,3 +18,11 @@ def service() -> Iterator[Service]:
         yield service
         service.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A profile of the browser without a past."""
+    context = browser.new_context()
+    yield context
+    context.close()

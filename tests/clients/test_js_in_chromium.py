@@ -1,10 +1,9 @@
 """The browser client in a real browser: its storage, its tabs and its refresh are the browser's own."""
 
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext
+from playwright.sync_api import BrowserContext
 
 from tests.clients.serving import SEND, Service, begin_together, opened
 
@@ -13,13 +12,6 @@ FULL: Final = """() => {
 }"""
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    context = browser.new_context()
-    yield context
-    context.close()
 
 
 @pytest.mark.parametrize("storage", ["tab", "shared"])

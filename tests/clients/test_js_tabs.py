@@ -1,6 +1,5 @@
 """Tabs of a real browser that begin in the same moment. Their storage is kept apart: the arbiter alone decides."""
 
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -33,13 +32,6 @@ NOTES: Final = """() => new Promise((resolve) => {
 })"""
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    context = browser.new_context()
-    yield context
-    context.close()
 
 
 def _tab(context: BrowserContext, service: Service) -> Page:

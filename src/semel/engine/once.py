@@ -88,7 +88,7 @@ class Names:
         """The arguments by name; None for a call that is not in order."""
         if len(args) > self.positional:
             return None
-        values = dict(zip(self.every, args))  # noqa: B905 - what is missing is looked for below
+        values = dict(zip(self.every, args, strict=False))
         if len(values) == len(self.every) and not kwargs:
             return values
         if values.keys() & kwargs.keys():
