@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import ssl
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from semel.errors import UsageError
 from semel.stores.served.settings import Settings
+from semel.stores.store_url import addresses_of, split_url
 
 _OWN: Final = frozenset({"unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify"})
 _NO: Final = frozenset({"0", "false", "no", "off"})
@@ -43,7 +44,7 @@ def address(settings: Settings) -> dict[str, Any]:
     Raises:
         UsageError: the URL has a setting that is not known.
     """
-    parts = urlsplit(settings.url)
+    parts = split_url(settings.url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(given.keys() - _OWN)
     if unknown:
@@ -52,9 +53,15 @@ def address(settings: Settings) -> dict[str, Any]:
             f"It has {', '.join(sorted(_OWN))} and those of the store."
         )
         raise UsageError(message)
+    (host, port), *more = addresses_of(parts)
+    if more:
+        message = (
+            f"A {parts.scheme} URL names one host; nothing was opened. Write mysql://user:password@host:3306/database."
+        )
+        raise UsageError(message)
     found: dict[str, Any] = {
-        "host": parts.hostname or "127.0.0.1",
-        "port": parts.port or _PORT,
+        "host": host or "127.0.0.1",
+        "port": port or _PORT,
         "user": unquote(parts.username or ""),
         "password": unquote(parts.password or ""),
         "database": unquote(parts.path.lstrip("/")) or None,

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from semel.errors import UsageError
 from semel.stores.clock import StoreClock
 from semel.stores.given import HOUR, Reader, count, read, seconds, truth
 from semel.stores.redis.pattern import DEFAULT, Pattern
+from semel.stores.store_url import addresses_of, split_url
 
 Address = tuple[str, int]
 Kind = Literal["one", "cluster", "sentinel"]
@@ -83,9 +84,9 @@ class Settings:
         Raises:
             UsageError: one of them is not usable.
         """
-        parts = urlsplit(url)
+        parts = split_url(url)
         kind, port = _KINDS[parts.scheme]
-        login, _, hosts = parts.netloc.rpartition("@")
+        login = parts.netloc.rpartition("@")[0]
         username, _, password = login.partition(":")
         queried = dict(parse_qsl(parts.query, keep_blank_values=True))
         tls_options = {name: queried.pop(name) for name in list(queried) if name.startswith("ssl_")}
@@ -98,7 +99,7 @@ class Settings:
             **queried,
             **given,
         }
-        addresses = tuple(_address(host, port) for host in (hosts or "localhost").split(","))
+        addresses = tuple((host or "localhost", given_port or port) for host, given_port in addresses_of(parts))
         checked = _checked(chosen)
         return cls(_shown(parts.scheme, addresses, checked), kind, _right_number(kind, addresses), **checked)
 
@@ -115,14 +116,6 @@ def _path(kind: Kind, path: str) -> dict[str, str]:
         case "cluster":
             raise _refusal("A cluster has no databases; leave out what follows the hosts")
     raise _refusal("A redis+sentinel URL names the service after the hosts, as in redis+sentinel://host:26379/mymaster")
-
-
-def _address(host: str, port: int) -> Address:
-    parts = urlsplit(f"//{host}")
-    try:
-        return parts.hostname or "localhost", parts.port or port
-    except ValueError:
-        raise _refusal("The port of a host is a number from 1 to 65535") from None
 
 
 def _right_number(kind: Kind, addresses: tuple[Address, ...]) -> tuple[Address, ...]:

@@ -9,11 +9,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode
 
 from semel.errors import UsageError
 from semel.stores.clock import StoreClock
 from semel.stores.given import DAY, Reader, count, read, seconds, truth
+from semel.stores.store_url import join_url, split_url
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}")
 _READERS: Final[dict[str, Reader]] = {
@@ -65,14 +66,14 @@ class Settings:
         Raises:
             UsageError: one of them is not usable.
         """
-        parts = urlsplit(url)
+        parts = split_url(url)
         own, rest = {}, []
         for name, value in parse_qsl(parts.query, keep_blank_values=True):
             if name in cls.__dataclass_fields__ and name not in ("url", "name", "clock"):
                 own[name] = value
             else:
                 rest.append((name, value))
-        plain = urlunsplit(parts._replace(query=urlencode(rest)))
+        plain = join_url(parts._replace(query=urlencode(rest)))
         return cls(plain, _shown(url), **_checked({**own, **given}))
 
     @classmethod
@@ -86,8 +87,8 @@ class Settings:
 
 
 def _shown(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+    parts = split_url(url)
+    return join_url(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:

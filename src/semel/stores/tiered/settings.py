@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode
 
 from semel.errors import UsageError
 from semel.stores.given import DAY, Reader, count, seconds
+from semel.stores.store_url import join_url, split_url
 
 PATTERN: Final = "semel-cache:{operation}:{digest}"
 """How the key of an entry is spelt: never like the key of a record, which begins with `semel:`."""
@@ -63,11 +64,11 @@ class Cache:
             return given
         if not isinstance(given, str):
             raise _refusal(f"cache= is a URL or a Cache, not {type(given).__name__}")
-        parts = urlsplit(given)
+        parts = split_url(given)
         pairs = parse_qsl(parts.query, keep_blank_values=True)
         own: dict[str, Any] = {name: value for name, value in pairs if name in _OWN}
         rest = urlencode([pair for pair in pairs if pair[0] not in _OWN], safe="{}:")
-        return replace(cls(urlunsplit(parts._replace(query=rest))), **own)
+        return replace(cls(join_url(parts._replace(query=rest))), **own)
 
 
 _OWN: Final = frozenset(Cache.__dataclass_fields__) - {"url"}
