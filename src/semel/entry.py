@@ -67,7 +67,7 @@ class Semel(SyncEngine):
         policy: the policy of operations that name none.
         observer: told what happens; by default it goes to `logging`.
         clock: what waiting is measured by; tests put a virtual one here.
-        limits: how much a store in trouble is asked, and how many may wait for it.
+        limits: how much a store in trouble is asked, how many may wait for it, and how many for others.
         settings: settings of the store, as its reference page names them.
     """
 
@@ -95,7 +95,7 @@ class AsyncSemel(AsyncEngine):
         policy: the policy of operations that name none.
         observer: told what happens; by default it goes to `logging`.
         clock: what waiting is measured by; tests put a virtual one here.
-        limits: how much a store in trouble is asked, and how many may wait for it.
+        limits: how much a store in trouble is asked, how many may wait for it, and how many for others.
         settings: settings of the store, as its reference page names them.
     """
 

@@ -12,6 +12,7 @@
     │   └── NotResolvable           `resolve` on a record that is not in doubt
     ├── TryLater                    the same call may succeed later; `retry_after` is in seconds
     │   ├── InProgress              another caller runs this key now
+    │   │   └── TooManyWaiting      the same, and nobody else may wait for others in this process
     │   ├── StoreUnavailable        the store did not answer
     │   └── TransactionAborted      the caller's transaction is gone: run all of it again
     ├── FailedBefore                a stored failure, replayed
@@ -120,6 +121,12 @@ class InProgress(TryLater):
     """Another caller runs this key now."""
 
     code = "in_progress"
+
+
+class TooManyWaiting(InProgress):
+    """Another caller runs this key, and as many callers of this process as may already wait for others."""
+
+    code = "too_many_waiting"
 
 
 class StoreUnavailable(TryLater):

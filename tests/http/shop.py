@@ -19,10 +19,12 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 from semel import Policy
+from semel.core.guard import Limits
 from semel.http.route import Given
 
-STORE, FOLDER, GATE, SETTINGS = "SHOP_STORE", "SHOP_FOLDER", "SHOP_GATE", "SHOP_SETTINGS"
-"""Names of environment variables: the store's URL, where effects are written, the gate's port, settings as JSON."""
+STORE, FOLDER, GATE, SETTINGS, LIMITS = "SHOP_STORE", "SHOP_FOLDER", "SHOP_GATE", "SHOP_SETTINGS", "SHOP_LIMITS"
+"""Names of environment variables: the store's URL, where effects are written, the gate's port, settings and limits as
+JSON."""
 
 PATHS = (
     "/orders",  # 201 with Location, ETag and cookies; the body is told back with the number of the effect
@@ -79,6 +81,11 @@ def store_url() -> str:
 def policy() -> Policy:
     """The policy of every application."""
     return Policy(final_errors=(Final,), retry_errors=(Retryable,))
+
+
+def limits() -> Limits:
+    """The limits of the engine; those of the test where it has some."""
+    return Limits(**json.loads(os.environ.get(LIMITS, "{}")))
 
 
 def route_settings() -> dict[str, Given]:

@@ -70,7 +70,9 @@ SITES = {
 class Running:
     """A site that is up."""
 
-    def __init__(self, site: Site, store: str, folder: Path, *, workers: int = 1, settings: Any = None) -> None:
+    def __init__(
+        self, site: Site, store: str, folder: Path, *, workers: int = 1, settings: Any = None, limits: Any = None
+    ) -> None:
         self.site = site
         self.folder = folder
         self.gate = Gate()
@@ -90,6 +92,7 @@ class Running:
             shop.FOLDER: str(folder),
             shop.GATE: str(self.gate.port),
             shop.SETTINGS: json.dumps(settings or {}),
+            shop.LIMITS: json.dumps(limits or {}),
             "PYTHONPATH": str(ROOT),
         }
         descriptor = self._listener.fileno()

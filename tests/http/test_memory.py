@@ -107,7 +107,8 @@ async def wait_together(site: Running, duplicates: int) -> tuple[int, int]:
 def test_memory_comes_back_after_crowds_of_duplicates(
     start: Start, name: str, store: str, record_property: Figures
 ) -> None:
-    site, duplicates = start(name, store), WAITING[name]
+    duplicates = WAITING[name]
+    site = start(name, store, limits={"waiters_per_key": duplicates})
     ask(site, ROUND)
     before, waiting = asyncio.run(wait_together(site, duplicates))
     each = (waiting - before) // duplicates

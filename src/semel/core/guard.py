@@ -26,7 +26,7 @@ _SHORTEST = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a store in trouble is asked, and how many may wait for it.
+    """How much a store in trouble is asked, how many may wait for it, and how many for what others run.
 
     Args:
         failures: how many rounds without an answer, in a row, until the store is left alone.
@@ -35,6 +35,8 @@ class Limits:
         longest_rest: the longest of these.
         most_waiting: how many operations of a process may wait for their turn.
         resends: how many claims may be sent again at first; each call adds a tenth, up to ten times as many.
+        waiters: how many callers of a process may wait for keys that others run.
+        waiters_per_key: how many of them may wait for one key.
     """
 
     failures: int = 5
@@ -43,9 +45,11 @@ class Limits:
     longest_rest: float = 2.0
     most_waiting: int = 10_000
     resends: int = 10
+    waiters: int = 10_000
+    waiters_per_key: int = 1_000
 
     def __post_init__(self) -> None:
-        for name in ("failures", "most_waiting", "resends"):
+        for name in ("failures", "most_waiting", "resends", "waiters", "waiters_per_key"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < (name != "resends"):
                 message = f"{name} must be a whole number from {int(name != 'resends')} up, not {value!r}; nothing ran."

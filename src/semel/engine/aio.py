@@ -136,7 +136,9 @@ class AsyncEngine(EngineBase):
         if made is None or made.pid != os.getpid():
             for closed in [other for other in self._made if other.is_closed()]:
                 self._leave(self._made.pop(closed).guard)
-            made = self._made[loop] = Runtime(self.store, self._new_lane(), self.clock, self.jitter, self._tell_change)
+            made = self._made[loop] = Runtime(
+                self.store, self._new_lane(), self.clock, self._new_waiting(), self._tell_change
+            )
         self._latest = made
         return made
 

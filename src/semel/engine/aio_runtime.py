@@ -24,7 +24,7 @@ from semel.engine.effects import Rest, Together
 from semel.engine.flows import Once
 from semel.engine.keeper import DOZE, Keeper
 from semel.engine.lane import Lane
-from semel.engine.waiting import Waiter
+from semel.engine.waiting import Waiter, Waiting
 
 _log = logging.getLogger("semel")
 _AT_A_STRETCH = 256
@@ -34,7 +34,7 @@ class Runtime:
     """The moving parts of one event loop."""
 
     def __init__(
-        self, store: Store, lane: Lane, clock: Clock, random: Callable[[], float], tell: Callable[[Change], None]
+        self, store: Store, lane: Lane, clock: Clock, waiting: Waiting, tell: Callable[[Change], None]
     ) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class Runtime:
         # A lane of its own: what the cache answers does not wait for what the store behind it is busy with.
         self._front = AsyncLane(Lane(front), self._front_driver, _unheard) if front and self._front_driver else None
         self._at_hand = 0
-        self._keeper = Keeper(clock, random, _seat_ready)
+        self._keeper = Keeper(clock, waiting, _seat_ready)
         self._wake = asyncio.Event()
         self._resting_until: float | None = None
         self._stirred = False
@@ -102,6 +102,8 @@ class Runtime:
         self._listen()
         seat = asyncio.get_running_loop().create_future()
         waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat, last)
+        if waiter.news is not None:
+            return waiter
         self._rouse(min(until, self._keeper.waiting.due() or until))
         try:
             await seat

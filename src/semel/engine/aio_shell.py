@@ -138,8 +138,7 @@ class Shell(ShellBase):
     async def _wait(self, digest: bytes, until: float) -> Any:
         clock = self._engine.clock
         if self._joined is None:
-            self._waiter = await self._engine.runtime().wait(digest, until, self._waiter)
-            return self._waiter.news
+            return self._take_news(await self._engine.runtime().wait(digest, until, self._waiter))
         if clock.monotonic() >= until:
             return TimedOut()
         await self._pause(POLL)

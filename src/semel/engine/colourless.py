@@ -27,6 +27,7 @@ from semel.engine.lane import Lane
 from semel.engine.once import Shapes, resolved_hints, shape_of_result
 from semel.engine.request import Request, Result, terms_of
 from semel.engine.resending import Resends
+from semel.engine.waiting import Waiting
 from semel.errors import SemelError, UsageError
 
 _KINDS = {
@@ -34,6 +35,7 @@ _KINDS = {
     "lease_lost": "lease_lost",
     "key_reused": "reused",
     "in_progress": "waited",
+    "too_many_waiting": "waited",
     "store_unavailable": "store_down",
     "failed_before": "replayed",
     "result_not_kept": "replayed",
@@ -97,6 +99,10 @@ class EngineBase:
             patience = self.limits.patience
             guard = Guard(breaker, self.clock.monotonic, name=self.store.name, patience=patience)
         return Lane(self.store, guard, self.limits.most_waiting)
+
+    def _new_waiting(self) -> Waiting:
+        """A new place to wait for keys that others run."""
+        return Waiting(self.jitter, self.limits)
 
     def _leave(self, guard: Guard | None) -> None:
         """A lane is gone. Where its store was left alone the next lane goes on so, and tells when it answers again."""

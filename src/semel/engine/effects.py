@@ -81,4 +81,13 @@ class TimedOut(msgspec.Struct, frozen=True):
     """A waiter's news: the time it was willing to wait is over."""
 
 
-News = Ended | Promoted | TimedOut
+class Crowded(msgspec.Struct, frozen=True):
+    """A waiter's news: it cannot wait, because as many wait already as may.
+
+    `whole_process` says whether that is so for all keys of the process together, or for this key alone.
+    """
+
+    whole_process: bool
+
+
+News = Ended | Promoted | TimedOut | Crowded

@@ -42,7 +42,7 @@ from semel.core.record import Failure, Record, Step
 from semel.engine import raising
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
-from semel.engine.effects import Ask, Call, CallStep, Ended, Pause, Promoted, TimedOut, Wait
+from semel.engine.effects import Ask, Call, CallStep, Crowded, Ended, Pause, Promoted, TimedOut, Wait
 from semel.engine.request import Request, Result
 from semel.engine.resending import Resends
 from semel.errors import NotInTransaction, StoreUnavailable, TransactionAborted, TryLater
@@ -128,6 +128,8 @@ class Once:
                 return record
             case Ended() | Promoted():
                 return None
+            case Crowded(whole_process):
+                raise raising.too_many_wait(key, remaining_us, whole_process=whole_process)
             case TimedOut():
                 return (yield from self._last_look(remaining_us))
         raise AssertionError(news)

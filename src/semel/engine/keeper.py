@@ -26,11 +26,11 @@ _MOST_WRITTEN = 32
 
 
 class Keeper:
-    """What a process keeps an eye on. `wake_up` is told which waiter has news."""
+    """What a process keeps an eye on: leases, and who waits. `wake_up` is told which waiter has news."""
 
-    def __init__(self, clock: Clock, random: Callable[[], float], wake_up: Callable[[Waiter], None]) -> None:
+    def __init__(self, clock: Clock, waiting: Waiting, wake_up: Callable[[Waiter], None]) -> None:
         self.heartbeat = Heartbeat()
-        self.waiting = Waiting(random)
+        self.waiting = waiting
         self.replays: Counter[bytes] = Counter()
         self._clock = clock
         self._wake_up = wake_up

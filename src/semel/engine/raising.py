@@ -19,6 +19,7 @@ from semel.errors import (
     LeaseLost,
     RecordUnreadable,
     StoreUnavailable,
+    TooManyWaiting,
     TransactionAborted,
     UsageError,
 )
@@ -54,6 +55,17 @@ def in_progress(key: Key, remaining_us: int) -> InProgress:
     """Somebody else runs it."""
     return InProgress(
         f"{named(key)} is being run by another caller; nothing ran here. Ask again with the same key.",
+        retry_after=max(_SHORTEST, remaining_us / _SECOND),
+        reference=key.reference,
+    )
+
+
+def too_many_wait(key: Key, remaining_us: int, *, whole_process: bool) -> InProgress:
+    """Somebody else runs it, and nobody else may wait for it here."""
+    kind, whom = (TooManyWaiting, "others") if whole_process else (InProgress, "it")
+    return kind(
+        f"{named(key)} is being run by another caller, and as many callers as may already wait for {whom} in this "
+        f"process; nothing ran here. Ask again later with the same key.",
         retry_after=max(_SHORTEST, remaining_us / _SECOND),
         reference=key.reference,
     )

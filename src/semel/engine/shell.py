@@ -18,10 +18,11 @@ from semel.core.store import Store
 from semel.engine import context
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
-from semel.engine.effects import Apart, Ask, Call, CallStep, Effect, Pause, Wait
+from semel.engine.effects import Apart, Ask, Call, CallStep, Crowded, Effect, News, Pause, Wait
 from semel.engine.flows import Once
 from semel.engine.once import Shapes
 from semel.engine.resending import Resends
+from semel.engine.waiting import Waiter
 
 POLL = 0.05
 """Seconds between two looks at a record that another transaction holds, inside the caller's own."""
@@ -110,6 +111,12 @@ class ShellBase(ABC):
         if self._joined is None and self._held is None and self._once is not None:
             self._engine.runtime().hold(state, self._once)
             self._held = state
+
+    def _take_news(self, waiter: Waiter) -> News | None:
+        """The news of a waiter. One that could not even stay is not remembered: nobody looks because it has left."""
+        if not isinstance(waiter.news, Crowded):
+            self._waiter = waiter
+        return waiter.news
 
     def done(self) -> None:
         """The call is over: stop renewing, and let waiters of this process look."""

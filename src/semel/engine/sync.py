@@ -132,7 +132,7 @@ class SyncEngine(EngineBase):
             self._made = None
         with self._making:
             if self._made is None:
-                self._made = Runtime(self.store, self._new_lane(), self.clock, self.jitter, self._tell_change)
+                self._made = Runtime(self.store, self._new_lane(), self.clock, self._new_waiting(), self._tell_change)
             return self._made
 
     def run(

@@ -24,7 +24,7 @@ from semel.engine.flows import Once
 from semel.engine.keeper import DOZE, Keeper
 from semel.engine.lane import Lane
 from semel.engine.sync_lane import CombiningLane
-from semel.engine.waiting import Waiter
+from semel.engine.waiting import Waiter, Waiting
 
 _log = logging.getLogger("semel")
 
@@ -37,7 +37,7 @@ class Runtime:
     """The moving parts of one process."""
 
     def __init__(
-        self, store: Store, lane: Lane, clock: Clock, random: Callable[[], float], tell: Callable[[Change], None]
+        self, store: Store, lane: Lane, clock: Clock, waiting: Waiting, tell: Callable[[Change], None]
     ) -> None:
         self.pid = os.getpid()
         self._clock = clock
@@ -49,7 +49,7 @@ class Runtime:
         self._front_driver = None if front is None else front.driver()
         # A lane of its own: what the cache answers does not wait for what the store behind it is busy with.
         self._front = CombiningLane(Lane(front), self._front_driver, _unheard) if front and self._front_driver else None
-        self._keeper = Keeper(clock, random, _seat_ready)
+        self._keeper = Keeper(clock, waiting, _seat_ready)
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._resting_until: float | None = None
@@ -94,6 +94,8 @@ class Runtime:
         seat.acquire()
         with self._lock:
             waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat, last)
+            if waiter.news is not None:
+                return waiter
             self._rouse(min(until, self._keeper.waiting.due() or until))
         try:
             seat.acquire()

@@ -128,8 +128,7 @@ class Shell(ShellBase):
     def _wait(self, digest: bytes, until: float) -> Any:
         clock = self._engine.clock
         if self._joined is None:
-            self._waiter = self._engine.runtime().wait(digest, until, self._waiter)
-            return self._waiter.news
+            return self._take_news(self._engine.runtime().wait(digest, until, self._waiter))
         if clock.monotonic() >= until:
             return TimedOut()
         self._pause(POLL)

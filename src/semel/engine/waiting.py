@@ -2,7 +2,8 @@
 
 A pure state machine: waiters come and go, `due` says when to look, `look` says what to read. What always holds:
 however many wait, there is one read per key and round and at most five rounds a second; a waiter holds no connection;
-when the owner is gone exactly one waiter is told to claim, and the next only after that one has left without the key.
+no more wait than the limits say, and whoever comes then is told so at once; when the owner is gone exactly one waiter
+is told to claim, and the next only after that one has left without the key.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from semel.core.guard import Limits
 from semel.core.operations import Answer, Found, Read
 from semel.core.record import Record, Status
-from semel.engine.effects import Ended, News, Promoted, TimedOut
+from semel.engine.effects import Crowded, Ended, News, Promoted, TimedOut
 
 FIRST_LOOK = 0.05
 BETWEEN_LOOKS = 0.2
@@ -32,10 +34,12 @@ class Waiter:
 
 
 class Waiting:
-    """The waiters of this process, by key. `random` gives the jitter, from 0 to 1."""
+    """The waiters of this process, by key. `random` gives the jitter, from 0 to 1; `limits` how many may wait."""
 
-    def __init__(self, random: Callable[[], float]) -> None:
+    def __init__(self, random: Callable[[], float], limits: Limits | None = None) -> None:
         self._random = random
+        self._limits = limits or Limits()
+        self._count = 0
         self._keys: dict[bytes, list[Waiter]] = {}
         self._heirs: dict[bytes, Waiter] = {}
         self._nudged: set[bytes] = set()
@@ -43,20 +47,35 @@ class Waiting:
         self._last_look = float("-inf")
 
     def join(self, digest: bytes, until: float, now: float, seat: Any = None, last: Waiter | None = None) -> Waiter:
-        """Begin to wait. Whoever waits again, after `last` was promoted, did not get the key: its turn is over."""
+        """Begin to wait. Whoever waits again, after `last` was promoted, did not get the key: its turn is over.
+
+        A waiter who cannot stay comes back with its news at once; whoever waited before keeps its place.
+        """
         if last is not None and self._heirs.get(digest) is last:
             del self._heirs[digest]
         waiter = Waiter(digest, until, seat)
+        if last is None and (crowded := self._crowded(digest)) is not None:
+            waiter.news = crowded
+            return waiter
+        self._count += 1
         self._keys.setdefault(digest, []).append(waiter)
         if self._look_at is None:
             self._look_at = max(now + FIRST_LOOK, self._last_look + BETWEEN_LOOKS)
         return waiter
+
+    def _crowded(self, digest: bytes) -> Crowded | None:
+        if self._count >= self._limits.waiters:
+            return Crowded(whole_process=True)
+        if len(self._keys.get(digest, ())) >= self._limits.waiters_per_key:
+            return Crowded(whole_process=False)
+        return None
 
     def leave(self, waiter: Waiter) -> None:
         """Stop waiting, with or without news. A promoted waiter keeps its turn until `done`."""
         waiters = self._keys.get(waiter.digest, [])
         if waiter in waiters:
             waiters.remove(waiter)
+            self._count -= 1
             if not waiters:
                 self._keys.pop(waiter.digest, None)
                 self._nudged.discard(waiter.digest)

@@ -23,6 +23,7 @@ from semel.errors import (
     SchemaOutdated,
     SemelError,
     StoreUnavailable,
+    TooManyWaiting,
     TransactionAborted,
 )
 from semel.http.profile import Profile
@@ -125,6 +126,12 @@ def of(error: SemelError, profile: Profile, running: int | None = None) -> Probl
                 "the same request again."
             )
             return Problem("key-reused", profile.reused, "The key stands for another request", detail)
+        case TooManyWaiting():
+            detail = (
+                "The first request with this key is still being worked on, and too many wait here; nothing ran now. "
+                "Ask again later with the same key."
+            )
+            return Problem("too-many-waiting", _UNAVAILABLE, "Too many wait", detail, error.retry_after)
         case InProgress():
             detail = "The first request with this key is still being worked on; nothing ran now. Ask again later."
             return Problem("in-progress", running or profile.running, "Still running", detail, error.retry_after)

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from semel import AsyncSemel
 from tests.http import shop
 
-semel = AsyncSemel(shop.store_url(), policy=shop.policy())
+semel = AsyncSemel(shop.store_url(), policy=shop.policy(), limits=shop.limits())
 
 
 async def answered(request: Request) -> Response:

@@ -242,6 +242,8 @@ def test_changes_are_told_once() -> None:
         {"failures": True},
         {"most_waiting": 0},
         {"resends": -1},
+        {"waiters": 0},
+        {"waiters_per_key": 0},
         {"rest": 0.0},
         {"rest": 3.0},
         {"patience": 0.0},

@@ -10,7 +10,7 @@ from semel.core.flow import Flow
 from semel.core.operations import Answer, Found, Held, Lost, Operation, Read, Renew, Swept, Tally
 from semel.engine.effects import Ended, Promoted, Rest, TimedOut, Together
 from semel.engine.keeper import TALLY_EVERY, Keeper
-from semel.engine.waiting import FIRST_LOOK, Waiter
+from semel.engine.waiting import FIRST_LOOK, Waiter, Waiting
 from semel.errors import StoreUnavailable
 from semel.testing.clock import VirtualClock
 from tests.unit.core.records import lease, record, running
@@ -25,7 +25,7 @@ class _Shell:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.woken: list[Waiter] = []
-        self.keeper = Keeper(self.clock, lambda: 0.0, self.woken.append)
+        self.keeper = Keeper(self.clock, Waiting(lambda: 0.0), self.woken.append)
         self._flow: Flow[None] = self.keeper.watch()
         self.wanted: Any = next(self._flow)
 

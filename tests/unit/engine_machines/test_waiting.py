@@ -7,9 +7,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from semel.core.guard import Limits
 from semel.core.operations import Found, Read
 from semel.core.record import Record, Status
-from semel.engine.effects import Ended, Promoted, TimedOut
+from semel.engine.effects import Crowded, Ended, Promoted, TimedOut
 from semel.engine.waiting import BETWEEN_LOOKS, FIRST_LOOK, JITTER, Waiter, Waiting
 from semel.errors import StoreUnavailable
 from tests.unit.core.effort import fewer
@@ -50,6 +51,23 @@ def test_however_many_wait_a_key_is_read_once() -> None:
         machine.join(OTHER, until=10.0, now=0.0)
     _, reads = machine.look(1.0)
     assert sorted(read.digest for read in reads) == [KEY, OTHER]
+
+
+def test_who_was_promoted_and_did_not_get_the_key_waits_again_however_full_it_is() -> None:
+    machine = Waiting(lambda: 0.0, Limits(waiters=2, waiters_per_key=2))
+    first, _ = (machine.join(KEY, until=10.0, now=0.0) for _ in range(2))
+    assert looked(machine, None) == [first]
+    machine.join(KEY, until=10.0, now=1.0)  # takes the place that became free
+    assert machine.join(KEY, until=10.0, now=1.0, last=first).news is None
+    assert machine.join(KEY, until=10.0, now=1.0).news == Crowded(whole_process=True)
+
+
+def test_who_cannot_wait_leaves_nothing_to_do() -> None:
+    machine = Waiting(lambda: 0.0, Limits(waiters_per_key=1))
+    waiter = machine.join(KEY, until=10.0, now=0.0)
+    assert machine.join(KEY, until=1.0, now=0.0).news == Crowded(whole_process=False)
+    machine.leave(waiter)
+    assert machine.due() is None
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.5, 1.0])

@@ -46,7 +46,7 @@ from semel.testing.contract.topics.reconciling import ReconcileContract  # noqa:
 from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, VersionContract  # noqa: E402
 from semel.testing.contract.topics.steps import DeriveContract, StepContract  # noqa: E402
 from semel.testing.contract.topics.sweeping import SweepingReconcileContract  # noqa: E402
-from semel.testing.contract.topics.waiting import PromotionContract, WaitingContract  # noqa: E402
+from semel.testing.contract.topics.waiting import CrowdContract, PromotionContract, WaitingContract  # noqa: E402
 from semel.testing.contract.topics.zombies import LateWriteContract, ZombieContract  # noqa: E402
 from semel.testing.contract.world import MakeStore  # noqa: E402
 
@@ -68,6 +68,7 @@ class StoreContract(
     LateWriteContract,
     ZombieContract,
     WaitingContract,
+    CrowdContract,
     PromotionContract,
     ConcurrencyContract,
     NestingContract,

@@ -12,7 +12,7 @@ from semel.core.operations import Lost, Renew
 from semel.engine.effects import Rest
 from semel.engine.keeper import DOZE, Keeper
 from semel.engine.lane import Ticket
-from semel.engine.waiting import Waiter
+from semel.engine.waiting import Waiter, Waiting
 
 if TYPE_CHECKING:
     from semel.testing.simulate.process import Worker
@@ -38,7 +38,7 @@ class KeeperRunner:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.actor = 2000 + worker.index
-        self.keeper = Keeper(worker.clock, _no_jitter, _wake_up)
+        self.keeper = Keeper(worker.clock, Waiting(_no_jitter), _wake_up)
         self.flow: Flow[None] | None = None
         self.resting = False
         self.resting_until: float | None = None

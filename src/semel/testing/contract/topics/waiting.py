@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from semel.core.guard import Limits
 from semel.core.operations import Claim, Read
 from semel.core.policy import Policy
-from semel.errors import InDoubt, InProgress
+from semel.errors import InDoubt, InProgress, TooManyWaiting
 from semel.testing.contract.calls import Call, Gate
 from semel.testing.contract.door import Door
 from semel.testing.contract.suite import Contract
@@ -125,6 +126,67 @@ class WaitingContract(Contract):
         waiter = door.start(policy=PATIENT)
         await world.waiting((door, 1))
         await world.pass_time(0.5)
+        gate.open()
+        await world.ended(owner, waiter)
+        assert waiter.value == "owner"
+
+
+class CrowdContract(Contract):
+    """How many wait is bounded; whoever comes when the room is full is told at once, and costs the store one claim."""
+
+    async def test_one_too_many_for_a_key_is_told_at_once(self, world: World) -> None:
+        await _owner(world, world.door())
+        watched = world.watched()
+        door = world.door(watched, limits=Limits(waiters_per_key=2))
+        for _ in range(2):
+            door.start(policy=PATIENT)
+        await world.waiting((door, 2))
+        error = await door.error(policy=PATIENT)
+        assert type(error) is InProgress, f"the third caller heard {error!r}"
+        assert error.retry_after > 0
+        assert (world.clock.monotonic(), watched.count(Claim), watched.count(Read)) == (0, 3, 0)
+
+    async def test_those_who_wait_are_served_although_others_were_turned_away(self, world: World) -> None:
+        door = world.door(limits=Limits(waiters_per_key=2))
+        owner, gate = await _owner(world, door)
+        waiters = [door.start(policy=PATIENT) for _ in range(2)]
+        await world.waiting((door, 2))
+        await door.error(policy=PATIENT)
+        gate.open()
+        await world.ended(owner, *waiters)
+        assert [waiter.value for waiter in waiters] == ["owner"] * 2
+        assert world.ran == ["owner"]
+
+    async def test_a_full_room_of_one_key_leaves_the_others_alone(self, world: World) -> None:
+        door, gate = world.door(limits=Limits(waiters_per_key=1)), world.gate()
+        owners = [door.start(key, world.stopping(gate, key)) for key in ("a", "b")]
+        await gate.reached(2)
+        waiters = [door.start(key, policy=PATIENT) for key in ("a", "b")]
+        await world.waiting((door, 2))
+        gate.open()
+        await world.ended(*owners, *waiters)
+        assert [waiter.value for waiter in waiters] == ["a", "b"]
+
+    async def test_one_too_many_for_the_process_is_told_at_once(self, world: World) -> None:
+        gate, owners = world.gate(), world.door()
+        for key in ("a", "b", "c"):
+            owners.start(key, world.stopping(gate, key))
+        await gate.reached(3)
+        watched = world.watched()
+        door = world.door(watched, limits=Limits(waiters=2))
+        for key in ("a", "b"):
+            door.start(key, policy=PATIENT)
+        await world.waiting((door, 2))
+        error = await door.error("c", policy=PATIENT)
+        assert isinstance(error, TooManyWaiting), f"the third caller heard {error!r}"
+        assert (world.clock.monotonic(), watched.count(Claim), watched.count(Read)) == (0, 3, 0)
+
+    async def test_a_place_is_free_again_once_somebody_gave_up(self, world: World) -> None:
+        owner, gate = await _owner(world, world.door())
+        door = world.door(limits=Limits(waiters=1, waiters_per_key=1))
+        await door.error(policy=BLINK)
+        waiter = door.start(policy=PATIENT)
+        await world.waiting((door, 1))
         gate.open()
         await world.ended(owner, waiter)
         assert waiter.value == "owner"
