@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from os import PathLike
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from semel.core.extras import missing_error
 from semel.core.guard import Limits
 from semel.core.observer import Observer
 from semel.core.policy import Policy
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 Place = object
 """A URL, a path, a store, or an engine or pool of a library that is known."""
+
+_SYNC: Final = 0
+_ASYNC: Final = 1
 
 
 def open_store(place: Place, **settings: Any) -> Store:
@@ -47,6 +52,17 @@ def open_store(place: Place, **settings: Any) -> Store:
         f"of a file, an engine or pool, or a store (whose settings are its own)."
     )
     raise UsageError(message)
+
+
+def _check_installed(store: Store, kind: int) -> None:
+    """Refuse a store whose client library of this kind is missing now, not at the first call; nothing is loaded.
+
+    Raises:
+        DependencyMissing: it is not installed.
+    """
+    libraries = getattr(store, "libraries", None)
+    if libraries is not None and find_spec(libraries[kind]) is None:
+        raise missing_error(f"{store.name.partition(':')[0]}://", libraries[kind])
 
 
 def _with_tiers(store: Store, cache: object, observer: Observer | None) -> Store:
@@ -82,7 +98,9 @@ class Semel(SyncEngine):
         limits: Limits | None = None,
         **settings: Any,
     ) -> None:
-        opened = _with_tiers(open_store(store, **settings), cache, observer)
+        found = open_store(store, **settings)
+        _check_installed(found, _SYNC)
+        opened = _with_tiers(found, cache, observer)
         super().__init__(opened, policy=policy, observer=observer, clock=clock, limits=limits)
 
 
@@ -110,5 +128,7 @@ class AsyncSemel(AsyncEngine):
         limits: Limits | None = None,
         **settings: Any,
     ) -> None:
-        opened = _with_tiers(open_store(store, **settings), cache, observer)
+        found = open_store(store, **settings)
+        _check_installed(found, _ASYNC)
+        opened = _with_tiers(found, cache, observer)
         super().__init__(opened, policy=policy, observer=observer, clock=clock, limits=limits)

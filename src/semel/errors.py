@@ -9,11 +9,13 @@
     │   ├── NotInTransaction        `within` without an open transaction of the store's database
     │   ├── StepsChanged            the steps of this attempt are not those of the attempt before
     │   ├── PolicyInvalid           a policy that cannot be kept
+    │   ├── DependencyMissing       an optional package is not installed
     │   └── NotResolvable           `resolve` on a record that is not in doubt
     ├── TryLater                    the same call may succeed later; `retry_after` is in seconds
     │   ├── InProgress              another caller runs this key now
     │   │   └── TooManyWaiting      the same, and nobody else may wait for others in this process
     │   ├── StoreUnavailable        the store did not answer
+    │   │   └── StoreMisconfigured  the store refuses its address or its login, until somebody changes that
     │   └── TransactionAborted      the caller's transaction is gone: run all of it again
     ├── FailedBefore                a stored failure, replayed
     ├── InDoubt                     it started and no outcome is known; `reference` names the record
@@ -107,6 +109,20 @@ class NotResolvable(UsageError):
     code = "not_resolvable"
 
 
+class DependencyMissing(UsageError, ImportError):
+    """An optional package is not installed, or cannot be loaded; nothing ran.
+
+    `module` is the one that is missing, and `package` what to give to pip.
+    """
+
+    code = "dependency_missing"
+
+    def __init__(self, message: str, *, module: str = "", package: str = "", **facts: Any) -> None:
+        super().__init__(message, module=module, package=package, **facts)
+        self.module = module
+        self.package = package
+
+
 class TryLater(SemelError):
     """The same call may succeed later."""
 
@@ -152,6 +168,15 @@ class StoreUnavailable(TryLater):
         self.ran = ran
         self.asked = asked
         self.conflict = conflict
+
+
+class StoreMisconfigured(StoreUnavailable):
+    """The store refuses its address or its login: trying again is of no use before somebody changes one of the two.
+
+    The password is wrong, the user, database or folder does not exist, or a permission is missing.
+    """
+
+    code = "store_misconfigured"
 
 
 class TransactionAborted(TryLater):

@@ -9,16 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from semel.core.extras import requires
+from semel.errors import DependencyMissing
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `semel` with these arguments (those of the process, where none are given) and answer its exit code."""
     try:
-        from semel.cli.app import run
-    except ModuleNotFoundError as missing:
-        if missing.name not in ("typer", "rich"):
-            raise
-        sys.stderr.write(
-            f"semel: usage: The command line needs {missing.name}. Install it with: pip install 'semel[cli]'\n"
-        )
+        with requires("The command semel", "typer"):
+            from semel.cli.app import run
+    except DependencyMissing as missing:
+        sys.stderr.write(f"semel: {missing.code}: {missing.message}\n")
         return 2
     return run(arguments)

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from semel.cli.exits import OTHER, refused
 from semel.cli.printing import clean, console, shown
+from semel.core.extras import requires
 
 if TYPE_CHECKING:
     from semel.conform import Report, Result
@@ -103,14 +104,9 @@ def conform(
 
 
 def _judged(given: dict[str, Any], file: Path | None, log: Path | None, *, quiet: bool) -> Report:
-    try:
+    with requires("semel conform", "h11"):
         from semel.conform import conform as judge
         from semel.conform import read_settings, served, target_of
-    except ModuleNotFoundError as missing:
-        if missing.name != "h11":
-            raise
-        message = "This command needs h11; nothing was sent. Install it with: pip install 'semel[cli]'"
-        raise refused(message) from missing
 
     settings = (read_settings(file) if file is not None else {}) | given
     app, wsgi = settings.pop("app", None), settings.pop("wsgi", None)

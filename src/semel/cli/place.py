@@ -15,10 +15,11 @@ import typer
 from semel.cli.exits import not_found, refused
 from semel.core.store import Store
 from semel.entry import Semel, open_store
+from semel.stores.urls import split_scheme
 
 VARIABLE = "SEMEL_URL"
 CACHE_VARIABLE = "SEMEL_CACHE"
-_WITH_SCHEMA = frozenset({"sqlite", "postgresql", "postgres", "mysql", "mariadb"})
+_WITH_SCHEMA = frozenset({"sqlite", "postgresql", "mysql"})
 Url = Annotated[
     str | None,
     typer.Argument(
@@ -71,8 +72,8 @@ def as_place(place: str) -> str | Path:
 
 def _only_looking(place: str) -> dict[str, Any]:
     """Settings for looking only: a missing or older schema is reported, not changed."""
-    scheme, colon, _ = place.partition("://")
-    return {"migrate": False} if not colon or scheme.lower() in _WITH_SCHEMA else {}
+    scheme, _ = split_scheme(place)
+    return {"migrate": False} if not scheme or scheme in _WITH_SCHEMA else {}
 
 
 def opened(url: str | None) -> Semel:

@@ -12,15 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Unpack
 
-import httpx
-
 from semel.client.effects import Cut, Send
 from semel.client.hands import KEYS, AsyncHands, Hands, Now
 from semel.client.outgoing import INTENT, Outgoing, Reply, outgoing
 from semel.client.settings import Given, Settings, split
 from semel.client.unfinished import Pending, Resumed, forgotten, resumed, unfinished
+from semel.core.extras import requires
 from semel.entry import Place
 from semel.errors import UsageError
+
+with requires("semel.client", "httpx"):
+    import httpx
 
 _NOT_SENT: Final = (
     httpx.ConnectError,

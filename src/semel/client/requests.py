@@ -13,19 +13,21 @@ from http.client import HTTPResponse as HTTPAnswer
 from io import BytesIO
 from typing import Any, Final, Unpack
 
-import requests
-from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPHeaderDict, HTTPResponse, HTTPSConnectionPool
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, NewConnectionError
-
 from semel.client.effects import Cut, Send
 from semel.client.hands import KEYS, Hands, Now
 from semel.client.outgoing import INTENT, Reply, outgoing
 from semel.client.settings import Given
 from semel.client.unfinished import Pending, Resumed, forgotten, resumed, unfinished
+from semel.core.extras import requires
 from semel.entry import Place
 from semel.errors import UsageError
+
+with requires("semel.client.requests", "requests"):
+    import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3 import HTTPConnectionPool, HTTPHeaderDict, HTTPResponse, HTTPSConnectionPool
+    from urllib3.connection import HTTPConnection, HTTPSConnection
+    from urllib3.exceptions import HTTPError, NewConnectionError
 
 _NOT_SENT: Final = (requests.exceptions.ConnectTimeout, requests.exceptions.ProxyError)
 _OUR_FAULT: Final = (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader)

@@ -16,6 +16,8 @@ from socketserver import ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+from semel.core.extras import requires
+
 _FAILED: Final = 2
 _CHUNK: Final = 1024
 
@@ -60,7 +62,8 @@ def _found(name: str) -> Any:
 
 
 def _serve_asgi(app: Any, listener: socket.socket) -> int:
-    import uvicorn
+    with requires("semel conform --app", "uvicorn"):
+        import uvicorn
 
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
     server.run(sockets=[listener])

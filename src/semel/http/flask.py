@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar, Unpack, cast
 
-import flask
-from flask.typing import ResponseReturnValue
-
+from semel.core.extras import requires
 from semel.core.key import Shared
 from semel.engine.sync import SyncEngine
 from semel.errors import UsageError
@@ -26,6 +24,10 @@ from semel.http.response import Response
 from semel.http.route import Given, Route, Routes, Scope, settings_of
 from semel.http.wsgi import body_of, request_of, take
 from semel.http.wsgi_call import Recording, Stream
+
+with requires("semel.http.flask", "flask"):
+    import flask
+    from flask.typing import ResponseReturnValue
 
 V = TypeVar("V", bound=Callable[..., Any])
 Dispatch = Callable[[], ResponseReturnValue]

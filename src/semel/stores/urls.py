@@ -9,8 +9,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from importlib.metadata import entry_points
 from typing import Any, Final, cast
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlencode
 
+from semel.core.extras import requires
 from semel.core.store import Store
 from semel.errors import UsageError
 
@@ -21,16 +22,56 @@ _FORMS: Final = (
     "postgresql://, mysql://, redis://, dynamodb://table, sqlite:///relative.db, sqlite:////absolute.db or memory://"
 )
 
+_DRIVERS: Final = {
+    "postgresql": frozenset({"asyncpg", "pg8000", "psycopg", "psycopg2", "psycopg2cffi", "psycopg_async"}),
+    "mysql": frozenset({"aiomysql", "asyncmy", "mariadbconnector", "mysqlconnector", "mysqldb", "pymysql"}),
+    "sqlite": frozenset({"aiosqlite", "pysqlite"}),
+}
+"""Drivers that SQLAlchemy names after a plus sign. semel has libraries of its own, so the name changes nothing."""
+_ALIASES: Final = {"postgres": "postgresql", "mariadb": "mysql"}
+_USED: Final = {"postgresql": "psycopg and asyncpg", "mysql": "PyMySQL and asyncmy", "sqlite": "Python's sqlite3"}
+
+
+def split_scheme(url: str) -> tuple[str, str]:
+    """The scheme of `url` without aliases and SQLAlchemy's drivers, and what follows `://`; no scheme is an empty one.
+
+    Raises:
+        UsageError: the scheme names a driver that is not known.
+    """
+    given, colon, rest = url.partition("://")
+    if not colon:
+        return "", url
+    dialect, plus, driver = given.lower().partition("+")
+    dialect = _ALIASES.get(dialect, dialect)
+    if not plus or dialect not in _DRIVERS:
+        return dialect + plus + driver, rest
+    if driver not in _DRIVERS[dialect]:
+        message = (
+            f"{given}:// names a driver that is not known here; nothing was opened. Write {dialect}://: semel uses "
+            f"{_USED[dialect]}, whichever driver your own code uses."
+        )
+        raise UsageError(message)
+    return dialect, _without_driver_settings(driver, rest)
+
+
+def _without_driver_settings(driver: str, rest: str) -> str:
+    """The rest of a URL, with what SQLAlchemy's asyncpg calls `ssl` named as everybody else does."""
+    location, mark, query = rest.partition("?")
+    if driver != "asyncpg" or not mark:
+        return rest
+    pairs = [("sslmode" if name == "ssl" else name, value) for name, value in parse_qsl(query, keep_blank_values=True)]
+    return f"{location}?{urlencode(pairs)}"
+
 
 def store_from_url(url: str, **settings: Any) -> Store:
     """The store that `url` names; `settings` are those of its class, and go before those in the URL.
 
     Raises:
         UsageError: the URL is malformed, its scheme is unknown, or a setting is.
+        DependencyMissing: the client library of such a store is not installed.
     """
-    scheme, colon, rest = url.partition("://")
-    scheme = scheme.lower()
-    if not colon or not scheme:
+    scheme, rest = split_scheme(url)
+    if not scheme:
         message = f"A store is named by a URL, and this one has no scheme; nothing was opened. Write {_FORMS}."
         raise UsageError(message)
     match scheme:
@@ -38,7 +79,7 @@ def store_from_url(url: str, **settings: Any) -> Store:
             return _sqlite(rest, settings)
         case "memory":
             return _memory(rest, settings)
-        case "postgresql" | "postgres":
+        case "postgresql":
             from semel.stores.postgresql import PostgresStore
 
             return _made(PostgresStore, f"postgresql://{rest}", **settings)
@@ -46,12 +87,13 @@ def store_from_url(url: str, **settings: Any) -> Store:
             from semel.stores.django import DjangoStore
 
             return _made(DjangoStore, unquote(rest).strip("/") or "default", **settings)
-        case "mysql" | "mariadb":
+        case "mysql":
             from semel.stores.mysql import MysqlStore
 
             return _made(MysqlStore, f"mysql://{rest}", **settings)
         case "redis" | "rediss" | "redis+cluster" | "redis+sentinel":
-            from semel.stores.redis import RedisStore
+            with requires(f"{scheme}://", "redis"):
+                from semel.stores.redis import RedisStore
 
             return _made(RedisStore, f"{scheme}://{rest}", **settings)
         case "dynamodb":

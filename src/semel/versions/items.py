@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from semel.core.extras import requires
 from semel.core import flow
 from semel.core.flow import Flow
 from semel.errors import UsageError
@@ -130,7 +131,8 @@ def _refusing(error: Exception) -> Mapping[str, Any]:
 
 
 def _wire(values: Mapping[str, Any]) -> dict[str, Any]:
-    from boto3.dynamodb.types import TypeSerializer
+    with requires("An item of DynamoDB", "boto3"):
+        from boto3.dynamodb.types import TypeSerializer
 
     serializer = TypeSerializer()
     try:
@@ -141,7 +143,8 @@ def _wire(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(item: Mapping[str, Any]) -> dict[str, Any]:
-    from boto3.dynamodb.types import TypeDeserializer
+    with requires("An item of DynamoDB", "boto3"):
+        from boto3.dynamodb.types import TypeDeserializer
 
     deserializer = TypeDeserializer()
     return {name: deserializer.deserialize(value) for name, value in item.items()}

@@ -96,7 +96,7 @@ def test_a_missing_sdk_is_named(url: str, clock: Clock, monkeypatch: pytest.Monk
         (reply,) = asyncio.run(_performed(store, plan))
     assert isinstance(reply, list)
     assert isinstance(reply[0], UsageError)
-    assert "pip install 'semel[dynamodb]'" in str(reply[0])
+    assert 'pip install "semel[dynamodb]"' in str(reply[0])
 
 
 async def _performed(store: DynamoStore, plan: Plan) -> Any:

@@ -4,8 +4,11 @@ What always holds: the same request gets the same verdict as in every other fram
 in a thread or awaited; whichever it is, the outcome is recorded before the last byte is sent.
 """
 
-from semel.http.django.decorator import idempotent
-from semel.http.django.middleware import IdempotencyMiddleware
-from semel.http.django.transactions import atomic
+from semel.core.extras import requires
+
+with requires("semel.http.django", "django"):
+    from semel.http.django.decorator import idempotent
+    from semel.http.django.middleware import IdempotencyMiddleware
+    from semel.http.django.transactions import atomic
 
 __all__ = ["IdempotencyMiddleware", "atomic", "idempotent"]

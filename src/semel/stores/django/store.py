@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from semel.core.extras import requires
 from semel.core.store import Store
 from semel.errors import UsageError
 from semel.stores.passing import PassingStore
@@ -61,13 +62,10 @@ def _store_of(alias: str, settings: dict[str, Any]) -> Store:
 
 def _database(alias: str) -> tuple[str, dict[str, Any]]:
     """What kind of database an alias leads to, and its settings as Django has them now."""
-    try:
+    with requires("django://", "django"):
         from django.core.exceptions import ImproperlyConfigured
         from django.db import connections
         from django.db.utils import ConnectionDoesNotExist
-    except ImportError as problem:
-        message = "django:// needs Django; nothing was opened. Install it, or give the URL of the database."
-        raise UsageError(message) from problem
     try:
         connection = connections[alias]
     except (ConnectionDoesNotExist, ImproperlyConfigured) as problem:

@@ -12,7 +12,7 @@ import os
 import threading
 from typing import Any
 
-from semel.errors import UsageError
+from semel.core.extras import requires
 from semel.stores.dynamodb.settings import Settings
 
 
@@ -20,26 +20,22 @@ def make_client(settings: Settings) -> Any:
     """A client for threads.
 
     Raises:
-        UsageError: the SDK is not installed.
+        DependencyMissing: the SDK is not installed.
     """
-    try:
+    with requires("dynamodb://", "boto3"):
         session, lock = _session(os.getpid(), settings.profile)
         with lock:  # a session is not made for several threads, a client is
             return session.client("dynamodb", **_arguments(settings))
-    except ImportError as missing:
-        raise _not_installed("boto3") from missing
 
 
 def make_async_client(settings: Settings) -> Any:
     """A client for the running event loop, to be entered.
 
     Raises:
-        UsageError: the SDK is not installed.
+        DependencyMissing: the SDK is not installed.
     """
-    try:
+    with requires("dynamodb://", "aiobotocore"):
         return _async_session(os.getpid(), settings.profile).create_client("dynamodb", **_arguments(settings))
-    except ImportError as missing:
-        raise _not_installed("aiobotocore") from missing
 
 
 @functools.lru_cache(maxsize=8)
@@ -72,10 +68,3 @@ def _arguments(settings: Settings) -> dict[str, Any]:
         "endpoint_url": settings.endpoint or None,
         "config": config,
     }
-
-
-def _not_installed(library: str) -> UsageError:
-    return UsageError(
-        f"A dynamodb store needs {library}, which is not installed; nothing was opened. "
-        f"Install it with: pip install 'semel[dynamodb]'"
-    )

@@ -28,6 +28,7 @@ class DynamoStore:
     """
 
     batch = 64
+    libraries = ("boto3", "aiobotocore")
 
     def __init__(self, url: str, **settings: Any) -> None:
         self._place = Place.of(Settings.of(url, **settings))

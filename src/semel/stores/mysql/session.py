@@ -46,6 +46,7 @@ def address(settings: Settings) -> dict[str, Any]:
     """
     parts = split_url(settings.url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    given.pop("charset", None)  # many URLs have it; sessions of semel's own are utf8mb4 whatever it says
     unknown = sorted(given.keys() - _OWN)
     if unknown:
         message = (

@@ -34,6 +34,7 @@ class MysqlStore(ServedStore):
     """
 
     server = MYSQL
+    packages = ("pymysql", "asyncmy")
 
     def __init__(self, url: str, **settings: Any) -> None:
         given = Settings.of(url, **settings)

@@ -25,6 +25,7 @@ class PostgresStore(ServedStore):
     """
 
     server = POSTGRESQL
+    packages = ("psycopg", "asyncpg")
 
     def __init__(self, url: str | Borrowed, **settings: Any) -> None:
         borrowed = url if isinstance(url, Borrowed) else None

@@ -27,11 +27,18 @@ class ServedStore:
     behind_cache = True
     """A cache of completed records may stand in front of it."""
     server: Server
+    packages: tuple[str, str]
+    """The modules of its client libraries, for threads and for event loops."""
 
     def __init__(self, place: Place, borrowed: Borrowed | None = None) -> None:
         self._place = place
         self._borrowed = borrowed
         self.name = place.name
+
+    @property
+    def libraries(self) -> tuple[str, str] | None:
+        """The modules that have to be installed, for threads and for event loops; the caller's own pool is there."""
+        return self.packages if self._borrowed is None else None
 
     @property
     def install_id(self) -> bytes | None:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import cast
 
 from semel.core.breaker import Breaker
+from semel.core.extras import requires
 from semel.core.flow import Flow
 from semel.core.observer import Logging, Observer
 from semel.core.operations import Answer, Operation
@@ -99,11 +100,8 @@ class TieredStore(PassingStore):
 def _front(cache: Cache, gate: Gate, install_id: Callable[[], bytes | None], clock: StoreClock | None) -> Front | None:
     if cache.url is None:
         return None
-    try:
+    with requires("cache=", "redis"):
         from semel.stores.tiered.redis_cache import RedisCache
-    except ImportError as missing:
-        message = f"A cache in Redis needs the package {missing.name}; nothing was opened. Install semel[redis]."
-        raise UsageError(message) from missing
     return RedisCache(cache, gate, install_id, clock)
 
 

@@ -11,11 +11,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any, cast
 
-import asyncmy
-from asyncmy import errors
-from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_AUTOCOMMIT, SERVER_STATUS_IN_TRANS
-from asyncmy.cursors import Cursor
-
+from semel.core.extras import requires
 from semel.errors import NotInTransaction
 from semel.stores.mysql.errnos import TOO_LARGE, trouble_of
 from semel.stores.mysql.saying import FACTS, TRIES, Own, chain, said, texts
@@ -23,6 +19,12 @@ from semel.stores.mysql.session import address, session_statements
 from semel.stores.served.command import Command, Row
 from semel.stores.served.settings import Settings
 from semel.stores.served.troubles import Trouble
+
+with requires("mysql://", "asyncmy"):
+    import asyncmy
+    from asyncmy import errors
+    from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_AUTOCOMMIT, SERVER_STATUS_IN_TRANS
+    from asyncmy.cursors import Cursor
 
 
 class _Asyncmy:

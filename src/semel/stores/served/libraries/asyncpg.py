@@ -10,8 +10,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any, Final, cast
 
-import asyncpg
-
+from semel.core.extras import requires
 from semel.errors import NotInTransaction
 from semel.stores.postgresql.session import session_settings
 from semel.stores.served.command import Command, Row
@@ -19,6 +18,9 @@ from semel.stores.served.library import Texts
 from semel.stores.served.settings import Settings
 from semel.stores.served.sqlstates import trouble_of
 from semel.stores.served.troubles import Trouble
+
+with requires("postgresql://", "asyncpg"):
+    import asyncpg
 
 _texts: Final = Texts("$")
 

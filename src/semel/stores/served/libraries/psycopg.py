@@ -11,10 +11,7 @@ import inspect
 from contextlib import suppress
 from typing import Any, Final, cast
 
-import psycopg
-from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
-
+from semel.core.extras import requires
 from semel.errors import NotInTransaction
 from semel.stores.postgresql.session import session_settings
 from semel.stores.served.command import Command, Row
@@ -22,6 +19,11 @@ from semel.stores.served.library import Texts
 from semel.stores.served.settings import Settings
 from semel.stores.served.sqlstates import trouble_of
 from semel.stores.served.troubles import Trouble
+
+with requires("postgresql://", "psycopg"):
+    import psycopg
+    from psycopg.pq import TransactionStatus
+    from psycopg.rows import tuple_row
 
 # Texts are sent as they are: psycopg would take a long one with %s apart at every execution.
 _texts: Final = Texts("$")

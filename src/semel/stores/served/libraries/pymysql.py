@@ -10,13 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, cast
 
-import pymysql
-from pymysql.constants import CLIENT, SERVER_STATUS
-from pymysql.cursors import Cursor
-
-# By name: once PyMySQL was installed as MySQLdb, as for Django, `pymysql.err` may be a second copy of the module.
-from pymysql.err import InterfaceError, MySQLError
-
+from semel.core.extras import requires
 from semel.errors import NotInTransaction
 from semel.stores.mysql.errnos import TOO_LARGE, trouble_of
 from semel.stores.mysql.saying import FACTS, TRIES, Own, chain, said, texts
@@ -24,6 +18,14 @@ from semel.stores.mysql.session import address, session_statements
 from semel.stores.served.command import Command, Row
 from semel.stores.served.settings import Settings
 from semel.stores.served.troubles import Trouble
+
+with requires("mysql://", "pymysql"):
+    import pymysql
+    from pymysql.constants import CLIENT, SERVER_STATUS
+    from pymysql.cursors import Cursor
+
+    # By name: once PyMySQL was installed as MySQLdb, as for Django, `pymysql.err` may be a second copy of the module.
+    from pymysql.err import InterfaceError, MySQLError
 
 
 class _Pymysql:
