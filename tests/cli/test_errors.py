@@ -99,7 +99,7 @@ def test_every_error_of_the_tree_has_an_exit_code(kind: type[errors.SemelError])
     error = kind("it failed", reference="x") if issubclass(kind, errors.InDoubt) else kind("it failed")
     expected = (
         2
-        if isinstance(error, errors.UsageError)
+        if isinstance(error, errors.UsageError | errors.StoreMisconfigured)
         else 75
         if isinstance(error, errors.TryLater)
         else 4

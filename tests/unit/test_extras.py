@@ -1,4 +1,4 @@
-"""What a user is told where an optional package is missing: the same sentence for every part, in a process without it."""
+"""What a user is told where an optional package is missing: the same sentence for every part, without it."""
 
 import importlib
 import subprocess
@@ -65,6 +65,7 @@ def _sentence(part: str, module: str, package: str) -> str:
     return f'{part} needs {module}: pip install "{package}". It is not installed here, and nothing ran.'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "part", "module", "package"), [*STORES, *PARTS])
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
     program: str, part: str, module: str, package: str, tmp_path: Path
@@ -76,6 +77,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     assert done.stdout == expected, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "part", "module", "package"), COMMANDS)
 def test_a_command_without_its_package_says_the_same_in_one_line(
     arguments: list[str], part: str, module: str, package: str, tmp_path: Path
@@ -108,4 +110,3 @@ def test_every_extra_that_is_named_exists_and_brings_the_package() -> None:
         if package.startswith("semel["):
             extra = package.removeprefix("semel[").rstrip("]")
             assert brought.get(module, module) in normal[extra], f"{package} does not bring {module}"
-

@@ -2,8 +2,8 @@
 
 0    done
 1    anything else: a violated proof, a damaged record, an outdated schema, an answer of "no" to a question
-2    usage: the command, or what it was given, has to change
-3    there is no such record or database
+2    usage: the command, or what it was given, has to change; a database that refuses its address or its login too
+3    there is no such record or database file
 4    in doubt: somebody has to resolve it
 75   try later: the store did not answer, or another caller runs the key
 130  interrupted
@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from semel.errors import InDoubt, SemelError, TryLater, UsageError
+from semel.errors import InDoubt, SemelError, StoreMisconfigured, TryLater, UsageError
 
 DONE = 0
 OTHER = 1
@@ -46,7 +46,7 @@ def refused(message: str) -> Refused:
 def exit_code(error: SemelError) -> int:
     """Which exit code stands for an error of the tree."""
     match error:
-        case UsageError():
+        case UsageError() | StoreMisconfigured():
             return USAGE
         case TryLater():
             return TRY_LATER

@@ -59,10 +59,18 @@ def store_at(url: str | None) -> Store:
         raise refused(message)
     store = open_store(as_place(place), **_only_looking(place))
     path = getattr(store, "path", None)
-    if isinstance(path, str) and not Path(path).exists():
+    if isinstance(path, str) and not _may_exist(Path(path)):
         message = f"There is no database file {path}; nothing was done. Look at the path, or make it: semel migrate."
         raise not_found(message)
     return store
+
+
+def _may_exist(file: Path) -> bool:
+    """Whether there is such a file, or this user may not know: then opening it says what is wrong."""
+    try:
+        return file.exists()
+    except PermissionError:
+        return True
 
 
 def as_place(place: str) -> str | Path:

@@ -37,6 +37,7 @@ _KINDS = {
     "in_progress": "waited",
     "too_many_waiting": "waited",
     "store_unavailable": "store_down",
+    "store_misconfigured": "store_down",
     "failed_before": "replayed",
     "result_not_kept": "replayed",
 }

@@ -45,7 +45,7 @@ from semel.engine.clock import Clock
 from semel.engine.effects import Ask, Call, CallStep, Crowded, Ended, Pause, Promoted, TimedOut, Wait
 from semel.engine.request import Request, Result
 from semel.engine.resending import Resends
-from semel.errors import NotInTransaction, StoreUnavailable, TransactionAborted, TryLater
+from semel.errors import NotInTransaction, StoreMisconfigured, StoreUnavailable, TransactionAborted, TryLater
 
 _EXHAUSTED = Failure("semel.AttemptsUsedUp", "every attempt ended without an outcome, the last one without a word")
 
@@ -99,7 +99,9 @@ class Once:
                 answer: ClaimAnswer = yield claim
             except StoreUnavailable as error:
                 pause = None
-                if error.asked:  # else it never left: asking again before the rest is over would get the same answer
+                # Not asked: it never left, and before the rest is over the answer would be the same. Misconfigured: it
+                # is the same until somebody changes the URL or the server.
+                if error.asked and not isinstance(error, StoreMisconfigured):
                     sent += 1
                     self._unsure = claim
                     pause = self._resends.of_claim(sent)

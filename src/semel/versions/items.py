@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from semel.core.extras import requires
 from semel.core import flow
+from semel.core.extras import requires
 from semel.core.flow import Flow
 from semel.errors import UsageError
 from semel.versions.deciding import Reply, why_not

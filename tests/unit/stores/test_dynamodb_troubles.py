@@ -7,7 +7,7 @@ from botocore import exceptions
 from botocore.exceptions import ClientError
 from botocore.session import get_session
 
-from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
+from semel.errors import SchemaOutdated, StoreMisconfigured, StoreUnavailable
 from semel.stores.dynamodb.commands import Cancelled, Refused, TooLarge
 from semel.stores.dynamodb.troubles import AGAIN, expected, translated, trouble_of
 
@@ -96,7 +96,7 @@ def test_a_mistake_of_ours_stays_one() -> None:
         (exceptions.EndpointConnectionError(endpoint_url="u"), StoreUnavailable, "did not answer"),
         (exceptions.ConnectionClosedError(endpoint_url="u"), StoreUnavailable, "did not answer"),
         (exceptions.NoCredentialsError(), StoreUnavailable, "credentials"),
-        (exceptions.NoRegionError(), UsageError, "region"),
+        (exceptions.NoRegionError(), StoreMisconfigured, "region"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )

@@ -9,7 +9,7 @@ import pytest
 
 from semel.core.operations import Complete, Found, Granted, Operation, Page, Query, Read, Recorded, Replay, Scan
 from semel.core.store import Answers, Plan
-from semel.errors import StoreUnavailable
+from semel.errors import StoreMisconfigured
 from semel.stores.sqlite import SqliteStore, database
 from semel.stores.sqlite.driver import AsyncSqliteDriver
 from tests.unit.stores.kit import Asker, connected
@@ -186,7 +186,7 @@ def test_a_store_that_cannot_be_opened_is_the_reply(tmp_path: Path) -> None:
         store = SqliteStore(tmp_path / "missing" / "semel.db")
         driver = store.async_driver()
         plans: list[Plan] = [store.plan([claim()], joined=False), store.plan([Read(b"x")], joined=False)]
-        assert [type(reply) for reply in await driver.perform(plans)] == [StoreUnavailable] * 2
+        assert [type(reply) for reply in await driver.perform(plans)] == [StoreMisconfigured] * 2
         await driver.close()
 
     asyncio.run(main())

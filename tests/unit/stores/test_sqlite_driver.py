@@ -12,7 +12,7 @@ from semel.core.key import Key
 from semel.core.operations import Complete, Fail, Granted, Read, Recorded, Renew, Running
 from semel.core.record import Failure, Lease, Status
 from semel.core.store import Plan
-from semel.errors import RecordUnreadable, SchemaOutdated, StoreUnavailable
+from semel.errors import RecordUnreadable, SchemaOutdated, StoreMisconfigured, StoreUnavailable
 from semel.stores.sqlite import SqliteStore, database
 from tests.unit.stores.kit import Asker, connected, opened
 from tests.unit.stores.operations import KEYS, SECOND, Clock, claim, nonce, terms
@@ -275,7 +275,7 @@ def test_a_store_that_cannot_be_opened_is_the_reply_of_every_plan(tmp_path: Path
             store.plan([Complete(Lease(KEYS[0], 1, nonce(1), 0), b"x")], joined=False),
         ]
     )
-    assert [type(reply) for reply in replies] == [StoreUnavailable, StoreUnavailable]
+    assert [type(reply) for reply in replies] == [StoreMisconfigured, StoreMisconfigured]
 
 
 def test_a_record_of_a_newer_release_is_unreadable_and_its_neighbours_are_not(asker: Asker) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.errors import StoreUnavailable, UsageError
+from semel.errors import StoreMisconfigured, UsageError
 from semel.stores.sqlite import SqliteStore, place
 from semel.stores.sqlite.place import filesystem_of
 from tests.unit.stores.kit import Asker
@@ -43,25 +43,25 @@ def record_at(path: Path) -> None:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match=r"folder .*/missing does not exist.*Nothing ran"):
+    with pytest.raises(StoreMisconfigured, match=r"folder .*/missing does not exist.*nothing ran"):
         record_at(tmp_path / "missing" / "semel.db")
     assert not (tmp_path / "missing").exists()
 
 
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreUnavailable, match="is not a folder"):
+    with pytest.raises(StoreMisconfigured, match="is not a folder"):
         record_at(tmp_path / "file" / "semel.db")
 
 
 def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnavailable, match="it is a folder"):
+    with pytest.raises(StoreMisconfigured, match="it is a folder"):
         record_at(tmp_path)
 
 
 def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semel.stores.sqlite.place.os.access", lambda *_: False)
-    with pytest.raises(StoreUnavailable, match="read-only for this user"):
+    with pytest.raises(StoreMisconfigured, match="read-only for this user"):
         record_at(tmp_path / "semel.db")
     assert list(tmp_path.iterdir()) == []
 
@@ -78,9 +78,9 @@ def test_another_user_is_told_what_is_read_only(what: str) -> None:
     told = subprocess.run(
         [sys.executable, "-c", NOBODY, str(path), os.pathsep.join(sys.path)], capture_output=True, text=True, check=True
     ).stdout
-    assert told.startswith("StoreUnavailable")
+    assert told.startswith("StoreMisconfigured")
     assert ("read-only" if what == "folder" else "not readable and writable") in told
-    assert "Nothing ran" in told
+    assert "nothing ran" in told
     shutil.rmtree(folder)
 
 
@@ -103,7 +103,7 @@ def test_a_network_file_system_is_refused_with_the_reason(tmp_path: Path, monkey
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"22 1 8:1 / {tmp_path} rw - nfs server:/export rw\n")
     monkeypatch.setattr(place, "MOUNTS", mounts)
-    with pytest.raises(StoreUnavailable, match=r"network file system \(nfs\).*locks do not hold"):
+    with pytest.raises(StoreMisconfigured, match=r"network file system \(nfs\).*locks do not hold"):
         record_at(tmp_path / "semel.db")
     assert not (tmp_path / "semel.db").exists()
 

@@ -12,6 +12,7 @@ import pytest
 from semel.errors import UsageError
 from semel.stores import urls
 from semel.stores.memory import MemoryStore
+from semel.stores.postgresql import PostgresStore
 from semel.stores.sqlite import SqliteStore
 from semel.stores.urls import store_from_url
 from tests.unit.stores.operations import Clock
@@ -89,7 +90,49 @@ def test_an_unknown_setting_is_a_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://u:s3cret@h/db?pool_size=no", "pigeon://u:s3cret@h", "u:s3cret@h/db", "sqlite://u:s3cret@h/x"]
+    ("url", "name"),
+    [
+        ("postgres://u@h/db", "postgresql://h/db"),
+        ("postgresql+asyncpg://u@h/db", "postgresql://h/db"),
+        ("postgresql+psycopg://u@h/db", "postgresql://h/db"),
+        ("postgresql+psycopg2://u@h/db", "postgresql://h/db"),
+        ("POSTGRESQL+ASYNCPG://u@h/db", "postgresql://h/db"),
+        ("mariadb://u@h/db", "mysql://h/db"),
+        ("mysql+pymysql://u@h/db?charset=utf8mb4", "mysql://h/db"),
+        ("mysql+asyncmy://u@h/db", "mysql://h/db"),
+        ("mysql+aiomysql://u@h/db", "mysql://h/db"),
+        ("mariadb+pymysql://u@h/db", "mysql://h/db"),
+        ("sqlite+aiosqlite:////x/semel.db", "sqlite:////x/semel.db"),
+        ("sqlite+pysqlite:////x/semel.db", "sqlite:////x/semel.db"),
+    ],
+)
+def test_a_driver_of_sqlalchemy_changes_nothing(url: str, name: str) -> None:
+    assert store_from_url(url).name == name
+
+
+def test_what_sqlalchemy_calls_ssl_for_asyncpg_is_sslmode() -> None:
+    store = store_from_url("postgresql+asyncpg://u@h/db?ssl=require&pool_size=2")
+    assert isinstance(store, PostgresStore)
+    assert store._place.settings.url == "postgresql://u@h/db?sslmode=require"
+    assert store._place.settings.pool_size == 2
+
+
+@pytest.mark.parametrize("url", ["postgresql+carrier://u:s3cret@h/db", "mysql+pigeon://h/db", "sqlite+x:///a.db"])
+def test_a_driver_that_is_not_known_is_explained(url: str) -> None:
+    scheme = url.partition("+")[0]
+    with pytest.raises(UsageError, match=rf"nothing was opened. Write {scheme}://: semel uses"):
+        store_from_url(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+x://u:s3cret@h/db",
+        "postgresql://u:s3cret@h/db?pool_size=no",
+        "pigeon://u:s3cret@h",
+        "u:s3cret@h/db",
+        "sqlite://u:s3cret@h/x",
+    ],
 )
 def test_no_error_gives_a_password_away(url: str) -> None:
     with pytest.raises(UsageError) as caught:

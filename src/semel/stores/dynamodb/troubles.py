@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from botocore import exceptions
 
-from semel.errors import SchemaOutdated, SemelError, StoreUnavailable, UsageError
+from semel.errors import SchemaOutdated, SemelError, StoreMisconfigured, StoreUnavailable
 from semel.stores.dynamodb.commands import Cancelled, Refused, TooLarge
 
 
@@ -20,6 +20,7 @@ class Trouble(Enum):
 
     THROTTLED = "the table or its partition is at its limit; raise its capacity, or spread the load"
     CONFLICT = "another transaction was writing the same item; try again"
+    UNREACHED = "look whether the service runs, and at the region and the endpoint in the URL"
     LOST = "try again once the service can be reached"
     DENIED = "look at the credentials, the IAM policy of the role and the clock of this machine"
     MISSING = "look at the name and the region, or run `semel migrate`"
@@ -65,6 +66,7 @@ _CODES: Final = {
 }
 _BY_CODE: Final = {code: trouble for trouble, codes in _CODES.items() for code in codes}
 _CLASSES: Final = (
+    (exceptions.ConnectTimeoutError, Trouble.UNREACHED),
     (exceptions.HTTPClientError, Trouble.LOST),
     (exceptions.ConnectionError, Trouble.LOST),
     (exceptions.NoCredentialsError, Trouble.DENIED),
@@ -81,6 +83,7 @@ AGAIN: Final = frozenset({Trouble.THROTTLED, Trouble.CONFLICT})
 """Nothing was written, and the same request may succeed in a moment."""
 _CONFLICT: Final = "TransactionConflict"
 _PASSING: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", _CONFLICT})
+_UNSENT: Final = frozenset({"ClientConnectorError", "NewConnectionError", "gaierror"})
 _SERVER_FAULT: Final = 500
 
 
@@ -107,7 +110,15 @@ def trouble_of(error: Exception) -> Trouble | None:
         return Trouble.MISSING
     if code and status_of(error) >= _SERVER_FAULT:
         return Trouble.LOST
+    if isinstance(error, exceptions.EndpointConnectionError) and _is_unsent(error):
+        return Trouble.UNREACHED
     return next((trouble for kind, trouble in _CLASSES if isinstance(error, kind)), None)
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Whether no connection came about: aiobotocore uses one class for that and for one that broke later."""
+    cause = getattr(error, "kwargs", {}).get("error")
+    return bool({kind.__name__ for kind in type(cause).__mro__} & _UNSENT)
 
 
 def _of_a_transaction(error: Exception) -> Trouble | None:
@@ -149,8 +160,12 @@ def _known(trouble: Trouble, said: str, name: str) -> SemelError:
     match trouble:
         case Trouble.MISSING:
             return SchemaOutdated(f"{name} is no table of this release ({said}); nothing ran. {do}")
-        case Trouble.UNCONFIGURED:
-            return UsageError(f"{name} cannot be reached as it is configured ({said}); nothing ran. {do}")
+        case Trouble.UNCONFIGURED | Trouble.DENIED:
+            return StoreMisconfigured(
+                f"{name} cannot be used ({said}); nothing was recorded. {do} Trying again does not help."
+            )
+        case Trouble.UNREACHED:
+            return StoreUnavailable(f"{name} cannot be reached ({said}); nothing was recorded. {do}")
         case Trouble.LOST:
             return StoreUnavailable(f"{name} did not answer ({said}); whether it was recorded is not known. {do}")
     conflict = trouble is Trouble.CONFLICT  # it did answer: that is no reason to leave the service alone

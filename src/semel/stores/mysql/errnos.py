@@ -22,11 +22,12 @@ _TROUBLES: Final = {
     ),
     Trouble.READ_ONLY: (1209, 1223, 1290, 1792, 1836, 3100),
     Trouble.MISSING: (1051, 1054, 1146, 1932),
+    Trouble.WRONG_LOGIN: (1045, 1698),
+    Trouble.NO_LOGIN: (1130, 1131, 1251, 1396, 1820, 3118, 3955, 4151),
+    Trouble.NO_DATABASE: (1049,),
+    # 1044: also where there is no such database and the user may not know.
     # 1419: a trigger, where a binary log is written and the user is not trusted with them.
-    Trouble.DENIED: (
-        *(1044, 1045, 1049, 1130, 1131, 1142, 1143, 1227, 1251, 1370, 1396, 1419, 1698, 1820),
-        *(3118, 3955, 4151),
-    ),
+    Trouble.DENIED: (1044, 1142, 1143, 1227, 1370, 1419),
     Trouble.FULL: (1021, 1037, 1038, 1040, 1041, 1114, 1129, 1135, 1203, 1206, 1226, 3675),
     Trouble.OF_ONE: (1048, 1062, TOO_LARGE, 1162, 1264, 1265, 1366, 1406, 1690, 3819, 3988, 4025),
     Trouble.MARK_GONE: (1305,),

@@ -12,7 +12,7 @@ from typing import Final
 
 from redis import exceptions
 
-from semel.errors import RecordUnreadable, SemelError, StoreUnavailable
+from semel.errors import RecordUnreadable, SemelError, StoreMisconfigured, StoreUnavailable
 
 _ADVICE: Final = {
     "LOADING": "it is still reading its data; try again",
@@ -31,8 +31,11 @@ _ADVICE: Final = {
     "+scan +time +persist +pexpireat +del +exists +publish +subscribe +info",
     "NOAUTH": "it wants a user and a password; put them into the URL",
     "WRONGPASS": "it does not know this user and password; look at the URL",
+    "DBINDEX": "it has no database of that number; look at the number at the end of the URL",
     "MAXCLIENTS": "it has no connection left; raise maxclients",
 }
+_MISCONFIGURED: Final = frozenset({"NOPERM", "NOAUTH", "WRONGPASS", "DBINDEX"})
+"""Trying again is of no use before somebody changes the URL or the server."""
 _UNREADABLE: Final = frozenset({"WRONGTYPE", "UNREADABLE"})
 _CODE: Final = re.compile(rf"\b({'|'.join([*_ADVICE, *_UNREADABLE])})\b")
 _CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
@@ -47,6 +50,13 @@ _CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (exceptions.NoPermissionError, "NOPERM"),
     (exceptions.MaxConnectionsError, "MAXCLIENTS"),
 )
+_TEXTS: Final = {
+    "max number of clients": "MAXCLIENTS",
+    "DB index is out of range": "DBINDEX",
+    "invalid DB index": "DBINDEX",
+    "Invalid Database": "DBINDEX",
+}
+"""Errors that the server gives no word of their own."""
 REPLIES: Final = (exceptions.ResponseError, exceptions.BusyLoadingError, exceptions.AuthenticationError)
 """Errors that the server sent as replies: it is known what they did."""
 WIRE: Final = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
@@ -63,7 +73,7 @@ def code(error: Exception) -> str | None:
         return found[1]
     if isinstance(error, exceptions.AuthenticationError):
         return "NOAUTH" if "required" in str(error) else "WRONGPASS"
-    return "MAXCLIENTS" if "max number of clients" in str(error) else None
+    return next((word for text, word in _TEXTS.items() if text in str(error)), None)
 
 
 def is_demoted(replies: Sequence[object]) -> bool:
@@ -82,6 +92,11 @@ def answered(error: Exception, name: str) -> Exception:
         known = RecordUnreadable(
             f"{name} holds something that is no record of this release ({brief(error)}); nothing ran. "
             f"Give the store a pattern of keys that nobody else uses."
+        )
+    elif word in _MISCONFIGURED:
+        known = StoreMisconfigured(
+            f"{name} cannot be used ({word}: {brief(error)}); nothing was recorded. {_do(word)} "
+            f"Trying again does not help."
         )
     else:
         known = StoreUnavailable(f"{name} did not do it ({word}: {brief(error)}); nothing was recorded. {_do(word)}")

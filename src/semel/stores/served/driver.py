@@ -23,7 +23,7 @@ from semel.stores.served.library import AsyncLibrary, Library
 from semel.stores.served.opening import opening
 from semel.stores.served.place import Place
 from semel.stores.served.settings import Settings
-from semel.stores.served.troubles import Trouble, translated
+from semel.stores.served.troubles import Trouble, translated, translated_connecting
 
 Replies = list[Answers | Exception]
 Hears = Callable[[Settings, Any, Callable[[bytes], None]], Any]
@@ -124,7 +124,7 @@ class ServedDriver:
         try:
             lent.connection = self._library.connect(self._place.settings)
         except Exception as error:
-            raise lent.meaning(self._library, error, self._place.name) from error
+            raise translated_connecting(error, self._library.trouble(error), self._place.name) from error
         if self._place.install_id is not None and not self._keeps:
             return lent.connection  # looked at before, by the first one that was borrowed
         try:
@@ -231,7 +231,7 @@ class AsyncServedDriver:
         try:
             lent.connection = await self._library.connect(self._place.settings)
         except Exception as error:
-            raise lent.meaning(self._library, error, self._place.name) from error
+            raise translated_connecting(error, self._library.trouble(error), self._place.name) from error
         if self._place.install_id is not None and not self._keeps:
             return lent.connection
         try:

@@ -5,6 +5,7 @@ What always holds: a code that is not listed means nothing that is known, so its
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from semel.stores.served.troubles import Trouble
@@ -25,7 +26,8 @@ _CODES: Final = {
     "25006": Trouble.READ_ONLY,  # read_only_sql_transaction
     "25P01": Trouble.NO_TRANSACTION,  # no_active_sql_transaction
     "42501": Trouble.DENIED,  # insufficient_privilege
-    "3D000": Trouble.DENIED,  # invalid_catalog_name: no such database
+    "28P01": Trouble.WRONG_LOGIN,  # invalid_password
+    "3D000": Trouble.NO_DATABASE,  # invalid_catalog_name
     "42P01": Trouble.MISSING,  # undefined_table
     "42703": Trouble.MISSING,  # undefined_column
     "3F000": Trouble.MISSING,  # invalid_schema_name
@@ -35,7 +37,7 @@ _CODES: Final = {
 }
 _CLASSES: Final = {
     "08": Trouble.LOST,
-    "28": Trouble.DENIED,
+    "28": Trouble.NO_LOGIN,
     "53": Trouble.FULL,
     "58": Trouble.FULL,  # the system under the server failed
     "22": Trouble.OF_ONE,
@@ -46,3 +48,23 @@ _CLASSES: Final = {
 def trouble_of(sqlstate: str | None) -> Trouble | None:
     """What a code means."""
     return _CODES.get(sqlstate or "") or _CLASSES.get((sqlstate or "")[:2])
+
+
+_REFUSED_LOGINS: Final = (
+    (re.compile(r"password authentication failed|no password supplied", re.IGNORECASE), Trouble.WRONG_LOGIN),
+    (re.compile(r"database \S+ does not exist", re.IGNORECASE), Trouble.NO_DATABASE),
+    (
+        re.compile(
+            r"role \S+ does not exist|no pg_hba\.conf entry|is not permitted to log in|"
+            r"(peer|ident) authentication failed",
+            re.IGNORECASE,
+        ),
+        Trouble.NO_LOGIN,
+    ),
+    (re.compile(r"permission denied for database", re.IGNORECASE), Trouble.DENIED),
+)
+
+
+def trouble_of_login(message: str) -> Trouble | None:
+    """What the text of a refused login means: libpq gives no code with it. A server in another language: not known."""
+    return next((trouble for pattern, trouble in _REFUSED_LOGINS if pattern.search(message)), None)

@@ -15,7 +15,7 @@ from semel.core.flow import run
 from semel.stores.served.command import Command, Row
 from semel.stores.served.library import Library
 from semel.stores.served.place import Place
-from semel.stores.served.troubles import OfOneOperation, translated
+from semel.stores.served.troubles import OfOneOperation, translated, translated_connecting
 
 T = TypeVar("T")
 LONG: Final = 24 * 3600.0
@@ -37,7 +37,7 @@ class Talk:
         try:
             self._connection: Any = self._library.connect(self._settings)
         except Exception as error:
-            raise self._meaning(error) from error
+            raise translated_connecting(error, self._library.trouble(error), self._place.name) from error
         return self
 
     def __exit__(

@@ -15,6 +15,7 @@ from semel.errors import (
     RecordUnreadable,
     SchemaOutdated,
     SemelError,
+    StoreMisconfigured,
     StoreUnavailable,
     TransactionAborted,
 )
@@ -28,7 +29,12 @@ class Trouble(Enum):
     HELD = "a transaction that is still open holds the record; look for one that is idle in transaction"
     SLOW = "it took longer than statement_timeout allows; look at what keeps the server busy"
     LOST = "the connection broke; try again once the server can be reached"
-    DENIED = "the server refused the login or a permission; look at the user, the password and the grants"
+    UNREACHED = "look whether the server runs, and at the host and the port in the URL"
+    DENIED = "the user lacks a permission there; look at its grants"
+    NO_LOGIN = "the server lets this user not in from here; look at the name of the user, and at who may connect"
+    WRONG_LOGIN = "the user or the password is wrong; look at both in the URL"
+    NO_DATABASE = "there is no such database on that server; look at its name in the URL, or create it"
+    BAD_URL = "a setting in the URL is not known; look at its query"
     READ_ONLY = "the server accepts no writes; give the address of the primary"
     FULL = "the server is out of disk, memory or connections; free some"
     MISSING = "a table or column is missing; run `semel migrate`"
@@ -41,6 +47,10 @@ class Trouble(Enum):
 
 _IN_THE_WAY: Final = frozenset({Trouble.CONFLICT, Trouble.LOCKED, Trouble.HELD})
 """The server is well and answers: somebody else was in the way."""
+_MISCONFIGURED: Final = frozenset(
+    {Trouble.DENIED, Trouble.NO_LOGIN, Trouble.WRONG_LOGIN, Trouble.NO_DATABASE, Trouble.BAD_URL}
+)
+"""Trying again is of no use before somebody changes the URL or the server."""
 
 
 class OfOneOperation(Exception):
@@ -84,14 +94,26 @@ def translated(error: Exception, trouble: Trouble | None, name: str) -> Exceptio
             )
         case Trouble.DAMAGED:
             known = RecordUnreadable(f"{name} could not read a record ({brief(error)}); nothing ran. {_do(trouble)}")
+        case Trouble.UNREACHED:
+            known = StoreUnavailable(f"{name} cannot be reached ({brief(error)}); nothing was recorded. {_do(trouble)}")
         case Trouble.LOST:
             known = StoreUnavailable(
                 f"{name} did not answer ({brief(error)}); whether it was recorded is not known. {_do(trouble)}"
+            )
+        case _ if trouble in _MISCONFIGURED:
+            known = StoreMisconfigured(
+                f"{name} cannot be used ({brief(error)}); nothing was recorded. {_do(trouble)} "
+                f"Trying again does not help."
             )
         case _:
             known = _not_done(error, trouble, name)
     known.__cause__ = error
     return known
+
+
+def translated_connecting(error: Exception, trouble: Trouble | None, name: str) -> Exception:
+    """`error` while a connection was opened: nothing was sent on it, so nothing can have been recorded."""
+    return translated(error, Trouble.UNREACHED if trouble is Trouble.LOST else trouble, name)
 
 
 def _not_done(error: Exception, trouble: Trouble, name: str) -> StoreUnavailable:

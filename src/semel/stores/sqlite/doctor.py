@@ -12,7 +12,7 @@ from typing import Final
 
 from semel.errors import SchemaOutdated
 from semel.stores.doctor import Finding, Numbers, about_records
-from semel.stores.sqlite.place import MOUNTS, NETWORK, filesystem_of
+from semel.stores.sqlite.place import MOUNTS, NETWORK, check_place, filesystem_of
 from semel.stores.sqlite.settings import Settings
 from semel.stores.sqlite.translate import translated
 from semel.stores.sqlite.versions import check_version, newest, version_of
@@ -32,6 +32,8 @@ def examine(settings: Settings, horizon: timedelta) -> list[Finding]:
         StoreUnavailable: it cannot be opened.
         RecordUnreadable: it is no database.
     """
+    if Path(settings.path).is_dir():
+        check_place(settings.path)  # refuses it in words; SQLite would speak of a broken disk
     try:
         connection = sqlite3.connect(
             f"{Path(settings.path).as_uri()}?mode=ro", uri=True, timeout=settings.busy_for, isolation_level=None

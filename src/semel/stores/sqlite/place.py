@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from semel.errors import StoreUnavailable, UsageError
+from semel.errors import StoreMisconfigured, UsageError
 
 MOUNTS = Path("/proc/self/mountinfo")
 # Locks and shared memory do not hold across machines on these, and then SQLite loses data.
@@ -70,12 +70,15 @@ def check_place(path: str) -> None:
     """Refuse a path that cannot work, before anything is opened.
 
     Raises:
-        StoreUnavailable: the folder is missing, something is read-only, or the file lies on a network file system.
+        StoreMisconfigured: the folder is missing, something is read-only, or the file lies on a network file system.
     """
-    problem = _problem(Path(path)) or _network_problem(Path(path))
+    try:
+        problem = _problem(Path(path)) or _network_problem(Path(path))
+    except PermissionError as denied:
+        problem = f"this user may not look at {denied.filename}; give it the right to enter the folders above"
     if problem is not None:
-        message = f"The database file {path} cannot be used: {problem}. Nothing ran."
-        raise StoreUnavailable(message, path=path)
+        message = f"The database file {path} cannot be used: {problem}. Nothing was recorded, and nothing ran."
+        raise StoreMisconfigured(message, path=path)
 
 
 def _problem(file: Path) -> str | None:

@@ -8,7 +8,14 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from semel.errors import NotInTransaction, RecordUnreadable, SchemaOutdated, SemelError, StoreUnavailable
+from semel.errors import (
+    NotInTransaction,
+    RecordUnreadable,
+    SchemaOutdated,
+    SemelError,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 from semel.errors import TransactionAborted as Aborted
 
 # A value that cannot be bound, or a row that a constraint refuses: the statement is undone, its neighbours are not.
@@ -41,6 +48,8 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_INTERRUPT: "the statement was interrupted; try again",
     sqlite3.SQLITE_NOMEM: "there is not enough memory; try again",
 }
+_MISCONFIGURED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
+"""Trying again is of no use before somebody changes the path or its permissions."""
 
 
 class WriteLocked(StoreUnavailable):
@@ -80,6 +89,8 @@ def _known(error: sqlite3.Error, name: str, effect: str) -> SemelError | None:
         )
     if primary in _LOCKED:
         return WriteLocked(f"{name} was locked by another connection for too long ({error}); {effect}. Try again.")
+    if primary in _MISCONFIGURED:
+        return StoreMisconfigured(f"{name} cannot be used ({error}); {effect}: {_UNAVAILABLE[primary]}.")
     if primary in _UNAVAILABLE:
         return StoreUnavailable(f"{name} did not answer ({error}); {effect}: {_UNAVAILABLE[primary]}.")
     if primary == sqlite3.SQLITE_ERROR and "no such" in str(error):

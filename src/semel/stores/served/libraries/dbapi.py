@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from semel.stores.served.command import Row
-from semel.stores.served.sqlstates import trouble_of
+from semel.stores.served.sqlstates import trouble_of, trouble_of_login
 from semel.stores.served.troubles import Trouble
 
 Meaning = Callable[[BaseException], Trouble | None]
@@ -23,7 +23,7 @@ def of_postgresql(error: BaseException) -> Trouble | None:
         return trouble_of(code)
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & {"OperationalError", "InterfaceError"}:
-        return Trouble.LOST
+        return trouble_of_login(str(error)) or Trouble.LOST
     return Trouble.OF_ONE if "DataError" in names else None
 
 

@@ -17,7 +17,7 @@ from semel.stores.postgresql.session import session_settings
 from semel.stores.served.command import Command, Row
 from semel.stores.served.library import Texts
 from semel.stores.served.settings import Settings
-from semel.stores.served.sqlstates import trouble_of
+from semel.stores.served.sqlstates import trouble_of, trouble_of_login
 from semel.stores.served.troubles import Trouble
 
 with requires("postgresql://", "psycopg"):
@@ -27,6 +27,7 @@ with requires("postgresql://", "psycopg"):
 
 # Texts are sent as they are: psycopg would take a long one with %s apart at every execution.
 _texts: Final = Texts("$")
+_BAD_URL: Final = "invalid URI query parameter"
 _can_time_out: Final = "timeout" in inspect.signature(psycopg.Connection.wait).parameters  # older releases cannot
 
 
@@ -68,7 +69,9 @@ class _Psycopg:
         if error.sqlstate is not None:
             return trouble_of(error.sqlstate)
         if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-            return Trouble.LOST
+            return trouble_of_login(str(error)) or Trouble.LOST
+        if isinstance(error, psycopg.ProgrammingError) and _BAD_URL in str(error):
+            return Trouble.BAD_URL
         return Trouble.OF_ONE if isinstance(error, psycopg.DataError) else None
 
     def demand_transaction(self, connection: Any) -> None:
