@@ -9,8 +9,8 @@
     │   ├── NotInTransaction        `within` without an open transaction of the store's database
     │   ├── StepsChanged            the steps of this attempt are not those of the attempt before
     │   ├── PolicyInvalid           a policy that cannot be kept
-    │   ├── DependencyMissing       an optional package is not installed
-    │   └── NotResolvable           `resolve` on a record that is not in doubt
+    │   ├── NotResolvable           `resolve` on a record that is not in doubt
+    │   └── DependencyMissing       an optional package is not installed
     ├── TryLater                    the same call may succeed later; `retry_after` is in seconds
     │   ├── InProgress              another caller runs this key now
     │   │   └── TooManyWaiting      the same, and nobody else may wait for others in this process
