@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.http.asking import Asker
-from tests.http.sites import SITES, Running
+from tests.http.sites import MORE_SITES, SITES, Running
 
 STORES = ("sqlite", "postgresql")
 Start = Callable[..., Running]
@@ -38,7 +38,7 @@ def sites(
     def site(name: str, store: str) -> Running:
         if (name, store) not in running:
             folder = tmp_path_factory.mktemp(f"{name}-{store}")
-            running[name, store] = Running(SITES[name], store_at(store, folder), folder)
+            running[name, store] = Running({**SITES, **MORE_SITES}[name], store_at(store, folder), folder)
         return running[name, store]
 
     yield site

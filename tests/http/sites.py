@@ -43,6 +43,10 @@ def _uvicorn(app: str, descriptor: int, workers: int) -> list[str]:
     return ["uvicorn", app, "--fd", str(descriptor), "--workers", str(workers), "--log-level", "warning"]
 
 
+def _uvicorn_h11(app: str, descriptor: int, workers: int) -> list[str]:
+    return [*_uvicorn(app, descriptor, workers), "--http", "h11"]
+
+
 def _hypercorn(app: str, descriptor: int, workers: int) -> list[str]:
     return ["hypercorn", app, "--bind", f"fd://{descriptor}", "--workers", str(workers), "--log-level", "warning"]
 
@@ -52,7 +56,7 @@ def _gunicorn(app: str, descriptor: int, workers: int) -> list[str]:
     return ["gunicorn", app, "--bind", f"fd://{descriptor}", *threads]
 
 
-_SERVERS = {"uvicorn": _uvicorn, "hypercorn": _hypercorn, "gunicorn": _gunicorn}
+_SERVERS = {"uvicorn": _uvicorn, "uvicorn-h11": _uvicorn_h11, "hypercorn": _hypercorn, "gunicorn": _gunicorn}
 
 SITES = {
     "starlette-uvicorn": Site("starlette_app", "uvicorn"),
@@ -65,6 +69,12 @@ SITES = {
     "django-uvicorn": Site("django_async_app", "uvicorn"),
     "drf-gunicorn": Site("drf_app", "gunicorn"),
 }
+MORE_SITES = {
+    "starlette-h11": Site("starlette_app", "uvicorn-h11"),
+    "fastapi-h11": Site("fastapi_app", "uvicorn-h11"),
+    "django-in-asgi-h11": Site("django_in_asgi_app", "uvicorn-h11"),
+}
+"""For what depends on how a server reads the first line: h11 takes more for a request than others do."""
 
 
 class Running:

@@ -5,14 +5,14 @@ length, so that no joining of neighbours can look like another value. Numbers en
 and `Decimal("1500.00")` are one; `0.1` and `Decimal("0.1")` are two, as they are in Python), booleans are not numbers,
 aware datetimes enter by their instant and naive ones are refused. Lists and tuples are one; a mapping enters by its
 members in any order, an object by the name of its class and its members. Text enters in Unicode form NFC, so that one
-word typed on two systems is one word, except in the exact form, which keys use.
+word typed on two systems is one word, except in the exact form, which keys use. Reading a value takes time with its
+size: a number is never written out in more than 40 digits that it does not have.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -23,8 +23,12 @@ from uuid import UUID
 
 import msgspec
 
+from semel.core.text import TooManyMarks, normalized
+
 MAX_DEPTH = 64
 MAX_DIGITS = 1000
+MAX_WRITTEN = 40
+"""Digits of a whole number that is written out; a larger one is written with an exponent."""
 MAX_BYTES = 16 * 1024 * 1024
 _MAX_BITS = 3322  # what a number of MAX_DIGITS digits takes at most; asking for bits costs nothing, unlike digits
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -110,8 +114,14 @@ def _bool(value: Any, _level: Level) -> bytes:
 
 
 def _text(value: Any, level: Level) -> bytes:
-    text = value if level.exact or value.isascii() else unicodedata.normalize("NFC", value)
-    return _tagged(b"S", _utf8(text))
+    return _tagged(b"S", _utf8(value if level.exact else _normalized(value)))
+
+
+def _normalized(text: str) -> str:
+    try:
+        return normalized(text)
+    except TooManyMarks as problem:
+        raise CannotEncode(str(problem)) from None
 
 
 def _utf8(text: str) -> bytes:
@@ -123,10 +133,15 @@ def _utf8(text: str) -> bytes:
 
 
 def _int(value: Any, _level: Level) -> bytes:
-    digits = b"%d" % value if value.bit_length() <= _MAX_BITS else b""
-    if not digits or len(digits) > MAX_DIGITS + (value < 0):
+    if value.bit_length() > _MAX_BITS:
         raise _too_long()
-    return b"D%d:%b" % (len(digits), digits)
+    digits = b"%d" % value
+    if len(digits) <= MAX_WRITTEN:
+        return b"D%d:%b" % (len(digits), digits)
+    text = digits.decode().removeprefix("-")
+    if len(text) > MAX_DIGITS:
+        raise _too_long()
+    return _number(text, 0, negative=value < 0)
 
 
 def _float(value: Any, level: Level) -> bytes:
@@ -139,17 +154,28 @@ def _decimal(value: Any, _level: Level) -> bytes:
     if not value.is_finite():
         raise _not_comparable(value)
     sign, digits, exponent = value.as_tuple()
-    text = "".join(map(str, digits)).lstrip("0")
-    stripped = text.rstrip("0")
-    exponent += len(text) - len(stripped)
-    if not stripped:
-        return b"D1:0"
-    if len(stripped) > MAX_DIGITS:
+    return _number("".join(map(str, digits)), exponent, negative=bool(sign))
+
+
+def _number(digits: str, exponent: int, *, negative: bool) -> bytes:
+    if len(digits.strip("0")) > MAX_DIGITS:
         raise _too_long()
-    # Whole numbers are written out, as integers are; one that no integer may be, and every fraction, has an exponent.
-    whole = 0 <= exponent <= MAX_DIGITS - len(stripped)
-    written = stripped + "0" * exponent if whole else f"{stripped}e{exponent}"
-    return _tagged(b"D", b"%b%b" % (b"-" if sign else b"", written.encode()))
+    return _tagged(b"D", number_text(digits, exponent, negative=negative).encode())
+
+
+def number_text(digits: str, exponent: int, *, negative: bool) -> str:
+    """One spelling of the number `digits` times ten to the `exponent`, the same for all spellings of it.
+
+    A whole number of up to 40 digits is written out; every other has its digits without zeros at the ends, and an
+    exponent: to write it out would take as much space as the exponent says.
+    """
+    text = digits.lstrip("0")
+    short = text.rstrip("0")
+    if not short:
+        return "0"
+    exponent += len(text) - len(short)
+    is_plain = 0 <= exponent <= MAX_WRITTEN - len(short)
+    return f"{'-' if negative else ''}{short}{'0' * exponent if is_plain else f'e{exponent}'}"
 
 
 def _not_comparable(value: object) -> CannotEncode:

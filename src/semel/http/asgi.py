@@ -57,15 +57,16 @@ class IdempotencyMiddleware:
         """Take a request, or hand it on."""
         # In the order of how often it is so: what carries no key pays for no more than these comparisons.
         if scope["type"] == "http":
-            if scope["method"] in self._methods:
-                route = self._find(scope["method"], _below(scope))
+            method = scope["method"].upper()  # some servers leave it as it was sent, and some frameworks do not mind
+            if method in self._methods:
+                route = self._find(method, _below(scope))
                 if route is not None:
                     await self._exchanged(route, Call(self.app, scope, receive, send, self._front))
                     return
             elif scope["path"].endswith(self._described_at):
-                document = self._front.described(scope["method"], _below(scope))
+                document = self._front.described(method, _below(scope))
                 if document is not None:
-                    await send_response(document, send, head=scope["method"] == "HEAD")
+                    await send_response(document, send, head=method == "HEAD")
                     return
         await self.app(scope, receive, send)
 
@@ -96,7 +97,7 @@ def _below(scope: Scope) -> str:
 def _request(scope: Scope) -> Request:
     query = scope.get("query_string", b"").decode("latin-1")
     headers, mount = RawHeaders(scope["headers"]), scope.get("root_path", "")
-    return Request(scope["method"], scope["path"], query, headers, _Left(scope), scope, b"", mount)
+    return Request(scope["method"].upper(), scope["path"], query, headers, _Left(scope), scope, b"", mount)
 
 
 class _Left(State):

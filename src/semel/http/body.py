@@ -11,21 +11,21 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any, Final, NoReturn
-from unicodedata import normalize
 
 import msgspec
 
-_JSON: Final = re.compile(r"(?:application|text)/json|[a-z]+/[a-z0-9!#$&^_.+-]+\+json")
-_BOUNDARY: Final = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s;]{1,70}))', re.IGNORECASE)
+from semel.core.canonical import number_text
+from semel.core.text import TooManyMarks, normalized
+from semel.http.content_type import ContentType, content_type_of
+from semel.http.multipart import parts_of
+
 _SPACE: Final = " \t\n\r"
 _NOT_JSON: Final = "it is not JSON, as its content type says"
 _DIGITS: Final = 1000
-_MOST_PARTS: Final = 1000
+_SHORT: Final = 18
+"""Digits of a whole number that is read as one at once."""
 _PATH: Final = re.compile(r"[^.]+(?:\.[^.]+)*")
-_LONGEST: Final = 4300
-"""Digits of a whole number that Python reads; more are refused by its parser."""
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
@@ -36,12 +36,6 @@ class BadBody(Exception):
 def is_path(path: object) -> bool:
     """Whether this names a member: names with dots between them."""
     return isinstance(path, str) and _PATH.fullmatch(path) is not None
-
-
-@lru_cache(maxsize=64)
-def media_type_of(content_type: str) -> str:
-    """What a content type says without its parameters, in small letters."""
-    return content_type.partition(";")[0].strip().lower()
 
 
 def meaning(body: bytes, content_type: str, *, exclude: Sequence[str] = (), raw: bool = False) -> bytes:
@@ -56,13 +50,13 @@ def meaning(body: bytes, content_type: str, *, exclude: Sequence[str] = (), raw:
     Raises:
         BadBody: JSON that does not mean one thing.
     """
-    if raw or not body:
-        return b"raw:" + body
-    media_type = media_type_of(content_type)
-    if _JSON.fullmatch(media_type):
+    kind = content_type_of(content_type)
+    if not body:
+        return b"raw:"
+    if kind.is_multipart:
+        return _form(body, kind, raw=raw)
+    if kind.is_json and not raw:
         return b"json:" + _json(body, exclude)
-    if media_type.startswith("multipart/"):
-        return _parts(body, content_type)
     return b"raw:" + body
 
 
@@ -77,6 +71,8 @@ def _json(body: bytes, exclude: Sequence[str]) -> bytes:
     except RecursionError as problem:
         message = "its JSON is nested too deeply"
         raise BadBody(message) from problem
+    except TooManyMarks as problem:
+        raise BadBody(str(problem)) from problem
 
 
 def _parsed(body: bytes) -> Any:
@@ -99,7 +95,7 @@ def _one_form(value: Any) -> Any:
     """The same with all text, names included, in one Unicode form."""
     match value:
         case str():
-            return value if value.isascii() else normalize("NFC", value)
+            return normalized(value)
         case dict():
             return _members([(_one_form(name), _one_form(item)) for name, item in value.items()])
         case list():
@@ -124,23 +120,17 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _decimal(text: str) -> int | msgspec.Raw:
+def _whole(text: str) -> int | msgspec.Raw:
+    return int(text) if len(text) <= _SHORT else _decimal(text)
+
+
+def _decimal(text: str) -> msgspec.Raw:
+    """A number by its value, whatever its spelling; it is never written out as long as its exponent says."""
     _check_digits(text)
-    mantissa, _, exponent = text.lstrip("-").lower().partition("e")
+    mantissa, _, exponent = text.removeprefix("-").lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
-    return _number(whole + fraction, int(exponent or 0) - len(fraction), negative=text.startswith("-"))
-
-
-def _number(digits: str, exponent: int, *, negative: bool) -> int | msgspec.Raw:
-    """A number by its value: plain where it is whole, else by its digits without zeros at the ends."""
-    short = digits.strip("0")
-    if not short:
-        return 0
-    exponent += len(digits) - len(digits.rstrip("0"))
-    sign = "-" if negative else ""
-    if 0 <= exponent <= _LONGEST - len(short):
-        return int(f"{sign}{short}{'0' * exponent}")
-    return msgspec.Raw(f"{sign}{short}e{exponent}".encode())
+    power = int(exponent or 0) - len(fraction)
+    return msgspec.Raw(number_text(whole + fraction, power, negative=text.startswith("-")).encode())
 
 
 def _check_digits(text: str) -> None:
@@ -155,7 +145,9 @@ def _not_a_number(text: str) -> NoReturn:
 
 
 # Made once: making a decoder costs more than reading a small body with it.
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_members, parse_float=_decimal, parse_constant=_not_a_number)
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_members, parse_float=_decimal, parse_int=_whole, parse_constant=_not_a_number
+)
 
 
 def _without(value: Any, paths: Sequence[str]) -> Any:
@@ -174,22 +166,9 @@ def _pruned(value: Any, path: list[str]) -> Any:
     return {**value, path[0]: _pruned(value[path[0]], path[1:])}
 
 
-def _parts(body: bytes, content_type: str) -> bytes:
-    """A form in parts, without the boundary, which clients choose anew each time; as bytes where it is no such form."""
-    found = _BOUNDARY.search(content_type)
-    if found is None:
-        return b"raw:" + body
-    boundary = re.escape((found.group(1) or found.group(2)).encode("latin-1", "replace"))
-    # A delimiter stands on a line of its own: what only begins like one is content.
-    lines = re.split(rb"\r\n--" + boundary + rb"(--)?[ \t]*(?=\r\n|$)", b"\r\n" + body, maxsplit=_MOST_PARTS)
-    contents, ends = lines[2:-1:2], lines[1::2]
-    if not ends or ends[-1] is None or any(ends[:-1]):
-        return b"raw:" + body
-    return b"parts:" + joined(_part(content) for content in contents)
-
-
-def _part(content: bytes) -> bytes:
-    """Headers in any order, their names in any case, and the content as it is."""
-    head, _, rest = content.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-    lines = (line.partition(b":") for line in head.split(b"\r\n"))
-    return joined((joined(sorted(name.lower() + colon + value for name, colon, value in lines)), rest))
+def _form(body: bytes, kind: ContentType, *, raw: bool) -> bytes:
+    """A form by its parts; where it has none, by its bytes and by the header that says how to read them."""
+    parts = None if raw else parts_of(body, kind)
+    if parts is None:
+        return b"raw:" + joined((kind.text.encode("utf-8", "surrogatepass"), body))
+    return b"parts:" + joined(joined((joined(lines), content)) for lines, content in parts)

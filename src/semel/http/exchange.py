@@ -23,7 +23,15 @@ from semel.engine.opened import Opened
 from semel.engine.request import Result
 from semel.errors import KeyReused, LeaseLost, SemelError, UsageError
 from semel.http import problem
-from semel.http.identity import check_first_sent, computed_key, fingerprint_of, identity_of, key_in, scope_of
+from semel.http.identity import (
+    check_first_sent,
+    check_path,
+    computed_key,
+    fingerprint_of,
+    identity_of,
+    key_in,
+    scope_of,
+)
 from semel.http.problem import Refused
 from semel.http.profile import Meaning
 from semel.http.request import Request
@@ -154,6 +162,7 @@ def exchange(
 
 def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass | Answer | Go]:
     settings = route.settings
+    check_path(request)
     key: Any = key_in(request, route)
     if key is None and settings.key is None:
         if settings.required:

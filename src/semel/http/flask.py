@@ -126,7 +126,7 @@ class Idempotency:
         route = self._route(app, native)
         if route is None:
             return dispatch()
-        request = request_of(native.environ, vars(flask.g), native)
+        request = request_of(native.environ, vars(flask.g), native, (native.root_path, native.path))
         verdict = take(self._front, request, route, lambda _: _body(native.environ))
         match verdict:
             case Pass():

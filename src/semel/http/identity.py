@@ -6,6 +6,7 @@ requests are the same only if key, scope, operation and everything that can chan
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
@@ -16,16 +17,25 @@ from semel.core.key import Key, Shared, make_key
 from semel.core.policy import Policy
 from semel.errors import UsageError
 from semel.http import problem
-from semel.http.body import BadBody, joined, meaning, media_type_of
+from semel.http.body import BadBody, joined, meaning
+from semel.http.content_type import content_type_of
 from semel.http.key_header import BadKey, key_of
 from semel.http.problem import Refused
 from semel.http.request import Request
-from semel.http.route import Route
+from semel.http.route import Route, has_control_characters
 
 VERSION: Final = "1"
 """Of what a fingerprint is made of. Another way of reading requests needs another number."""
 _PLAIN: Final = 200
+_HALF: Final = re.compile(r"[\ud800-\udfff]")
 _CLOCKS: Final = timedelta(minutes=5)
+_LONGEST_DATE: Final = 64
+
+
+def check_path(request: Request) -> None:
+    """Refuse a path of which a framework may overlook a part, and so take it for another than we do."""
+    if has_control_characters(request.path):
+        raise Refused(problem.path_malformed())
 
 
 def key_in(request: Request, route: Route) -> str | None:
@@ -75,24 +85,38 @@ def identity_of(request: Request, route: Route, key: Any) -> Any:
     Together they may be longer than a key can be; then their digest stands for them. It is text where the others are
     pairs, so the two never meet.
     """
-    if route.is_exactly(request.path_below):
+    below, path = request.path_below, request.path
+    if below.startswith("//"):  # which some frameworks route as if there were one slash
+        below = "/" + below.lstrip("/")
+        path = path.removesuffix(request.path_below) + below
+    if route.is_exactly(below):
         return key
-    parts = (request.path, *key) if isinstance(key, tuple) else (request.path, key)
-    shown = "".join(map(str, parts))
-    return parts if len(shown) <= _PLAIN and shown.isascii() and shown.isprintable() else make_key(*parts)
+    rest = key if isinstance(key, tuple) else (key,)
+    shown = "".join(map(str, (path, *rest)))
+    if len(shown) <= _PLAIN and shown.isascii() and shown.isprintable():
+        return (path, *rest)
+    return make_key(path if _is_whole(path) else path.encode("utf-8", "surrogatepass"), *rest)
+
+
+def _is_whole(path: str) -> bool:
+    """Whether a path is text; servers leave bytes that are none as halves of characters."""
+    return path.isascii() or _HALF.search(path) is None
 
 
 def fingerprint_of(request: Request, route: Route) -> bytes:
     """What is compared when the key comes again: a digest of all that can change what the request does."""
     settings = route.settings
-    content_type = request.headers.get("content-type")
+    # Of a header that was sent more than once some readers take the first line and others the last.
+    content_type = ", ".join(request.headers.all("content-type"))
+    coding = ", ".join(request.headers.all("content-encoding")).strip().lower()
+    coding = "" if coding == "identity" else coding
     try:
-        coding = request.headers.get("content-encoding").strip().lower()
-        packed = coding not in ("", "identity")  # what it says cannot be seen, so its bytes count
-        said = meaning(request.body, content_type, exclude=settings.exclude, raw=settings.raw or packed)
+        # What a packed body says cannot be seen, so its bytes count.
+        said = meaning(request.body, content_type, exclude=settings.exclude, raw=settings.raw or coding != "")
     except BadBody as bad:
         raise Refused(problem.ambiguous(str(bad))) from bad
-    head = _joined_texts(VERSION, request.method, request.path, request.query, media_type_of(content_type), coding)
+    kind = content_type_of(content_type).compared
+    head = _joined_texts(VERSION, request.method, request.path, request.query, kind, coding)
     return sha256(head + joined((said,))).digest()
 
 
@@ -114,9 +138,11 @@ def check_first_sent(request: Request, route: Route) -> None:
     if not given:
         raise Refused(problem.missing(wording.first_sent))
     try:
-        sent = parsedate_to_datetime(given)
+        sent = None if len(given) > _LONGEST_DATE else parsedate_to_datetime(given)
     except (ValueError, OverflowError, TypeError) as bad:
         raise Refused(problem.malformed(wording.first_sent, "it is no date")) from bad
+    if sent is None:
+        raise Refused(problem.malformed(wording.first_sent, "it is no date"))
     if sent.tzinfo is None:
         raise Refused(problem.malformed(wording.first_sent, "it is no date in GMT"))
     now = datetime.now(UTC)

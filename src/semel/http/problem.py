@@ -90,6 +90,12 @@ def unusable() -> Problem:
     return Problem("key-malformed", 400, "The key cannot be read", detail)
 
 
+def path_malformed() -> Problem:
+    """The path holds what a framework may take for nothing."""
+    detail = "The path holds control characters; nothing ran. Leave them out and send the request again."
+    return Problem("path-malformed", 400, "The path cannot be read", detail)
+
+
 def ambiguous(why: str) -> Problem:
     """The body does not mean one thing."""
     detail = f"The body cannot be compared with a repetition of it: {why}; nothing ran. Correct it and send it again."

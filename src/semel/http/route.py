@@ -33,6 +33,7 @@ _RUNNING: Final = frozenset({409, 425, 429})
 _HEADER: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _MEBIBYTE: Final = 1024 * 1024
 _SLASHES: Final = re.compile("//+")
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +222,11 @@ class Route:
         return self._pattern is None and path == self.path
 
 
+def has_control_characters(path: str) -> bool:
+    """Whether a path holds what some frameworks overlook: in Python `$` also stands before a line feed at the end."""
+    return not (path.isascii() and path.isprintable()) and _CONTROLS.search(path) is not None
+
+
 def _pattern(path: str) -> re.Pattern[str] | None:
     if "*" not in path:
         return None
@@ -249,9 +255,10 @@ class Routes:
         return frozenset[str]().union(*(route.settings.methods for route in self.every))
 
     def find(self, method: str, path: str) -> Route | None:
-        """The first route that fits."""
+        """The first route that fits; one that a framework may take for any other fits all, and is refused there."""
+        fits_all = has_control_characters(path)
         for route in self.every:
-            if method in route.settings.methods and route.fits(path):
+            if method in route.settings.methods and (fits_all or route.fits(path)):
                 return route
         return None
 

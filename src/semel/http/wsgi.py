@@ -224,10 +224,20 @@ def _phrase(status: int) -> str:
         return "Unknown"
 
 
-def request_of(environ: WSGIEnvironment, state: Any, native: Any) -> Request:
-    """The request as rules see it. Its path holds where the application is mounted, as the client's does."""
-    mount = _decoded(environ.get("SCRIPT_NAME", "").rstrip("/"))
-    path = mount + _decoded(environ.get("PATH_INFO", ""))
+def request_of(environ: WSGIEnvironment, state: Any, native: Any, place: tuple[str, str] | None = None) -> Request:
+    """The request as rules see it. Its path holds where the application is mounted, as the client's does.
+
+    Args:
+        environ: the server's.
+        state: what authentication has left.
+        native: the framework's own request.
+        place: mount and path below it, where a framework routes by others than the server gives.
+    """
+    mount, below = place or (
+        _decoded(environ.get("SCRIPT_NAME", "").rstrip("/")),
+        _decoded(environ.get("PATH_INFO", "")),
+    )
+    path = mount + below
     method, query = environ["REQUEST_METHOD"].upper(), environ.get("QUERY_STRING", "")
     return Request(method, path, query, Headers(_lines(environ)), State(state), native, b"", mount)
 
@@ -241,8 +251,8 @@ def _lines(environ: WSGIEnvironment) -> Iterator[tuple[str, str]]:
 
 
 def _decoded(path: str) -> str:
-    """A path as text. Bytes that are no UTF-8 are spelt out, so that two paths do not become one."""
-    return path.encode("latin-1").decode("utf-8", "backslashreplace")
+    """A path as text. Bytes that are no UTF-8 become halves of characters, so that two paths do not become one."""
+    return path.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 def body_of(environ: WSGIEnvironment, limit: int) -> bytes | None:

@@ -62,6 +62,19 @@ def test_a_whole_number_is_one_in_every_numeric_type(number: int) -> None:
     assert encode(number) == encode(Decimal(number)) == encode(Decimal(f"{number}.000"))
 
 
+@pytest.mark.parametrize("zeros", [0, 1, 38, 39, 40, 41, 50, 958, 998])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_large_whole_number_is_one_in_every_spelling(sign: int, zeros: int) -> None:
+    written = encode(sign * 10**zeros)
+    assert written == encode(sign * Decimal(f"1e{zeros}")) == encode(sign * Decimal(f"0.10e{zeros + 1}"))
+    assert written != encode(sign * (10**zeros + 1)), "a neighbour has the same encoding"
+
+
+@pytest.mark.parametrize("exponent", ["999", "4299", "999999", "-999999"])
+def test_a_number_is_not_written_out_as_long_as_its_exponent_says(exponent: str) -> None:
+    assert len(encode(Decimal(f"1e{exponent}"))) < 50
+
+
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_float_is_the_decimal_of_its_exact_value(number: float) -> None:
     assert encode(number) == encode(Decimal(number))

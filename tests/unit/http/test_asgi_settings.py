@@ -98,12 +98,36 @@ async def test_a_computed_key_that_cannot_be_one_is_400(semel: AsyncSemel) -> No
     assert app.calls == []
 
 
-async def test_a_path_with_control_characters_is_a_path(semel: AsyncSemel) -> None:
+@pytest.mark.parametrize("path", ["/orders\n", "/orders\x00" + "x" * 300, "/elsewhere\x7f", "/\x85"], ids=ascii)
+@pytest.mark.parametrize("key", ["k-1", None])
+async def test_a_path_with_control_characters_is_refused(semel: AsyncSemel, path: str, key: str | None) -> None:
     app = App()
-    front = keyed(app, semel)
-    for _ in range(2):
-        assert (await asked(front, path="/orders\x00" + "x" * 300)).status == 201
+    front = keyed(app, semel, routes=[Route("/orders", required=True)])
+    assert (await asked(front, path=path, key=key)).status == 400
+    assert app.calls == [], "the application was called"
+
+
+async def test_a_request_that_carries_no_keys_may_have_any_path(semel: AsyncSemel) -> None:
+    app = App()
+    await asked(keyed(app, semel), path="/orders\n", method="GET", key=None)
     assert len(app.calls) == 1
+
+
+@pytest.mark.parametrize("method", ["post", "Post", "pOST"])
+async def test_a_method_in_small_letters_needs_its_key_too(semel: AsyncSemel, method: str) -> None:
+    app = App()
+    front = keyed(app, semel, routes=[Route("/orders", required=True)])
+    assert (await asked(front, method=method, key=None)).status == 400
+    told = [(await asked(front, method=given)).status for given in ("POST", method)]
+    assert (told, len(app.calls)) == ([201, 201], 1)
+
+
+@pytest.mark.parametrize("route", ["/orders", "/**"])
+async def test_a_key_runs_once_however_many_slashes_are_in_front(semel: AsyncSemel, route: str) -> None:
+    app = App()
+    front = keyed(app, semel, routes=[Route(route)])
+    told = [(await asked(front, path=path)).status for path in ("/orders", "//orders", "///orders")]
+    assert (told, len(app.calls)) == ([201, 422, 422], 1)
 
 
 async def test_a_connection_that_cannot_be_joined_is_told_to_whoever_runs_the_site(semel: AsyncSemel) -> None:

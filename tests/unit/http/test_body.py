@@ -197,10 +197,113 @@ def test_headers_of_a_part_may_come_in_any_order_and_case() -> None:
     assert said(part_of(one, "1") + "--X--", kind) == said(part_of(other, "1") + "--X--", kind)
 
 
-def test_what_stands_before_the_first_part_does_not_count() -> None:
-    kind = "multipart/form-data; boundary=X"
-    form_ = part_of(NAMED, "1") + "--X--\r\n"
-    assert said("for old readers\r\n" + form_, kind) == said(form_, kind)
+FORM = part_of(NAMED, "1") + part_of(NAMED, "2") + "--X--\r\n"
+KIND = "multipart/form-data; boundary=X"
+
+UNUSUAL = {
+    "text before the first part": ("for old readers\r\n" + FORM, KIND),
+    "an empty line before the first part": ("\r\n" + FORM, KIND),
+    "a part before the first part": ("--X \r\n" + NAMED + "\r\n\r\n0\r\n" + FORM, KIND),
+    "text behind the last part": (FORM + "for old readers", KIND),
+    "a part behind the last part": (FORM + FORM, KIND),
+    "spaces behind a delimiter": (FORM.replace("--X\r\n", "--X \r\n"), KIND),
+    "a delimiter in a line that ends with a line feed alone": (FORM.replace("1\r\n--X", "1\n--X"), KIND),
+    "a delimiter in a line that begins with a carriage return alone": (FORM.replace("1\r\n--X", "1\r--X"), KIND),
+    "a delimiter behind which is a line feed alone": (FORM.replace("--X\r\n", "--X\n"), KIND),
+    "a delimiter in the middle of a line": (FORM.replace("1\r\n", "1--X\r\n"), KIND),
+    "what begins like a delimiter": (FORM.replace("1\r\n", "1\r\n--XY\r\n"), KIND),
+    "a header that is there twice": (FORM.replace(NAMED, f"{NAMED}\r\n{NAMED.replace('a', 'b')}"), KIND),
+    "a header that is folded": (FORM.replace("; name", ";\r\n name"), KIND),
+    "a header behind a line feed alone": (FORM.replace(NAMED, f"A: b\n{NAMED}"), KIND),
+    "a header behind a carriage return alone": (FORM.replace(NAMED, f"A: b\r{NAMED}"), KIND),
+    "headers that end with two line feeds": (FORM.replace("\r\n\r\n", "\n\n"), KIND),
+    "a header without a colon": (FORM.replace(NAMED, f"A\r\n{NAMED}"), KIND),
+    "a space before a colon": (FORM.replace(NAMED, NAMED.replace(":", " :")), KIND),
+    "a part without headers": (FORM.replace(NAMED, ""), KIND),
+    "a part without content": (FORM.replace("\r\n\r\n1", ""), KIND),
+    "no end": (FORM.replace("--X--", "--X"), KIND),
+    "two boundaries": (FORM, f"{KIND}; boundary=Y"),
+    "a boundary in other letters": (FORM, f"{KIND}; Boundary=Y"),
+    "a boundary with a charset": (FORM, f"{KIND}; boundary*=utf-8''Y"),
+    "a boundary in pieces": (FORM, f"{KIND}; boundary*0=Y"),
+    "a boundary in a quoted parameter": (FORM, f'{KIND}; a="; boundary=Y"'),
+    "a boundary with a backslash": (FORM.replace("X", "\\X"), 'multipart/form-data; boundary="\\\\X"'),
+    "a boundary in angle brackets": (FORM.replace("X", "<X>"), "multipart/form-data; boundary=<X>"),
+    "two content types": (FORM, f"{KIND}, multipart/form-data; boundary=Y"),
+    "no boundary": (FORM, "multipart/form-data"),
+}
+"""Forms that some readers take apart in one way and others in another."""
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_a_form_that_can_be_read_in_two_ways_counts_as_it_stands(case: str) -> None:
+    body, kind = UNUSUAL[case]
+    assert said(body, kind) == b"raw:" + joined((kind.encode(), body.encode()))
+
+
+def test_a_form_without_a_line_break_at_its_end_is_the_same() -> None:
+    assert said(FORM, KIND) == said(FORM.removesuffix("\r\n"), KIND)
+
+
+def test_a_form_of_more_parts_than_anybody_sends_counts_as_it_stands() -> None:
+    assert said(part_of(NAMED, "1") * 1000 + "--X--", KIND).startswith(b"parts:")
+    assert said(part_of(NAMED, "1") * 1001 + "--X--", KIND).startswith(b"raw:")
+
+
+def test_a_packed_form_counts_with_its_boundary() -> None:
+    assert said(b"packed", KIND, raw=True) != said(b"packed", "multipart/form-data; boundary=Y", raw=True)
+
+
+@pytest.mark.parametrize("charset", ["utf-7", "UTF-16", "latin-1", "unknown"])
+def test_json_in_another_charset_counts_byte_for_byte(charset: str) -> None:
+    assert said('{"a": 1, "b": 2}', f"application/json; charset={charset}") == b'raw:{"a": 1, "b": 2}'
+
+
+@pytest.mark.parametrize("parameter", ["", "; charset=utf-8", '; charset="UTF-8"', ";charset=utf8", "; charset=utf-8;"])
+def test_json_in_utf_8_is_compared_as_json(parameter: str) -> None:
+    assert said("1.0", f"application/json{parameter}") == b"json:1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["[" + "1e4299," * 1000 + "1]", "[" + "1e-4299," * 1000 + "1]", "[" + "1E+99999999," * 1000 + "1]", "1e999"],
+    ids=lambda body: body[:12],
+)
+def test_a_number_is_not_written_out_as_long_as_its_exponent_says(body: str) -> None:
+    assert len(said(body)) <= len(body) + 10
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 17, 18, 19, 38, 39, 40, 41, 50, 998])
+@pytest.mark.parametrize("digits", ["1", "12", "123456789012345678901234567890123456789012"])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_large_number_is_the_same_however_it_is_spelt(sign: str, digits: str, zeros: int) -> None:
+    spellings = [
+        f"{sign}{digits}{'0' * min(zeros, 900)}" if zeros < 900 else f"{sign}{digits}e{zeros}",
+        f"{sign}{digits}e{zeros}",
+        f"{sign}{digits}0E{zeros - 1}",
+        f"{sign}{digits}.000e+{zeros}",
+        f"{sign}{digits[0]}.{digits[1:]}0e{zeros + len(digits) - 1}",
+    ]
+    assert len({said(spelling) for spelling in spellings}) == 1, f"{spellings} are not one number"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '"a' + "\u0301" * 31 + '"',
+        '{"a' + "\u0301" * 31 + '":1}',
+        '["' + "\\u0301" * 31 + '"]',
+        '"' + "\u0f73" * 31 + '"',
+    ],
+    ids=["text", "name", "escaped", "letters made of marks"],
+)
+def test_text_with_more_marks_in_a_row_than_any_language_has_is_refused(body: str) -> None:
+    with pytest.raises(BadBody, match="more than 30 combining characters in a row"):
+        said(body)
+
+
+def test_text_with_as_many_marks_as_may_be_is_compared() -> None:
+    assert said('"a' + "\u0316\u0301" * 15 + '"') == said('"\u00e1' + "\u0316" * 15 + "\u0301" * 14 + '"')
 
 
 def test_a_form_that_is_not_closed_counts_by_its_bytes() -> None:

@@ -11,6 +11,7 @@ import pytest
 from semel import SHARED, Policy, Semel
 from semel.http import Route
 from semel.http.flask import Idempotency
+from tests.unit.http.wsgi_world import environ, served
 
 KEY = {"Idempotency-Key": "k-1"}
 
@@ -69,6 +70,12 @@ def test_the_same_key_under_another_mount_is_another_request(shop: Shop) -> None
 
 def test_slashes_do_not_lead_around_a_route(shop: Shop) -> None:
     assert (shop.client.post("/pay/").status_code, shop.calls) == (400, 0)
+
+
+@pytest.mark.parametrize("path", ["//pay", "///pay", "pay"])
+def test_a_key_runs_once_under_every_path_that_flask_takes_for_the_same(shop: Shop, path: str) -> None:
+    told = [served(shop.app, environ(PATH_INFO=given)).body for given in ("/pay", path)]
+    assert (told, shop.calls) == ([b"paid", b"paid"], 1)
 
 
 def test_slashes_do_not_lead_around_a_view_under_once(semel: Semel) -> None:

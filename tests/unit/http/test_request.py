@@ -38,5 +38,5 @@ def test_a_header_in_capitals_is_found_as_bytes() -> None:
 @pytest.mark.parametrize("path", ["/pay", "/pay/é", "/pay/\ud83d", "/pay/" + "0" * 300])
 def test_a_fingerprint_is_made_of_lengths_and_bytes(path: str) -> None:
     asked = Request("POST", path, "a=1", Headers([("Content-Type", "Text/Plain; a=b")]), State({}), None, b"\xff")
-    parts = (b"1", b"POST", path.encode("utf-8", "surrogatepass"), b"a=1", b"text/plain", b"", b"raw:\xff")
+    parts = (b"1", b"POST", path.encode("utf-8", "surrogatepass"), b"a=1", b'text/plain;a="b"', b"", b"raw:\xff")
     assert fingerprint_of(asked, Route("/**")) == sha256(joined(parts)).digest()

@@ -11,6 +11,7 @@ import pytest
 
 from semel import AsyncSemel, Policy, Semel
 from semel.errors import UsageError
+from semel.http import Route
 from semel.http.wsgi import IdempotencyMiddleware
 from tests.unit.http.wsgi_world import (
     PLAIN,
@@ -168,3 +169,12 @@ def test_a_body_over_the_limit_is_refused(semel: Semel, chunked: dict[str, Any])
     assert ask(middleware, body=b"1234", **chunked).status == 413
     assert ask(middleware, body=b"123", **chunked).status == 201
     assert app.calls == [b"123"]
+
+
+@pytest.mark.parametrize("other", ["/\\xe9", "/\xc3\xa9", "/\xe8", "/\xef\xbf\xbd"], ids=ascii)
+def test_paths_of_other_bytes_are_other_paths(semel: Semel, other: str) -> None:
+    app = App()
+    middleware = under(app, semel, routes=[Route("/**")])
+    told = [ask(middleware, PATH_INFO=path) for path in ("/\xe9", other, "/\xe9", other)]
+    assert [answer.status for answer in told] == [201] * 4, "bytes that are no UTF-8 are a path all the same"
+    assert len(app.calls) == 2, f"{len(app.calls)} of two requests ran"

@@ -84,7 +84,7 @@ class Idempotency:
     def wants(self, method: str, names: set[str]) -> bool:
         """Whether a request with headers of these names, in small letters, carries a key here."""
         settings = self.settings
-        return method in settings.methods and (settings.key is not None or settings.key_header.lower() in names)
+        return method.upper() in settings.methods and (settings.key is not None or settings.key_header.lower() in names)
 
     def front(self, app: Any) -> Front[AsyncEngine]:
         """What stands before this application."""
@@ -108,7 +108,7 @@ class Idempotency:
                 f"{request.scope['method']} {request.scope['path']} depends on Idempotency and its route is no "
                 "IdempotentRoute; nothing ran. Make the router with APIRouter(route_class=IdempotentRoute)."
             )
-        if request.scope["method"] not in route.settings.methods:
+        if request.scope["method"].upper() not in route.settings.methods:
             return None
         visit: Visit | None = request.scope.get(VISIT)
         if visit is None or not visit.is_open:
@@ -175,4 +175,4 @@ def _seen(request: HTTPConnection) -> Request:
     known = {name: scope[name] for name in ("user", "auth", "session") if name in scope}
     state = State({**known, **scope.get("state", {})})
     mount = scope.get("root_path", "")
-    return Request(scope["method"], scope["path"], query, Headers(lines), state, request, b"", mount)
+    return Request(scope["method"].upper(), scope["path"], query, Headers(lines), state, request, b"", mount)
