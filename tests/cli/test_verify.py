@@ -5,7 +5,6 @@ import os
 import pty
 import select
 import signal
-import subprocess
 import time
 from dataclasses import replace
 
@@ -16,6 +15,9 @@ from semel.cli.verify import shown
 from semel.testing import simulate
 from semel.testing.simulate import SMALL, Failing, Report
 from tests.cli.conftest import Run, command, environment
+from tests.processes import child, group_members
+
+LONGEST = 50.0
 
 GOOD = Report(
     schedules=1234,
@@ -104,38 +106,40 @@ def test_an_error_of_the_simulator_comes_through(call: Run, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_all_processes_quietly() -> None:
+@pytest.mark.parametrize("moment", ["its processes are being started", "its processes are at work"])
+def test_ctrl_c_ends_all_processes_quietly(moment: str) -> None:
+    wanted = 2 if moment == "its processes are being started" else 5
     controller, terminal = pty.openpty()
-    with subprocess.Popen(
-        command(["verify", "--schedules", "1000000", "--workers", "2"]),
+    with child(
+        command(["verify", "--schedules", "1000000", "--workers", "3"]),
         env=environment(TERM="xterm"),
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
-        process_group=0,
     ) as process:
         os.close(terminal)
         output = b""
-        deadline = time.monotonic() + 60
-        while b"schedules" not in output or len(members(process.pid)) < 3:
-            assert time.monotonic() < deadline
-            if select.select([controller], [], [], 0.2)[0]:
-                output += os.read(controller, 65536)
+        deadline = time.monotonic() + LONGEST
+        while b"schedules" not in output or len(group_members(process.pid)) < wanted:
+            assert time.monotonic() < deadline, f"not within {LONGEST} s: {moment}; {output.decode()}"
+            output += read_some(controller, 0.02)
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does
-        while select.select([controller], [], [], 30)[0]:
-            try:
-                output += os.read(controller, 65536)
-            except OSError:
-                break
-        assert process.wait(60) == 130
+        deadline = time.monotonic() + LONGEST
+        while process.poll() is None:
+            assert time.monotonic() < deadline, f"still running {LONGEST} s after Ctrl-C; {output.decode()[-4000:]}"
+            output += read_some(controller, 0.1)
+        while more := read_some(controller, 0):
+            output += more
+        assert b"Traceback" not in output, output.decode()[-4000:]
+        assert process.returncode == 130
+        while left := group_members(process.pid):  # they end once they notice, which may be after their parent did
+            assert time.monotonic() < deadline, f"left behind: {left}"
     os.close(controller)
-    assert b"Traceback" not in output, output.decode()[-4000:]
-    while left := members(process.pid):  # they end once they notice, which may be after their parent did
-        assert time.monotonic() < deadline + 60, left
 
 
-def members(group: int) -> list[str]:
-    """The living processes of a process group."""
-    listing = subprocess.run(["ps", "-e", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in listing.splitlines()]
-    return [" ".join(row) for row in rows if row[0] == str(group) and not row[1].startswith("Z")]
+def read_some(terminal: int, seconds: float) -> bytes:
+    """What stands on a terminal; nothing if that takes too long, or if the other end is closed."""
+    try:
+        return os.read(terminal, 65536) if select.select([terminal], [], [], seconds)[0] else b""
+    except OSError:
+        return b""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,7 +24,6 @@ if TYPE_CHECKING:
 
 _SCHEDULES = 200_000
 _BETWEEN_LINES = 5.0
-_POLL = 0.2
 _SOMETIMES = 40
 
 
@@ -50,44 +45,11 @@ def verify(
     out = console()
     processes = workers or len(os.sched_getaffinity(0))
     with _progress(out, schedules) as progress:
-        report = _interruptibly(lambda: simulate(schedules, seed, processes, progress))
+        report = simulate(schedules, seed, processes, progress)
     for part in shown(report, out.width):
         out.print(part)
     if not report.passed:
         raise typer.Exit(OTHER)
-
-
-def _interruptibly(work: Callable[[], Report]) -> Report:
-    """Do work that starts processes, so that Ctrl-C ends them quietly.
-
-    They inherit what signals the thread that starts them has blocked, so only this thread hears of it.
-    """
-    done: list[Report] = []
-    failed: list[BaseException] = []
-
-    def work_on() -> None:
-        try:
-            done.append(work())
-        except BaseException as error:  # noqa: BLE001 - carried over to the thread that waits
-            failed.append(error)
-
-    resource_tracker.ensure_running()  # where it is started later, it unblocks the signals again
-    thread = threading.Thread(target=work_on, daemon=True)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        thread.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    try:
-        while thread.is_alive():
-            thread.join(_POLL)
-    except BaseException:
-        for process in multiprocessing.active_children():
-            process.kill()
-        raise
-    if failed:
-        raise failed[0]
-    return done[0]
 
 
 @contextmanager

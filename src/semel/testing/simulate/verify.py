@@ -6,13 +6,12 @@ What always holds: the same number of schedules and the same seed give the same 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
-from typing import Final, Self
+from typing import Final
 
 from semel.testing.simulate.explore import Tally, every, some
+from semel.testing.simulate.pool import WorkerPool
 from semel.testing.simulate.report import SOMETIMES, Explored, Report
 from semel.testing.simulate.server_worlds import SERVER_SOMETIMES, SERVER_WORLDS
 from semel.testing.simulate.within import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWorld
@@ -52,14 +51,14 @@ def verify(schedules: int = 200_000, seed: int = 0, workers: int = 2, progress: 
         schedules: how many. From 180,000 on, the small worlds are explored to the end and chance does the rest; from
             three million on they are explored with one more slow moment. With fewer, chance does it all.
         seed: where chance comes from.
-        workers: over how many processes to spread the work; 1 stays in this one.
+        workers: over how many processes to spread the work; with 0 it is done in this one.
         progress: called with the number of schedules done and to do.
     """
     began = time.perf_counter()
     run = Run(schedules, seed, progress)
-    with _Spread(workers) as spread:
-        run.take(spread, run.small_pieces())
-        run.take(spread, run.chance_pieces())
+    with WorkerPool(workers) as pool:
+        run.take(pool, run.small_pieces())
+        run.take(pool, run.chance_pieces())
     return run.report(time.perf_counter() - began)
 
 
@@ -87,11 +86,11 @@ class Run:
         left = max(self._schedules - self._total.schedules, self._schedules // 10)
         return [Piece(None, self._seed, first, min(_PIECE, left - first)) for first in range(0, left, _PIECE)]
 
-    def take(self, spread: _Spread, pieces: list[Piece]) -> None:
+    def take(self, pool: WorkerPool, pieces: list[Piece]) -> None:
         """Have pieces of work done, and take in what they found; after a failure nothing more is begun."""
         if self._total.failing:
             return
-        for piece, tally in spread.results(pieces):
+        for piece, tally in pool.results([piece.run for piece in pieces]):
             self._total.add(tally)
             if piece.world is not None:
                 world = piece.world
@@ -103,7 +102,7 @@ class Run:
             if self._progress is not None:
                 self._progress(self._total.schedules, max(self._schedules, self._total.schedules))
             if tally.failing:
-                spread.stop()
+                pool.close()
                 return
 
     def _wanted(self) -> frozenset[str]:
@@ -128,32 +127,3 @@ class Run:
             missing=tuple(sorted(self._wanted() - total.seen.keys())),
             failing=tuple(total.failing),
         )
-
-
-class _Spread:
-    """Pieces of work over processes, or in this one."""
-
-    def __init__(self, workers: int) -> None:
-        self._pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn")) if workers > 1 else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def stop(self) -> None:
-        """Begin nothing more."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def results(self, pieces: list[Piece]) -> Iterator[tuple[Piece, Tally]]:
-        """What the pieces found, as they are done."""
-        if self._pool is None:
-            for piece in pieces:
-                yield piece.run()
-            return
-        futures: list[Future[tuple[Piece, Tally]]] = [self._pool.submit(piece.run) for piece in pieces]
-        for future in as_completed(futures):
-            yield future.result()

@@ -1,0 +1,63 @@
+"""Child processes of tests, each in a process group of its own: when its test ends, nothing of the group is left."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+_ENDED_AT_ONCE = 30.0
+"""How many seconds the system may take to end processes that were killed."""
+
+
+@contextmanager
+def child(command: Sequence[str], **options: Any) -> Iterator["subprocess.Popen[str]"]:
+    """A process that is killed, with all that it started, when this is left; `options` are those of `Popen`.
+
+    A plain `with Popen(...)` waits without an end for a process that does not end, even when the test has failed.
+    """
+    with subprocess.Popen(command, text=True, process_group=0, **options) as process:
+        try:
+            yield process
+        finally:
+            kill_group(process.pid)
+
+
+def run_bounded(
+    command: Sequence[str],
+    seconds: float,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: int | IO[str] = subprocess.DEVNULL,
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end; if that takes too long, it is killed with all that it started, and the test fails."""
+    pipe = subprocess.PIPE
+    with child(command, cwd=cwd, env=env, stdin=stdin, stdout=pipe, stderr=pipe) as process:
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            kill_group(process.pid)
+            out, err = process.communicate(timeout=_ENDED_AT_ONCE)
+            message = f"{' '.join(command)} did not end within {seconds} s.\n{out[-5000:]}\n{err[-5000:]}"
+            raise AssertionError(message) from None
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def kill_group(group: int) -> None:
+    """Kill every process of a group."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def group_members(group: int) -> dict[int, str]:
+    """The living processes of a group, and how each was called."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state, _parent, of_group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+            if int(of_group) == group and state not in "ZX":
+                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ").strip()
+    return found
