@@ -7,6 +7,7 @@ import select
 import signal
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -15,7 +16,7 @@ from semel.cli.verify import shown
 from semel.testing import simulate
 from semel.testing.simulate import SMALL, Failing, Report
 from tests.cli.conftest import Run, command, environment
-from tests.processes import child, group_members
+from tests.processes import child, group_members, run_bounded
 
 LONGEST = 50.0
 
@@ -106,9 +107,8 @@ def test_an_error_of_the_simulator_comes_through(call: Run, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["its processes are being started", "its processes are at work"])
-def test_ctrl_c_ends_all_processes_quietly(moment: str) -> None:
-    wanted = 2 if moment == "its processes are being started" else 5
+@pytest.mark.parametrize("wanted", [1, 5], ids="{} processes are there".format)
+def test_ctrl_c_ends_all_processes_quietly(wanted: int) -> None:
     controller, terminal = pty.openpty()
     with child(
         command(["verify", "--schedules", "1000000", "--workers", "3"]),
@@ -121,7 +121,7 @@ def test_ctrl_c_ends_all_processes_quietly(moment: str) -> None:
         output = b""
         deadline = time.monotonic() + LONGEST
         while b"schedules" not in output or len(group_members(process.pid)) < wanted:
-            assert time.monotonic() < deadline, f"not within {LONGEST} s: {moment}; {output.decode()}"
+            assert time.monotonic() < deadline, f"not within {LONGEST} s: {wanted} processes; {output.decode()}"
             output += read_some(controller, 0.02)
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does
         deadline = time.monotonic() + LONGEST
@@ -135,6 +135,35 @@ def test_ctrl_c_ends_all_processes_quietly(moment: str) -> None:
         while left := group_members(process.pid):  # they end once they notice, which may be after their parent did
             assert time.monotonic() < deadline, f"left behind: {left}"
     os.close(controller)
+
+
+INTERRUPTED_AT_START = """
+import multiprocessing.util, os, signal, sys, threading
+if sys.orig_argv[1:3] == ["-m", "semel"]:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()  # one more that may take the signal
+    spawn, spawned = multiprocessing.util.spawnv_passfds, []
+
+    def spawn_and_interrupt(*arguments):
+        process = spawn(*arguments)
+        spawned.append(process)
+        if len(spawned) == int(os.environ["INTERRUPT_AT"]):
+            os.kill(0, signal.SIGINT)  # what a terminal does
+        return process
+
+    multiprocessing.util.spawnv_passfds = spawn_and_interrupt
+"""
+
+
+@pytest.mark.parametrize("number", [1, 2, 4], ids="process {}".format)
+def test_ctrl_c_in_the_middle_of_starting_a_process_is_quiet(number: int, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_AT_START)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    done = run_bounded(
+        command(["verify", "--schedules", "1000000", "--workers", "3"]),
+        LONGEST,
+        env=environment(PYTHONPATH=path, INTERRUPT_AT=str(number)),
+    )
+    assert (done.returncode, done.stderr) == (130, "semel: interrupted: Interrupted.\n")
 
 
 def read_some(terminal: int, seconds: float) -> bytes:

@@ -122,14 +122,15 @@ def _interrupts_deferred() -> Iterator[None]:
     The signal is blocked for the processes, which inherit that. It is also kept from the main thread, where it would be
     raised even so if another thread took it: a process half started would complain about its missing parent.
     """
-    resource_tracker.ensure_running()  # started later, it would unblock the signal
     struck: list[int] = []
     handler = signal.getsignal(signal.SIGINT)
     is_handled_here = threading.current_thread() is threading.main_thread() and handler is not None
     if is_handled_here:
         signal.signal(signal.SIGINT, lambda number, _frame: struck.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        resource_tracker.ensure_running()  # started later, it would unblock the signal
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
