@@ -3,12 +3,18 @@
  */
 
 /**
- * A random UUID. `randomUUID` exists in secure contexts only; `getRandomValues` exists everywhere.
+ * A random UUID. `randomUUID` exists in secure contexts only; `getRandomValues` exists everywhere but in Node 18.
  *
  * @param {Pick<Crypto, "getRandomValues"> & { randomUUID?: () => string }} [source]
  * @returns {string}
  */
 export function newKey(source = globalThis.crypto) {
+  if (typeof source?.getRandomValues !== "function") {
+    throw new TypeError(
+      "a key must be random, and there is no crypto.getRandomValues here; nothing was sent. " +
+        "Pass newKey, or run Node 20 or newer (18: with --experimental-global-webcrypto)",
+    );
+  }
   if (typeof source.randomUUID === "function") return source.randomUUID();
   const bytes = source.getRandomValues(new Uint8Array(16));
   bytes[6] = (bytes[6] & 0x0f) | 0x40; // version 4

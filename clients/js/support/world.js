@@ -2,7 +2,12 @@
  * A world for tests: virtual time, a scripted fetch, storage that can fail, locks. Nothing in it waits.
  */
 
+import { webcrypto } from "node:crypto";
+
 import { once } from "../src/once.js";
+
+// Node 18 has it, but not as a global; browsers, and Node from 20 on, do.
+globalThis.crypto ??= webcrypto;
 
 /** The time at which every world begins: a date with whole seconds, for HTTP dates. */
 export const START = Date.UTC(2030, 0, 1);

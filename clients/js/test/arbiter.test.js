@@ -1,9 +1,9 @@
 /** Tabs between which an arbiter decides. Their storage is never told of each other: nothing may depend on that. */
 
 import assert from "node:assert/strict";
-import test from "node:test";
 
 import { Entries } from "../src/entries.js";
+import { test } from "../support/bounded.js";
 import { answer, MemoryStorage, newWorld, post, START, URL_OF_ORDERS } from "../support/world.js";
 
 const NAME = "semel.once:pay";

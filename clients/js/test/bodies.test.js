@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import test from "node:test";
 
+import { test } from "../support/bounded.js";
 import { answer, newWorld, offline, post, URL_OF_ORDERS } from "../support/world.js";
 
 const bytes = (...values) => Uint8Array.from(values);

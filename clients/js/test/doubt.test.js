@@ -1,8 +1,8 @@
 /** A refusal behind a try that may have run: it can come from somebody who never saw that try. */
 
 import assert from "node:assert/strict";
-import test from "node:test";
 
+import { test } from "../support/bounded.js";
 import { answer, deferred, newLocks, newWorld, offline, post, problem, URL_OF_ORDERS } from "../support/world.js";
 
 const go = (send, more) => send(URL_OF_ORDERS, post("1", more), { intent: "i" });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import test from "node:test";
 
+import { test } from "../support/bounded.js";
 import { answer, deferred, MemoryStorage, newLocks, newWorld, offline, post, START, URL_OF_ORDERS } from "../support/world.js";
 
 const stored = (storage) => [...storage.items.values()].map((text) => JSON.parse(text));

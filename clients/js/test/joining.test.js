@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import test from "node:test";
 
+import { test } from "../support/bounded.js";
 import { answer, deferred, newWorld, offline, post, URL_OF_ORDERS } from "../support/world.js";
 
 const go = (world, how, init) => world.send(URL_OF_ORDERS, post('{"room":1}', init), { intent: "i", ...how });

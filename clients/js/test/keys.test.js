@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import test from "node:test";
 
 import { newKey, quoted } from "../src/keys.js";
+import { test } from "../support/bounded.js";
 import { answer, newWorld, post, URL_OF_ORDERS } from "../support/world.js";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -15,6 +15,13 @@ test("in an insecure context the key is a random UUID too", () => {
   const insecure = { getRandomValues: (bytes) => globalThis.crypto.getRandomValues(bytes) };
   assert.match(newKey(insecure), UUID);
   assert.notEqual(newKey(insecure), newKey(insecure));
+});
+
+test("without a source of random numbers nothing is sent, and the error says what to do", async () => {
+  assert.throws(() => newKey(null), { name: "TypeError", message: /nothing was sent. Pass newKey/ });
+  const world = newWorld({ newKey: () => newKey({}) });
+  await assert.rejects(world.send(URL_OF_ORDERS, post()), { name: "TypeError", message: /Pass newKey/ });
+  assert.equal(world.requests.length, 0);
 });
 
 test("a quoted key escapes quotes and backslashes", () => {

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
-import test from "node:test";
 
 import * as api from "../src/once.js";
 import { settingsOf } from "../src/settings.js";
+import { test } from "../support/bounded.js";
 
 const read = (path) => readFileSync(new URL(`../${path}`, import.meta.url), "utf8");
 const declarations = read("src/once.d.ts");
@@ -52,5 +52,12 @@ test("source files are short, open with their purpose, and import only each othe
     assert.ok(text.split("\n").length < 250, name);
     assert.ok(text.startsWith("/**\n * "), name);
     for (const [, from] of text.matchAll(/^(?:import|export) .* from "(.*)";$/gm)) assert.match(from, /^\.\/\w+\.js$/, name);
+  }
+});
+
+test("every test has a bound: none takes `test` from Node itself", () => {
+  for (const name of readdirSync(new URL("./", import.meta.url))) {
+    const [, names] = /^import (.*) from "node:test";$/m.exec(read(`test/${name}`)) ?? [, ""];
+    assert.doesNotMatch(names, /\b(test|it|describe|suite)\b/, name);
   }
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import test from "node:test";
 
 import { fits } from "../src/retention.js";
+import { test } from "../support/bounded.js";
 import { answer, deferred, newWorld, offline, post, problem, START, URL_OF_ORDERS } from "../support/world.js";
 
 const HOUR = 3_600_000;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import test from "node:test";
 
 import { Unfinished } from "../src/once.js";
+import { test } from "../support/bounded.js";
 import { answer, newWorld, offline, post, problem, START, URL_OF_ORDERS } from "../support/world.js";
 
 const RUNNING = "urn:semel:problem:in-progress";

@@ -2,9 +2,10 @@
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import { after, before, beforeEach, test } from "node:test";
+import { after, before, beforeEach } from "node:test";
 
 import { once, Unfinished } from "../src/once.js";
+import { test } from "../support/bounded.js";
 import { MemoryStorage, post } from "../support/world.js";
 
 /** What the service does with each request in turn; the last for ever. */

@@ -1,9 +1,9 @@
 /** What goes wrong around a call: frozen pages, foreign data, storage that fills up, options that cannot be. */
 
 import assert from "node:assert/strict";
-import test from "node:test";
 
 import { alarm } from "../src/waiting.js";
+import { test } from "../support/bounded.js";
 import { answer, MemoryStorage, newLocks, newWorld, offline, post, URL_OF_ORDERS } from "../support/world.js";
 
 const POLICY = "/.well-known/idempotency-policy";
