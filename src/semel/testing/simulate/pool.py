@@ -7,7 +7,6 @@ they end by themselves; a Ctrl-C on the terminal is heard by this process alone.
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import threading
 import traceback
@@ -25,6 +24,10 @@ _T = TypeVar("_T")
 
 class WorkerDied(Exception):
     """A process of the pool ended before its piece of work was done."""
+
+
+class PieceFailed(Exception):
+    """A piece of work raised an error; the message has its traceback."""
 
 
 class WorkerPool:
@@ -66,6 +69,7 @@ class WorkerPool:
         """Do the pieces, and yield what each returned as soon as it is done; ends early when the pool is closed.
 
         Raises:
+            PieceFailed: a piece raised an error in a process of the pool.
             WorkerDied: a process ended in the middle of its piece.
         """
         waiting = deque(pieces)
@@ -107,7 +111,7 @@ class WorkerPool:
             )
             raise WorkerDied(message) from None
         if not succeeded:
-            raise content
+            raise PieceFailed(f"A piece of work failed in a process of the pool; the run is not complete.\n{content}")
         return content
 
 
@@ -146,20 +150,15 @@ def _work(connection: Connection) -> None:
     with suppress(EOFError, ConnectionError):
         while True:
             piece: Callable[[], object] = connection.recv()
-            connection.send_bytes(_outcome(piece))
+            connection.send(_outcome(piece))
 
 
-def _outcome(piece: Callable[[], object]) -> bytes:
+def _outcome(piece: Callable[[], object]) -> tuple[bool, object]:
+    """Whether the piece was done, and what it returned or the text of its traceback: not every error can be sent."""
     try:
-        return pickle.dumps((True, piece()))
-    except Exception as error:  # noqa: BLE001 - raised again by the process that asked for the piece
-        text = traceback.format_exc()
-        error.add_note(f"In a process of the pool:\n{text}")
-        with suppress(Exception):
-            dumped = pickle.dumps((False, error))
-            pickle.loads(dumped)  # noqa: S301 - what this very process has just written
-            return dumped
-        return pickle.dumps((False, RuntimeError(f"A piece of work failed in a process of the pool:\n{text}")))
+        return True, piece()
+    except Exception:  # noqa: BLE001 - raised again by the process that asked for the piece
+        return False, traceback.format_exc()
 
 
 def _end_with_parent() -> None:
