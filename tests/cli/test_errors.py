@@ -114,3 +114,18 @@ def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch, database
     monkeypatch.setattr("semel.cli.list.now", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["list", database.url])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "helps"),
+    [
+        (["resolve"], "semel resolve --help"),
+        (["resolve", "abcdef12", "--happend", "1"], "semel resolve --help"),
+        (["list", "--limit", "many"], "semel list --help"),
+        (["lst"], "semel --help"),
+    ],
+)
+def test_a_mistyped_command_names_its_own_help(call: Run, arguments: list[str], helps: str) -> None:
+    done = call(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith(f"Try: {helps}")

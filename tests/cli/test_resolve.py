@@ -174,3 +174,61 @@ def test_ctrl_c_at_the_question_changes_nothing(database: Database) -> None:
     code, _ = asked(database, record.reference, lambda _, process: os.kill(process, signal.SIGINT), insist=True)
     assert code == 130
     assert database.read("o-1") == record
+
+
+APP = """
+from dataclasses import dataclass
+from semel import {kind}
+
+@dataclass
+class Receipt:
+    number: int
+
+semel = {kind}("sqlite:///semel.db")
+
+@semel.once(key="order", scope="tenant", operation="charge", in_doubt="hold")
+{function} charge(tenant: str, order: str) -> Receipt:
+    raise TimeoutError
+"""
+APPS = {
+    "sync": APP.format(kind="Semel", function="def"),
+    "async": APP.format(kind="AsyncSemel", function="async def"),
+}
+
+
+@pytest.mark.parametrize("kind", APPS)
+def test_a_value_that_the_function_does_not_return_is_refused_with_app(database: Database, run: Run, kind: str) -> None:
+    record = database.in_doubt("o-1")
+    (database.path.parent / "shop.py").write_text(APPS[kind])
+    options = ("--app", "shop:semel", "--reason", "seen", "--yes")
+    done = run("resolve", record.reference, "--happened", '"receipt 7"', *options)
+    assert done.returncode == 2
+    assert "not what the operation returns" in done.stderr
+    assert "nothing was changed" in done.stderr
+    assert database.read("o-1").status == "in_doubt"
+    done = run("resolve", record.reference, "--happened", '{"number": 7}', *options)
+    assert done.returncode == 0, done.stderr
+    assert database.read("o-1").status == "completed"
+
+
+def test_an_app_that_does_not_know_the_operation_is_refused(database: Database, run: Run) -> None:
+    record = database.failed("o-1", HOLD)
+    (database.path.parent / "shop.py").write_text(APPS["sync"].replace('operation="charge"', 'operation="refund"'))
+    done = run("resolve", record.reference, "--happened", "1", "--app", "shop:semel", "--reason", "seen", "--yes")
+    assert done.returncode == 2
+    assert "knows no operation 'charge', only refund" in done.stderr
+    assert database.read("o-1").status == "in_doubt"
+
+
+def test_app_and_a_url_are_not_given_together(database: Database, call: Run) -> None:
+    record = database.in_doubt("o-1")
+    done = call("resolve", record.reference, database.url, "--cancelled", "--app", "a:b", "--reason", "x", "--yes")
+    assert done.returncode == 2
+    assert "--app brings its own database" in done.stderr
+
+
+def test_a_value_that_nobody_checked_is_said_to_be_so(database: Database, call: Run) -> None:
+    record = database.in_doubt("o-1")
+    done = call("resolve", record.reference, database.url, "--happened", "1", "--reason", "seen", "--yes")
+    assert "was not compared with what the operation returns" in done.stdout
+    assert "--app" in done.stdout

@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import typer.main
@@ -95,7 +95,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except _BAD_COMMAND as error:
-        _explain(str(getattr(error, "format_message", error.__str__)()))
+        _explain(str(getattr(error, "format_message", error.__str__)()), getattr(error, "ctx", None))
         return exits.USAGE
     code = answer if isinstance(answer, int) else exits.DONE
     if code == exits.INTERRUPTED:
@@ -103,9 +103,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _explain(message: str) -> None:
+def _explain(message: str, context: Any) -> None:
+    """One line for a command that was not understood, with the help of that very command."""
     if message:  # else it was `semel` alone, and the help is on the screen
-        complain("usage", f"{message.rstrip('.')}. Try: semel --help")
+        command = "semel" if context is None else context.command_path
+        complain("usage", f"{' '.join(message.split()).rstrip('.')}. Try: {command} --help")
 
 
 def _reader_gone() -> int:

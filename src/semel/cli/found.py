@@ -11,7 +11,7 @@ import typer
 from semel.cli.exits import Refused, not_found, refused
 from semel.core.key import SHARED
 from semel.core.record import Record
-from semel.entry import Semel
+from semel.engine.sync import SyncEngine
 
 SHORTEST = 8
 _REFERENCE = re.compile(r"[0-9a-f]{1,64}")
@@ -28,7 +28,7 @@ Operation = Annotated[str | None, typer.Option(help="The operation of the key.",
 Scope = Annotated[str | None, typer.Option(help="The scope of the key. Default: shared.", show_default=False)]
 
 
-def find(semel: Semel, which: str, operation: str | None, scope: str | None) -> Record:
+def find(semel: SyncEngine, which: str, operation: str | None, scope: str | None) -> Record:
     """The record meant, finished steps included.
 
     Raises:
@@ -42,7 +42,7 @@ def find(semel: Semel, which: str, operation: str | None, scope: str | None) -> 
     return semel.read(record.key) or record
 
 
-def _by_key(semel: Semel, value: str, operation: str, scope: str | None) -> Record:
+def _by_key(semel: SyncEngine, value: str, operation: str, scope: str | None) -> Record:
     record = semel.read(value, operation=operation, scope=scope or SHARED)
     if record is None:
         where = f"in the scope {scope!r}" if scope else "in the shared scope (--scope names another)"
@@ -54,7 +54,7 @@ def _by_key(semel: Semel, value: str, operation: str, scope: str | None) -> Reco
     return record
 
 
-def _by_reference(semel: Semel, reference: str) -> Record:
+def _by_reference(semel: SyncEngine, reference: str) -> Record:
     if not _REFERENCE.fullmatch(reference):
         message = (
             f"{reference!r} is no reference, which has hex digits only; nothing was done. A key needs --operation."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Annotated
 
@@ -13,6 +15,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from semel.cli.exits import IN_DOUBT, refused
 from semel.cli.found import SHORTEST
 from semel.cli.place import Url, opened
 from semel.cli.printing import console, shown
@@ -25,6 +28,9 @@ _PAGE = 100
 _WIDE = 118
 _FIXED = 84  # what the other columns and the gaps take in a wide table
 _NARROW_UNTIL = 8
+_WITH_AGE = 68
+_WITH_ATTEMPTS = 58
+_NAMES = ("operation", "scope", "key")
 _PIPE = 1000
 
 
@@ -32,6 +38,9 @@ def list_records(
     url: Url = None,
     *,
     status: Annotated[Status | None, typer.Option(help="Only records in this status.", show_default=False)] = None,
+    stuck: Annotated[
+        bool, typer.Option("--stuck", help="Only what waits for somebody: in doubt, or running with its lease over.")
+    ] = False,
     operation: Annotated[str | None, typer.Option(help="Only this operation.", show_default=False)] = None,
     scope: Annotated[str | None, typer.Option(help="Only this scope; '' means shared.", show_default=False)] = None,
     before: Annotated[
@@ -48,12 +57,16 @@ def list_records(
 ) -> None:
     """List records, oldest first.
 
-    Key values may be personal data. Long ones are cut to fit a terminal; semel show and --json give all of them.
+    Key values may be personal data. Long ones are cut to fit a terminal; semel show and --json give all of them. With
+    --stuck the exit code is 4 if there are any.
     """
+    if stuck and status is not None:
+        message = "--stuck chooses by status itself, so --status cannot be given beside it; nothing was done."
+        raise refused(message)
     earliest, latest = None if after is None else moment(after), None if before is None else moment(before)
     with opened(url) as semel:
-        records = semel.records(
-            status=status,
+        search = partial(
+            semel.records,
             operation=operation,
             scope=SHARED if scope == "" else scope,
             before=latest,
@@ -61,48 +74,64 @@ def list_records(
             process_instance=process,
             business_key=business_key,
         )
-        if as_json:
-            _print_lines(records, limit)
-        else:
-            _print_table(records, limit or _PAGE)
+        records = _stuck(search, now()) if stuck else search(status=status)
+        found = _print_lines(records, limit) if as_json else _print_table(records, limit or _PAGE)
+    if stuck and found:
+        raise typer.Exit(IN_DOUBT)
 
 
-def _print_lines(records: Iterator[Record], limit: int | None) -> None:
-    for record in islice(records, limit):
+def _stuck(search: Callable[..., Iterator[Record]], today: datetime) -> Iterator[Record]:
+    """What waits for somebody, oldest first. The store's clock decides about leases; this machine's is near enough."""
+    running = (record for record in search(status=Status.RUNNING) if record.lease_until <= today)
+    return heapq.merge(search(status=Status.IN_DOUBT), running, key=lambda record: record.created_at)
+
+
+def _print_lines(records: Iterator[Record], limit: int | None) -> int:
+    """Print them, and answer how many there were."""
+    count = 0
+    for count, record in enumerate(islice(records, limit), 1):  # noqa: B007 - the last count is what is asked for
         sys.stdout.write(as_line(as_object(record)) + "\n")
+    return count
 
 
-def _print_table(records: Iterator[Record], limit: int) -> None:
+def _print_table(records: Iterator[Record], limit: int) -> int:
+    """Print them, and answer how many there were."""
     found = list(islice(records, limit))
     out = console(in_a_pipe=_PIPE)
     if not found:
         out.print("No records.", style="dim")
-        return
+        return 0
     out.print(table(found, now(), out.width))
     if next(records, None) is not None:
         out.print(f"There are more than these {limit}: narrow the search, or raise --limit.", style="dim")
+    return len(found)
 
 
 def table(records: list[Record], today: datetime, width: int) -> Table:
-    """The records as a table; a narrow one gives each record two lines or three."""
+    """The records as a table; a narrow one gives each record two lines or three, and leaves columns out."""
     wide = width >= _WIDE
     grid = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), expand=not wide)
     grid.add_column("reference", no_wrap=True, style="dim")
     if wide:
         columns = zip(*(_names(record) for record in records), strict=True)
-        widest = [max(name.cell_len for name in column) for column in columns]
-        for name, most in zip(("operation", "scope", "key"), fitted(widest, width - _FIXED), strict=True):
+        widest = [
+            max(len(name), *(text.cell_len for text in texts)) for name, texts in zip(_NAMES, columns, strict=True)
+        ]
+        for name, most in zip(_NAMES, fitted(widest, width - _FIXED), strict=True):
             grid.add_column(name, no_wrap=True, overflow="ellipsis", max_width=most)
     else:
-        grid.add_column("operation, scope, key", no_wrap=True, overflow="ellipsis", ratio=1)
+        grid.add_column("operation,\nscope, key", no_wrap=True, overflow="ellipsis", ratio=1)
     grid.add_column("status", no_wrap=True)
-    grid.add_column("attempts", justify="right", no_wrap=True)
-    grid.add_column("age", justify="right", no_wrap=True)
-    grid.add_column("until", no_wrap=wide, max_width=None if wide else _NARROW_UNTIL)
+    if width >= _WITH_ATTEMPTS:
+        grid.add_column("attempts", justify="right", no_wrap=True)
+    if width >= _WITH_AGE:
+        grid.add_column("age", justify="right", no_wrap=True)
+    if width >= _WITH_ATTEMPTS:
+        grid.add_column("until", no_wrap=wide, max_width=None if wide else _NARROW_UNTIL)
     if wide:
         grid.add_column("in doubt", no_wrap=True)
     for record in records:
-        grid.add_row(*(_wide_row(record, today) if wide else _narrow_row(record, today)))
+        grid.add_row(*(_wide_row(record, today) if wide else _narrow_row(record, today, width)))
     return grid
 
 
@@ -127,11 +156,15 @@ def _wide_row(record: Record, today: datetime) -> list[str | Text]:
     return [head, *_names(record), status_text(record), *_times(record, today), tail]
 
 
-def _narrow_row(record: Record, today: datetime) -> list[str | Text]:
+def _narrow_row(record: Record, today: datetime, width: int) -> list[str | Text]:
     operation, scope, key = _names(record)
     names = Text.assemble(operation, "\n", scope, (" · ", "dim"), key)
     status = Text.assemble(status_text(record, "\n"), (f"\n{record.in_doubt_policy}", "dim"))
-    return [record.reference[:SHORTEST], names, status, *_times(record, today)]
+    attempts, age, until = _times(record, today)
+    if width < _WITH_ATTEMPTS:
+        return [record.reference[:SHORTEST], names, status]
+    times = [attempts, age, until] if width >= _WITH_AGE else [attempts, until]
+    return [record.reference[:SHORTEST], names, status, *times]
 
 
 def _times(record: Record, today: datetime) -> list[str | Text]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.text import Text
 
+from semel.cli.app_engine import app_option, as_sync, check_alone, load
 from semel.cli.deciding import By, Reason, Yes, ask, check_reason, check_unchanged, login
 from semel.cli.exits import refused
 from semel.cli.found import Operation, Scope, Which, find
@@ -17,7 +18,13 @@ from semel.cli.record_view import panel
 from semel.cli.times import now
 from semel.core.outcome import Cancelled, DidNotHappen, Happened, Resolution
 from semel.core.record import Record
+from semel.engine.sync import SyncEngine
 from semel.errors import NotResolvable
+
+_UNCHECKED = (
+    "The value was not compared with what the operation returns. --app MODULE:OBJECT does that; where it does not fit, "
+    "duplicates get RecordUnreadable."
+)
 
 
 def resolve(
@@ -38,6 +45,7 @@ def resolve(
     by: By = None,
     operation: Operation = None,
     scope: Scope = None,
+    app: Annotated[str | None, app_option("so that the value is compared with what the operation returns")] = None,
     yes: Yes = False,
 ) -> None:
     """Resolve a record that is in doubt: say whether it happened.
@@ -46,15 +54,21 @@ def resolve(
     """
     decision = _decision(happened, did_not_happen=did_not_happen, cancelled=cancelled)
     check_reason(reason)
+    check_alone(url, app)
     who = by or login()
-    with opened(url) as semel:
+    with opened(url) if app is None else as_sync(load(app)) as semel:
         record = find(semel, which, operation, scope)
         _check_open(record)
+        if app is not None:
+            _check_known(semel, record, app)
         if not yes:
             ask(record, _meaning(decision), "Resolve it so?", reason=reason, who=who)
             check_unchanged(record, semel)
         resolved = semel.resolve(record.key, decision, reason=reason, by=who)
-    console().print(panel(resolved, now()))
+    out = console()
+    out.print(panel(resolved, now()))
+    if happened is not None and app is None:
+        out.print(Text(_UNCHECKED, "yellow"), soft_wrap=True)
 
 
 def _decision(happened: str | None, *, did_not_happen: bool, cancelled: bool) -> Resolution:
@@ -87,6 +101,17 @@ def _check_open(record: Record) -> None:
     if record.settled:
         message = f"The record {record.reference[:16]} is {record.status}, not in doubt; nothing was changed."
         raise NotResolvable(message)
+
+
+def _check_known(semel: SyncEngine, record: Record, app: str) -> None:
+    """An app that does not know the operation could not tell whether a value fits."""
+    if record.key.operation not in semel.known:
+        known = ", ".join(sorted(semel.known)) or "none at all"
+        message = (
+            f"{app} knows no operation {record.key.operation!r}, only {known}; nothing was changed. Name an object of "
+            f"the module that defines it, or leave --app out."
+        )
+        raise refused(message)
 
 
 def _meaning(decision: Resolution) -> Text:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import select
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Self
 
 import typer
 from rich.text import Text
 
-from semel.cli.exits import refused
+from semel.cli.app_engine import app_option, check_alone, load
+from semel.cli.exits import IN_DOUBT
 from semel.cli.place import Url, opened
 from semel.cli.printing import complain, console
 from semel.cli.times import duration, local, now
 from semel.engine.administration import SweepReport
-from semel.engine.aio import AsyncEngine
 from semel.engine.sync import SyncEngine
 from semel.errors import TryLater
 
@@ -33,39 +30,34 @@ def sweep(
     every: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Sweep again and again: 30s, 15m, 1h.", show_default=False)
     ] = None,
-    app: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:OBJECT",
-            help="Your Semel or AsyncSemel object, so that its reconcile hooks are asked; it brings its own database.",
-            show_default=False,
-        ),
-    ] = None,
+    app: Annotated[str | None, app_option("so that its reconcile hooks are asked")] = None,
 ) -> None:
     """Sweep once, or every so often until it is ended.
 
     Without --app no hook is known, so what needs reconciling stays in doubt. Ctrl-C and SIGTERM end it between sweeps.
+    The exit code of a single sweep is 4 where records are held: somebody has to resolve them.
     """
-    if app is not None and url is not None:
-        message = "--app brings its own database, so no URL can be given beside it; nothing was done."
-        raise refused(message)
+    check_alone(url, app)
     pause = None if every is None else duration(every).total_seconds()
     with _sweeper(url, app) as sweep_once, Ending() as ending:
         while not ending.asked:
-            _report(sweep_once, going_on=pause is not None)
+            held = _report(sweep_once, going_on=pause is not None)
             if pause is None:
+                if held:
+                    raise typer.Exit(IN_DOUBT)
                 return
             ending.wait(pause)
 
 
-def _report(sweep_once: Callable[[], SweepReport], *, going_on: bool) -> None:
+def _report(sweep_once: Callable[[], SweepReport], *, going_on: bool) -> int:
+    """Sweep, print what was done, and answer how many records are held."""
     try:
         report = sweep_once()
     except TryLater as error:
         if not going_on:
             raise
         complain(error.code, f"{error.message} The next sweep tries again.")
-        return
+        return 0
     parts = [Text(local(now()), "dim")]
     names = ["deleted", "lapsed", "reconciled", "held", *(["invalidated"] if report.invalidated else [])]
     for name in names:
@@ -73,8 +65,9 @@ def _report(sweep_once: Callable[[], SweepReport], *, going_on: bool) -> None:
         style = "dim" if not count else "bold yellow" if name in ("lapsed", "held") else "bold green"
         parts.append(Text(f"{name} {count}", style))
     if report.held:
-        parts.append(Text("see: semel list --status in_doubt", "dim"))
+        parts.append(Text("see: semel list --stuck", "dim"))
     console().print(Text("  ").join(parts), soft_wrap=True)
+    return report.held
 
 
 @contextmanager
@@ -94,35 +87,6 @@ def _sweeper(url: str | None, app: str | None) -> Iterator[Callable[[], SweepRep
             yield lambda: runner.run(engine.sweep())
         finally:
             runner.run(engine.close())
-
-
-def load(path: str) -> SyncEngine | AsyncEngine:
-    """The engine named `package.module:object`, imported as from the current folder.
-
-    Raises:
-        Refused: there is no such module or object, or it is no engine.
-    """
-    module, separator, names = path.partition(":")
-    if not (module and separator and names):
-        message = f"--app {path!r} names no object; nothing was done. Write package.module:object."
-        raise refused(message)
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = importlib.import_module(module)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not (module == missing.name or module.startswith(f"{missing.name}.")):
-            raise  # a module that the app itself wants and lacks
-        message = f"There is no module {missing.name} here or among the installed ones; nothing was done."
-        raise refused(message) from None
-    for name in names.split("."):
-        if not hasattr(found, name):
-            message = f"The module {module} has no {names}; nothing was done."
-            raise refused(message)
-        found = getattr(found, name)
-    if not isinstance(found, SyncEngine | AsyncEngine):
-        message = f"{path} is a {type(found).__qualname__}, not a Semel or AsyncSemel; nothing was done."
-        raise refused(message)
-    return found
 
 
 class Ending:

@@ -121,7 +121,7 @@ def about_records(numbers: Numbers, horizon: timedelta) -> list[Finding]:
             () if kept else ("kept",),
         ),
         _count("expired records", numbers.expired, 10_000, "the sweep does not keep up: run `semel sweep --every 1m`"),
-        _count("in doubt", numbers.in_doubt, 0, "look at them: `semel list --status in_doubt`"),
+        _count("in doubt", numbers.in_doubt, 0, "look at them: `semel list --stuck`"),
         _count("lease ended, not swept", numbers.lapsed, 0, "run `semel sweep`, or wait for the next claim of the key"),
     ]
 
