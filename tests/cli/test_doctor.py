@@ -4,6 +4,8 @@ import json
 import re
 from datetime import timedelta
 
+import pytest
+
 from semel import Policy, Semel
 from semel.stores.doctor import promises
 from tests.cli.conftest import Database, Run
@@ -40,6 +42,15 @@ def test_json_tells_the_same(database: Database, call: Run) -> None:
     assert told["fine"]
     assert {finding["topic"]: finding["found"] for finding in told["findings"]}["in doubt"] == "1"
     assert len(told["promises"]) == 9
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o600, False), (0o640, True), (0o604, True)])
+def test_a_file_that_others_can_read_is_told(database: Database, call: Run, mode: int, told: bool) -> None:
+    database.completed("o-1")
+    database.path.chmod(mode)
+    done = call("doctor", database.url)
+    assert done.returncode == 0
+    assert ("chmod 600" in done.stdout) is told
 
 
 def test_looking_makes_no_file(database: Database, call: Run) -> None:

@@ -1,18 +1,15 @@
 """The hands of a client: do what its flows ask for, on an engine of either colour.
 
-What always holds: the two differ in how they wait and in nothing else. The file that keeps the keys is made readable
-for its owner alone, because requests may hold what is nobody else's business.
+What always holds: the two differ in how they wait and in nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, TypeVar, Unpack
 
 from semel.client.effects import Cancel, Carry, Fetch, Keep, Look, Resend, Rest, Scan, Send, Sweep
@@ -26,7 +23,6 @@ from semel.core.outcome import Cancelled
 from semel.engine.colourless import EngineBase
 from semel.entry import AsyncSemel, Place, Semel
 from semel.errors import NotResolvable
-from semel.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
 
@@ -39,14 +35,6 @@ class HandsBase(ABC):
 
     def __init__(self, engine: EngineBase, now: Now, given: Given) -> None:
         self.journal = Journal(engine, Settings(**given), now)
-        self._file: Path | None = Path(engine.store.path) if isinstance(engine.store, SqliteStore) else None
-
-    def _ready(self) -> None:
-        file = self._file
-        if file is not None:
-            if file.parent.is_dir():
-                os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
-            self._file = None  # last: another thread must not pass and let the store make the file
 
     @abstractmethod
     def perform(self, wanted: Any) -> Any:
@@ -79,7 +67,6 @@ class Hands(HandsBase):
 
     def run(self, flow: Flow[T]) -> T:
         """Carry a flow of the journal out."""
-        self._ready()
         return run(flow, self.perform)
 
     def close(self) -> None:
@@ -142,7 +129,6 @@ class AsyncHands(HandsBase):
 
     async def run(self, flow: Flow[T]) -> T:
         """Carry a flow of the journal out."""
-        self._ready()
         return await arun(flow, self.perform)
 
     async def close(self) -> None:

@@ -1,17 +1,21 @@
 """Places where SQLite cannot keep its promises are refused: typed, with the path, and before anything is created."""
 
+import asyncio
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from semel import AsyncSemel, Semel
 from semel.errors import StoreMisconfigured, UsageError
-from semel.stores.sqlite import SqliteStore, place
+from semel.stores.sqlite import SqliteStore, migrate, place
 from semel.stores.sqlite.place import filesystem_of
 from tests.unit.stores.kit import Asker
 from tests.unit.stores.operations import Clock
@@ -64,6 +68,68 @@ def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: 
     with pytest.raises(StoreMisconfigured, match="read-only for this user"):
         record_at(tmp_path / "semel.db")
     assert list(tmp_path.iterdir()) == []
+
+
+def _modes(path: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.glob(f"{path.name}*")}
+
+
+def _used_by_threads(path: Path, seen: dict[str, int]) -> None:
+    with Semel(SqliteStore(path)) as semel:
+        semel.run("k", lambda: None, operation="charge")
+        seen.update(_modes(path))
+
+
+def _used_by_tasks(path: Path, seen: dict[str, int]) -> None:
+    async def used() -> None:
+        async with AsyncSemel(SqliteStore(path)) as semel:
+            await semel.run("k", _nothing, operation="charge")
+            seen.update(_modes(path))
+
+    asyncio.run(used())
+
+
+async def _nothing() -> None:
+    """A handler."""
+
+
+def _migrated(path: Path, seen: dict[str, int]) -> None:
+    migrate(path)
+    seen.update(_modes(path))
+
+
+@pytest.fixture
+def everything_allowed() -> Iterator[None]:
+    """A umask that forbids nothing."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("everything_allowed")
+@pytest.mark.parametrize(
+    ("use", "files"),
+    [
+        (_used_by_threads, {"semel.db", "semel.db-wal", "semel.db-shm"}),
+        (_used_by_tasks, {"semel.db", "semel.db-wal", "semel.db-shm"}),
+        (_migrated, {"semel.db"}),
+    ],
+    ids=["threads", "tasks", "migrate"],
+)
+def test_a_new_file_is_readable_for_its_owner_alone(
+    tmp_path: Path, use: Callable[[Path, dict[str, int]], None], files: set[str]
+) -> None:
+    seen: dict[str, int] = {}
+    use(tmp_path / "semel.db", seen)
+    assert seen == dict.fromkeys(files, 0o600)
+
+
+def test_the_mode_of_a_file_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "semel.db"
+    path.touch()
+    path.chmod(0o640)
+    record_at(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")

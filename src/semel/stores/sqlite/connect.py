@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from semel.errors import StoreUnavailable, UsageError
-from semel.stores.sqlite.place import check_place
+from semel.stores.sqlite.place import check_place, create_private
 from semel.stores.sqlite.settings import Settings
 from semel.stores.sqlite.translate import WriteLocked, is_locked, translated
 from semel.stores.sqlite.versions import apply_pending, check_version, version_of
@@ -45,6 +45,7 @@ def connect_writer(settings: Settings, patience: float) -> tuple[sqlite3.Connect
     """
     _check_library()
     check_place(settings.path)
+    create_private(settings.path)
     try:
         connection = _connect(settings.path, timeout=0.0)
         deadline = time.monotonic() + patience

@@ -6,6 +6,7 @@ What always holds: the file is opened for reading only.
 from __future__ import annotations
 
 import sqlite3
+import stat
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -52,6 +53,7 @@ def _findings(connection: sqlite3.Connection, settings: Settings, horizon: timed
         _synchronous(settings),
         journal(connection.execute("PRAGMA journal_mode").fetchone()[0]),
         disk(_filesystem(settings.path)),
+        permissions(stat.S_IMODE(Path(settings.path).stat().st_mode)),
         Finding("role", "one file for the processes of one machine, whose clock decides"),
         _schema(connection, settings),
     ]
@@ -82,6 +84,14 @@ def disk(kind: str) -> Finding:
         advice = "SQLite's locks do not hold there: use a local disk, or a database server"
         return Finding("disk", kind, "fix", advice, ("durable",))
     return Finding("disk", kind or "not known")
+
+
+def permissions(mode: int) -> Finding:
+    """Whether other users of the machine can read outcomes and what they are about."""
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        advice = "other users can open the file: chmod 600, also the -wal and -shm beside it, unless they share it"
+        return Finding("permissions", f"{mode:o}", "note", advice)
+    return Finding("permissions", f"{mode:o}")
 
 
 def _filesystem(path: str) -> str:

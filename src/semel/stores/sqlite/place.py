@@ -1,12 +1,14 @@
 """Whether a path is a place where SQLite can keep its promises: a local, writable file in an existing folder.
 
-What always holds: a refusal names the path and the problem, and nothing was created.
+What always holds: a refusal names the path and the problem, and nothing was created. A file that is created here can be
+read by its owner alone, and so can the -wal and -shm beside it, which SQLite gives the mode of the database.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from semel.errors import StoreMisconfigured, UsageError
@@ -79,6 +81,15 @@ def check_place(path: str) -> None:
     if problem is not None:
         message = f"The database file {path} cannot be used: {problem}. Nothing was recorded, and nothing ran."
         raise StoreMisconfigured(message, path=path)
+
+
+def create_private(path: str) -> None:
+    """Create the file, empty and for its owner alone, where there is none; one that is there is not even opened.
+
+    To open and close it would let go of every lock that this process holds on it.
+    """
+    with suppress(OSError):  # it is there, or SQLite says what is wrong when it opens it
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _problem(file: Path) -> str | None:
