@@ -1,7 +1,7 @@
 ------------------------------- MODULE Semel -------------------------------
 (***************************************************************************)
-(* One key of semel: claim, lease, renewal, take-over, completion, and the *)
-(* record that expires and is made anew.                                   *)
+(* One key of semel: claim, lease, renewal, take-over, completion, erasing *)
+(* and the record that expires and is made anew.                           *)
 (*                                                                         *)
 (* A worker is one call in the hands of one process. It sends its claim,   *)
 (* runs the effect if it is granted, and completes. It may crash, stall    *)
@@ -83,7 +83,7 @@ NoLease  == [generation |-> 0, fence |-> 0, doubt |-> FALSE]
 Effects  == [by : Workers, generation : 1..MaxGenerations, fence : 1..MaxFence]
 Answers  == [by : Workers, generation : 1..MaxGenerations]
 
-Statuses == {"absent", "running", "completed", "failed", "in_doubt"}
+Statuses == {"absent", "running", "completed", "failed", "in_doubt", "erased"}
 Absent   == [status |-> "absent", fence |-> 0, nonce |-> None, live |-> FALSE,
              fingerprint |-> None, policy |-> None, doubt |-> FALSE,
              outcome |-> None]
@@ -212,11 +212,19 @@ ClaimReplayed(w) ==
     /\ EndWith(w, record.outcome.by)
     /\ UNCHANGED <<asks, record, claims, completions, ledger, generation, outcomes, faults>>
 
+\* An erased record answers every claim of its key with its tombstone, which
+\* gives no value away. There is no fingerprint left to compare.
+ClaimErased(w) ==
+    /\ step[w] = "claiming"
+    /\ record.status = "erased"
+    /\ EndWithout(w)
+    /\ UNCHANGED <<asks, record, claims, completions, ledger, generation, outcomes, faults>>
+
 \* Answer reused, or in doubt where the policies do not allow a take-over.
 \* The answer running is no action: the worker asks again, nothing changes.
 ClaimDeclined(w) ==
     /\ step[w] = "claiming"
-    /\ record.status # "absent"
+    /\ record.status \notin {"absent", "erased"}
     /\ ~Mine(w)
     /\ \/ ~SameFingerprint(w)
        \/ InDoubt /\ ~MayTakeOver(w)
@@ -358,11 +366,23 @@ Lapse ==
     /\ record' = [record EXCEPT !.live = FALSE]
     /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, outcomes>>
 
+\* What may be personal is taken out of a settled record: what was asked for
+\* and what came of it. The fence and the nonce stay. A failure that could
+\* have been tried again is final from here on.
+Erased ==
+    [record EXCEPT !.status = "erased", !.outcome = None,
+                   !.fingerprint = None]
+
+Erase ==
+    /\ record.status \in {"completed", "failed"}
+    /\ record' = Erased
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, outcomes, faults>>
+
 \* Only settled records expire. A zombie may outlive keep_for, and so may
 \* its completion. A claim on its way may not: keep_for is hours or more,
 \* and the store's own limit on a statement is seconds.
 Expire ==
-    /\ record.status \in {"completed", "failed"}
+    /\ record.status \in {"completed", "failed", "erased"}
     /\ generation < MaxGenerations
     /\ claims = {}
     /\ record' = Absent
@@ -379,7 +399,7 @@ Finished == Over /\ UNCHANGED vars
 
 Next ==
     \/ \E w \in Workers :
-        \/ ClaimGranted(w) \/ ClaimReplayed(w) \/ ClaimDeclined(w)
+        \/ ClaimGranted(w) \/ ClaimReplayed(w) \/ ClaimErased(w) \/ ClaimDeclined(w)
         \/ ClaimReplyLost(w) \/ LateClaim(w) \/ DropClaim(w)
         \/ Effect(w) \/ Renew(w)
         \/ Complete(w) \/ CompleteReplyLost(w) \/ Refused(w)
@@ -387,6 +407,7 @@ Next ==
         \/ Crash(w)
     \/ LateCompletion
     \/ Lapse
+    \/ Erase
     \/ Expire
     \/ Finished
 
@@ -438,9 +459,20 @@ I5_OneFingerprint ==
 I7_OneOutcome ==
     \A o, p \in outcomes : o.generation = p.generation => o = p
 
-\* Once completed is seen, nothing else is seen until the record expires.
+\* Once completed is seen, nothing else is seen until the record is erased or
+\* expires.
 I7_CompletedStays ==
-    [][record.status = "completed" => record' = record \/ record' = Absent]_vars
+    [][record.status = "completed" =>
+          record' \in {record, Erased, Absent}]_vars
+
+\* An erased record stays as it is until it expires: nobody runs meanwhile.
+I7_ErasedStays ==
+    [][record.status = "erased" => record' = record \/ record' = Absent]_vars
+
+\* From an erased record nobody can tell, or check a guess at, what was asked
+\* for and what came of it.
+Erased_NothingLeft ==
+    record.status = "erased" => record.fingerprint = None /\ record.outcome = None
 
 \* Once the outcome is recorded, no effect of that record happens any more.
 I7_NoEffectAfterOutcome ==

@@ -276,6 +276,29 @@ EDITS: Final = [
         "Deadlock",
     ),
     Edit(
+        "erasing leaves the fingerprint",
+        """\
+    [record EXCEPT !.status = "erased", !.outcome = None,
+                   !.fingerprint = None]
+""",
+        """\
+    [record EXCEPT !.status = "erased", !.outcome = None]
+""",
+        "Erased_NothingLeft",
+    ),
+    Edit(
+        "the fingerprint of an erased record is compared",
+        '    /\\ record.status = "erased"\n    /\\ EndWithout(w)\n',
+        '    /\\ record.status = "erased" /\\ SameFingerprint(w)\n    /\\ EndWithout(w)\n',
+        "Deadlock",
+    ),
+    Edit(
+        "an erased key is claimed anew before it expires",
+        '    \\/ record.status = "absent"\n    \\/ /\\ SameFingerprint(w)\n',
+        '    \\/ record.status \\in {"absent", "erased"}\n    \\/ /\\ SameFingerprint(w)\n',
+        "I7_ErasedStays",
+    ),
+    Edit(
         "a claim on its way outlives keep_for",
         "    /\\ claims = {}\n    /\\ record' = Absent\n",
         "    /\\ record' = Absent\n",

@@ -17,7 +17,23 @@ from msgspec.structs import replace
 
 from semel.core import arbitration
 from semel.core.arbitration import Winnable, granted, judge
-from semel.core.operations import Answer, Claim, Complete, Fail, Found, Held, Lost, Read, Recorded, Renew, Swept
+from semel.core.erasing import erased
+from semel.core.operations import (
+    Answer,
+    Claim,
+    Complete,
+    Erase,
+    Erased,
+    Fail,
+    Found,
+    Held,
+    Lost,
+    Read,
+    Recorded,
+    Renew,
+    Swept,
+    Unresolvable,
+)
 from semel.core.record import Failure, Lease, Record, Status
 from semel.engine import raising
 from semel.engine.attempt import AttemptState
@@ -192,6 +208,46 @@ def _() -> AbstractContextManager[Any]:
 @mutant("claims and take-overs do not compare the fingerprint", "two fingerprints", "I5")
 def _() -> AbstractContextManager[Any]:
     return judging(lambda record, claim, now: (record, replace(claim, fingerprint=record.fingerprint), now))
+
+
+def _with_a_key(record: Record) -> Record:
+    """The record as if it were not erased."""
+    return replace(record, key=replace(record.key, value="v")) if record.erased else record
+
+
+@mutant("the fingerprint of an erased record is compared", "erased", "erased")
+def _() -> AbstractContextManager[Any]:
+    return judging(lambda record, claim, now: (_with_a_key(record), claim, now))
+
+
+@mutant("erasing leaves the fingerprint", "erased", "erased")
+def _() -> AbstractContextManager[Any]:
+    return patch.object(
+        table, "erased", lambda record, note: replace(erased(record, note), fingerprint=record.fingerprint)
+    )
+
+
+@mutant("an erased failure can be tried again", "erased", "I7")
+def _() -> AbstractContextManager[Any]:
+    return patch.object(table, "erased", lambda record, note: replace(erased(record, note), retryable=record.retryable))
+
+
+@mutant("what runs is erased", "erased", "I7")
+def _() -> AbstractContextManager[Any]:
+    def erase(self: Table, operation: Erase, now: int) -> Erased | Unresolvable:
+        del now
+        record = self.records.get(operation.digest)
+        if record is None:
+            return Unresolvable(None)
+        left = self.records[operation.digest] = erased(record, operation.note)
+        return Erased(left)
+
+    return patch.object(Table, "erase", erase)
+
+
+@mutant("a waiter does not take an erased record for its answer", "erased while they wait", "waiters")
+def _() -> AbstractContextManager[Any]:
+    return patch.object(Record, "is_for", lambda self, fingerprint: self.fingerprint == fingerprint)
 
 
 @mutant("a lease still holds at its last instant", "clock jumps, rerun", "I8")

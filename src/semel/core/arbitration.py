@@ -1,6 +1,7 @@
 """The decision table of a claim, once in Python. SQL stores state the same rules in their statements.
 
-What always holds: another fingerprint never wins and never replays; a live lease is never taken over; an in-doubt
+What always holds: another fingerprint never wins and never replays, except that an erased record, which has none any
+more, answers every claim of its key with its tombstone; a live lease is never taken over; an in-doubt
 record is taken over only where its owner's policy and the claimer's both allow it; only settled records expire.
 A store may use `judge` to spare a write where nothing can be won, and to name the answer when its compare-and-set won
 nothing; the compare-and-set itself is what decides.
@@ -32,6 +33,8 @@ def judge(record: Record | None, claim: Claim, now: int) -> Winnable | ClaimAnsw
         return Winnable("expired")
     if record.nonce == claim.nonce and record.status is Status.RUNNING:
         return granted(record)  # the same claim again, after its reply was lost
+    if settled and record.erased:
+        return Replay(record, now)  # a tombstone gives nothing away, and there is no fingerprint left to compare
     if record.fingerprint != claim.fingerprint:
         return Reused(record, now)
     if settled and not record.retryable:

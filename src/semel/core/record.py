@@ -204,6 +204,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         """Whether what may be personal was taken out; no key is empty."""
         return not self.key.value
 
+    def is_for(self, fingerprint: bytes) -> bool:
+        """Whether its end is the answer to a request with this fingerprint; an erased one answers all of its key."""
+        return self.erased or self.fingerprint == fingerprint
+
     def kept_until(self, now: int) -> int:
         """When an outcome recorded at `now` expires. A run that used up most of its time is given all of it again."""
         return self.expires_us if self.expires_us - now > self.keep_us // 2 else now + self.keep_us

@@ -126,7 +126,7 @@ class Once:
             raise raising.in_progress(key, remaining_us)
         news = yield Wait(key.digest, deadline)
         match news:
-            case Ended(record) if record.fingerprint == self.request.fingerprint:
+            case Ended(record) if record.is_for(self.request.fingerprint):
                 return record
             case Ended() | Promoted():
                 return None
@@ -141,7 +141,7 @@ class Once:
         found: Found = yield Read(self.request.key.digest, operation=self.request.key.operation)
         record = found.record
         if record is not None and record.final and record.expires_us > found.now_us:
-            if record.fingerprint == self.request.fingerprint:
+            if record.is_for(self.request.fingerprint):
                 return record
         elif record is not None:
             remaining_us = record.lease_us - found.now_us
@@ -262,7 +262,7 @@ class Once:
         except StoreUnavailable as silent:
             raise raising.lease_lost(self.request.key) from (error or silent)  # it ran, whatever the store has to say
         record = found.record
-        if record is not None and record.final and record.fingerprint == self.request.fingerprint:
+        if record is not None and record.final and record.is_for(self.request.fingerprint):
             return self._replayed(record)
         raise raising.lease_lost(self.request.key) from error
 

@@ -94,6 +94,14 @@ class ComparesNoFingerprint(Tiers):
         return super()._hit(replace(claim, fingerprint=record.fingerprint), record, now_us, where)
 
 
+class ComparesErased(Tiers):
+    """A cached record is compared although it was erased."""
+
+    def _hit(self, claim: Claim, record: Record, now_us: int, where: str) -> Replay | Reused:
+        answer = super()._hit(claim, record, now_us, where)
+        return answer if record.fingerprint == claim.fingerprint else Reused(record, now_us)
+
+
 class ConfirmsTooEarly(Tiers):
     """The processes' own tiers are not waited for."""
 
@@ -145,6 +153,10 @@ WORLDS: dict[str, tuple[Callable[[], World], Callable[[], World]]] = {
     "fingerprint not compared": (
         lambda: World([reader(1)], [reader(2, fingerprint=OTHER)], tiers=ComparesNoFingerprint),
         lambda: World([reader(1)], [reader(2, fingerprint=OTHER)]),
+    ),
+    "fingerprint of an erased record compared": (
+        lambda: World([reader(1, times=2)], [eraser], tiers=ComparesErased, waits=(6 * SECOND,)),
+        lambda: World([reader(1, times=2)], [eraser], waits=(6 * SECOND,)),
     ),
     "other processes not waited for": (
         lambda: World([reader(1, times=2)], [eraser], tiers=ConfirmsTooEarly),

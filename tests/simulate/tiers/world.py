@@ -22,6 +22,7 @@ from semel.core.operations import (
     Invalidation,
     Operation,
     Replay,
+    Reused,
     Terms,
 )
 from semel.core.record import NOTHING, Lease, Record
@@ -263,6 +264,8 @@ def _tell(state: State, number: int, told: Told) -> State:
 
 def _check(state: State, shown: Shown, trace: tuple[str, ...]) -> None:
     """What no caller may be shown."""
+    if isinstance(shown.answer, Reused) and not shown.answer.record.fingerprint:
+        raise Violation("\n".join((*trace, "an erased record was compared with the request")))
     if not isinstance(shown.answer, Replay):
         return
     record = shown.answer.record
@@ -272,7 +275,7 @@ def _check(state: State, shown: Shown, trace: tuple[str, ...]) -> None:
         raise Violation(f"shown after a confirmed erase:\n{told}")
     if record.expires_us <= began_us:
         raise Violation(f"shown after it expired:\n{told}")
-    if record.fingerprint != shown.claim.fingerprint:
+    if record.fingerprint not in (b"", shown.claim.fingerprint):  # an erased one is for every request
         raise Violation(f"shown to another request:\n{told}")
     if not state.happened:
         raise Violation(f"shown although it never happened:\n{told}")

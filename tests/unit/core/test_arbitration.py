@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.core.arbitration import Winnable, judge, may_take_over
+from semel.core.erasing import erased
 from semel.core.operations import ClaimAnswer, Doubtful, Granted, Replay, Reused, Running
 from semel.core.record import Record, Status
 from tests.unit.core.records import claim, record, running
@@ -28,12 +29,22 @@ def judged(found: Record | None, **terms: Any) -> Winnable | ClaimAnswer:
         (None, Winnable("absent")),
         (record(expires_us=NOW), Winnable("expired")),
         (record(expires_us=NOW, fingerprint=b"\x02"), Winnable("expired")),
+        (erased(record(expires_us=NOW), "note"), Winnable("expired")),
         (record(**RETRYABLE), Winnable("again")),
         (record(**{**RETRYABLE, "doubtful": True}), Winnable("takeover")),
         (running(lease_us=OVER), Winnable("takeover")),
         (record(**DOUBT), Winnable("takeover")),
     ],
-    ids=["absent", "expired", "expired of another", "retryable", "retryable in doubt", "lapsed", "in doubt"],
+    ids=[
+        "absent",
+        "expired",
+        "expired of another",
+        "expired and erased",
+        "retryable",
+        "retryable in doubt",
+        "lapsed",
+        "in doubt",
+    ],
 )
 def test_what_may_be_won(found: Record | None, expected: Winnable) -> None:
     assert judged(found) == expected
@@ -46,6 +57,9 @@ def test_what_may_be_won(found: Record | None, expected: Winnable) -> None:
         (record(expires_us=NOW + 1), Replay),
         (record(status=Status.FAILED, outcome=None), Replay),
         (record(status=Status.CANCELLED, outcome=None), Replay),
+        (erased(record(), "note"), Replay),
+        (erased(record(fingerprint=b"\x02"), "note"), Replay),
+        (erased(record(**RETRYABLE), "note"), Replay),
         (record(fingerprint=b"\x02"), Reused),
         (running(lease_us=LIVE, fingerprint=b"\x02"), Reused),
         (record(**{**DOUBT, "fingerprint": b"\x02"}), Reused),
@@ -57,6 +71,9 @@ def test_what_may_be_won(found: Record | None, expected: Winnable) -> None:
         "last instant",
         "failed",
         "cancelled",
+        "erased",
+        "erased of another",
+        "erased retryable",
         "reused",
         "reused running",
         "reused doubt",
@@ -107,7 +124,7 @@ def test_the_hook_is_asked_after_the_longer_of_both_pauses(mine: int, theirs: in
 @st.composite
 def records(draw: st.DrawFn) -> Record:
     status = draw(st.sampled_from(Status))
-    return record(
+    found = record(
         status=status,
         retryable=status is Status.FAILED and draw(st.booleans()),
         fingerprint=draw(st.sampled_from([b"\x01", b"\x02"])),
@@ -118,6 +135,7 @@ def records(draw: st.DrawFn) -> Record:
         reconcile_after_us=draw(st.integers(0, 2)),
         doubtful=draw(st.booleans()),
     )
+    return erased(found, "note") if found.settled and draw(st.booleans()) else found
 
 
 @given(records(), st.sampled_from(["rerun", "reconcile", "hold"]))
@@ -131,7 +149,7 @@ def test_nothing_wins_what_it_must_not(found: Record, in_doubt: str) -> None:
         assert "hold" not in (found.in_doubt_policy, in_doubt) or (found.settled and not found.doubtful)
     if isinstance(verdict, Replay):
         assert found.final
-        assert found.fingerprint == b"\x01"
+        assert found.erased or found.fingerprint == b"\x01"
         assert found.expires_us > NOW
     if not found.settled:
         assert verdict != Winnable("expired")

@@ -21,7 +21,6 @@ FULL = record(
 FAILED = record(status=Status.FAILED, outcome=None, error=Failure("app.Declined", PERSONAL), doubtful=True)
 KEPT = (
     "status",
-    "fingerprint",
     "fence",
     "nonce",
     "lease_us",
@@ -51,6 +50,15 @@ def test_digest_and_operation_stay() -> None:
 
 def test_the_tombstone_says_that_it_was_erased() -> None:
     assert unpack(TOMBSTONE) == NotKept("it was erased")
+
+
+def test_the_fingerprint_goes_with_what_it_stands_for() -> None:
+    assert (FULL.fingerprint, erased(FULL, "note").fingerprint) == (b"\x01", b"")
+
+
+@pytest.mark.parametrize("asked", [b"\x01", b"\x02"], ids=["the same request", "another request"])
+def test_an_erased_record_is_for_every_request_of_its_key(asked: bytes) -> None:
+    assert erased(FULL, "note").is_for(asked)
 
 
 def test_a_failure_keeps_no_word_of_its_error() -> None:

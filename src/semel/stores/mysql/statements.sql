@@ -206,7 +206,7 @@ SELECT {r_record} FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ?;
 -- A record that is not settled, or was claimed again since, is left alone. No instant changes, so it expires as before.
 -- What follows goes by the empty value, which no key has: it finds the record that was erased here, and no other.
 -- name: erase
-UPDATE {record_table} AS r SET r.scope = '', r.value = '', r.retryable = FALSE, r.doubtful = FALSE,
+UPDATE {record_table} AS r SET r.scope = '', r.value = '', r.fingerprint = '', r.retryable = FALSE, r.doubtful = FALSE,
     r.outcome = IF(r.status = 'completed', ?, NULL), r.error_type = IF(r.status = 'failed', ?, NULL),
     r.error_message = IF(r.status = 'failed', ?, NULL), r.subject = NULL, r.business_key = NULL,
     r.process_instance = NULL, r.requester = NULL, r.tags = NULL, r.resolution = ?, r.steps = 0

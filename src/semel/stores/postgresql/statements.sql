@@ -247,7 +247,7 @@ RETURNING {r_record};
 -- note is later than the one before it, whatever the clock says: whoever confirms that one must not take this one away.
 -- name: erase
 WITH e AS MATERIALIZED ({input}), done AS (
-    UPDATE {record_table} AS r SET scope = '', value = '', retryable = false, doubtful = false,
+    UPDATE {record_table} AS r SET scope = '', value = '', fingerprint = '', retryable = false, doubtful = false,
         outcome = CASE WHEN r.status = 'completed' THEN e.tombstone END,
         error_type = CASE WHEN r.status = 'failed' THEN e.error_type END,
         error_message = CASE WHEN r.status = 'failed' THEN e.error_message END,

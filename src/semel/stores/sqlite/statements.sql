@@ -167,7 +167,7 @@ WHERE digest = :digest AND nonce <> :nonce AND (status = 'in_doubt' OR (status =
 -- A record that is claimed again, or not settled yet, is left alone. No instant changes, so it expires as before. Its
 -- finished steps go in the same transaction.
 -- name: erase
-UPDATE semel_record SET scope = '', value = '', retryable = 0, doubtful = 0,
+UPDATE semel_record SET scope = '', value = '', fingerprint = x'', retryable = 0, doubtful = 0,
     outcome = CASE WHEN status = 'completed' THEN :tombstone END,
     error_type = CASE WHEN status = 'failed' THEN :error_type END,
     error_message = CASE WHEN status = 'failed' THEN :error_message END,

@@ -142,7 +142,7 @@ class Tiers:
 
     def _hit(self, claim: Claim, record: Record, now_us: int, where: str) -> Replay | Reused:
         self._tell("cache_hit", claim, where)
-        if record.fingerprint != claim.fingerprint:
+        if not record.is_for(claim.fingerprint):
             return Reused(record, now_us)
         return Replay(record, now_us, cached=True)
 

@@ -9,7 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from semel.engine.request import Result
-from semel.errors import FailedBefore, InDoubt, InProgress, KeyReused, LeaseLost, SemelError, StoreUnavailable
+from semel.errors import (
+    FailedBefore,
+    InDoubt,
+    InProgress,
+    KeyReused,
+    LeaseLost,
+    NotResolvable,
+    ResultNotKept,
+    SemelError,
+    StoreUnavailable,
+)
 from semel.testing.simulate.violation import Violation
 from semel.testing.simulate.world import Broken, Declined, NothingHappened
 
@@ -24,6 +34,7 @@ _EXPECTED = (
     InProgress,
     KeyReused,
     LeaseLost,
+    ResultNotKept,
     StoreUnavailable,
     Broken,
     Declined,
@@ -59,6 +70,12 @@ class Answers:
             if report.reconciled:  # type: ignore[attr-defined]
                 self.sim.seen["swept: reconciled"] += 1
 
+    def erased(self, error: Exception | None) -> None:
+        """Whoever erases has heard what became of it."""
+        if error is not None and not isinstance(error, (NotResolvable, StoreUnavailable)):
+            raise Violation("broke", f"erasing ended with {error!r}") from error
+        self.sim.seen["erasing answered" if error is None else f"erasing answered: {type(error).__name__}"] += 1
+
     def _success(self, caller: Caller, result: Result[Any]) -> None:
         sim = self.sim
         record = result._granted.record if result._granted is not None else result._found
@@ -89,8 +106,10 @@ class Answers:
             return
         if isinstance(error, KeyReused) and life.fingerprint == caller.request.fingerprint:
             raise Violation("I5", "a caller was told that its own request is another one")
+        if isinstance(error, ResultNotKept) and not life.erased:
+            raise Violation("I3", "a value was said to be erased that nobody erased")
         if isinstance(error, FailedBefore):
-            if life.fingerprint != caller.request.fingerprint:
+            if not life.erased and life.fingerprint != caller.request.fingerprint:
                 raise Violation("I5", "a failure was replayed for another fingerprint")
             if not life.failed:
                 raise Violation("I3", "a failure was told that is not recorded")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from semel.core.flow import Flow
 from semel.core.outcome import DidNotHappen, Happened, Unknown
-from semel.engine import administration
+from semel.engine import administration, erasing
 from semel.engine.attempt import AttemptState
 from semel.engine.effects import Apart, Ask, Call, CallStep, Pause, Wait
 from semel.engine.flows import Once, step
@@ -20,7 +20,7 @@ from semel.engine.request import Request
 from semel.engine.waiting import Waiter
 from semel.errors import LeaseLost
 from semel.testing.simulate.driving import EFFECT, GONE, LOOK, START, Point, driven
-from semel.testing.simulate.world import SECOND, SHAPE, Asker, Broken, Declined, NothingHappened
+from semel.testing.simulate.world import KEYS, SECOND, SHAPE, Asker, Broken, Declined, NothingHappened
 
 if TYPE_CHECKING:
     from semel.testing.simulate.process import Worker
@@ -177,6 +177,8 @@ class Caller:
 
     def _asking(self) -> Flow[Any]:
         clock = self.worker.clock
+        if self.asker.erases:
+            return erasing.erase(KEYS[self.asker.key], reason="somebody asked for it", by="", tiers=False)
         if self.request is None:
             sweep = administration.sweep(self.sim.setting.known, clock, self.new_nonce, self.worker.resends)
             return driven(sweep, {Apart: self._apart})
@@ -293,5 +295,7 @@ class Caller:
             self.sim.answers.ended(self, result, error)
             if result is not None and result.replayed:
                 self.worker.keeper.keeper.replayed(self.request.key.digest)
+        elif self.asker.erases:
+            self.sim.answers.erased(error)
         else:
             self.sim.answers.swept(result, error)

@@ -72,7 +72,7 @@ def _settle(sim: Simulation, key: int) -> None:
 def _request(sim: Simulation, key: int) -> Request:
     """What the last owner of the key asked for."""
     record = sim.store.table.records.get(KEYS[key].digest)
-    fingerprint = 0 if record is None else FINGERPRINTS.index(record.fingerprint)
+    fingerprint = FINGERPRINTS.index(record.fingerprint) if record is not None and record.fingerprint else 0
     word = sim.world.in_doubt if record is None else record.in_doubt_policy
     policy = sim.setting.policies.get(word, sim.setting.policies[sim.world.in_doubt])
     return request_of(policy, Asker(key=key, fingerprint=fingerprint))

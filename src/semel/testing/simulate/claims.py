@@ -44,6 +44,9 @@ class Claims:
             raise Violation("I7", f"an expired record was answered {told(answer)}")
         if before.status is _RUNNING and before.nonce == claim.nonce:
             raise Violation("ownerless", f"a claim that was granted, sent again, was answered {told(answer)}")
+        if not before.fingerprint:
+            self._met_erased(before, answer)
+            return
         same = before.fingerprint == claim.fingerprint
         if same is (kind is Reused):
             raise Violation("I5", f"a claim with {'the same' if same else 'another'} fingerprint got {told(answer)}")
@@ -62,6 +65,11 @@ class Claims:
             seen["found running"] += 1
         elif kind is Doubtful:
             self._declined(claim, before, now, answer)
+
+    def _met_erased(self, before: Record, answer: Any) -> None:
+        if type(answer) is not Replay or not before.final:
+            raise Violation("erased", f"a claim that met an erased record was answered {told(answer)}")
+        self.sim.seen["replayed, erased"] += 1
 
     def _declined(self, claim: Claim, before: Record, now: int, answer: Doubtful) -> None:
         if before.settled and not before.doubtful:
@@ -141,7 +149,7 @@ class Claims:
             life.ended = "forgotten"
             self.lives[digest] = then
         then.ended, then.fence = "", record.fence
-        if then.outcome is not None and record.outcome != then.outcome:
+        if then.outcome is not None and record.fingerprint and record.outcome != then.outcome:
             then.earlier.append(then.value)
             then.outcome = then.value = None
 

@@ -24,7 +24,8 @@ class Life:
     """One generation of a key, from the claim that found nothing to the record's expiry."""
 
     __slots__ = (
-        "digest", "earlier", "effects", "ended", "failed", "fence", "fingerprint", "line", "number", "outcome", "value",
+        "digest", "earlier", "effects", "ended", "erased", "failed", "fence", "fingerprint", "line", "number", "outcome",
+        "value",
     )  # fmt: skip
 
     def __init__(self, digest: bytes, number: int, fingerprint: bytes, fence: int) -> None:
@@ -36,6 +37,7 @@ class Life:
         self.outcome: bytes | None = None
         self.value: Any = None
         self.failed = False
+        self.erased = False
         self.ended: Ended = ""
         self.earlier: list[Any] = []  # values that were recorded, and forgotten by the server
         self.line: list[Effect] = []  # what was done in this generation and in those that were forgotten before it
@@ -44,4 +46,4 @@ class Life:
         """All of it, for telling states apart."""
         effects = tuple([(effect.value, effect.arrives_us) for effect in self.effects])
         forgotten = self.ended, len(self.earlier), len(self.line)
-        return self.number, self.fence, effects, self.outcome, self.failed, forgotten
+        return self.number, self.fence, effects, self.outcome, self.failed, self.erased, forgotten

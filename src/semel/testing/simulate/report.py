@@ -32,6 +32,8 @@ SOMETIMES: Final = frozenset({
     "duplicates in one batch", "strangers in one batch", "round of several kinds",
     "lead handed over", "led on for the gone", "leader interrupted", "heir interrupted",
     "refused at once", "sent away", "left alone", "found again",
+    "erased", "replayed, erased", "erasing answered", "erasing answered: NotResolvable",
+    "erasing answered: StoreUnavailable", "answered: ResultNotKept",
     "purged", "lapsed", "swept", "swept: reconciled", "settled in the end", "held, then resolved", "told in time",
 })  # fmt: skip
 

@@ -14,6 +14,8 @@ from semel.testing.simulate.world import Asker, World
 _REDIS: Final = World(
     name="redis", store="redis", askers=(Asker(0), Asker(1)), faults=("lose", "late", "crash", "stall"), budget=2
 )
+_ERASED: Final = (Asker(0), Asker(1, fingerprint=1), Asker(1, erases=True))
+_REDIS_ERASED: Final = replace(_REDIS, name="redis, erased", askers=_ERASED, budget=1)
 _FORGETTING: Final = (
     replace(_REDIS, name="redis evicts", faults=("evict", "crash", "stall", "cancel"), in_doubt="hold"),
     replace(_REDIS, name="redis forgets, long", faults=("evict", "forget"), work=(0.3, 0.1), wait_for=2.0),
@@ -47,6 +49,7 @@ _UNRELIABLE: Final = (
         slow=0,
     ),
     replace(_DYNAMODB, name="dynamodb, clocks off", faults=("lose", "stall", "crash"), budget=1, skews=(600.0, -600.0)),
+    replace(_DYNAMODB, name="dynamodb, erased", askers=_ERASED, faults=("lose", "twice", "stall"), budget=1),
     replace(_DYNAMODB, name="dynamodb, steps", faults=("crash", "lose", "twice"), budget=1, steps=2),
     replace(
         _DYNAMODB,
@@ -57,7 +60,7 @@ _UNRELIABLE: Final = (
     ),
 )
 
-SERVER_WORLDS: Final[tuple[World, ...]] = (_REDIS, *_FORGETTING, *_UNRELIABLE)
+SERVER_WORLDS: Final[tuple[World, ...]] = (_REDIS, _REDIS_ERASED, *_FORGETTING, *_UNRELIABLE)
 
 SERVER_SOMETIMES: Final = frozenset({
     "fault: evict", "fault: forget", "fault: throttle", "fault: twice", "fault: lag", "fault: expire",

@@ -85,7 +85,7 @@ class Simulation:
         self.callers: list[Caller] = []
         self.open = 0
         for asker, request in zip(self.world.askers, setting.requests, strict=True):
-            caller = self.add(self.workers[asker.worker], asker, None if asker.sweeps else request)
+            caller = self.add(self.workers[asker.worker], asker, request if asker.calls else None)
             caller.twin = setting.twins.get(caller.actor)
             caller.alone = caller.actor in setting.alone
 

@@ -27,6 +27,7 @@ INVARIANTS = {
     "I8": "after the faults every key settles within lease + 2 s, or is reported in doubt and can be resolved",
     "I9": "without faults nothing is done twice",
     "I10": "each repeated effect is explained by a fault of that key, and the handler is told",
+    "erased": "erasing leaves no fingerprint and no outcome, and an erased record answers every claim of its key",
     "told": "an attempt is told that its lease is lost before anybody else can be granted its key",
     "waiters": "exactly one waiter is promoted, and none is sent away while the answer is there",
     "ownerless": "a cancelled caller leaves no claim behind, and nobody waits for a claim of its own",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _RUNNING, _COMPLETED, _FAILED, _IN_DOUBT = Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.IN_DOUBT
 _HARMLESS = frozenset({Read, Scan, Tally, Invalidate, Pending, Confirm})  # no record is decided by these
-_SHUT = ("status", "fingerprint", "fence", "nonce", "lease_us", "expires_us")
+_SHUT = ("status", "fence", "nonce", "lease_us", "expires_us")
 
 
 class WatchedStore:
@@ -167,6 +167,12 @@ class WatchedStore:
             raise Violation("I7", f"a record that is {before.status} was erased")
         if not after.final or any(getattr(after, name) != getattr(before, name) for name in _SHUT):
             raise Violation("I7", "erasing opened a key that was shut")
+        life = self.claims.lives[after.key.digest]
+        left = after.key.value or after.steps or (life.outcome is not None and after.outcome == life.outcome)
+        if after.fingerprint or left:
+            raise Violation("erased", "erasing left what was asked for, or what came of it")
+        life.erased = True
+        life.failed |= after.status is _FAILED  # it may have been one that could be tried again
         self.sim.seen["erased"] += 1
 
     def _swept(self, operation: Purge | Lapse, now: int) -> Any:

@@ -57,7 +57,11 @@ class Witness:
     def has_answer(self, request: Request) -> bool:
         """Whether there is an answer for this very request."""
         digest = request.key.digest
-        return self.is_final(digest) and self.sim.store.table.records[digest].fingerprint == request.fingerprint
+        # An erased record has no fingerprint, and is the answer to every request of its key.
+        return self.is_final(digest) and self.sim.store.table.records[digest].fingerprint in (
+            b"",
+            request.fingerprint,
+        )
 
     def superseded(self, before: Record) -> None:
         """A lease was taken over: whoever held it must know by its own clock that it is over."""

@@ -72,13 +72,19 @@ class Broken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """One caller: in which process, for which key and fingerprint; or the sweep, which asks for none."""
+    """One caller: in which process, for which key and fingerprint; or the sweep, or whoever erases the key."""
 
     worker: int = 0
     key: int = 0
     fingerprint: int = 0
     in_doubt: Doubt | None = None
     sweeps: bool = False
+    erases: bool = False
+
+    @property
+    def calls(self) -> bool:
+        """Whether it calls the operation; if not, it tends records."""
+        return not self.sweeps and not self.erases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +152,7 @@ class Setting:
         self.policies = {word: policy_of(world, word) for word in {world.in_doubt, *_words(world)}}
         self.requests = [request_of(self.policies[asker.in_doubt or world.in_doubt], asker) for asker in world.askers]
         self.known = {OPERATION: Known(self.policies[world.in_doubt], SHAPE)}
-        self.keys = sorted({asker.key for asker in world.askers if not asker.sweeps})
+        self.keys = sorted({asker.key for asker in world.askers if asker.calls})
         self.alone = _alone(world)
         self.twins = _twins(world)
         self.menus = menus_of(world.faults)

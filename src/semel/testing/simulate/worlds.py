@@ -1,7 +1,7 @@
 """The worlds that are simulated: small ones explored to the end, and larger ones drawn by chance.
 
-What always holds: in every small world two processes share one key and two things go wrong (one, where records are
-purged), at any point and in any combination, under every order of moves; `slow` says how often time may pass although
+What always holds: in every small world two processes share one key and two things go wrong (one, where records
+expire), at any point and in any combination, under every order of moves; `slow` says how often time may pass although
 somebody could go on. Where a world lists fewer kinds of faults, another one has the rest.
 """
 
@@ -78,6 +78,30 @@ SMALL: Final[tuple[World, ...]] = (
         delivery=0.15,
         stall=0.6,
     ),
+    World(
+        name="erased",
+        askers=(Asker(0), Asker(1, fingerprint=1), Asker(1, erases=True)),
+        faults=("lose", "crash", "stall", "final", "retry"),
+        budget=2,
+    ),
+    World(
+        name="erased while they wait",
+        askers=(*_PAIR, Asker(1, erases=True)),
+        faults=("lose", "stall", "cancel"),
+        budget=1,
+        slow=1,
+        work=(0.08, 0.0),
+        wait_for=0.1,
+    ),
+    World(
+        name="erased and expired",
+        askers=(Asker(0), Asker(1, fingerprint=1), Asker(1, erases=True)),
+        faults=("late", "stall", "crash"),
+        budget=1,
+        slow=2,
+        keep_for=0.4,
+        stall=1.2,
+    ),
     World(name="one batch", askers=_CROWD, faults=("lose", "cancel"), budget=2),
     World(name="threads", askers=_CROWD, faults=("lose", "cancel"), budget=2, colour="threads"),
     World(
@@ -123,7 +147,7 @@ def _drawn(dice: random.Random, number: int) -> World:
     in_doubt: Doubt = dice.choice(("rerun", "hold", "reconcile"))
     world = World(
         name=f"large {number}",
-        askers=askers if any(not asker.sweeps for asker in askers) else (*askers, Asker(0)),
+        askers=askers if any(asker.calls for asker in askers) else (*askers, Asker(0)),
         faults=faults,
         budget=dice.randint(1, 5),
         slow=dice.randint(0, 6),
@@ -154,4 +178,5 @@ def _asker(dice: random.Random, workers: int) -> Asker:
         fingerprint=dice.choice((0, 0, 0, 0, 1)),
         in_doubt=dice.choice((None, None, None, None, None, "rerun", "hold")),
         sweeps=dice.random() < 0.12,
+        erases=dice.random() < 0.1,
     )

@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS {record_table} (
     status              VARCHAR(16) NOT NULL COMMENT 'running, completed, failed, in_doubt or cancelled',
     in_doubt_policy     VARCHAR(16) NOT NULL COMMENT 'what its owner allows after an end without an outcome: rerun, reconcile or hold',
     nonce               BINARY(16) NOT NULL COMMENT 'names the claim that holds the lease',
-    fingerprint         VARBINARY(64) NOT NULL COMMENT 'digest of the request; the same key with another one is refused',
+    fingerprint         VARBINARY(64) NOT NULL COMMENT 'digest of the request; the same key with another one is refused. Empty once it is erased',
     scope               VARCHAR(255) NOT NULL COMMENT 'who the key belongs to',
     operation           VARCHAR(255) NOT NULL COMMENT 'what the key is for',
     value               VARCHAR(255) NOT NULL COMMENT 'the key as the caller gave it',

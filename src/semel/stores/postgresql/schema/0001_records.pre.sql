@@ -86,7 +86,7 @@ COMMENT ON COLUMN {record_table}.operation IS 'what the key is for';
 COMMENT ON COLUMN {record_table}.value IS 'the key as the caller gave it';
 COMMENT ON COLUMN {record_table}.status IS 'running, completed, failed, in_doubt or cancelled';
 COMMENT ON COLUMN {record_table}.retryable IS 'failed, and known to have had no effect: may be claimed again';
-COMMENT ON COLUMN {record_table}.fingerprint IS 'digest of the request; the same key with another one is refused';
+COMMENT ON COLUMN {record_table}.fingerprint IS 'digest of the request; the same key with another one is refused. Empty once it is erased';
 COMMENT ON COLUMN {record_table}.fence IS 'rises with every claim; a late worker shows an older one and changes nothing';
 COMMENT ON COLUMN {record_table}.nonce IS 'names the claim that holds the lease';
 COMMENT ON COLUMN {record_table}.lease_us IS 'until when the claim is alive, unless renewed';

@@ -8,7 +8,7 @@ elseif not settled[record.status] then
     return { 0, told(true) }
 end
 local texts = cmsgpack.unpack(record.key)
-redis.call('HSET', key, 'key', cmsgpack.pack({ '', texts[2], '' }), 'retryable', '0', 'doubtful', '0', 'about', '',
+redis.call('HSET', key, 'key', cmsgpack.pack({ '', texts[2], '' }), 'fingerprint', '', 'retryable', '0', 'doubtful', '0', 'about', '',
     'resolution', ARGV[1])
 redis.call('HDEL', key, 'steps', 'error')
 for _, field in ipairs(redis.call('HKEYS', key)) do

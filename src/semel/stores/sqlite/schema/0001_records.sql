@@ -32,7 +32,8 @@ CREATE TABLE semel_record (
         status = 'running' OR status = 'completed' OR status = 'failed' OR status = 'in_doubt' OR status = 'cancelled'
     ),
     retryable           INTEGER NOT NULL CHECK (retryable = 0 OR (retryable = 1 AND status = 'failed')),
-    fingerprint         BLOB NOT NULL CHECK (length(fingerprint) > 0),
+    -- Empty in a record that was erased, which has no text of its key either, and nowhere else.
+    fingerprint         BLOB NOT NULL CHECK ((length(fingerprint) = 0) = (length(value) = 0)),
 
     -- The lease: every later write shows fence and nonce. No lease is eternal, so lease_us is never NULL.
     fence               INTEGER NOT NULL CHECK (fence >= 1),

@@ -12,7 +12,7 @@ from semel.core.operations import Checkpoint, Complete, Fail, Lost, Operation, P
 from semel.core.policy import Policy
 from semel.core.record import Failure, Lease, Record, Status, Step
 from semel.core.shape import AsIs
-from semel.errors import FailedBefore, LeaseLost
+from semel.errors import FailedBefore, LeaseLost, ResultNotKept
 from semel.testing.contract.calls import Call, Gate
 from semel.testing.contract.door import Door
 from semel.testing.contract.suite import Contract
@@ -119,6 +119,15 @@ class ZombieContract(Contract):
         gate.open()
         await world.ended(zombie)
         assert isinstance(zombie.error, FailedBefore)
+
+    async def test_the_caller_of_a_zombie_is_told_that_the_recorded_value_was_erased(self, world: World) -> None:
+        zombie, gate, _ = await _cut_off(world)
+        successor = world.door()
+        await successor.run(handler=world.returning("successor"))
+        await successor.erase()
+        gate.open()
+        await world.ended(zombie)
+        assert isinstance(zombie.error, ResultNotKept), f"the late worker's caller got {zombie.error!r}"
 
     async def test_the_caller_of_a_zombie_is_told_when_there_is_no_outcome_yet(self, world: World) -> None:
         zombie, gate, _ = await _cut_off(world)
