@@ -24,8 +24,8 @@ class Life:
     """One generation of a key, from the claim that found nothing to the record's expiry."""
 
     __slots__ = (
-        "digest", "earlier", "effects", "ended", "erased", "failed", "fence", "fingerprint", "line", "number", "outcome",
-        "value",
+        "digest", "earlier", "effects", "ended", "erased", "failed", "fence", "fingerprint", "line", "number",
+        "outcome", "value",
     )  # fmt: skip
 
     def __init__(self, digest: bytes, number: int, fingerprint: bytes, fence: int) -> None:
