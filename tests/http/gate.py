@@ -46,6 +46,11 @@ class Gate:
         connection, _ = self.listener.accept()
         return Visitor(connection)
 
+    def hear(self) -> str:
+        """What the next one that comes has to tell; waits for it."""
+        with self.visitor().connection as connection, connection.makefile("r") as told:
+            return told.readline().strip()
+
     def is_empty(self) -> bool:
         """Whether nobody else has come."""
         self.listener.settimeout(0)

@@ -7,12 +7,14 @@ caught in the act meets the test at a gate, a socket of the test's own.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
 import random
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -44,9 +46,21 @@ PATHS = (
     "/derived",  # what attempt.derive("step") gives
     "/secret",  # a route with store="none"
     "/required",  # a route with required=True
+    "/length",  # ?given=…&code=…: ten bytes under that Content-Length
 )
-STREAMS = ("/stream", "/events")
+FINITE = ("/stream", "/events")
 """Three chunks, one by one; `/events` is text/event-stream and waits at the gate before its last."""
+ENDLESS = ("/endless", "/ticking", "/lasting", "/silent")
+"""Streams without an end, each of which tells the gate when it was stopped.
+
+`/endless` gives more than is kept, as fast as it is taken. The others stay below that: `/ticking` is stopped soon after
+its client has left, `/lasting` after a runtime of a second, and `/silent` says one thing and then waits for ever, where
+views are awaited.
+"""
+LENGTHS = ("/short", "/long")
+"""Two chunks of five bytes under a Content-Length of 20 and of 7."""
+STREAMS = (*FINITE, *ENDLESS, *LENGTHS)
+MOMENT = 0.02
 
 
 class Retryable(Exception):
@@ -99,6 +113,10 @@ def route_settings() -> dict[str, Given]:
         "/brief": {"policy": policy().replace(lease_for=timedelta(seconds=1))},
         "/patient": {"policy": policy().replace(wait_for=timedelta(minutes=1))},
         "/echo": {"max_body": 100_000},
+        "/endless": {"max_response": 1000},
+        "/ticking": {"after_disconnect": timedelta(milliseconds=200)},
+        "/silent": {"after_disconnect": timedelta(milliseconds=200)},
+        "/lasting": {"policy": policy().replace(max_runtime=timedelta(seconds=1))},
         **given,
     }
 
@@ -136,14 +154,53 @@ def wait_at_gate() -> None:
         gate.recv(1)
 
 
+def tell_gate(what: str) -> None:
+    """Tell the test what has happened, and go on."""
+    with socket.create_connection(("127.0.0.1", int(os.environ[GATE])), timeout=60) as gate:
+        gate.sendall(what.encode() + b"\n")
+
+
 def chunks(path: str) -> Iterator[bytes]:
     """The body of a path that streams; its effect comes first."""
     happened(path)
+    if path in LENGTHS:
+        yield from (b"12345", b"67890")
+        return
+    if path in ENDLESS:
+        yield from _endless(path)
     yield b"data: one\n\n"
     yield b"data: two\n\n"
     if path == "/events":
         wait_at_gate()
     yield b"data: three\n\n"
+
+
+def _endless(path: str) -> Iterator[bytes]:
+    try:
+        while True:
+            yield b"x" * 100 if path == "/endless" else b"."
+            time.sleep(0 if path == "/endless" else MOMENT)
+    finally:
+        tell_gate("stopped")
+
+
+async def async_chunks(path: str) -> AsyncIterator[bytes]:
+    """The body of a path that streams without an end, where views are awaited."""
+    happened(path)
+    try:
+        while True:
+            yield b"x" * 100 if path == "/endless" else b"."
+            if path == "/silent":
+                await asyncio.Event().wait()
+            await asyncio.sleep(0 if path == "/endless" else MOMENT)
+    finally:
+        tell_gate("stopped")
+
+
+def stream_headers(path: str) -> dict[str, str]:
+    """The headers of a path that streams."""
+    length = {"/short": "20", "/long": "7"}.get(path)
+    return {"Content-Type": stream_type(path), **({} if length is None else {"Content-Length": length})}
 
 
 def stream_type(path: str) -> str:
@@ -177,6 +234,9 @@ def answer(path: str, query: str, body: bytes, derived: str = "") -> Reply:
             wait_at_gate()
         case "/status":
             return Reply(int(asked["code"]), (("Content-Type", "text/plain"),), f"effect {number}".encode())
+        case "/length":
+            length = ("Content-Length", asked["given"])
+            return Reply(int(asked.get("code", 200)), (("Content-Type", "text/plain"), length), b"1234567890")
         case "/raises":
             raise ERRORS[asked["error"]](f"effect {number}")
         case "/echo":

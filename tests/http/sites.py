@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,11 +133,24 @@ class Running:
         """These have no right any more."""
         (self.folder / "revoked").write_text(" ".join(callers))
 
+    def terminate(self) -> None:
+        """Ask the server to end, as whoever deploys it does."""
+        self._process.terminate()
+
+    def wait(self) -> int:
+        """The exit status of the server, once it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it did not end.
+        """
+        return self._process.wait(PATIENCE)
+
     def close(self) -> None:
         """Stop the server, and everything that it started."""
         self.client.close()
-        os.killpg(self._process.pid, signal.SIGTERM)
         try:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
             self._process.wait(10)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from semel import Policy
 from semel.http.exchange import Go, Settle, answered
+from semel.http.kept import Answered as Whole
 from semel.http.request import Headers, Request, State
 from semel.http.response import REPLAYED, Response
 from semel.http.route import Route, Routes
@@ -145,7 +146,7 @@ def recorded(headers: list[tuple[str, str]]) -> Response:
     request = Request("POST", "/orders", "", Headers(()), State({}))
     route = Routes.of([Route("/orders")], {}, Policy(), None).find("POST", "/orders")
     assert route is not None
-    wanted = next(answered(Go(None, route, request), 201, headers, b"", described_at=None))  # type: ignore[arg-type]
+    wanted = next(answered(Go(None, route, request), Whole(201, headers, b""), described_at=None))  # type: ignore[arg-type]
     assert isinstance(wanted, Settle)
     assert isinstance(wanted.value, Response)
     return wanted.value

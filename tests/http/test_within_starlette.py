@@ -1,5 +1,6 @@
 """Starlette on PostgreSQL: what the middleware's `within=` gives commits with the response, before that is sent."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -15,9 +16,11 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route as Path
 
 from semel import SHARED, AsyncSemel, Policy
+from semel.engine.clock import Clock
 from semel.errors import UsageError
 from semel.http import transaction
 from semel.http.asgi import IdempotencyMiddleware
+from semel.testing.clock import VirtualClock
 from tests.servers.databases import Databases
 
 pytestmark = pytest.mark.anyio
@@ -33,10 +36,10 @@ class Declined(Exception):
 class Till:
     """An application that books payments, and its database."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, clock: Clock | None = None) -> None:
         self.engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
         self.sessions = async_sessionmaker(self.engine)
-        self.semel = AsyncSemel(url, policy=Policy(final_errors=(Declined,), in_doubt="hold"))
+        self.semel = AsyncSemel(url, policy=Policy(final_errors=(Declined,), in_doubt="hold"), clock=clock)
         self.seen: list[tuple[str, int, list[str]]] = []
 
     async def post(self, view: View, **request: Any) -> httpx.Response:
@@ -203,3 +206,22 @@ async def test_background_work_finds_no_transaction(till: Till) -> None:
 
     await till.post(work)
     assert len(found) == 1
+
+
+async def test_a_stream_without_an_end_is_taken_back_at_max_runtime(till: Till, url: str) -> None:
+    clock = VirtualClock()
+    other = Till(url, clock)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        await book()
+        yield b"one"
+        clock.advance(15 * 60)
+        await asyncio.Event().wait()
+
+    async def stream(request: Request) -> Response:
+        return StreamingResponse(chunks())
+
+    assert (await other.post(stream)).status_code == 500
+    assert await till.committed() == (0, [])
+    await other.semel.close()
+    await other.engine.dispose()

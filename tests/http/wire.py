@@ -43,12 +43,21 @@ class Wire:
 
     def answer(self, *, bodyless: bool = False) -> Answered:
         """Read one answer."""
+        status, headers = self.start()
+        return Answered(status, headers, b"" if bodyless else self._body(dict(headers)))
+
+    def start(self) -> tuple[int, list[tuple[str, str]]]:
+        """Read the head of an answer: its status and its headers."""
         status = int(self._reader.readline().split()[1])
         headers = []
         while line := self._reader.readline().strip():
             name, _, value = line.decode("latin-1").partition(":")
             headers.append((name.lower(), value.strip()))
-        return Answered(status, headers, b"" if bodyless else self._body(dict(headers)))
+        return status, headers
+
+    def read(self, least: int) -> bytes:
+        """Read so many bytes of a body, framing included."""
+        return self._reader.read(least)
 
     def _body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding") == "chunked":

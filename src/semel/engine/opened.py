@@ -46,6 +46,16 @@ class Opened(ABC, Generic[T]):
         self._call: Call | None = None
         self._member: context.Membership | None = None
 
+    @property
+    def claimed_at(self) -> float:
+        """When the key was claimed, by the engine's clock."""
+        return self._once.asked
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the call is part of a transaction of its caller."""
+        return self._joined is not None
+
     def _begun(self, found: Call | Result[T]) -> None:
         if isinstance(found, Call):
             self._call = found

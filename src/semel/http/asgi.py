@@ -86,7 +86,7 @@ class IdempotencyMiddleware:
                     await call.undo(Undone("another answer is sent"))
                 await call.answer(response)
             case Go():
-                await self._tasks.shielded(call.run(verdict))
+                await self._tasks.shielded(call.run(verdict), call.client_left)
 
 
 def _below(scope: Scope) -> str:

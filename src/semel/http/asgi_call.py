@@ -1,26 +1,30 @@
 """One call of an ASGI application: its body read ahead, its answer looked at on the way.
 
-What always holds: the application sees the body whole, and no disconnect before its answer is complete. Chunks of a
-stream are passed on as they come; the last message is held until the outcome is recorded. What was passed on is never
-changed or sent again; a client that has left stops nothing. In a transaction nothing is passed on before it commits.
+Invariants: the application sees the body whole, and no disconnect before its answer is complete. Chunks of a stream are
+passed on as they come; the last message is held until the outcome is recorded. What was passed on is never changed or
+sent again. A client that has left stops nothing but a stream that `StreamLimit` ends: its outcome is recorded first,
+then the application is cancelled. In a transaction nothing is passed on before it commits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+import logging
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from functools import cached_property
 from typing import Any, Final
 
 from semel.core.flow import Flow, arun
 from semel.engine.aio import AsyncEngine
 from semel.engine.opened import AsyncOpened
+from semel.http.asgi_watch import StreamWatch
 from semel.http.exchange import Answer, Go, NoAnswer, Open, ReadBody, Send, Undone, WhoAsks, settlement
 from semel.http.front import Front
 from semel.http.kept import Kept, has_no_body
 from semel.http.response import Response
+from semel.http.stream_limit import StreamLimit
 from semel.http.transaction import Running, running_in
 
 Message = MutableMapping[str, Any]
@@ -29,12 +33,19 @@ Receive = Callable[[], Awaitable[Message]]
 SendMessage = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, SendMessage], Awaitable[None]]
 
+_log: Final = logging.getLogger("semel")
 _HIDDEN: Final = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.push"})
 """Ways to answer that would pass the body by."""
+_OFTEN: Final = 1000
+"""How many messages of an answer that was stopped are dropped at a stretch."""
 
 
 class Gone(Exception):
     """The client left before its request was whole."""
+
+
+class Stopped(OSError):
+    """Raised to an application that goes on sending after its answer was stopped: as for a client that has left."""
 
 
 class Call:
@@ -53,6 +64,9 @@ class Call:
         self._over = False
         self._listening: asyncio.Event | None = None
         self._gone = False
+        self._watch: StreamWatch | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self.was_stopped = False
 
     @cached_property
     def stack(self) -> AsyncExitStack:
@@ -132,11 +146,46 @@ class Call:
     async def send(self, message: Message) -> None:
         """Send to the client, who may have left."""
         if self._gone:
+            await asyncio.sleep(0)  # a stream that only sends would never let anybody else run
             return
         try:
             await self._send(message)
         except OSError:
-            self._gone = True
+            self.client_left()
+
+    def client_left(self) -> None:
+        """The client has left: nothing is sent any more."""
+        self._gone = True
+        if self._watch is not None:
+            self._watch.client_left()
+
+    def watch(self, answering: Answering, limit: StreamLimit) -> StreamWatch:
+        """Watch an answer that begins to leave, until the application has ended."""
+        watch = self._watch = StreamWatch(limit, self._front.engine.clock, self._receive, answering.stop)
+        if self._gone:
+            watch.client_left()
+        return watch
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the application has ended."""
+        return self._task is None
+
+    def stop(self) -> None:
+        """Have the application end, whatever it waits for."""
+        self.was_stopped = True
+        self.over()
+        if self._task is not None:
+            self._task.cancel()
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Around the application, in its task: what `stop` cancels."""
+        self._task = asyncio.current_task()
+        try:
+            yield
+        finally:
+            self._task = None
 
     async def run(self, going: Go) -> None:
         """Call the application, and see its answer through."""
@@ -158,17 +207,32 @@ class Call:
 
     async def _called(self, answering: Answering, opened: AsyncOpened[Response]) -> None:
         try:
-            await self._app(self._shown(), self._received, answering.send)
+            with self.stoppable():
+                await self._app(self._shown(), self._received, answering.send)
             if not answering.settled:
                 await answering.failed(NoAnswer("the application ended without a complete answer"))
         except Exception as error:
-            if answering.settled:
+            if answering.stopped is not None:
+                await self.end_stopped(answering)
+            elif answering.settled:
                 raise  # what it does after its answer is its own business
-            await answering.failed(error)
+            else:
+                await answering.failed(error)
         except BaseException as error:
+            if answering.stopped is not None:
+                take_back_cancel()
+                await self.end_stopped(answering)
+                return
             if not answering.settled:
                 await opened.abandon(error)
             raise
+
+    async def end_stopped(self, answering: Answering) -> None:
+        """The application has ended because its answer was stopped: see to it that this is recorded."""
+        if self._watch is not None:
+            await self._watch.finish()
+        if not answering.settled:
+            await answering.failed(NoAnswer(f"the answer was stopped: {answering.stopped}"))
 
     def _shown(self) -> Scope:
         """The scope, without the ways to answer that cannot be looked at."""
@@ -183,6 +247,8 @@ class Call:
         self._over = True
         if self._listening is not None:
             self._listening.set()
+        if self._watch is not None:
+            self._watch.close()
 
 
 class Answering:
@@ -192,12 +258,14 @@ class Answering:
         settled: whether its outcome was told to the engine.
         instead: what is sent and not the answer, where nothing of it has left yet.
         error: what was raised, where that is seen and a handler of the framework makes the answer of it.
+        stopped: why the answer was stopped before its end, where it was.
     """
 
     def __init__(self, call: Call, going: Go, opened: AsyncOpened[Response], front: Front[AsyncEngine]) -> None:
         self.settled = False
         self.instead: Response | None = None
         self.error: Exception | None = None
+        self.stopped: str | None = None
         self._call = call
         self._going = going
         self._opened = opened
@@ -208,9 +276,18 @@ class Answering:
         self._headers: list[tuple[str, str]] = []
         self._begun = False
         self._kept = Kept(going.route.settings.max_response)
+        self._watch: StreamWatch | None = None
+        self._ignored = 0
 
     async def send(self, message: Message) -> None:
-        """What the application sends."""
+        """What the application sends.
+
+        Raises:
+            Stopped: the answer was stopped before its end, and the application goes on although it was cancelled.
+        """
+        if self.stopped is not None:
+            await self._ignore(self.stopped)
+            return
         if self.settled:
             if self.instead is None:
                 await self._call.send(message)
@@ -220,13 +297,53 @@ class Answering:
             self._start = message
             self._headers = _texts(message)
             self._kept.begin(message["status"], self._headers)
+            # Most answers are whole in this turn of the loop; the others may have to be stopped.
+            asyncio.get_running_loop().call_soon(self._look)
         elif kind == "http.response.body":
             self._kept.add(message.get("body", b""))
         self._held.append(message)
         if self._is_last(kind, message):
             await self._complete()
-        elif kind == "http.response.body" and not self._must_hold():
-            await self._flush()
+        elif kind == "http.response.body":
+            self._look()
+            if not self._must_hold():
+                await self._flush()
+
+    def _look(self) -> None:
+        """The answer has begun and has not ended: it may have to be stopped."""
+        if self.settled or self._call.has_ended:
+            return
+        if self._watch is None:
+            self._watch = self._call.watch(self, self._front.limit(self._going, self._kept))
+        elif self._kept.is_over_limit:
+            self._watch.look()
+
+    async def stop(self, reason: str) -> None:
+        """End the answer where it is: recorded as carried out and not kept, then the application is cancelled."""
+        if self.settled:
+            return
+        self.stopped = reason
+        self._held = []
+        _log.warning("%s: the streamed answer was stopped: %s", self._going.operation, reason)
+        try:
+            if not self._holds_all:  # a transaction is taken back by the task that is in it
+                await self._recorded(self._front.answered(self._going, self._kept.cut_off(), self.error))
+        finally:
+            await asyncio.sleep(0)  # whoever is in the middle of sending goes on to its next chunk first
+            self._call.stop()
+
+    async def _ignore(self, why: str) -> None:
+        """Drop a message of an answer that was stopped.
+
+        The cancellation is to reach the application where it makes the next chunk, so that its own `finally` runs: an
+        error here, or a wait, would leave a generator behind that nobody closes.
+        """
+        self._ignored += 1
+        if self._ignored % _OFTEN:
+            return
+        if self._call.was_stopped:
+            raise Stopped(f"the answer was stopped: {why}")
+        await asyncio.sleep(0)  # an application that waits for nothing but this would let nobody record its end
 
     def _must_hold(self) -> bool:
         """Whether nothing may leave yet."""
@@ -248,10 +365,8 @@ class Answering:
             await self._call.send(message)
 
     async def _complete(self) -> None:
-        start = self._start
-        assert start is not None  # noqa: S101 - servers refuse a body before its start
-        flow = self._front.answered(self._going, start["status"], self._headers, self._kept.body, self.error)
-        await self._ended(await self._recorded(flow))
+        assert self._start is not None  # noqa: S101 - servers refuse a body before its start
+        await self._ended(await self._recorded(self._front.answered(self._going, self._kept.whole(), self.error)))
 
     async def failed(self, error: Exception) -> None:
         """The application raised; so does this, unless somebody else's outcome is there to be sent."""
@@ -288,6 +403,13 @@ class Answering:
             await self._call.stack.aclose()
         else:
             await self._call.stack.__aexit__(type(undo), undo, undo.__traceback__)
+
+
+def take_back_cancel() -> None:
+    """The task of the application was cancelled by its own answer: nobody else is to take it for cancelled."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
 
 
 async def _said(who: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 _log: Final = logging.getLogger("semel")
@@ -21,13 +21,17 @@ class Tasks:
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
 
-    async def shielded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for `work`; cancelling whoever waits does not stop it."""
+    async def shielded(self, work: Coroutine[Any, Any, None], on_cancel: Callable[[], None]) -> None:
+        """Wait for `work`; cancelling whoever waits does not stop it, but `on_cancel` is called."""
         loop = asyncio.get_running_loop()
         task, end = loop.create_task(work), loop.create_future()
         self._running.add(task)
         task.add_done_callback(functools.partial(self._ended, end))
-        await end  # of its own, so that cancelling whoever waits cancels this alone
+        try:
+            await end  # of its own, so that cancelling whoever waits cancels this alone
+        except asyncio.CancelledError:
+            on_cancel()
+            raise
         task.result()
 
     def _ended(self, end: asyncio.Future[None], task: asyncio.Task[None]) -> None:

@@ -7,7 +7,8 @@ unchanged, whether it is kept or not; but where somebody else's outcome was reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable
 from email.utils import formatdate
 from functools import lru_cache
 from typing import Any, Final
@@ -32,12 +33,14 @@ from semel.http.identity import (
     key_in,
     scope_of,
 )
+from semel.http.kept import Answered
 from semel.http.problem import Refused
 from semel.http.profile import Meaning
 from semel.http.request import Request
 from semel.http.response import NotKept, Response, kept
 from semel.http.route import Route, Scope
 
+_log: Final = logging.getLogger("semel")
 _ENVELOPE: Final = 64 * 1024
 _SECOND: Final = 1_000_000
 
@@ -67,12 +70,16 @@ class Open(msgspec.Struct, frozen=True, eq=False):
     def settings(self) -> Asked:
         """The arguments of the engine's `open`, without the key."""
         return {
-            "operation": f"{self.request.method} {self.route.path}",
+            "operation": _operation(self.request, self.route),
             "scope": self.scope,
             "fingerprint": self.asked,
             "policy": policy_of(self.route),
             "returns": Response,
         }
+
+
+def _operation(request: Request, route: Route) -> str:
+    return f"{request.method} {route.path}"
 
 
 class Settle(msgspec.Struct, frozen=True, eq=False):
@@ -103,6 +110,11 @@ class Go(msgspec.Struct, frozen=True, eq=False):
     opened: Opened[Response]
     route: Route
     request: Request
+
+    @property
+    def operation(self) -> str:
+        """What is done, as the record names it."""
+        return _operation(self.request, self.route)
 
     @property
     def marks(self) -> tuple[tuple[str, str], ...]:
@@ -196,35 +208,38 @@ def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass |
 
 
 def answered(
-    going: Go,
-    status: int,
-    headers: Sequence[tuple[str, str]],
-    body: bytes | None,
-    *,
-    described_at: str | None,
-    error: Exception | None = None,
+    going: Go, answer: Answered, *, described_at: str | None, error: Exception | None = None
 ) -> Flow[Send | Answer]:
     """The application has answered: record it, and say what is sent.
 
     Args:
         going: the call.
-        status: what it answered.
-        headers: in order, repeated ones included.
-        body: None where it was too large to be kept.
+        answer: what it answered. Where its length contradicts its Content-Length nobody can tell whether it is whole:
+            it is neither kept nor sent.
         described_at: where the policy document is.
         error: what the view raised, where a handler of the framework made the answer of it: the policy for that class
             comes before what the status says.
     """
-    route = going.route
-    match _meaning(route, status, error):
-        case "stored":
-            without_body = route.settings.store == "none" or body is None
-            value = NotKept() if without_body else kept(status, headers, body or b"", route.settings.allowed)
-            return (yield from _recorded(going, Settle(value), described_at))
-        case "retried":
-            return (yield from _recorded(going, Fail(NotStored(f"answered {status}")), described_at))
-        case "doubtful":
-            return (yield from _recorded(going, Fail(NobodyKnows(f"answered {status}")), described_at))
+    route, status = going.route, answer.status
+    meaning = _meaning(route, status, error)
+    wanted: Settle | Fail
+    if meaning == "stored":
+        wanted = Settle(_value(answer, route))
+    else:
+        wanted = Fail((NotStored if meaning == "retried" else NobodyKnows)(f"answered {status}"))
+    verdict = yield from _recorded(going, wanted, described_at)
+    if answer.contradiction is None or isinstance(verdict, Answer):
+        return verdict
+    _log.warning("%s answered with %s, which is not sent", going.operation, answer.contradiction)
+    is_kept = meaning == "stored" and not going.opened.is_joined
+    return Answer(problem.contradicts_length(runs_again=not is_kept).response(described_at))
+
+
+def _value(answer: Answered, route: Route) -> Response | NotKept:
+    """What is recorded of an answer: a tombstone where it is not kept."""
+    if route.settings.store == "none" or answer.body is None or answer.contradiction is not None:
+        return NotKept()
+    return kept(answer.status, answer.headers, answer.body, route.settings.allowed)
 
 
 def _meaning(route: Route, status: int, error: Exception | None) -> Meaning:

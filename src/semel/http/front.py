@@ -15,10 +15,12 @@ from semel.core.key import Shared
 from semel.engine.colourless import EngineBase
 from semel.errors import UsageError
 from semel.http.exchange import Answer, Go, Pass, Send, answered, exchange, raised
+from semel.http.kept import Answered, Kept
 from semel.http.policy_document import document
 from semel.http.request import Request
 from semel.http.response import Response
 from semel.http.route import Given, Route, Routes, Scope
+from semel.http.stream_limit import StreamLimit
 
 E = TypeVar("E", bound=EngineBase)
 
@@ -66,16 +68,13 @@ class Front(Generic[E]):
         """What becomes of a request."""
         return exchange(request, route, self.scope, self.link(request.mount))
 
-    def answered(
-        self,
-        going: Go,
-        status: int,
-        headers: list[tuple[str, str]],
-        body: bytes | None,
-        error: Exception | None = None,
-    ) -> Flow[Send | Answer]:
+    def answered(self, going: Go, answer: Answered, error: Exception | None = None) -> Flow[Send | Answer]:
         """The application has answered; `error` is what the framework made the answer of, if it was raised."""
-        return answered(going, status, headers, body, described_at=self.link(going.request.mount), error=error)
+        return answered(going, answer, described_at=self.link(going.request.mount), error=error)
+
+    def limit(self, going: Go, kept: Kept) -> StreamLimit:
+        """When the answer of a call, which begins to leave now, is stopped before its end."""
+        return StreamLimit(going, kept, self.engine.clock.monotonic())
 
     def raised(self, going: Go, error: Exception) -> Flow[Send | Answer]:
         """The application has raised."""

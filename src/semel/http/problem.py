@@ -123,6 +123,17 @@ def outside(profile: Profile) -> Problem:
     return Problem("key-expired", profile.outside, "The key is too old", detail, headers=profile.rejected)
 
 
+def contradicts_length(*, runs_again: bool) -> Problem:
+    """The application's answer is shorter or longer than it says."""
+    then = (
+        "What it did is not kept; ask again with the same key."
+        if runs_again
+        else "The request was carried out, and will not run again under this key. Ask for the resource itself."
+    )
+    detail = f"The response was shorter or longer than its Content-Length, so it is neither sent nor kept. {then}"
+    return Problem("response-length", 500, "The response contradicts its length", detail)
+
+
 def of(error: SemelError, profile: Profile, running: int | None = None) -> Problem:
     """What an error of semel means to a client."""
     match error:

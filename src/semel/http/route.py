@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, Final, Literal, TypedDict, Unpack
 
@@ -56,6 +57,8 @@ class Settings:
         raw: whether bodies are compared byte for byte.
         max_body: how many bytes a body with a key may take.
         max_response: how many bytes of a response are kept; more leaves a mark that it was done.
+        after_disconnect: how long an answer that is sent in chunks goes on once its client has left, so that it can be
+            kept whole; then it is stopped, and leaves the same mark.
         store: "none" keeps that it was done, and nothing of the response: for secrets.
         shortest: how many characters a key has at least.
         within: opens the transaction of the view, so that response and effect commit together.
@@ -77,6 +80,7 @@ class Settings:
     raw: bool = False
     max_body: int = _MEBIBYTE
     max_response: int = _MEBIBYTE
+    after_disconnect: timedelta = timedelta(seconds=30)
     store: Store = "response"
     shortest: int = 1
     within: Within | None = None
@@ -108,6 +112,10 @@ class Settings:
         yield not self.challenge or "\r" in self.challenge or "\n" in self.challenge, "challenge= is one line of text"
         yield self.store not in ("response", "none"), 'store= is "response" or "none"'
         yield not 1 <= self.shortest <= LONGEST, f"shortest= lies between 1 and {LONGEST}"
+        yield (
+            not isinstance(self.after_disconnect, timedelta) or self.after_disconnect < timedelta(0),
+            "after_disconnect= is a timedelta of zero or more",
+        )
         yield self.max_body < 0 or self.max_response < 0, "max_body= and max_response= are numbers of bytes"
         twice = (self.stored & self.retried) | (self.stored & self.doubtful) | (self.retried & self.doubtful)
         yield twice, f"Status {min(twice, default=0)} means one thing: stored, retried or doubtful"
@@ -161,6 +169,7 @@ class Given(TypedDict, total=False):
     raw: bool
     max_body: int
     max_response: int
+    after_disconnect: timedelta
     store: Store
     shortest: int
     within: Within | None

@@ -28,7 +28,7 @@ from semel.http.request import Headers, Request, State
 from semel.http.response import Response
 from semel.http.route import Given, Route
 from semel.http.route import Scope as ScopeRule
-from semel.http.wsgi_call import Pairs, Recording, Stream, take_back
+from semel.http.wsgi_call import EndWithheld, Pairs, Recording, Stream, take_back
 
 _BLOCK: Final = 64 * 1024
 
@@ -183,6 +183,8 @@ class _Call:
                 self._write(stream.leave())
             except OSError:
                 stream.lose()
+        if not stream.recording.done and stream.stop_if_due():
+            raise EndWithheld("the answer was stopped, and its client has left")
 
     def _begin(self) -> None:
         """Tell the server status and headers, as late as can be: until then another answer may be sent."""

@@ -1,32 +1,36 @@
 """One keyed call of an application that blocks: its answer looked at on the way, and recorded once.
 
-What always holds: chunks leave as they come, but nothing that a client could take for the end leaves before the outcome
-is recorded. What has left is never changed or sent again; a client that has left stops nothing. In a transaction
-nothing leaves before it is committed or taken back.
+Invariants: chunks leave as they come, but nothing that a client could take for the end leaves before the outcome is
+recorded. What has left is never changed or sent again. A client that has left stops nothing but a stream that
+`StreamLimit` ends: its outcome is recorded first, then its chunks are closed. In a transaction nothing leaves before it
+is committed or taken back.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from semel.core.flow import Flow, run
 from semel.engine.opened import SyncOpened
 from semel.engine.sync import SyncEngine
 from semel.http.exchange import Answer, Go, NoAnswer, Send, Undone, settlement
 from semel.http.front import Front
-from semel.http.kept import Kept
+from semel.http.kept import Answered, Kept
 from semel.http.response import Response
+from semel.http.stream_limit import StreamLimit
 from semel.http.transaction import running_in
 
+_log: Final = logging.getLogger("semel")
 T = TypeVar("T")
 Pairs = list[tuple[str, str]]
 
 
 class EndWithheld(Exception):
-    """The answer had begun to leave when it turned out that another outcome counts: it is broken off, not ended."""
+    """The answer had begun to leave when it turned out that it does not count, or has no end: it is broken off."""
 
 
 class Recording:
@@ -53,19 +57,28 @@ class Recording:
         with running_in(self._transaction), self._opened.current():
             yield
 
-    def answered(
-        self, status: int, headers: Pairs, body: bytes | None, error: Exception | None = None
-    ) -> Send | Answer:
+    @property
+    def operation(self) -> str:
+        """What is done, as the record names it."""
+        return self._going.operation
+
+    def limit(self, kept: Kept) -> StreamLimit:
+        """When the answer, which begins to leave now, is stopped before its end."""
+        return self._front.limit(self._going, kept)
+
+    def now(self) -> float:
+        """The instant, by the engine's clock."""
+        return self._front.engine.clock.monotonic()
+
+    def answered(self, answer: Answered, error: Exception | None = None) -> Send | Answer:
         """The application has answered: recorded, then committed, or taken back if nothing is to stay of it.
 
         Args:
-            status: what it answered.
-            headers: in order, repeated ones included.
-            body: None where it was too large to be kept.
+            answer: what it answered.
             error: what its framework made the answer of, if it was raised.
         """
         try:
-            return self._settled(self._front.answered(self._going, status, headers, body, error))
+            return self._settled(self._front.answered(self._going, answer, error))
         except Exception as failure:
             if self.done:
                 raise
@@ -142,6 +155,8 @@ class Stream(Iterator[bytes]):
         self._kept = Kept(recording.settings.max_response)
         self._error = error
         self._gone = False
+        self._is_whole = False
+        self._limit: StreamLimit | None = None
 
     @property
     def has_body(self) -> bool:
@@ -163,7 +178,8 @@ class Stream(Iterator[bytes]):
 
     def _taken(self, chunks: Iterable[bytes], close: Callable[[], object] | None) -> None:
         self._close = close or getattr(chunks, "close", None)
-        self._holds_all = self._holds_all or isinstance(chunks, list | tuple)
+        self._is_whole = isinstance(chunks, list | tuple)
+        self._holds_all = self._holds_all or self._is_whole
         self._chunks = iter(chunks)
 
     def feed(self, chunk: bytes) -> None:
@@ -177,12 +193,39 @@ class Stream(Iterator[bytes]):
         if not self._gone:
             self._held.append(chunk)
         self._kept.add(chunk)
+        if self._limit is None and not self._is_whole:
+            self._limit = self.recording.limit(self._kept)
+            if self._gone:
+                self._limit.client_left(self.recording.now())
 
     def ready(self) -> None:
-        """Go on until something may leave, or until all is recorded."""
+        """Go on until something may leave, or until all is recorded or stopped."""
         while not self.recording.done and not self.may_leave:
+            if self.stop_if_due():
+                return
             if self.guarded(self._pull):
                 self._ended()
+
+    def stop_if_due(self) -> bool:
+        """Stop the answer where it has to be: recorded as carried out and not kept, then its chunks are closed.
+
+        Raises:
+            EndWithheld: somebody listens, who must not take it for the end.
+        """
+        reason = None if self._limit is None else self._limit.reason(self.recording.now())
+        if reason is None:
+            return False
+        stopped = EndWithheld(f"the answer was stopped: {reason}")
+        _log.warning("%s: the streamed answer was stopped: %s", self.recording.operation, reason)
+        if self.recording.settings.within is not None:
+            self._replaced(self.recording.raised(stopped), stopped)
+            return True
+        self.recording.answered(self._kept.cut_off(), self._error)
+        self._held.clear()
+        self.closed()
+        if not self._gone:
+            raise stopped
+        return True
 
     @property
     def may_leave(self) -> bool:
@@ -223,6 +266,8 @@ class Stream(Iterator[bytes]):
     def lose(self) -> None:
         """Nobody takes the chunks any more: from now on they are only kept."""
         self._gone = self._holds_all = True
+        if self._limit is not None:
+            self._limit.client_left(self.recording.now())
 
     def closed(self) -> None:
         """Close what gave the chunks, once."""
@@ -258,9 +303,9 @@ class Stream(Iterator[bytes]):
 
     def _ended(self) -> None:
         assert self._head is not None  # noqa: S101 - it was looked for
-        verdict = self.recording.answered(*self._head, self._kept.body, self._error)
+        verdict = self.recording.answered(self._kept.whole(), self._error)
         if isinstance(verdict, Answer):
-            self._replaced(verdict.response, EndWithheld("another outcome was recorded; what was sent is broken off"))
+            self._replaced(verdict.response, EndWithheld("this answer does not count; what was sent is broken off"))
 
     def _replaced(self, response: Response, error: Exception) -> None:
         self._held.clear()

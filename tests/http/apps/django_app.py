@@ -38,7 +38,7 @@ def answered(request: Any) -> HttpResponse:
 
 
 def streamed(request: Any) -> StreamingHttpResponse:
-    return StreamingHttpResponse(shop.chunks(request.path), content_type=shop.stream_type(request.path))
+    return StreamingHttpResponse(shop.chunks(request.path), headers=shop.stream_headers(request.path))
 
 
 def effects(request: Any) -> HttpResponse:

@@ -44,7 +44,8 @@ async def answered(request: Any) -> HttpResponse:
 
 
 async def streamed(request: Any) -> StreamingHttpResponse:
-    return StreamingHttpResponse(_chunks(request.path), content_type=shop.stream_type(request.path))
+    chunks = shop.async_chunks if request.path in shop.ENDLESS else _chunks
+    return StreamingHttpResponse(chunks(request.path), headers=shop.stream_headers(request.path))
 
 
 async def _chunks(path: str) -> AsyncIterator[bytes]:

@@ -75,7 +75,7 @@ class Streams(Shop):
     """Every path that streams."""
 
     def post(self, request: Any) -> Any:
-        return StreamingHttpResponse(shop.chunks(request.path), content_type=shop.stream_type(request.path))
+        return StreamingHttpResponse(shop.chunks(request.path), headers=shop.stream_headers(request.path))
 
     get = put = patch = delete = post
 

@@ -36,12 +36,15 @@ def answered() -> Response:
     if reply.headers:
         del response.headers["Content-Type"]
     for name, value in reply.headers:
-        response.headers.add(name, value)
+        if name == "Content-Length":
+            response.headers[name] = value
+        else:
+            response.headers.add(name, value)
     return response
 
 
 def streamed() -> Response:
-    return Response(shop.chunks(request.path), content_type=shop.stream_type(request.path))
+    return Response(shop.chunks(request.path), headers=shop.stream_headers(request.path))
 
 
 @app.get("/effects")

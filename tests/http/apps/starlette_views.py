@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import cast
 
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
 
 from semel import AsyncSemel
 from tests.http import shop
@@ -20,14 +23,28 @@ async def answered(request: Request) -> Response:
     reply = await run_in_threadpool(shop.answer, request.url.path, request.url.query, body, derived)
     response = Response(reply.body, reply.status)
     for name, value in reply.headers:
-        response.headers.append(name, value)
+        if name == "Content-Length":
+            response.headers[name] = value
+        else:
+            response.headers.append(name, value)
     return response
 
 
 async def streamed(request: Request) -> Response:
     await request.body()
     path = request.url.path
-    return StreamingResponse(_chunks(path), media_type=shop.stream_type(path))
+    if path in shop.ENDLESS:
+        return Closing(shop.async_chunks(path), headers=shop.stream_headers(path))
+    return StreamingResponse(_chunks(path), headers=shop.stream_headers(path))
+
+
+class Closing(StreamingResponse):
+    """Closes its generator however it ends; Starlette leaves that to the garbage collector."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send chunk by chunk."""
+        async with aclosing(cast("AsyncGenerator[bytes, None]", self.body_iterator)):
+            await super().stream_response(send)
 
 
 async def _chunks(path: str) -> AsyncIterator[bytes]:

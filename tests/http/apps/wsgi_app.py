@@ -37,14 +37,15 @@ def shopping(environ: WSGIEnvironment, start_response: StartResponse) -> Iterabl
         return _sent(shop.Reply(404, (("Content-Type", "text/plain"),), b"not found"), start_response)
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     if path in shop.STREAMS:
-        start_response("200 OK", [("Content-Type", shop.stream_type(path))])
+        start_response("200 OK", list(shop.stream_headers(path).items()))
         return shop.chunks(path)
     derived = semel.current().derive("step") if path == "/derived" else ""
     return _sent(shop.answer(path, environ.get("QUERY_STRING", ""), body, derived), start_response)
 
 
 def _sent(reply: shop.Reply, start_response: StartResponse) -> list[bytes]:
-    length = [] if reply.status in (204, 304) else [("Content-Length", str(len(reply.body)))]
+    says = reply.status in (204, 304) or "Content-Length" in dict(reply.headers)
+    length = [] if says else [("Content-Length", str(len(reply.body)))]
     start_response(f"{reply.status} {HTTPStatus(reply.status).phrase}", [*reply.headers, *length])
     return [reply.body]
 

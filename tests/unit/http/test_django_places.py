@@ -13,6 +13,8 @@ from django.urls import path, re_path
 from semel import SHARED, AsyncSemel, Policy, Semel
 from semel.http import Route
 from semel.http.django import IdempotencyMiddleware, idempotent
+from semel.http.exchange import NoAnswer
+from semel.testing.clock import VirtualClock
 from tests.unit.http.django_project import Effects, apost, post, project
 
 AT = "/.well-known/idempotency-policy"
@@ -159,3 +161,45 @@ async def test_an_awaited_stream_without_a_body_is_recorded_before_its_head_can_
         answer = await IdempotencyMiddleware(view, semel=awaited, scope=SHARED)(request)
     assert [record.status async for record in awaited.records()] == ["completed"]
     assert answer.is_async == is_async
+
+
+def test_a_stream_without_a_body_and_without_an_end_is_stopped_at_max_runtime() -> None:
+    clock = VirtualClock()
+
+    def chunks() -> Iterator[bytes]:
+        while True:
+            clock.advance(60)
+            yield b"more"
+
+    with Semel("memory://", clock=clock) as semel, project():
+        middleware = IdempotencyMiddleware(
+            lambda _: StreamingHttpResponse(chunks(), status=204), semel=semel, scope=SHARED
+        )
+        with pytest.raises(NoAnswer, match="max_runtime"):
+            middleware(RequestFactory().post("/orders", headers={"Idempotency-Key": "k1"}))
+        assert [record.status for record in semel.records()] == ["in_doubt"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_awaited_stream_without_a_body_and_without_an_end_is_stopped_at_max_runtime(*, is_async: bool) -> None:
+    clock = VirtualClock()
+
+    def chunks() -> Iterator[bytes]:
+        while True:
+            clock.advance(60)
+            yield b"more"
+
+    async def awaited_chunks() -> AsyncIterator[bytes]:
+        for chunk in chunks():
+            yield chunk
+
+    async def view(request: Any) -> StreamingHttpResponse:
+        return StreamingHttpResponse(awaited_chunks() if is_async else chunks(), status=204)
+
+    async with AsyncSemel("memory://", clock=clock) as semel:
+        with project():
+            middleware = IdempotencyMiddleware(view, semel=semel, scope=SHARED)
+            with pytest.raises(NoAnswer, match="max_runtime"):
+                await middleware(AsyncRequestFactory().post("/orders", headers={"Idempotency-Key": "k1"}))
+        assert [record.status async for record in semel.records()] == ["in_doubt"]

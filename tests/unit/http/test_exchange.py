@@ -23,6 +23,7 @@ from semel.errors import (
 )
 from semel.http import Route
 from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, Send, Settle, answered, exchange
+from semel.http.kept import Answered
 from semel.http.policy_document import document, openapi
 from semel.http.problem import of
 from semel.http.profile import PROFILES
@@ -70,9 +71,8 @@ class Server:
         def perform(wanted: Any) -> Any:
             return opened.settle(wanted.value) if isinstance(wanted, Settle) else opened.fail(wanted.error)
 
-        verdict = run(
-            answered(going, status, [("Location", "/1")], b"ok", described_at="/policy", error=error), perform
-        )
+        answer = Answered(status, [("Location", "/1")], b"ok")
+        verdict = run(answered(going, answer, described_at="/policy", error=error), perform)
         return status if isinstance(verdict, Send) else verdict.response
 
 

@@ -13,12 +13,15 @@ import pytest
 
 from semel import Semel
 from semel.http import transaction
+from semel.http.wsgi_call import EndWithheld
+from semel.testing.clock import VirtualClock
 from tests.unit.http.wsgi_world import (
     App,
     ask,
     environ,
     noting,
     raising,
+    served,
     status,
     under,
 )
@@ -85,4 +88,28 @@ def test_an_error_takes_row_and_record_back(ledger: Ledger) -> None:
         app = paying("201 Created", raising(RuntimeError("?")))
         with pytest.raises(RuntimeError):
             ask(under(app, semel, within=ledger.unit))
+        assert (ledger.rows(), status(semel)) == (0, None)
+
+
+def test_a_stream_without_an_end_is_taken_back_at_max_runtime(ledger: Ledger) -> None:
+    clock = VirtualClock()
+
+    def chunks() -> Iterator[bytes]:
+        transaction().execute("INSERT INTO payment VALUES (10)")
+        while True:
+            clock.advance(60)
+            yield b"more "
+
+    with Semel(f"sqlite:///{ledger.path}", clock=clock) as semel:
+        with pytest.raises(EndWithheld, match="max_runtime"):
+            ask(under(App(answer=chunks), semel, within=ledger.unit))
+        assert (ledger.rows(), status(semel)) == (0, None)
+
+
+def test_an_answer_that_contradicts_its_length_is_taken_back(ledger: Ledger) -> None:
+    with Semel(f"sqlite:///{ledger.path}") as semel:
+        app = paying("201 Created")
+        app.headers = [*app.headers, ("Content-Length", "11")]
+        got = served(under(app, semel, within=ledger.unit), environ())
+        assert (got.status, b"ask again with the same key" in got.body) == (500, True)
         assert (ledger.rows(), status(semel)) == (0, None)

@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
+from msgspec.structs import replace
 
 from semel.core.flow import Flow, arun
 from semel.engine.aio import AsyncEngine
+from semel.engine.clock import Clock
 from semel.engine.opened import AsyncOpened
 from semel.http.django.async_stream import AsyncStream
 from semel.http.django.body import body_of
@@ -25,8 +27,10 @@ from semel.http.django.message import add, ends_with_head, is_unrendered, pairs_
 from semel.http.django.to_the_end import to_the_end
 from semel.http.exchange import Answer, Go, Open, ReadBody, Send, WhoAsks, settlement
 from semel.http.front import Front
+from semel.http.kept import Answered, Kept, kept_whole
 from semel.http.response import Response
 from semel.http.route import Route
+from semel.http.stream_limit import StreamLimit, gather
 
 
 class AsyncCall:
@@ -116,26 +120,46 @@ class AsyncCall:
             self._stream = AsyncStream(self, response, most)
             return response
         body = await self._drained(response) if response.streaming else response.content
-        return _decided(await self.recorded(response, None if len(body) > most else body), response)
+        answer = kept_whole(most, response.status_code, pairs_of(response), body)
+        return _decided(await self.recorded(response, answer), response)
 
     async def _drained(self, response: Any) -> bytes:
         """What a stream gives that ends with its head: nobody sends it, and all of it comes before the record."""
-        chunks = response.streaming_content
+        kept = Kept(self._route.settings.max_response)
+        kept.begin(response.status_code, pairs_of(response))
+        chunks, limit = response.streaming_content, self.limit(kept)
         with self.current():
             if response.is_async:
-                found = [chunk async for chunk in chunks]
+                found = [chunk async for chunk in _checked(chunks, limit, self.clock)]
                 response.streaming_content = _nothing()
             else:
-                found = await sync_to_async(functools.partial(list[bytes], chunks))()
+                found = await sync_to_async(functools.partial(gather, chunks, limit, self.clock))()
                 response.streaming_content = ()
         return b"".join(found)
 
-    async def recorded(self, response: Any, body: bytes | None) -> Send | Answer:
-        """Settle with what the view answered; the body is None where it is over the limit."""
+    @property
+    def operation(self) -> str:
+        """What is done, as the record names it."""
+        assert self._going is not None  # noqa: S101 - asked for where there is a claim
+        return self._going.operation
+
+    @property
+    def clock(self) -> Clock:
+        """The engine's."""
+        return self._front.engine.clock
+
+    def limit(self, kept: Kept) -> StreamLimit:
+        """When the answer, which begins to leave now, is stopped before its end."""
+        assert self._going is not None  # noqa: S101 - asked for where there is a claim
+        return self._front.limit(self._going, kept)
+
+    async def recorded(self, response: Any, answer: Answered) -> Send | Answer:
+        """Settle with what the view answered; status and headers are those that the response has in the end."""
         going, error = self._going, self._noted.error
         assert going is not None  # noqa: S101 - asked for where there is a claim
         try:
-            return await self._run(self._front.answered(going, response.status_code, pairs_of(response), body, error))
+            answer = replace(answer, status=response.status_code, headers=pairs_of(response))
+            return await self._run(self._front.answered(going, answer, error))
         except Exception as failure:
             if self._told:
                 raise
@@ -169,6 +193,12 @@ class AsyncCall:
             return settle(wanted)
 
         return await arun(flow, perform)
+
+
+async def _checked(chunks: AsyncIterator[bytes], limit: StreamLimit, clock: Clock) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        yield chunk
+        limit.check(clock.monotonic())
 
 
 async def _nothing() -> AsyncIterator[bytes]:

@@ -1,24 +1,29 @@
 """A stream that is iterated in an event loop. `sync_stream.py` is its twin.
 
-What always holds: chunks pass on as they come, and the iteration ends after the outcome is recorded. A client that has
-left stops nothing: what is left is worked off. Iterators that are not awaited are taken chunk by chunk in the request's
-thread, so that the loop goes on meanwhile.
+Invariants: chunks pass on as they come, and the iteration ends after the outcome is recorded. A client that has left
+stops nothing but a stream that `StreamLimit` ends: what is left is worked off. Iterators that are not awaited are taken
+chunk by chunk in the request's thread, so that the loop goes on meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from asgiref.sync import async_to_sync, sync_to_async
 
+from semel.engine.clock import Clock
 from semel.http.django.message import pairs_of
 from semel.http.django.to_the_end import to_the_end
 from semel.http.exchange import Answer, Send, Undone
-from semel.http.kept import Kept
+from semel.http.kept import Answered, Kept
+from semel.http.stream_limit import StreamLimit
+
+_log: Final = logging.getLogger("semel")
 
 
 class AsyncSettled(Protocol):
@@ -27,7 +32,18 @@ class AsyncSettled(Protocol):
     def current(self) -> AbstractContextManager[None]:
         """Inside, code of the view finds its attempt."""
 
-    async def recorded(self, response: Any, body: bytes | None) -> Send | Answer:
+    @property
+    def operation(self) -> str:
+        """What is done, as the record names it."""
+
+    @property
+    def clock(self) -> Clock:
+        """The engine's."""
+
+    def limit(self, kept: Kept) -> StreamLimit:
+        """When the answer, which begins to leave now, is stopped before its end."""
+
+    async def recorded(self, response: Any, answer: Answered) -> Send | Answer:
         """Settle with what the view answered."""
 
     async def raised(self, error: Exception) -> Send | Answer:
@@ -37,6 +53,10 @@ class AsyncSettled(Protocol):
         """The view was cut off."""
 
 
+class Stopped(Exception):
+    """Ends an answer where it is."""
+
+
 class AsyncStream:
     """The chunks of a response, looked at as they pass. Puts itself in the place of its stream."""
 
@@ -44,9 +64,13 @@ class AsyncStream:
         self._call = call
         self._response = response
         self._is_async = response.is_async
+        self._source: Any = response._iterator  # noqa: SLF001 - the chunks as the view gave them, to be closed
         self._chunks: Any = response.streaming_content
         self._kept = Kept(most)
         self._kept.begin(response.status_code, pairs_of(response))
+        self._limit = call.limit(self._kept)
+        self._is_left = False
+        self._wake = asyncio.Event()
         self._held: list[bytes] = []
         self._close = response.close
         self._passing = self._passed_on()
@@ -59,7 +83,7 @@ class AsyncStream:
 
     async def __anext__(self) -> bytes:
         try:
-            chunk = await to_the_end(self._step())
+            chunk = await to_the_end(self._step(), self.client_left)
         except asyncio.CancelledError:
             await to_the_end(self.work_off())
             raise
@@ -70,8 +94,15 @@ class AsyncStream:
     async def _step(self) -> bytes | None:
         return await anext(self._passing, None)
 
+    def client_left(self) -> None:
+        """Nobody listens any more."""
+        self._is_left = True
+        self._limit.client_left(self._call.clock.monotonic())
+        self._wake.set()
+
     async def work_off(self) -> None:
         """Take the rest, which nobody asks for."""
+        self.client_left()
         async for _ in self._passing:
             pass
 
@@ -99,6 +130,10 @@ class AsyncStream:
                     self._held.append(chunk)  # a client that has it takes it for the end
                 else:
                     yield chunk
+        except Stopped as stopped:
+            self._over = True
+            await self._stop(str(stopped))
+            return
         except Exception as error:
             self._over = True
             await self._call.raised(error)
@@ -108,13 +143,49 @@ class AsyncStream:
             await self._call.abandon(error)
             raise
         self._over = True
-        if isinstance(await self._call.recorded(self._response, self._kept.body), Answer):
+        if isinstance(await self._call.recorded(self._response, self._kept.whole()), Answer):
             # There is only the end to withhold; the server cuts the connection, and the client asks again.
-            raise Undone("somebody else's outcome was recorded while this answer was on its way")
+            raise Undone("this answer does not count; what was sent is broken off")
         for chunk in self._held:
             yield chunk
 
+    async def _stop(self, reason: str) -> None:
+        """End the answer where it is: recorded as carried out and not kept, then its chunks are closed."""
+        _log.warning("%s: the streamed answer was stopped: %s", self._call.operation, reason)
+        await self._call.recorded(self._response, self._kept.cut_off())
+        if hasattr(self._source, "aclose"):
+            await self._source.aclose()
+        if not self._is_left:
+            raise Undone(f"the answer was stopped: {reason}")
+
     async def _next(self) -> bytes | None:
+        """The next chunk, None at the end.
+
+        Raises:
+            Stopped: the answer has to end before that.
+        """
+        clock, limit = self._call.clock, self._limit
+        wake = self._wake = asyncio.Event()  # for each chunk its own: what is worked off may be so in another loop
+        self._refuse_to_go_on()
+        pull = asyncio.ensure_future(self._pull())
+        pull.add_done_callback(lambda _: wake.set())
+        try:
+            while not pull.done():
+                self._refuse_to_go_on()
+                await clock.arest(wake, limit.due())
+                wake.clear()
+        finally:
+            if not pull.done():
+                pull.cancel()
+                await asyncio.wait([pull])
+        return pull.result()
+
+    def _refuse_to_go_on(self) -> None:
+        reason = self._limit.reason(self._call.clock.monotonic())
+        if reason is not None:
+            raise Stopped(reason)
+
+    async def _pull(self) -> bytes | None:
         with self._call.current():
             if self._is_async:
                 found: bytes | None = await anext(self._chunks, None)

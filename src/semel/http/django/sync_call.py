@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
+from msgspec.structs import replace
 
 from semel.core.flow import Flow, run
 from semel.engine.opened import SyncOpened
@@ -21,9 +22,11 @@ from semel.http.django.message import add, ends_with_head, pairs_of, rendered, r
 from semel.http.django.sync_stream import SyncStream
 from semel.http.exchange import Answer, Go, NotStored, Open, ReadBody, Send, Undone, WhoAsks, settlement
 from semel.http.front import Front
+from semel.http.kept import Answered, Kept, kept_whole
 from semel.http.problem import Refused
 from semel.http.response import Response
 from semel.http.route import Route
+from semel.http.stream_limit import StreamLimit, gather
 from semel.http.transaction import running_in
 
 
@@ -150,8 +153,9 @@ class SyncCall:
         if self._transaction is not None and (self._noted.error is not None or self._is_given_up):
             return self._taken_back(response)
         body = response.content if self._gathered is None else b"".join(self._gathered)
-        kept = None if len(body) > going.route.settings.max_response else body
-        return self._decided(self.recorded(response, kept), response)
+        most = going.route.settings.max_response
+        answer = kept_whole(most, response.status_code, pairs_of(response), body)
+        return self._decided(self.recorded(response, answer), response)
 
     def _whole(self, response: Any) -> Any:
         """The response; a stream is read to its end where nothing of it may leave before the outcome is recorded."""
@@ -159,9 +163,15 @@ class SyncCall:
             return response
         if self._transaction is not None or ends_with_head(response):
             with self.current():
-                self._gathered = list(response.streaming_content)
+                self._gathered = self._gather(self._going, response)
             response.streaming_content = self._gathered
         return response
+
+    def _gather(self, going: Go, response: Any) -> list[bytes]:
+        """All chunks of a response, unless it has no end."""
+        kept = Kept(going.route.settings.max_response)
+        kept.begin(response.status_code, pairs_of(response))
+        return gather(response.streaming_content, self.limit(kept), self._front.engine.clock)
 
     @property
     def _is_given_up(self) -> bool:
@@ -178,12 +188,28 @@ class SyncCall:
             undo.__cause__ = None if told is undo else told
         return self._decided(Send((), undo), response)
 
-    def recorded(self, response: Any, body: bytes | None) -> Send | Answer:
-        """Settle with what the view answered; the body is None where it is over the limit."""
+    @property
+    def operation(self) -> str:
+        """What is done, as the record names it."""
+        assert self._going is not None  # noqa: S101 - asked for where there is a claim
+        return self._going.operation
+
+    def now(self) -> float:
+        """The instant, by the engine's clock."""
+        return self._front.engine.clock.monotonic()
+
+    def limit(self, kept: Kept) -> StreamLimit:
+        """When the answer, which begins to leave now, is stopped before its end."""
+        assert self._going is not None  # noqa: S101 - asked for where there is a claim
+        return self._front.limit(self._going, kept)
+
+    def recorded(self, response: Any, answer: Answered) -> Send | Answer:
+        """Settle with what the view answered; status and headers are those that the response has in the end."""
         going, error = self._going, self._noted.error
         assert going is not None  # noqa: S101 - asked for where there is a claim
         try:
-            return self._run(self._front.answered(going, response.status_code, pairs_of(response), body, error))
+            answer = replace(answer, status=response.status_code, headers=pairs_of(response))
+            return self._run(self._front.answered(going, answer, error))
         except Exception as failure:
             if self._told:
                 raise

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 _log: Final = logging.getLogger("semel")
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` in a task of its own.
+async def to_the_end(work: Coroutine[Any, Any, T], on_cancel: Callable[[], None] | None = None) -> T:
+    """Await `work` in a task of its own; `on_cancel` is called as soon as whoever waits is cancelled.
 
     Raises:
         asyncio.CancelledError: whoever waits was cancelled; the work has ended all the same.
@@ -28,6 +28,8 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
             await asyncio.wait([task])
         except asyncio.CancelledError as cancelled:
             left = cancelled
+            if on_cancel is not None:
+                on_cancel()
     if left is None:
         return task.result()
     if not task.cancelled() and (error := task.exception()) is not None:

@@ -83,7 +83,7 @@ class IdempotentRoute(APIRoute):
         except Gone:
             return  # the client left before its request was whole: nothing ran, and nobody is there to be told
         if is_within_limit:
-            await once.tasks.shielded(visit.see_through())
+            await once.tasks.shielded(visit.see_through(), visit.client_left)
         else:
             link = once.front(scope.get("app")).link(scope.get("root_path", ""))
             await visit.answer(problem.too_large(limit).response(link))

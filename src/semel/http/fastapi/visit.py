@@ -19,9 +19,10 @@ from semel.engine.aio import AsyncEngine
 from semel.engine.aio_shell import AsyncAttempt
 from semel.engine.opened import AsyncOpened
 from semel.errors import UsageError
-from semel.http.asgi_call import Answering, App, Call, Message, Receive, Scope, SendMessage
+from semel.http.asgi_call import Answering, App, Call, Message, Receive, Scope, SendMessage, take_back_cancel
 from semel.http.exchange import Answer, Go, NoAnswer, Send, settlement
 from semel.http.front import Front
+from semel.http.kept import kept_whole
 from semel.http.response import Response
 from semel.http.transaction import running_in
 
@@ -112,19 +113,31 @@ class Visit(Call):
 
     async def _routed(self, scope: Scope) -> None:
         try:
-            await self._route(scope, self._heard, self._sent)
+            with self.stoppable():
+                await self._route(scope, self._heard, self._sent)
             if (answering := self._waiting()) is not None:
                 await answering.failed(NoAnswer("the route ended without a complete answer"))
         except TakenBack as end:
             self._taken_back = end.response
         except Exception as error:
-            if (answering := self._waiting()) is None:
+            if (stopped := self._stopped()) is not None:
+                await self.end_stopped(stopped)
+            elif (answering := self._waiting()) is None:
                 raise  # nothing was claimed, or what happens after the answer is the application's own business
-            await answering.failed(error)
+            else:
+                await answering.failed(error)
         except BaseException as error:
+            if (stopped := self._stopped()) is not None:
+                take_back_cancel()
+                await self.end_stopped(stopped)
+                return
             if self._waiting() is not None and self._opened is not None:
                 await self._opened.abandon(error)
             raise
+
+    def _stopped(self) -> Answering | None:
+        """The answer, where it was stopped before its end."""
+        return None if self._answering is None or self._answering.stopped is None else self._answering
 
     def _waiting(self) -> Answering | None:
         """The answer, while it is not settled."""
@@ -155,9 +168,9 @@ class Joined:
         body = getattr(response, "body", None)
         if not isinstance(body, bytes | memoryview) or hasattr(response, "body_iterator"):
             return await self.failed(_stream_refused())
-        headers = _texts(response.raw_headers)
-        kept = bytes(body) if len(body) <= self._going.route.settings.max_response else None
-        verdict = await self._recorded(self._front.answered(self._going, response.status_code, headers, kept))
+        headers, most = _texts(response.raw_headers), self._going.route.settings.max_response
+        answer = kept_whole(most, response.status_code, headers, bytes(body))
+        verdict = await self._recorded(self._front.answered(self._going, answer))
         if isinstance(verdict, Answer):
             raise TakenBack(answer_of(verdict.response))
         for name, value in verdict.marks:
