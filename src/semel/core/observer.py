@@ -11,7 +11,9 @@ from typing import Literal, Protocol
 import msgspec
 
 _log = logging.getLogger("semel")
-_LOUD = frozenset({"in_doubt", "lease_lost", "store_down", "store_open", "store_closed", "cache_open", "cache_closed"})
+_LOUD = frozenset(
+    {"in_doubt", "lease_lost", "stalled", "store_down", "store_open", "store_closed", "cache_open", "cache_closed"}
+)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +25,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         "failed",
         "in_doubt",
         "lease_lost",
+        "stalled",
         "waited",
         "reused",
         "store_down",

@@ -7,7 +7,7 @@ returns. Nothing connects before it is used, and nothing is shared with a forked
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol
 
 from semel.core.operations import Answer, Operation
@@ -81,7 +81,11 @@ class Batching(Protocol):
 
 
 class Store(Protocol):
-    """A place that keeps records. One that has tiers (`semel.core.tiers`) says so with `tiers = True`."""
+    """A place that keeps records. One that has tiers (`semel.core.tiers`) says so with `tiers = True`.
+
+    One whose connections come from a pool of the caller, which belongs to the caller's event loop, has an attribute
+    `separate_async_driver`: what makes a driver for another loop, or None where there is no such thing.
+    """
 
     @property
     def name(self) -> str:
@@ -109,3 +113,9 @@ class Store(Protocol):
 
     def async_join(self, connection: Any) -> AsyncJoined:
         """The same for connections that are awaited."""
+
+
+def maker_of_separate_drivers(store: Store) -> Callable[[], AsyncDriver] | None:
+    """What makes a driver for an event loop of semel's own; None: all connections belong to the caller's loop."""
+    make: Callable[[], AsyncDriver] | None = getattr(store, "separate_async_driver", store.async_driver)
+    return make

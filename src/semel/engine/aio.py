@@ -1,8 +1,9 @@
 """The engine for event loops: awaited calls. A thin shell around the flows; `sync.py` is its twin.
 
 What always holds: an event loop has one lane, one keeper task and one driver, made on first use and never shared with
-another loop or a fork. The handler runs in the caller's own task and context; cancelling that task cancels it, and
-what has to be written down after that is written by a task of its own.
+another loop or a fork. One thread keeps the leases of all loops alive, so that a handler which blocks its loop costs
+nobody else the lease. The handler runs in the caller's own task and context; cancelling that task cancels it, and what
+has to be written down after that is written by a task of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
@@ -22,9 +24,10 @@ from semel.core.key import SHARED, Key
 from semel.core.outcome import Resolution
 from semel.core.policy import Policy
 from semel.core.record import About, Record
+from semel.core.store import maker_of_separate_drivers
 from semel.engine import administration, context, erasing
 from semel.engine.administration import SweepReport
-from semel.engine.aio_runtime import Runtime
+from semel.engine.aio_runtime import LeaseThread, Runtime
 from semel.engine.aio_shell import AsyncAttempt, Shell
 from semel.engine.colour import is_async, is_plainly_sync, refuse_generator, wrong_colour
 from semel.engine.colourless import Asked, EngineBase, Known, query_of
@@ -107,6 +110,8 @@ class AsyncEngine(EngineBase):
         super().__init__(*args, **settings)
         self._made: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Runtime] = weakref.WeakKeyDictionary()
         self._latest: Runtime | None = None
+        self._leases: LeaseThread | None = None
+        self._making = threading.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,7 +122,7 @@ class AsyncEngine(EngineBase):
         await self.close()
 
     async def close(self) -> None:
-        """Let go of this loop's connections and keeper. Using the engine again opens them again."""
+        """Let go of this loop's connections and tasks. Using the engine again opens them again."""
         self._latest = None
         made = self._made.pop(asyncio.get_running_loop(), None)
         if made is not None and made.pid == os.getpid():
@@ -125,6 +130,9 @@ class AsyncEngine(EngineBase):
                 await made.close()
             finally:
                 self._leave(made.guard)
+        leases = self._leases
+        if leases is not None and leases.pid == os.getpid() and not self._made:
+            await leases.close()
 
     def runtime(self) -> Runtime:
         """The moving parts of this event loop, made on first use."""
@@ -137,10 +145,32 @@ class AsyncEngine(EngineBase):
             for closed in [other for other in self._made if other.is_closed()]:
                 self._leave(self._made.pop(closed).guard)
             made = self._made[loop] = Runtime(
-                self.store, self._new_lane(), self.clock, self._new_waiting(), self._tell_change
+                self.store,
+                self._new_lane(),
+                self.clock,
+                self._new_waiting(),
+                tell=self._tell_change,
+                report=self._tell_stall,
+                lease_thread=self._lease_thread(),
             )
         self._latest = made
         return made
+
+    def _lease_thread(self) -> LeaseThread | None:
+        """What keeps the leases of all loops of this process alive; None where each loop has to do it."""
+        make_driver = maker_of_separate_drivers(self.store)
+        if make_driver is None:
+            return None
+        leases = self._leases
+        if leases is not None and leases.pid == os.getpid():
+            return leases
+        if leases is not None:
+            self._making = threading.Lock()  # after a fork: the parent's lock may be held by a thread that is not here
+            self._leases = None
+        with self._making:
+            if self._leases is None:
+                self._leases = LeaseThread(self.store, make_driver, self.clock, self._tell_stall)
+            return self._leases
 
     async def run(
         self,

@@ -1,40 +1,80 @@
 """What one event loop needs: the lane, the keeper and its task. Made on first use, gone with `close`.
 
 What always holds: everything here is touched by one loop only, so there is no lock; waiters await a future of their
-own; work that must outlive a cancelled caller is a task held here until it is done.
+own; work that must outlive a cancelled caller is a task held here until it is done. Leases are kept alive elsewhere
+(`LeaseThread`), because a handler that blocks the loop must cost nobody theirs; only where the store's connections
+belong to this loop, and none can be opened beside them, it is done by a task of this loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from semel.core.flow import arun
 from semel.core.guard import Change
 from semel.core.operations import Answer, Operation
-from semel.core.store import Store
+from semel.core.store import AsyncDriver, Store
 from semel.core.tiers import InFront, Tiered, tiers_of
 from semel.engine.aio_lane import AsyncLane
+from semel.engine.aio_watch import TaskWatch
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
-from semel.engine.effects import Rest, Together
+from semel.engine.effects import Stalled
 from semel.engine.flows import Once
-from semel.engine.keeper import DOZE, Keeper
+from semel.engine.keeper import Keeper
 from semel.engine.lane import Lane
+from semel.engine.renewal import Renewals, Renewer, renewing_for_loops
+from semel.engine.sync_watch import ThreadWatch
 from semel.engine.waiting import Waiter, Waiting
 
-_log = logging.getLogger("semel")
 _AT_A_STRETCH = 256
 
 
-class Runtime:
-    """The moving parts of one event loop."""
+class LeaseThread:
+    """What renews the leases of all event loops of a process: a thread with a loop and a connection of its own.
+
+    Args:
+        store: where the leases are.
+        make_driver: makes the driver for that loop.
+        clock: what the thread rests on.
+        report: told where the process stood still for so long that leases lapsed.
+    """
 
     def __init__(
-        self, store: Store, lane: Lane, clock: Clock, waiting: Waiting, tell: Callable[[Change], None]
+        self, store: Store, make_driver: Callable[[], AsyncDriver], clock: Clock, report: Callable[[Stalled], None]
+    ) -> None:
+        self.pid = os.getpid()
+        renewer = Renewer(clock)
+        self._watch: ThreadWatch = renewing_for_loops(store, make_driver, renewer, clock, report)
+        self.renewals = Renewals(renewer, self._watch, clock)
+
+    def wakes(self) -> list[threading.Event]:
+        """What wakes the thread, if there is one; tests ask whether it rests."""
+        return self._watch.wakes()
+
+    async def close(self) -> None:
+        """End the thread, if there is one, without holding this loop up."""
+        if self._watch.wakes():
+            await asyncio.to_thread(self._watch.close)
+
+
+class Runtime:
+    """The moving parts of one event loop; without a `lease_thread` it renews leases by itself."""
+
+    def __init__(
+        self,
+        store: Store,
+        lane: Lane,
+        clock: Clock,
+        waiting: Waiting,
+        *,
+        tell: Callable[[Change], None],
+        report: Callable[[Stalled], None],
+        lease_thread: LeaseThread | None,
     ) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.get_running_loop()
@@ -49,11 +89,11 @@ class Runtime:
         self._front = AsyncLane(Lane(front), self._front_driver, _unheard) if front and self._front_driver else None
         self._at_hand = 0
         self._keeper = Keeper(clock, waiting, _seat_ready)
-        self._wake = asyncio.Event()
-        self._resting_until: float | None = None
-        self._stirred = False
+        self._watch = TaskWatch(self._keeper, clock, self.lane.perform_all, _nothing_else, "semel-keeper")
+        self._leases: TaskWatch | None = None
+        self._renewals = self._renewing(report) if lease_thread is None else lease_thread.renewals
+        self.hold: Callable[[AttemptState, Once], None] = self._renewals.hold
         self._listens = False
-        self._task: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[Any]] = set()
 
     def perform(self, operation: Operation) -> Awaitable[Answer]:
@@ -84,18 +124,11 @@ class Runtime:
             return self._front.perform(wanted.operation)  # type: ignore[arg-type]  # an operation of the cache
         return self.lane.perform(wanted)
 
-    def hold(self, state: AttemptState, once: Once) -> None:
-        """Keep an attempt's lease alive."""
-        policy = once.request.policy
-        beat = self._keeper.heartbeat.hold(
-            state.lease,
-            length=policy.lease_for.total_seconds(),
-            max_runtime=policy.max_runtime.total_seconds(),
-            asked=once.asked,
-        )
-        state.keep(beat, self._clock.monotonic)
-        self._stirred = True
-        self._rouse(beat.next)
+    def _renewing(self, report: Callable[[Stalled], None]) -> Renewals:
+        """Renewal by this loop itself."""
+        renewer = Renewer(self._clock)
+        self._leases = TaskWatch(renewer, self._clock, self.lane.perform_all, report, "semel-leases")
+        return Renewals(renewer, self._leases, self._clock)
 
     async def wait(self, digest: bytes, until: float, last: Waiter | None) -> Waiter:
         """Wait until the waiter has news; `last` is the one this call waited with before."""
@@ -104,7 +137,7 @@ class Runtime:
         waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat, last)
         if waiter.news is not None:
             return waiter
-        self._rouse(min(until, self._keeper.waiting.due() or until))
+        self._watch.rouse(min(until, self._keeper.waiting.due() or until))
         try:
             await seat
         except BaseException:
@@ -123,14 +156,15 @@ class Runtime:
 
     def done(self, state: AttemptState | None, digest: bytes, waiter: Waiter | None) -> None:
         """A call is over."""
-        if state is not None and state.beat is not None:
-            self._keeper.heartbeat.release(state.beat)
+        if state is not None:
+            self._renewals.release(state)
         if self._keeper.waiting.done(digest, waiter):
-            self._rouse(None)
+            self._watch.rouse(None)
 
     def replayed(self, digest: bytes) -> None:
         """Count a replay."""
-        self._keeper.replayed(digest)
+        if self._keeper.replayed(digest):
+            self._watch.rouse(self._keeper.due())
 
     def aside(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run `work` in a task that outlives the caller; `close` waits for it."""
@@ -139,36 +173,9 @@ class Runtime:
         task.add_done_callback(self._background.discard)
         return task
 
-    def _rouse(self, at: float | None) -> None:
-        """Make sure the keeper is awake at `at` (None: now). It is not disturbed when it will be anyway."""
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._watch())
-        elif at is None or self._resting_until is None or at < self._resting_until:
-            self._wake.set()
-
-    async def _watch(self) -> None:
-        try:
-            await arun(self._keeper.watch(), self._attend)
-        except Exception:
-            _log.exception("the keeper ended; leases of this event loop are no longer renewed")
-            raise
-
-    async def _attend(self, wanted: Any) -> Any:
-        match wanted:
-            case Together(operations):
-                return await self.lane.perform_all(operations)
-            case Rest(until):
-                return await self._rest(until)
-        raise AssertionError(wanted)
-
-    async def _rest(self, until: float | None) -> None:
-        if until is None and self._stirred:
-            until = self._clock.monotonic() + DOZE
-        self._resting_until = until
-        self._stirred = False
-        await self._clock.arest(self._wake, until)
-        self._resting_until = self._clock.monotonic()
-        self._wake.clear()
+    def wakes(self) -> list[asyncio.Event]:
+        """What wakes the tasks that are alive here; tests ask whether they rest."""
+        return [*self._watch.wakes(), *([] if self._leases is None else self._leases.wakes())]
 
     async def close(self) -> None:
         """Let what is under way come to its end, write down what was counted, let go of the connections."""
@@ -177,9 +184,9 @@ class Runtime:
         tallies = self._keeper.drain()
         if tallies:
             await self.lane.perform_all(tallies)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await self._watch.close()
+        if self._leases is not None:
+            await self._leases.close()
         await self.lane.close()
         if self._front is not None and self._front_driver is not None:
             await self._front.close()
@@ -190,6 +197,10 @@ class Runtime:
 def _seat_ready(waiter: Waiter) -> None:
     if not waiter.seat.done():
         waiter.seat.set_result(None)
+
+
+def _nothing_else(effect: Any) -> None:
+    raise AssertionError(effect)
 
 
 def _unheard(_change: Change) -> None:

@@ -22,6 +22,7 @@ from semel.core.record import About, Status, store_instant
 from semel.core.store import Store
 from semel.engine import context
 from semel.engine.clock import Clock, SystemClock
+from semel.engine.effects import Stalled
 from semel.engine.flows import Once
 from semel.engine.lane import Lane
 from semel.engine.once import Shapes, resolved_hints, shape_of_result
@@ -195,6 +196,14 @@ class EngineBase:
         """Tell the observer that the store is left alone from now on, or answers again."""
         if is_heard(self.observer, change):
             notify(self.observer, Event(kind=change, operation="", reference="", detail=self.store.name))
+
+    def _tell_stall(self, stall: Stalled) -> None:
+        """Tell the observer that this process, or its event loop, stood still for so long that leases lapsed."""
+        if is_heard(self.observer, "stalled"):
+            leases = "1 lease" if stall.lapsed == 1 else f"{stall.lapsed} leases"
+            detail = f"stood still for {stall.seconds:.1f} s; {leases} lapsed"
+            event = Event(kind="stalled", operation="", reference="", seconds=stall.seconds, detail=detail)
+            notify(self.observer, event)
 
     def _tell_error(self, once: Once, error: BaseException) -> None:
         """Tell the observer of a call that did not."""

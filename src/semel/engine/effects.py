@@ -67,6 +67,13 @@ class Rest(Effect, frozen=True):
     until: float | None
 
 
+class Stalled(Effect, frozen=True):
+    """Report that nothing was renewed for so many seconds, and that so many leases are over because of it."""
+
+    seconds: float
+    lapsed: int
+
+
 class Ended(msgspec.Struct, frozen=True):
     """A waiter's news: the record has its final answer."""
 

@@ -59,11 +59,21 @@ class Heartbeat:
         times = [min(beat.next, beat.deadline, beat.stop) for beat in self._beats.values() if beat.lost is None]
         return min(times, default=None)
 
+    def lapse(self, now: float) -> list[Beat]:
+        """Mark leases whose time is over as lost; answers those that were not renewed in time."""
+        lapsed = []
+        for beat in self._beats.values():
+            if beat.lost is None:
+                beat.lost = beat.over(now)
+                if beat.lost is not None and now < beat.stop:
+                    lapsed.append(beat)
+        return lapsed
+
     def beats(self, now: float) -> list[Renew]:
         """What to send now. Leases whose time is over are marked lost instead."""
+        self.lapse(now)
         renewals = []
         for beat in self._beats.values():
-            beat.lost = beat.over(now)
             if beat.lost is None and now >= beat.next:
                 beat.next = min(now + beat.length / _PART, beat.deadline)
                 renewals.append(Renew(beat.lease, round(beat.length * 1_000_000)))

@@ -1,7 +1,7 @@
-"""The keeper: the one timer of a process. It renews every lease, looks for every waiter, and writes down replays.
+"""The keeper: looks for every waiter of a process, and writes down replays.
 
-A flow: it asks for lists of operations and for rest, and a shell gives it a thread or a task. What always holds: an
-error of the store never ends it, and it rests when there is nothing to do.
+What a watch looks after. What always holds: an error of the store never ends it, and it rests when there is nothing to
+do. Leases are not its business (`renewal`): what callers wait for must not hold them up.
 """
 
 from __future__ import annotations
@@ -10,15 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from semel.core.flow import Flow
-from semel.core.operations import Operation, Read, Renew, Tally
+from semel.core.operations import Operation, Read, Tally
 from semel.engine.clock import Clock
-from semel.engine.effects import Rest, Together
-from semel.engine.heartbeat import Heartbeat
+from semel.engine.effects import Together
 from semel.engine.waiting import Waiter, Waiting
 
-# With nothing to do a keeper stays half awake for so many seconds after the last call, so that in a busy process not
-# every call has to rouse it: a thread that wakes up costs more than the call.
-DOZE = 1.0
 TALLY_EVERY = 10.0
 TALLY_AGAIN = 0.1
 _MOST_COUNTED = 1000
@@ -26,57 +22,45 @@ _MOST_WRITTEN = 32
 
 
 class Keeper:
-    """What a process keeps an eye on: leases, and who waits. `wake_up` is told which waiter has news."""
+    """What a process keeps an eye on: who waits. `wake_up` is told which waiter has news."""
 
     def __init__(self, clock: Clock, waiting: Waiting, wake_up: Callable[[Waiter], None]) -> None:
-        self.heartbeat = Heartbeat()
         self.waiting = waiting
         self.replays: Counter[bytes] = Counter()
         self._clock = clock
         self._wake_up = wake_up
         self._tally_at: float | None = None
 
-    def replayed(self, digest: bytes) -> None:
-        """Count a replay; it is written down later, off the way of callers. Under heavy load some stay uncounted."""
+    def replayed(self, digest: bytes) -> bool:
+        """Count a replay, to be written down later; whether it is the first since the last time that was done.
+
+        Under heavy load some stay uncounted.
+        """
         if digest in self.replays or len(self.replays) < _MOST_COUNTED:
             self.replays[digest] += 1
-        if self._tally_at is None:
+        first = self._tally_at is None
+        if first:
             self._tally_at = self._clock.monotonic() + TALLY_EVERY
+        return first
 
     def due(self) -> float | None:
         """When the keeper has something to do next."""
-        times = (self.heartbeat.due(), self.waiting.due(), self._tally_at)
+        times = (self.waiting.due(), self._tally_at)
         return min((time for time in times if time is not None), default=None)
-
-    def watch(self) -> Flow[None]:
-        """Do what is due, for ever."""
-        while True:
-            due = self.due()
-            now = self._clock.monotonic()
-            if due is None or due > now:
-                yield Rest(due)
-            else:
-                yield from self.tick(now)
 
     def tick(self, now: float) -> Flow[None]:
         """Do what is due now."""
-        renewals = self.heartbeat.beats(now)
         late, reads = self.waiting.look(now)
         for waiter in late:
             self._wake_up(waiter)
-        operations: list[Operation] = [*renewals, *reads, *self._tallies(now)]
+        operations: list[Operation] = [*reads, *self._tallies(now)]
         if not operations:
             return
         answers = yield Together(operations)
         for operation, answer in zip(operations, answers, strict=True):
-            match operation:
-                case Renew():
-                    self.heartbeat.answered(operation, answer, now)
-                case Read():
-                    for waiter in self.waiting.looked(operation, answer):
-                        self._wake_up(waiter)
-                case _:
-                    pass  # a tally that failed is not worth a second try
+            if isinstance(operation, Read):  # a tally that failed is not worth a second try
+                for waiter in self.waiting.looked(operation, answer):
+                    self._wake_up(waiter)
 
     def _tallies(self, now: float) -> list[Operation]:
         if self._tally_at is None or now < self._tally_at:

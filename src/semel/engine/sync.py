@@ -132,7 +132,14 @@ class SyncEngine(EngineBase):
             self._made = None
         with self._making:
             if self._made is None:
-                self._made = Runtime(self.store, self._new_lane(), self.clock, self._new_waiting(), self._tell_change)
+                self._made = Runtime(
+                    self.store,
+                    self._new_lane(),
+                    self.clock,
+                    self._new_waiting(),
+                    tell=self._tell_change,
+                    report=self._tell_stall,
+                )
             return self._made
 
     def run(

@@ -27,6 +27,8 @@ class Borrowed:
     name: str
     sync: Library | None = None
     awaited: AsyncLibrary | None = None
+    separate: Callable[[], AsyncLibrary] | None = None
+    """Makes an async library for another event loop than the caller's; None: its connections belong to that loop."""
 
     def library(self) -> Library:
         """For threads.
@@ -97,6 +99,28 @@ class AsyncEngineLibrary(AsyncSqlalchemyLibrary):
             await connection.close()
 
 
+class SeparateEngineLibrary(AsyncEngineLibrary):
+    """Connections like those of a SQLAlchemy `AsyncEngine`, for another event loop: same address, arguments, listeners.
+
+    They are kept, and closed for good.
+    """
+
+    keeps = True
+
+    def __init__(self, engine: Any, meaning: Meaning) -> None:
+        from sqlalchemy import Engine
+        from sqlalchemy.ext.asyncio import AsyncEngine
+
+        inner = engine.sync_engine
+        super().__init__(AsyncEngine(Engine(inner.pool.recreate(), inner.dialect, inner.url)), meaning)
+
+    async def close(self, connection: Any) -> None:
+        """Close it, and whatever the engine keeps."""
+        await super().close(connection)
+        with suppress(Exception):
+            await self._engine.dispose()
+
+
 def _asyncpg_pool(pool: Any) -> Borrowed:
     from semel.stores.served.libraries.pools import AsyncpgPool
 
@@ -122,7 +146,11 @@ def _engine(engine: Any) -> Borrowed:
 
 def _async_engine(engine: Any) -> Borrowed:
     name = engine.url.render_as_string(hide_password=True)
-    return Borrowed(name, awaited=AsyncEngineLibrary(engine, of_postgresql))
+    return Borrowed(
+        name,
+        awaited=AsyncEngineLibrary(engine, of_postgresql),
+        separate=lambda: SeparateEngineLibrary(engine, of_postgresql),
+    )
 
 
 def _named(pool: object) -> str:

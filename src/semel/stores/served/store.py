@@ -6,7 +6,7 @@ or ones borrowed from an engine or pool of the caller.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from semel.core.operations import Operation
@@ -68,6 +68,14 @@ class ServedStore:
     def async_driver(self) -> AsyncDriver:
         """A driver for an event loop."""
         return self._async_driver()
+
+    @property
+    def separate_async_driver(self) -> Callable[[], AsyncDriver] | None:
+        """What makes a driver for another event loop than the caller's; None where a pool belongs to that loop."""
+        if self._borrowed is None:
+            return self._async_driver
+        separate = self._borrowed.separate
+        return None if separate is None else lambda: AsyncServedDriver(self._place, separate())
 
     def _driver(self) -> ServedDriver:
         if self._borrowed is not None:

@@ -20,7 +20,7 @@ from semel.core.extras import requires
 from semel.core.flow import Flow
 from semel.core.observer import Logging, Observer
 from semel.core.operations import Answer, Operation
-from semel.core.store import Store
+from semel.core.store import AsyncDriver, Store, maker_of_separate_drivers
 from semel.core.tiers import Behind, Front
 from semel.errors import UsageError
 from semel.stores.clock import StoreClock
@@ -87,6 +87,11 @@ class TieredStore(PassingStore):
 
     def _behind(self) -> Store:
         return self._store
+
+    @property
+    def separate_async_driver(self) -> Callable[[], AsyncDriver] | None:
+        """What makes a driver of the store behind for another event loop than the caller's."""
+        return maker_of_separate_drivers(self._store)
 
     def at_hand(self, operation: Operation) -> Answer | None:
         """The answer, where this process knows it."""

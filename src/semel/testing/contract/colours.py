@@ -105,8 +105,8 @@ class AsyncColour:
         return sum(_waiting(runtime) for runtime in engine._made.values())
 
     def keepers(self, engine: Any) -> list[Wake]:
-        runtimes = engine._made.values()
-        return [runtime._wake for runtime in runtimes if runtime._task is not None and not runtime._task.done()]
+        wakes: list[Wake] = [wake for runtime in engine._made.values() for wake in runtime.wakes()]
+        return wakes if engine._leases is None else [*wakes, *engine._leases.wakes()]
 
 
 class SyncColour:
@@ -152,12 +152,11 @@ class SyncColour:
     def waiters(self, engine: Any) -> int:
         if engine._made is None:
             return 0
-        with engine._made._lock:
+        with engine._made._watch.lock:
             return _waiting(engine._made)
 
     def keepers(self, engine: Any) -> list[Wake]:
-        made = engine._made
-        return [made._wake] if made is not None and made._thread is not None and made._thread.is_alive() else []
+        return [] if engine._made is None else engine._made.wakes()
 
 
 def colour_of(name: ColourName) -> Colour:
