@@ -192,3 +192,40 @@ def test_a_memory_store_forks_into_two(tmp_path: Path) -> None:
         """,
     )
     assert out.strip() == "False"
+
+
+def test_a_child_renews_its_own_leases_after_a_fork_beside_a_parents_thread(tmp_path: Path) -> None:
+    out = play(
+        tmp_path,
+        """
+        semel = AsyncSemel(f"sqlite:///{path}", policy=Policy(lease_for=timedelta(seconds=3)))
+
+        async def renewed():
+            ends = set()
+            async with asyncio.timeout(50):
+                while len(ends) < 2:
+                    ends.add((await semel.read("k", operation="pay")).lease_us)
+                    await asyncio.sleep(0.02)
+            return "renewed"
+
+        async def short():
+            return "short"
+
+        async def run(key, handler):
+            async with semel:
+                return (await semel.run(key, handler, operation="pay")).value
+
+        def child():
+            assert asyncio.run(run("k", renewed)) == "renewed"
+
+        async def parent():
+            await semel.run("parent", short, operation="pay")
+            assert "semel-leases" in [thread.name for thread in threading.enumerate()]
+
+        asyncio.run(parent())
+        import warnings
+        warnings.simplefilter("ignore", DeprecationWarning)  # the parent has a thread: that is the point
+        print(wait_for(in_child(child)))
+        """,
+    )
+    assert out.strip() == "0"

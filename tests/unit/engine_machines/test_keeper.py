@@ -1,60 +1,28 @@
 """The keeper's flow, driven by hand: it does what is due, takes in what the store says, and rests in between."""
 
-import math
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
-from semel.core.flow import Flow
-from semel.core.operations import Answer, Found, Held, Lost, Operation, Read, Renew, Swept, Tally
+from semel.core.operations import Found, Operation, Read, Swept, Tally
 from semel.engine.effects import Ended, Promoted, Rest, TimedOut, Together
 from semel.engine.keeper import TALLY_EVERY, Keeper
 from semel.engine.waiting import FIRST_LOOK, Waiter, Waiting
 from semel.errors import StoreUnavailable
 from semel.testing.clock import VirtualClock
-from tests.unit.core.records import lease, record, running
+from tests.unit.core.records import record, running
+from tests.unit.engine_machines.watching import Watching
 
 KEY = b"key"
 GONE = StoreUnavailable("The store did not answer; nothing ran.")
 
 
-class _Shell:
-    """What a thread or a task would be: it moves the clock, answers, and hears who was woken."""
+class _Shell(Watching):
+    """The watch of a keeper, which hears who was woken."""
 
     def __init__(self) -> None:
-        self.clock = VirtualClock()
+        clock = VirtualClock()
         self.woken: list[Waiter] = []
-        self.keeper = Keeper(self.clock, Waiting(lambda: 0.0), self.woken.append)
-        self._flow: Flow[None] = self.keeper.watch()
-        self.wanted: Any = next(self._flow)
-
-    def rest_until_due(self) -> Any:
-        """Let the keeper rest as long as it asks for; what it wants then."""
-        assert isinstance(self.wanted, Rest)
-        if self.wanted.until is not None:
-            # The virtual clock counts whole microseconds: never stop just short of the instant.
-            self.clock.advance(max(0.0, math.ceil((self.wanted.until - self.clock.monotonic()) * 1e6) / 1e6))
-        return self._go_on(None)
-
-    def disturb(self) -> Any:
-        """Wake the keeper before its time; what it wants then."""
-        assert isinstance(self.wanted, Rest)
-        return self._go_on(None)
-
-    def answer(self, *answers: Answer | Exception) -> Any:
-        """Answer what the keeper asked for; what it wants then."""
-        assert isinstance(self.wanted, Together)
-        return self._go_on(list(answers))
-
-    def _go_on(self, answer: Sequence[Answer | Exception] | None) -> Any:
-        self.wanted = self._flow.send(answer)
-        return self.wanted
-
-    @property
-    def asked(self) -> list[Operation]:
-        assert isinstance(self.wanted, Together)
-        return self.wanted.operations
+        self.keeper = Keeper(clock, Waiting(lambda: 0.0), self.woken.append)
+        super().__init__(self.keeper, clock)
 
 
 def _kinds(operations: list[Operation]) -> list[type]:
@@ -69,38 +37,8 @@ def test_a_disturbance_without_cause_lets_it_rest_again() -> None:
     assert _Shell().disturb() == Rest(None)
 
 
-def test_it_renews_a_lease_when_a_third_is_over() -> None:
-    shell = _Shell()
-    beat = shell.keeper.heartbeat.hold(lease(), length=30.0, max_runtime=900.0, asked=0.0)
-    assert shell.disturb() == Rest(10.0)
-    shell.rest_until_due()
-    assert shell.asked == [Renew(beat.lease, 30_000_000)]
-    assert shell.answer(Held(0)) == Rest(20.0)
-    assert beat.deadline == 40.0
-
-
-def test_a_renewed_lease_counts_from_before_the_request_however_long_it_took() -> None:
-    shell = _Shell()
-    beat = shell.keeper.heartbeat.hold(lease(), length=30.0, max_runtime=900.0, asked=0.0)
-    shell.disturb()
-    shell.rest_until_due()
-    shell.clock.advance(7.0)
-    shell.answer(Held(0))
-    assert beat.deadline == 40.0
-
-
-def test_it_tells_an_attempt_that_its_lease_is_lost() -> None:
-    shell = _Shell()
-    beat = shell.keeper.heartbeat.hold(lease(), length=30.0, max_runtime=900.0, asked=0.0)
-    shell.disturb()
-    shell.rest_until_due()
-    assert shell.answer(Lost()) == Rest(None)
-    assert beat.lost is not None
-
-
 def test_an_error_of_the_store_does_not_end_it() -> None:
     shell = _Shell()
-    beat = shell.keeper.heartbeat.hold(lease(), length=30.0, max_runtime=900.0, asked=0.0)
     shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
     shell.disturb()
     for _ in range(1000):
@@ -109,17 +47,7 @@ def test_an_error_of_the_store_does_not_end_it() -> None:
             shell.answer(*[GONE] * len(shell.asked))
         if shell.wanted == Rest(None):
             break
-    assert beat.lost is not None
     assert [type(waiter.news) for waiter in shell.woken] == [TimedOut]
-
-
-def test_all_leases_go_as_one_list() -> None:
-    shell = _Shell()
-    for number in range(100):
-        shell.keeper.heartbeat.hold(lease(b"%d" % number), length=30.0, max_runtime=900.0, asked=0.0)
-    shell.disturb()
-    shell.rest_until_due()
-    assert _kinds(shell.asked) == [Renew] * 100
 
 
 def test_it_wakes_everybody_when_the_answer_is_there() -> None:
@@ -209,20 +137,24 @@ def test_what_was_not_written_down_can_be_drained_at_the_end() -> None:
     assert shell.keeper.drain() == []
 
 
-def test_leases_come_before_everything_else() -> None:
+def test_waiters_come_before_tallies() -> None:
     shell = _Shell()
     shell.keeper.replayed(KEY)
     shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
-    shell.keeper.heartbeat.hold(lease(), length=30.0, max_runtime=900.0, asked=0.0)
     shell.clock.advance(TALLY_EVERY)
     shell.disturb()
-    assert _kinds(shell.asked) == [Renew, Read, Tally]
+    assert _kinds(shell.asked) == [Read, Tally]
 
 
-@pytest.mark.parametrize("held", [True, False])
-def test_what_is_due_first_decides_how_long_it_rests(held: bool) -> None:
+def test_only_the_first_replay_since_the_last_tally_has_to_rouse_the_keeper() -> None:
+    keeper = _Shell().keeper
+    assert [keeper.replayed(KEY) for _ in range(3)] == [True, False, False]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_is_due_first_decides_how_long_it_rests(waits: bool) -> None:
     shell = _Shell()
     shell.keeper.replayed(KEY)
-    if held:
-        shell.keeper.heartbeat.hold(lease(), length=3.0, max_runtime=900.0, asked=0.0)
-    assert shell.keeper.due() == (1.0 if held else TALLY_EVERY)
+    if waits:
+        shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
+    assert shell.keeper.due() == (FIRST_LOOK if waits else TALLY_EVERY)

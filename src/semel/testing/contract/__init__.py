@@ -44,6 +44,7 @@ from semel.testing.contract.topics.leases import LeaseContract, RenewalContract 
 from semel.testing.contract.topics.operations import OperationContract  # noqa: E402
 from semel.testing.contract.topics.reconciling import ReconcileContract  # noqa: E402
 from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, VersionContract  # noqa: E402
+from semel.testing.contract.topics.stalls import StallContract  # noqa: E402
 from semel.testing.contract.topics.steps import DeriveContract, StepContract  # noqa: E402
 from semel.testing.contract.topics.sweeping import SweepingReconcileContract  # noqa: E402
 from semel.testing.contract.topics.waiting import CrowdContract, PromotionContract, WaitingContract  # noqa: E402
@@ -65,6 +66,7 @@ class StoreContract(
     AttemptContract,
     LeaseContract,
     RenewalContract,
+    StallContract,
     LateWriteContract,
     ZombieContract,
     WaitingContract,

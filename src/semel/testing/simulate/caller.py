@@ -96,7 +96,7 @@ class Caller:
             self.body = self._asking()
             self._resume()
             if self.alone:
-                self.worker.go()  # nobody can tell a start from the first round
+                self.worker.lane.go()  # nobody can tell a start from the first round
         elif not self.sim.faults.at_point(self):
             self.point = None
             self._resume()
@@ -294,7 +294,9 @@ class Caller:
         elif self.request is not None:
             self.sim.answers.ended(self, result, error)
             if result is not None and result.replayed:
-                self.worker.keeper.keeper.replayed(self.request.key.digest)
+                keeper = self.worker.keeper
+                if keeper.keeper.replayed(self.request.key.digest):
+                    keeper.rouse(keeper.keeper.due())
         elif self.asker.erases:
             self.sim.answers.erased(error)
         else:

@@ -34,7 +34,8 @@ def calm_down(sim: Simulation) -> None:
         late.go()
     sim.drain()
     for worker in sim.workers:
-        if worker.alive and worker.up and (what := worker.keeper.leftover()) is not None:
+        what = (worker.keeper.leftover() or worker.leases.leftover()) if worker.alive and worker.up else None
+        if what is not None:
             raise Violation("leftover", f"a process whose callers have all left still holds {what}")
     keys = [key for key in sim.setting.keys if not sim.witness.is_final(KEYS[key].digest)]
     if keys:

@@ -192,7 +192,7 @@ class Exchange:
         requests: list[Request] = []
         for operations, order in zip(lists, self._lists, strict=True):
             for indexes in order.values():
-                actor = 4000 + self.worker.index * 100 + len(requests)
+                actor = 4 * self.lane.actor * 100 + len(requests)
                 requests.append(Request(self, [operations[index] for index in indexes], actor))
         self.requests, self._begun = requests, True
         self.ended()  # where all were given up before they were sent

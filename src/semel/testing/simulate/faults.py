@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from semel.core.operations import Claim, Fail, Operation
 from semel.core.store import Answers
 from semel.testing.simulate.exchange import Exchange
-from semel.testing.simulate.lane_runner import LaneRunner, unanswered
+from semel.testing.simulate.lane_runner import LaneRunner, is_callers, unanswered
 from semel.testing.simulate.process import Worker
 from semel.testing.simulate.servers import WatchedDynamo
 from semel.testing.simulate.world import SECOND
@@ -89,9 +89,8 @@ class Faults:
         """A handler went on beyond max_runtime, which explains as much as a stall."""
         self.explained[digest] = self.explained.get(digest, 0) + 1
 
-    def at_round(self, worker: Worker) -> None:
+    def at_round(self, lane: LaneRunner) -> None:
         """A round goes out, or something happens to it."""
-        lane = worker.lane
         if self.left:
             kinds = self._reading if lane.only_reads() else self._menu
             if self._forgets:
@@ -103,10 +102,10 @@ class Faults:
                 self._cancel(targets[choice - len(kinds) - 1])
                 return
             if choice and self.sim.quirks.strike(kinds[choice - 1]):
-                self.at_round(worker)  # and then the round goes out, or something else happens to it too
+                self.at_round(lane)  # and then the round goes out, or something else happens to it too
                 return
             if choice:
-                self._spoil(worker, kinds[choice - 1])
+                self._spoil(lane, kinds[choice - 1])
                 return
         if isinstance(self.sim.store, WatchedDynamo):
             lane.begin(Exchange(lane, self.sim.store))
@@ -117,8 +116,8 @@ class Faults:
         else:
             lane.settle(replies)
 
-    def _spoil(self, worker: Worker, kind: str) -> None:
-        lane, sim = worker.lane, self.sim
+    def _spoil(self, lane: LaneRunner, kind: str) -> None:
+        worker, sim = lane.worker, self.sim
         touched = [digest for ticket in lane.lane._waiting if (digest := _digest(ticket.operation))]
         whole = kind not in ("refuse", "lose", "late", "half")  # it holds up everybody in the process
         self.note(kind, touched + _keys_of(worker) if whole else touched, f"process {worker.index}")
@@ -169,7 +168,7 @@ class Faults:
             ticket.seat
             for list_ in lane.round
             for ticket in list_
-            if not ticket.abandoned and ticket.seat is not lane.worker.keeper and _may_be_cancelled(ticket.seat)
+            if not ticket.abandoned and is_callers(ticket) and _may_be_cancelled(ticket.seat)
         ]
         choice = self.sim.choices.fault(len(targets) + 1) if targets else 0
         if choice:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from semel.testing.simulate.process import Worker
 
 IDLE, READY, OUT = 0, 1, 2
+FIRST_OF_PROCESS = 1000
+"""The actors of callers have smaller numbers."""
+
 _REST, _LONGEST_REST = 0.1, 0.4
 _OF_A_RUN = (Complete, Fail, Renew, Checkpoint)
 
@@ -33,6 +36,7 @@ class LaneRunner:
     """Sends rounds of the real lane: one task leads (tasks), or the first caller leads and hands on (threads)."""
 
     __slots__ = (
+        "actor",
         "breaker",
         "due_us",
         "exchange",
@@ -46,12 +50,13 @@ class LaneRunner:
         "worker",
     )
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, actor: int, *, guarded: bool = True) -> None:
         self.worker = worker
+        self.actor = actor
         self.breaker = Breaker(
             failures=worker.sim.world.failures, rest=_REST, longest=_LONGEST_REST, chance=lambda: 1.0
         )
-        guard = Guard(self.breaker, worker.clock.monotonic)
+        guard = Guard(self.breaker, worker.clock.monotonic) if guarded else None
         self.lane = Lane(cast("Store", worker.sim.store), guard)  # asked for plans and the size of a batch, no more
         self.silent = False  # whether the last round stayed without any answer
         self.threads = worker.sim.world.colour == "threads"
@@ -61,6 +66,10 @@ class LaneRunner:
         self.replies: list[Answers | Exception] = []
         self.due_us: int | None = None
         self.exchange: Exchange | None = None  # a round that is made of several requests, on its way
+
+    def go(self) -> None:
+        """Its move: send what waits."""
+        self.worker.sim.faults.at_round(self)
 
     def submit(self, ticket: Ticket) -> None:
         """Queue a ticket."""
@@ -84,9 +93,7 @@ class LaneRunner:
 
     def waiting_callers(self) -> list[Caller]:
         """Whose tickets wait, as far as they can be cancelled: a thread that is about to send cannot."""
-        tickets = [
-            ticket for ticket in self.lane._waiting if not ticket.abandoned and ticket.seat is not self.worker.keeper
-        ]
+        tickets = [ticket for ticket in self.lane._waiting if not ticket.abandoned and is_callers(ticket)]
         return [ticket.seat for ticket in tickets if not self.threads or ticket is not self.leader or ticket.leads]
 
     def take(self) -> list[Any]:
@@ -195,6 +202,11 @@ class LaneRunner:
     def _trouble(self) -> tuple[object, ...]:
         breaker = self.breaker
         return breaker._failed, breaker._tries, breaker._again_at, breaker._trying_since, self.silent
+
+
+def is_callers(ticket: Ticket) -> bool:
+    """Whether a caller waits for it, who can be cancelled; a watch cannot."""
+    return bool(ticket.seat.actor < FIRST_OF_PROCESS)
 
 
 def _seat(ticket: Ticket | None) -> int:

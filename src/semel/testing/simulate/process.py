@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from semel.engine.attempt import AttemptState
 from semel.engine.flows import Once
+from semel.engine.renewal import Renewals
 from semel.engine.resending import Resends
 from semel.engine.waiting import Waiter
-from semel.testing.simulate.keeper_runner import KeeperRunner
 from semel.testing.simulate.lane_runner import LaneRunner
+from semel.testing.simulate.watch_runner import KeeperRunner, RenewalRunner
 
 if TYPE_CHECKING:
     from semel.testing.simulate.simulation import Simulation
@@ -65,16 +66,18 @@ def whole() -> float:
 
 
 class Worker:
-    """A process: callers live in it, share its lane and its keeper, and die with it."""
+    """A process: callers live in it, share its lanes and its watches, and die with it."""
 
     __slots__ = (
-        "actor",
         "alive",
         "clock",
         "index",
         "keeper",
         "lane",
+        "lanes",
+        "leases",
         "parked",
+        "renewals",
         "resends",
         "sim",
         "skew",
@@ -86,7 +89,6 @@ class Worker:
         skews = sim.world.skews
         self.sim = sim
         self.index = index
-        self.actor = 1000 + index
         self.skew = skews[index % len(skews)]
         self.clock = ProcessClock(sim, self.skew)
         self.alive = True
@@ -95,31 +97,27 @@ class Worker:
         self.parked: list[Any] = []
         # A budget that never changes is no state: what it does when it runs out is what it does when there is none.
         self.resends = Resends(whole, math.inf if sim.world.resends else 0)
-        self.lane = LaneRunner(self)
-        self.keeper = KeeperRunner(self)
-
-    def go(self) -> None:
-        """Its move: send what waits in the lane."""
-        self.sim.faults.at_round(self)
+        self.lane = LaneRunner(self, 1000 + index)
+        # Renewals go their own way, so that nothing callers ask for holds them up.
+        apart = LaneRunner(self, 1500 + index, guarded=False)
+        self.lanes = (self.lane, apart)
+        self.keeper = KeeperRunner(self, self.lane)
+        self.leases = RenewalRunner(self, apart)
+        self.renewals = Renewals(self.leases.renewer, self.leases, self.clock)
 
     def hold(self, state: AttemptState, once: Once) -> None:
-        """Keep an attempt's lease alive, as the runtimes do."""
-        policy = once.request.policy
-        keeper = self.keeper
-        beat = keeper.keeper.heartbeat.hold(
-            state.lease,
-            length=policy.lease_for.total_seconds(),
-            max_runtime=policy.max_runtime.total_seconds(),
-            asked=once.asked,
-        )
-        state.keep(beat, self.clock.monotonic)
-        keeper.stirred = True
-        keeper.rouse(beat.next)
+        """Keep an attempt's lease alive."""
+        self.renewals.hold(state, once)
 
     def done(self, state: AttemptState | None, digest: bytes, waiter: Waiter | None) -> None:
         """A call is over, as the runtimes see it."""
-        keeper = self.keeper
-        if state is not None and state.beat is not None:
-            keeper.keeper.heartbeat.release(state.beat)
-        if keeper.keeper.waiting.done(digest, waiter):
-            keeper.rouse(None)
+        if state is not None:
+            self.renewals.release(state)
+        if self.keeper.keeper.waiting.done(digest, waiter):
+            self.keeper.rouse(None)
+
+    def untie(self) -> None:
+        """Let go of the knot of objects."""
+        for watch in (self.keeper, self.leases):
+            watch.tickets.clear()
+        del self.lane, self.lanes, self.keeper, self.leases, self.renewals, self.parked

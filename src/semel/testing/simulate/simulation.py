@@ -17,7 +17,7 @@ from semel.testing.simulate.choices import Dice, Script
 from semel.testing.simulate.driving import START
 from semel.testing.simulate.exchange import LateRequest
 from semel.testing.simulate.faults import Faults, Late
-from semel.testing.simulate.lane_runner import READY
+from semel.testing.simulate.lane_runner import READY, LaneRunner
 from semel.testing.simulate.ledger import Ledger
 from semel.testing.simulate.process import Worker
 from semel.testing.simulate.quirks import Quirks
@@ -136,17 +136,17 @@ class Simulation:
         """Until nothing is on its way any more."""
         while True:
             self._local()
-            senders = [worker for worker in self.workers if worker.lane.state == READY and worker.up]
-            for worker in senders:
-                worker.go()
+            senders = self._senders()
+            for lane in senders:
+                lane.go()
             requests = self._requests()
             for request in requests:
                 request.go()
             if senders or requests:
                 continue
-            times = [
-                at for worker in self.workers if worker.alive for at in (worker.thaws_us, worker.lane.due_us) if at
-            ]
+            alive = [worker for worker in self.workers if worker.alive]
+            times = [worker.thaws_us for worker in alive if worker.thaws_us]
+            times += [lane.due_us for worker in alive for lane in worker.lanes if lane.due_us]
             if not times:
                 return
             self.advance(min(times))
@@ -169,7 +169,7 @@ class Simulation:
                 worker.parked.append(turn)
 
     def _moves(self) -> list[Any]:
-        moves: list[Any] = [worker for worker in self.workers if worker.lane.state == READY and worker.up]
+        moves: list[Any] = list(self._senders())
         if self.served:
             moves += self._requests()
         sending = bool(moves)
@@ -187,9 +187,13 @@ class Simulation:
             moves.append(self.time)
         return moves
 
+    def _senders(self) -> list[LaneRunner]:
+        """The lanes that have something to send."""
+        return [lane for worker in self.workers if worker.up for lane in worker.lanes if lane.state == READY]
+
     def _requests(self) -> list[Any]:
         """Requests on their way to a service that takes several for one operation."""
-        exchanges = [worker.lane.exchange for worker in self.workers if worker.up]
+        exchanges = [lane.exchange for worker in self.workers if worker.up for lane in worker.lanes]
         return [one for exchange in exchanges if exchange is not None for one in exchange.requests if one.call]
 
     def next_instant(self) -> int | None:
@@ -201,11 +205,8 @@ class Simulation:
             if worker.thaws_us is not None:
                 times.append(worker.thaws_us)
             elif worker.up:
-                if worker.lane.due_us is not None:
-                    times.append(worker.lane.due_us)
-                due = worker.keeper.due_us()
-                if due is not None:
-                    times.append(due)
+                dues = (*(lane.due_us for lane in worker.lanes), worker.keeper.due_us(), worker.leases.due_us())
+                times += [due for due in dues if due is not None]
         for caller in self.callers:
             if caller.until_us is not None and caller.worker.up:
                 times.append(caller.until_us)
@@ -248,12 +249,13 @@ class Simulation:
                 self.ready.extend(worker.parked)
                 worker.parked = []
             if worker.up:
-                lane = worker.lane
-                if lane.due_us is not None and lane.due_us <= self.now_us:
-                    lane.due_us = None
-                    self.calm_since_us = self.now_us
-                    self.ready.append(lane)
+                for lane in worker.lanes:
+                    if lane.due_us is not None and lane.due_us <= self.now_us:
+                        lane.due_us = None
+                        self.calm_since_us = self.now_us
+                        self.ready.append(lane)
                 worker.keeper.on_time()
+                worker.leases.on_time()
         for caller in self.callers:
             if caller.until_us is not None and caller.worker.up:
                 caller.on_time()
@@ -261,8 +263,7 @@ class Simulation:
     def untie(self) -> None:
         """Let go of the knot of objects, so that nobody has to look for it."""
         for worker in self.workers:
-            worker.keeper.tickets.clear()
-            del worker.lane, worker.keeper, worker.parked
+            worker.untie()
         for caller in self.callers:
             caller.body = caller.once = caller.held = caller.waiter = caller.waits = caller.ticket = None
             caller.answer = caller.error = caller.value = None

@@ -78,7 +78,8 @@ def _worker(worker: Worker) -> tuple[object, ...]:
     if not worker.alive:
         return ()
     parked = tuple([(type(turn), getattr(turn, "actor", 0)) for turn in worker.parked])
-    return worker.lane.mark(), worker.keeper.mark(), worker.thaws_us, parked
+    marks = tuple([part.mark() for part in (*worker.lanes, worker.keeper, worker.leases)])
+    return marks, worker.thaws_us, parked
 
 
 def _caller(caller: Caller) -> tuple[object, ...]:

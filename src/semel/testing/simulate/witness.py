@@ -70,7 +70,7 @@ class Witness:
         if self.sim.jumped or (before.status is not Status.RUNNING and before.error != LEASE_ENDED):
             return
         for worker in self.sim.workers:
-            beat = worker.keeper.keeper.heartbeat._beats.get(before.nonce) if worker.alive else None
+            beat = worker.leases.renewer.heartbeat._beats.get(before.nonce) if worker.alive else None
             if beat is not None and beat.lost is None:
                 if worker.clock.until(beat.deadline) > 0:
                     raise Violation("told", "a lease was taken over that its holder had reason to think alive")
@@ -102,7 +102,10 @@ class Witness:
     def quiet(self, instant: int) -> None:
         """Nobody can go on before `instant`: what was to be cleaned up is, and nobody waits for no reason."""
         sim = self.sim
-        standing = any(worker.thaws_us is not None or worker.lane.due_us is not None for worker in sim.workers)
+        standing = any(
+            worker.thaws_us is not None or any(lane.due_us is not None for lane in worker.lanes)
+            for worker in sim.workers
+        )
         late = not standing and instant - sim.calm_since_us > sim.setting.limit_us + max(0, -sim.jump_us)
         for record in sim.store.table.records.values():
             owner = self.owners.get(record.nonce)

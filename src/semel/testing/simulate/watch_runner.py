@@ -1,30 +1,36 @@
-"""Drives the real keeper as the runtimes of both colours do: it rests, is roused, asks for lists of operations.
+"""Drives the real watches, over waiters and over leases, as threads and tasks do: they rest, are roused, ask for lists.
 
-What always holds: the keeper is awake when it said it would be, or earlier; it is never asked to do two things at once.
+What always holds: a watch is awake when it said it would be, or earlier; it is never asked to do two things at once.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from semel.core.flow import Flow
 from semel.core.operations import Lost, Renew
-from semel.engine.effects import Rest
-from semel.engine.keeper import DOZE, Keeper
+from semel.engine.effects import Rest, Stalled
+from semel.engine.keeper import Keeper
 from semel.engine.lane import Ticket
+from semel.engine.renewal import Renewer
 from semel.engine.waiting import Waiter, Waiting
+from semel.engine.watch import DOZE, Watched, watching
 
 if TYPE_CHECKING:
+    from semel.testing.simulate.lane_runner import LaneRunner
     from semel.testing.simulate.process import Worker
 
 
-class KeeperRunner:
-    """Drives the real keeper, as the runtimes do."""
+class WatchRunner:
+    """Drives a watch; what it asks for goes through `lane`."""
 
     __slots__ = (
+        "_watched",
         "actor",
         "flow",
-        "keeper",
+        "lane",
+        "lock",
         "missing",
         "queued",
         "resting",
@@ -35,10 +41,12 @@ class KeeperRunner:
         "worker",
     )
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, lane: LaneRunner, watched: Watched, actor: int) -> None:
         self.worker = worker
-        self.actor = 2000 + worker.index
-        self.keeper = Keeper(worker.clock, Waiting(_no_jitter), _wake_up)
+        self.lane = lane
+        self.actor = actor
+        self.lock = nullcontext()  # there is one thread
+        self._watched = watched
         self.flow: Flow[None] | None = None
         self.resting = False
         self.resting_until: float | None = None
@@ -49,9 +57,10 @@ class KeeperRunner:
         self.missing = 0
 
     def rouse(self, at: float | None) -> None:
-        """Make sure that the keeper is awake at `at` (None: now)."""
+        """Make sure that the watch is awake at `at` (None: now)."""
+        self.stirred = True
         if self.flow is None:
-            self.flow = self.keeper.watch()
+            self.flow = watching(self._watched, self.worker.clock)
             self._queue()
         elif at is None or self.resting_until is None or at < self.resting_until:
             self.woken = True
@@ -94,7 +103,11 @@ class KeeperRunner:
             wanted = self._wake()
         else:
             wanted = next(self.flow)
-        while isinstance(wanted, Rest):
+        while isinstance(wanted, (Rest, Stalled)):
+            if isinstance(wanted, Stalled):
+                self.worker.sim.seen["stall reported"] += 1
+                wanted = self.flow.send(None)
+                continue
             self.resting, self.resting_until = True, self._until(wanted.until)
             if not self.woken:
                 return
@@ -102,7 +115,7 @@ class KeeperRunner:
         self.tickets = [Ticket(operation, self) for operation in wanted.operations]
         self.missing = len(self.tickets)
         for ticket in self.tickets:
-            self.worker.lane.submit(ticket)
+            self.lane.submit(ticket)
 
     def _until(self, until: float | None) -> float | None:
         if until is None and self.stirred:
@@ -116,26 +129,58 @@ class KeeperRunner:
         return self.flow.send(None)
 
     def mark(self) -> tuple[object, ...]:
+        """Where it is, for telling states apart."""
+        return self.resting, self.resting_until, self.woken, self.missing
+
+
+class KeeperRunner(WatchRunner):
+    """Drives the real keeper."""
+
+    __slots__ = ("keeper",)
+
+    def __init__(self, worker: Worker, lane: LaneRunner) -> None:
+        self.keeper = Keeper(worker.clock, Waiting(_no_jitter), _wake_up)
+        super().__init__(worker, lane, self.keeper, 2000 + worker.index)
+
+    def mark(self) -> tuple[object, ...]:
         """All of it, for telling states apart."""
-        keeper, waiting = self.keeper, self.keeper.waiting
-        beats = [(beat.lease.nonce, beat.deadline, beat.next, beat.lost) for beat in keeper.heartbeat._beats.values()]
+        waiting = self.keeper.waiting
         waiters = [(waiter.seat.actor, waiter.until) for waiters in waiting._keys.values() for waiter in waiters]
         heirs = [waiter.seat.actor for waiter in waiting._heirs.values()]
-        timing = (waiting._look_at, waiting._last_look, keeper._tally_at, self.resting, self.resting_until, self.woken)
-        return tuple(beats), tuple(waiters), tuple(heirs), frozenset(waiting._nudged), timing, self.missing
+        timing = (waiting._look_at, waiting._last_look, self.keeper._tally_at)
+        return tuple(waiters), tuple(heirs), frozenset(waiting._nudged), timing, super().mark()
 
     def leftover(self) -> str | None:
         """What is still held though nobody is left to hold it."""
         waiting = self.keeper.waiting
         for what, left in (
-            ("a lease", self.keeper.heartbeat._beats),
             ("a waiter", waiting._keys),
             ("a promotion", waiting._heirs),
-            ("a ticket", self.worker.lane.lane._waiting),
+            ("a ticket", self.lane.lane._waiting),
         ):
             if left:
                 return what
         return None
+
+
+class RenewalRunner(WatchRunner):
+    """Drives the real renewal of leases."""
+
+    __slots__ = ("renewer",)
+
+    def __init__(self, worker: Worker, lane: LaneRunner) -> None:
+        self.renewer = Renewer(worker.clock)
+        super().__init__(worker, lane, self.renewer, 2500 + worker.index)
+
+    def mark(self) -> tuple[object, ...]:
+        """All of it, for telling states apart."""
+        beats = self.renewer.heartbeat._beats.values()
+        held = [(beat.lease.nonce, beat.deadline, beat.next, beat.lost) for beat in beats]
+        return tuple(held), self.renewer._ready_since, super().mark()
+
+    def leftover(self) -> str | None:
+        """What is still held though nobody is left to hold it."""
+        return "a lease" if self.renewer.heartbeat._beats else None
 
 
 def _no_jitter() -> float:
