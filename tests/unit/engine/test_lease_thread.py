@@ -1,9 +1,9 @@
-"""The thread that renews leases: there when it is needed, gone when it is not, and it costs short calls no connection."""
+"""The thread that renews leases: there when it is needed, gone when it is not, and short calls pay no connection."""
 
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
@@ -148,7 +148,7 @@ def test_event_loops_at_the_same_time_share_the_thread(scene: Scene) -> None:
     semel = AsyncSemel(scene.store, policy=POLICY, clock=scene.clock)
     both_run, done = threading.Barrier(3), threading.Event()
 
-    def loop(key: str) -> Callable[[], Awaitable[None]]:
+    def loop(key: str) -> Callable[[], Coroutine[Any, Any, None]]:
         async def handler() -> None:
             await asyncio.to_thread(both_run.wait, 60)
             await asyncio.to_thread(done.wait, 60)
@@ -159,7 +159,7 @@ def test_event_loops_at_the_same_time_share_the_thread(scene: Scene) -> None:
 
         return main
 
-    loops = [threading.Thread(target=lambda main=loop(key): asyncio.run(main())) for key in ("a", "b")]  # type: ignore[misc]  # a default
+    loops = [threading.Thread(target=lambda main: asyncio.run(main()), args=(loop(key),)) for key in ("a", "b")]
     for thread in loops:
         thread.start()
     both_run.wait(60)

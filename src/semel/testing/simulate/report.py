@@ -35,6 +35,7 @@ SOMETIMES: Final = frozenset({
     "erased", "replayed, erased", "erasing answered", "erasing answered: NotResolvable",
     "erasing answered: StoreUnavailable", "answered: ResultNotKept",
     "purged", "lapsed", "swept", "swept: reconciled", "settled in the end", "held, then resolved", "told in time",
+    "stall reported",
 })  # fmt: skip
 
 

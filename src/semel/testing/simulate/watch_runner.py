@@ -16,6 +16,7 @@ from semel.engine.lane import Ticket
 from semel.engine.renewal import Renewer
 from semel.engine.waiting import Waiter, Waiting
 from semel.engine.watch import DOZE, Watched, watching
+from semel.testing.simulate.violation import Violation
 
 if TYPE_CHECKING:
     from semel.testing.simulate.lane_runner import LaneRunner
@@ -105,7 +106,7 @@ class WatchRunner:
             wanted = next(self.flow)
         while isinstance(wanted, (Rest, Stalled)):
             if isinstance(wanted, Stalled):
-                self.worker.sim.seen["stall reported"] += 1
+                self._reported()
                 wanted = self.flow.send(None)
                 continue
             self.resting, self.resting_until = True, self._until(wanted.until)
@@ -116,6 +117,12 @@ class WatchRunner:
         self.missing = len(self.tickets)
         for ticket in self.tickets:
             self.lane.submit(ticket)
+
+    def _reported(self) -> None:
+        sim = self.worker.sim
+        if not sim.held_up:
+            raise Violation("told", "a stall was reported, and nothing stood still")
+        sim.seen["stall reported"] += 1
 
     def _until(self, until: float | None) -> float | None:
         if until is None and self.stirred:
