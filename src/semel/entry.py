@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from semel.core.extras import missing_error
+from semel.core.fingerprint import Secret
 from semel.core.guard import Limits
 from semel.core.observer import Observer
 from semel.core.policy import Policy
@@ -84,6 +86,7 @@ class Semel(SyncEngine):
         observer: told what happens; by default it goes to `logging`.
         clock: what waiting is measured by; tests put a virtual one here.
         limits: how much a store in trouble is asked, how many may wait for it, and how many for others.
+        fingerprint_secret: keys the digests of what was asked; of several the first makes them, and all compare.
         settings: settings of the store, as its reference page names them.
     """
 
@@ -96,12 +99,20 @@ class Semel(SyncEngine):
         observer: Observer | None = None,
         clock: Clock | None = None,
         limits: Limits | None = None,
+        fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
         **settings: Any,
     ) -> None:
         found = open_store(store, **settings)
         _check_installed(found, _SYNC)
         opened = _with_tiers(found, cache, observer)
-        super().__init__(opened, policy=policy, observer=observer, clock=clock, limits=limits)
+        super().__init__(
+            opened,
+            policy=policy,
+            observer=observer,
+            clock=clock,
+            limits=limits,
+            fingerprint_secret=fingerprint_secret,
+        )
 
 
 class AsyncSemel(AsyncEngine):
@@ -114,6 +125,7 @@ class AsyncSemel(AsyncEngine):
         observer: told what happens; by default it goes to `logging`.
         clock: what waiting is measured by; tests put a virtual one here.
         limits: how much a store in trouble is asked, how many may wait for it, and how many for others.
+        fingerprint_secret: keys the digests of what was asked; of several the first makes them, and all compare.
         settings: settings of the store, as its reference page names them.
     """
 
@@ -126,9 +138,17 @@ class AsyncSemel(AsyncEngine):
         observer: Observer | None = None,
         clock: Clock | None = None,
         limits: Limits | None = None,
+        fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
         **settings: Any,
     ) -> None:
         found = open_store(store, **settings)
         _check_installed(found, _ASYNC)
         opened = _with_tiers(found, cache, observer)
-        super().__init__(opened, policy=policy, observer=observer, clock=clock, limits=limits)
+        super().__init__(
+            opened,
+            policy=policy,
+            observer=observer,
+            clock=clock,
+            limits=limits,
+            fingerprint_secret=fingerprint_secret,
+        )

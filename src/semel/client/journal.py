@@ -20,7 +20,6 @@ from semel.client.retention import Described, is_old
 from semel.client.sending import Sender
 from semel.client.settings import Settings
 from semel.client.unfinished import NUMBER, OPERATION, Pending, number_of, taken_up
-from semel.core.fingerprint import fingerprint
 from semel.core.flow import Flow
 from semel.core.key import Key, make_key
 from semel.core.record import Record, Status
@@ -51,6 +50,7 @@ class Journal:
     def __init__(self, engine: EngineBase, settings: Settings, now: Callable[[], float]) -> None:
         self.settings = settings
         self._store = engine.store.name
+        self._fingerprints = engine.fingerprints
         self._now = now
         self._sender = Sender(
             settings.patience,
@@ -146,7 +146,7 @@ class Journal:
         last = max(ours)
         record = known[self._key(outgoing, intent, last).digest]
         # What did not run may be asked again under its key by the same request; another one takes the next.
-        over = record.final or record.fingerprint != fingerprint(outgoing.fingerprint)
+        over = record.final or not self._fingerprints.matches(record.fingerprint, outgoing.fingerprint)
         return last + 1 if record.status in _PASSED_OVER and over else last
 
     def _is(self, outgoing: Outgoing, pending: Pending) -> bool:

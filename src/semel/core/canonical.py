@@ -5,8 +5,9 @@ length, so that no joining of neighbours can look like another value. Numbers en
 and `Decimal("1500.00")` are one; `0.1` and `Decimal("0.1")` are two, as they are in Python), booleans are not numbers,
 aware datetimes enter by their instant and naive ones are refused. Lists and tuples are one; a mapping enters by its
 members in any order, an object by the name of its class and its members. Text enters in Unicode form NFC, so that one
-word typed on two systems is one word, except in the exact form, which keys use. Reading a value takes time with its
-size: a number is never written out in more than 40 digits that it does not have.
+word typed on two systems is one word, except in the exact form, which keys use. Without defaults, a field that equals
+its default is left out of an object: then equal encodings mean equal values under one definition of the class. Reading
+a value takes time with its size: a number is never written out in more than 40 digits that it does not have.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from pathlib import PurePath, PureWindowsPath
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
+from semel.core.model_fields import MISSING, ModelField, fields_of
 from semel.core.text import TooManyMarks, normalized
 
 MAX_DEPTH = 64
@@ -34,29 +37,44 @@ _MAX_BITS = 3322  # what a number of MAX_DIGITS digits takes at most; asking for
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
+Member = tuple[bytes, str, object, bytes | None]
+"""A member of an object: its name encoded, its name, its default, its default encoded."""
+
 
 class CannotEncode(Exception):
     """The value has no canonical encoding; the message is a clause that says why. Callers make it a typed error."""
 
 
 class Level:
-    """How deep the encoder is, and in which form text enters there. `inner` is the next level down, if one is left."""
+    """How deep the encoder is, and in which form text and objects enter. `inner` is the next level down, if any."""
 
-    __slots__ = ("exact", "inner")
+    __slots__ = ("drops_defaults", "exact", "inner")
 
-    def __init__(self, *, exact: bool, depth: int) -> None:
+    def __init__(self, *, exact: bool = False, drops_defaults: bool = False, depth: int = MAX_DEPTH) -> None:
         self.exact = exact
-        self.inner = Level(exact=exact, depth=depth - 1) if depth > 1 else None
+        self.drops_defaults = drops_defaults
+        inner = depth > 1
+        self.inner = Level(exact=exact, drops_defaults=drops_defaults, depth=depth - 1) if inner else None
 
 
-_NORMAL = Level(exact=False, depth=MAX_DEPTH)
-_EXACT = Level(exact=True, depth=MAX_DEPTH)
+_NORMAL = Level()
+_EXACT = Level(exact=True)
+_WITHOUT_DEFAULTS = Level(drops_defaults=True)
 
 
 def encode(value: object, *, exact: bool = False) -> bytes:
     """The canonical bytes of `value`; `exact` keeps text as it is. Raises `CannotEncode` for what has none."""
+    return _encode_at(_EXACT if exact else _NORMAL, value)
+
+
+def encode_without_defaults(value: object) -> bytes:
+    """The canonical bytes of `value`, objects without the fields that equal their default. Raises `CannotEncode`."""
+    return _encode_at(_WITHOUT_DEFAULTS, value)
+
+
+def _encode_at(level: Level, value: object) -> bytes:
     try:
-        return _encode(value, _EXACT if exact else _NORMAL)
+        return _encode(value, level)
     except CannotEncode:
         raise
     except Exception as problem:
@@ -81,6 +99,49 @@ class Members:
             raise
         except Exception as problem:
             raise _not_readable(problem) from problem
+
+
+class MembersWithoutDefaults:
+    """The same, without the members that equal their default: a value that is the default itself costs nothing."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self, names: Iterable[str], defaults: Mapping[str, object]) -> None:
+        self._members = _sorted_members(ModelField(name, defaults.get(name, MISSING)) for name in names)
+
+    def encode(self, values: Mapping[str, object]) -> bytes:
+        """The canonical bytes of these members of `values`. Raises `CannotEncode` where one has none."""
+        inner = _WITHOUT_DEFAULTS.inner
+        try:
+            body = []
+            for encoded, name, default, encoded_default in self._members:
+                value = values[name]
+                if value is not default:
+                    item = _encode(value, inner)
+                    if item != encoded_default:
+                        body.append(encoded + item)
+            return _tagged(b"M", b"".join(body))
+        except CannotEncode:
+            raise
+        except Exception as problem:
+            raise _not_readable(problem) from problem
+
+
+def _sorted_members(fields: Iterable[ModelField]) -> list[Member]:
+    return sorted(map(_member, fields), key=lambda member: member[0])
+
+
+def _member(field: ModelField) -> Member:
+    """A field with its name and its default encoded; a default without an encoding is known by identity alone."""
+    encoded_default: bytes | None = None
+    if field.model is not None:
+        encoded_default = _named_object(field.model, b"")  # an object all of whose fields equal their defaults
+    elif field.default is not MISSING:
+        try:
+            encoded_default = encode_without_defaults(field.default)
+        except CannotEncode:
+            encoded_default = None
+    return _encode(field.name, _NORMAL), field.name, field.default, encoded_default
 
 
 def _not_readable(problem: Exception) -> CannotEncode:
@@ -202,7 +263,14 @@ def _date(value: Any, _level: Level) -> bytes:
 
 
 def _time(value: Any, _level: Level) -> bytes:
-    return _tagged(b"I", value.isoformat().encode())
+    zone = ""
+    if value.tzinfo is not None and value.utcoffset() is None:  # the offset depends on the day: the name has to do
+        zone = getattr(value.tzinfo, "key", None) or ""
+        if not zone:
+            message = "a time of day in a zone without a fixed offset or a name cannot be compared"
+            raise CannotEncode(message)
+        zone = f"[{zone}]"
+    return _tagged(b"I", f"{value.isoformat()}{zone}".encode())
 
 
 def _timedelta(value: Any, _level: Level) -> bytes:
@@ -228,14 +296,50 @@ def _mapping(value: Any, level: Level) -> bytes:
     # One dictionary may hold both forms of a text as two members; they would then claim to be one.
     pairs = {_encode(name, inner): _encode(item, inner) for name, item in value.items()}
     if len(pairs) != len(value):
-        message = "two of its members have the same name"
-        raise CannotEncode(message)
+        raise _same_name()
     return _tagged(b"M", b"".join([name + pairs[name] for name in sorted(pairs)]))
 
 
-def _object(kind: type, fields: Mapping[str, object], level: Level) -> bytes:
+def _same_name() -> CannotEncode:
+    return CannotEncode("two of its members have the same name")
+
+
+def _object(value: Any, level: Level) -> bytes:
+    """A dataclass, Struct or model: the members it declares, and those a model was given beyond that."""
+    kind: Any = type(value)
+    drops, inner = level.drops_defaults, level.inner
+    members: dict[bytes, bytes] = {}
+    for encoded, name, default, encoded_default in _members_of(kind):
+        item = getattr(value, name)
+        if drops and item is default:
+            continue
+        body = _encode(item, inner)
+        if not drops or body != encoded_default:
+            members[encoded] = body
+    extra = getattr(value, "__pydantic_extra__", None)
+    if extra:
+        declared = {member[0] for member in _members_of(kind)}  # also of those left out
+        members = _with_extra(members, extra, declared, level.inner)
+    return _named_object(type(value), b"".join([name + body for name, body in members.items()]))
+
+
+@lru_cache(maxsize=1024)
+def _members_of(kind: type) -> list[Member]:
+    return _sorted_members(fields_of(kind))
+
+
+def _with_extra(
+    members: dict[bytes, bytes], extra: Mapping[str, object], declared: set[bytes], inner: Level | None
+) -> dict[bytes, bytes]:
+    added = {_encode(name, inner): _encode(item, inner) for name, item in extra.items()}
+    if len(added) != len(extra) or declared & added.keys():
+        raise _same_name()
+    return dict(sorted({**members, **added}.items()))
+
+
+def _named_object(kind: type, members: bytes) -> bytes:
     # The class name is part of it: Refund(amount=1) is not Charge(amount=1).
-    return _tagged(b"O", _tagged(b"S", kind.__name__.encode()) + _mapping(fields, level))
+    return _tagged(b"O", _tagged(b"S", kind.__name__.encode()) + _tagged(b"M", members))
 
 
 def _enum(member: Any, level: Level) -> bytes:
@@ -254,25 +358,18 @@ def _path(value: PurePath) -> bytes:
     return _tagged(b"W" if isinstance(value, PureWindowsPath) else b"F", _utf8(str(value)))
 
 
-def _model(value: Any, level: Level) -> bytes:
-    """A pydantic model: what it declares, and what it was given beyond that."""
-    declared = {name: getattr(value, name) for name in type(value).model_fields}
-    return _object(type(value), {**(getattr(value, "__pydantic_extra__", None) or {}), **declared}, level)
-
-
 def _encode_by_kind(value: Any, level: Level) -> bytes:
     match value:
         case Enum():
             return _enum(value, level)
         case msgspec.Struct():
-            return _object(type(value), msgspec.structs.asdict(value), level)
+            return _object(value, level)
         case PurePath():
             return _path(value)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-            return _object(type(value), fields, level)
+            return _object(value, level)
         case _ if hasattr(type(value), "model_fields"):
-            return _model(value, level)
+            return _object(value, level)
         case Mapping():
             return _mapping(value, level)
     for base, encoder in _BY_TYPE.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections.abc
-import dataclasses
 import types
 import typing
 from datetime import date, time, timedelta
@@ -13,7 +12,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-import msgspec
+from semel.core.model_fields import fields_of, is_model
 
 _PLAIN = (str, int, float, Decimal, bytes, bytearray, memoryview, date, time, timedelta, UUID, Enum, PurePath)
 _CONTAINERS = (list, tuple, set, frozenset, collections.abc.Mapping)
@@ -59,7 +58,7 @@ def _class(kind: Any, arguments: tuple[Any, ...], seen: set[Any]) -> str | None:
         return _first(arguments, seen)
     if issubclass(kind, _PLAIN):
         return None
-    if dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or hasattr(kind, "model_fields"):
+    if is_model(kind):
         return _fields(kind, seen)
     return f"a {kind.__qualname__} has no canonical form"
 
@@ -75,11 +74,4 @@ def _fields(kind: type, seen: set[Any]) -> str | None:
         hints = typing.get_type_hints(kind)
     except Exception:  # noqa: BLE001 - names only known to type checkers: the value will tell
         return None
-    return _first((hints[name] for name in _names(kind) if name in hints), seen)
-
-
-def _names(kind: Any) -> typing.Iterable[str]:
-    """What of a class is data; class variables and what only the constructor takes are not."""
-    if dataclasses.is_dataclass(kind):
-        return [field.name for field in dataclasses.fields(kind)]
-    return typing.cast("tuple[str, ...]", kind.__struct_fields__)
+    return _first((hints[field.name] for field in fields_of(kind) if field.name in hints), seen)

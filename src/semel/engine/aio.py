@@ -32,7 +32,7 @@ from semel.engine.aio_shell import AsyncAttempt, Shell
 from semel.engine.colour import is_async, is_plainly_sync, refuse_generator, wrong_colour
 from semel.engine.colourless import Asked, EngineBase, Known, query_of
 from semel.engine.flows import Once
-from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
+from semel.engine.once import AboutRule, FingerprintRule, KeyRule, Rules, ScopeRule, rules_of
 from semel.engine.opened import AsyncOpened, Teller
 from semel.engine.request import Request, Result
 from semel.errors import UsageError
@@ -224,6 +224,7 @@ class AsyncEngine(EngineBase):
         scope: ScopeRule = SHARED,
         operation: str | None = None,
         ignore: tuple[str, ...] = (),
+        fingerprint: FingerprintRule = None,
         about: AboutRule = None,
         policy: Policy | None = None,
         **changes: Any,
@@ -240,7 +241,15 @@ class AsyncEngine(EngineBase):
             if not is_async(function):
                 raise wrong_colour(function, wanted="async def")
             rules = rules_of(
-                function, key=key, scope=scope, operation=operation, ignore=ignore, about=about, policy=settled
+                function,
+                key=key,
+                scope=scope,
+                operation=operation,
+                ignore=ignore,
+                fingerprint=fingerprint,
+                about=about,
+                policy=settled,
+                secrets=self.secrets,
             )
             self.known[rules.operation] = Known(settled, rules.shape)
             return AsyncOnceFunction(self, function, rules)

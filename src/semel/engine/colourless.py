@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Required, TypedDict, get_args
 
 from semel.core import codec
-from semel.core.fingerprint import fingerprint
+from semel.core.fingerprint import Fingerprints, Secret, Secrets
 from semel.core.guard import Change, Guard, Limits
 from semel.core.key import SHARED, Key
 from semel.core.observer import Event, Logging, Observer, is_heard, notify
@@ -75,6 +75,7 @@ class EngineBase:
         observer: Observer | None = None,
         new_nonce: Callable[[], bytes] | None = None,
         limits: Limits | None = None,
+        fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
     ) -> None:
         self.store = store
         self.policy = policy or Policy()
@@ -86,6 +87,8 @@ class EngineBase:
         self.resends = Resends(self.jitter, self.limits.resends)
         self._left: list[Guard] = []
         self.known: dict[str, Known] = {}
+        self.secrets = Secrets(fingerprint_secret)
+        self.fingerprints = Fingerprints(self.secrets)
         self.shapes = Shapes()
 
     def __repr__(self) -> str:
@@ -149,7 +152,9 @@ class EngineBase:
     ) -> Request:
         policy = self._policy(policy, {})
         identity = key if isinstance(key, Key) else Key.of(key, operation=operation, scope=scope)
-        request = Request(identity, fingerprint(asked), policy, terms_of(policy), About.of(about), shape)
+        fingerprints = self.fingerprints
+        taken, terms = fingerprints.take(asked), terms_of(policy)
+        request = Request(identity, taken, policy, terms, About.of(about), shape, asked, fingerprints)
         self.known.setdefault(identity.operation, Known(policy, shape))
         return request
 

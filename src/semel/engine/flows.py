@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from semel.core import codec
-from semel.core.fingerprint import check_version
 from semel.core.flow import Flow
 from semel.core.key import Key
 from semel.core.operations import (
@@ -55,6 +54,7 @@ class Once:
 
     def __init__(self, request: Request, clock: Clock, new_nonce: Callable[[], bytes], resends: Resends) -> None:
         self.request = request
+        self.fingerprint = request.fingerprint
         self.attempt: AttemptState | None = None
         self._clock = clock
         self._new_nonce = new_nonce
@@ -77,8 +77,7 @@ class Once:
                 case Replay(record, _, cached):
                     return self._replayed(record, cached=cached)
                 case Reused(record):
-                    check_version(record.fingerprint)
-                    raise raising.reused(self.request.key)
+                    self._compare(record.fingerprint)
                 case Doubtful(record, remaining_us):
                     raise raising.in_doubt(record, remaining_us)
                 case Running(remaining_us):
@@ -89,9 +88,20 @@ class Once:
                 case None:
                     return (yield from self._unprotected())
 
+    def _compare(self, stored: bytes) -> None:
+        """Claim the next time with the record's own fingerprint, if that was taken of this request in another way.
+
+        Raises:
+            KeyReused: it is another request.
+            RecordUnreadable: nobody here can tell.
+        """
+        if stored == self.fingerprint or not self.request.is_asked_by(stored):
+            raise raising.reused(self.request.key)
+        self.fingerprint = stored
+
     def _claim(self) -> Flow[ClaimAnswer | None]:
         request = self.request
-        claim = Claim(request.key, request.fingerprint, self._new_nonce(), request.terms, request.about)
+        claim = Claim(request.key, self.fingerprint, self._new_nonce(), request.terms, request.about)
         self.asked = self._clock.monotonic()  # once: a claim granted again holds the lease of the first time
         sent = 0
         while True:
@@ -126,7 +136,7 @@ class Once:
             raise raising.in_progress(key, remaining_us)
         news = yield Wait(key.digest, deadline)
         match news:
-            case Ended(record) if record.is_for(self.request.fingerprint):
+            case Ended(record) if record.is_for(self.fingerprint):
                 return record
             case Ended() | Promoted():
                 return None
@@ -141,7 +151,7 @@ class Once:
         found: Found = yield Read(self.request.key.digest, operation=self.request.key.operation)
         record = found.record
         if record is not None and record.final and record.expires_us > found.now_us:
-            if record.is_for(self.request.fingerprint):
+            if record.is_for(self.fingerprint):
                 return record
         elif record is not None:
             remaining_us = record.lease_us - found.now_us
@@ -262,7 +272,7 @@ class Once:
         except StoreUnavailable as silent:
             raise raising.lease_lost(self.request.key) from (error or silent)  # it ran, whatever the store has to say
         record = found.record
-        if record is not None and record.final and record.is_for(self.request.fingerprint):
+        if record is not None and record.final and record.is_for(self.fingerprint):
             return self._replayed(record)
         raise raising.lease_lost(self.request.key) from error
 

@@ -1,7 +1,8 @@
 """From a function and its arguments to a key and a fingerprint, without colour.
 
 What always holds: everything is worked out at decoration; what could not be encoded, replayed or told apart later is
-refused there. What is neither key, scope nor ignored is the fingerprint.
+refused there. What is neither key, scope nor ignored is the fingerprint, unless `fingerprint=` says what is. An
+argument that equals its default stays out of it, so that a parameter with a default may come and go.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import functools
 import inspect
 import operator
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from semel.core import codec
-from semel.core.canonical import Members
+from semel.core.canonical import Members, MembersWithoutDefaults
 from semel.core.encodable import why_not
-from semel.core.fingerprint import fingerprint
+from semel.core.fingerprint import NO_SECRETS, Fingerprints, Secrets
 from semel.core.key import SHARED, Key, Shared
 from semel.core.operations import Terms
 from semel.core.policy import Policy
@@ -28,6 +29,7 @@ from semel.errors import KeyMissing, UsageError
 
 KeyRule = str | tuple[str, ...] | Callable[..., Any]
 ScopeRule = str | tuple[str, ...] | Callable[..., Any] | Shared
+FingerprintRule = str | tuple[str, ...] | Callable[..., Any] | None
 AboutRule = Mapping[str, Any] | About | Callable[..., Any] | None
 
 
@@ -41,7 +43,8 @@ class Rules:
     key: Callable[[Mapping[str, Any], Any, Any], Any]
     scope: Callable[[Mapping[str, Any], Any, Any], Any]
     about: AboutRule
-    asked: Members
+    asked: Callable[[Mapping[str, Any], Any, Any], Any] | None
+    fingerprints: Fingerprints
     policy: Policy
     terms: Terms
     shape: codec.Shape
@@ -54,9 +57,11 @@ class Rules:
         """
         values = self._bind(args, kwargs)
         key = Key.of(self.key(values, args, kwargs), operation=self.operation, scope=self.scope(values, args, kwargs))
-        asked = fingerprint(values, self.asked.encode)
+        asked = values if self.asked is None else self.asked(values, args, kwargs)
+        taken = self.fingerprints.take(asked)
         about = self.about(*args, **kwargs) if callable(self.about) else self.about
-        return Request(key, asked, self.policy, self.terms, About.of(about), self.shape)
+        about = About.of(about)
+        return Request(key, taken, self.policy, self.terms, about, self.shape, asked, self.fingerprints)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
         values = None if self.names is None else self.names.bind(args, kwargs)
@@ -81,8 +86,8 @@ class Names:
         kinds = [parameter.kind for parameter in parameters.values()]
         if not set(kinds) <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}:
             return None
-        defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
-        return Names(tuple(parameters), kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD), defaults)
+        positional = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return Names(tuple(parameters), positional, _defaults(parameters))
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """The arguments by name; None for a call that is not in order."""
@@ -97,6 +102,13 @@ class Names:
         return values if values.keys() == set(self.every) else None
 
 
+def _defaults(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    """What a call that does not name a parameter gives to it."""
+    empty: dict[Any, Any] = {inspect.Parameter.VAR_POSITIONAL: (), inspect.Parameter.VAR_KEYWORD: {}}
+    given = {name: empty.get(p.kind, p.default) for name, p in parameters.items()}
+    return {name: default for name, default in given.items() if default is not inspect.Parameter.empty}
+
+
 def rules_of(
     function: Callable[..., Any],
     *,
@@ -106,6 +118,8 @@ def rules_of(
     ignore: tuple[str, ...],
     about: AboutRule,
     policy: Policy,
+    fingerprint: FingerprintRule = None,
+    secrets: Secrets = NO_SECRETS,
     hints: Mapping[str, Any] | None = None,
 ) -> Rules:
     """Work out how calls of `function` are read.
@@ -117,8 +131,10 @@ def rules_of(
     parameters = signature.parameters
     hints = resolved_hints(function) if hints is None else hints
     roots = [*_roots("key", key, parameters), *_roots("scope", scope, parameters), *_ignored(ignore, parameters)]
-    asked = tuple(name for name in parameters if name not in roots)
-    _check_encodable(asked, hints, function)
+    compared = _compared(fingerprint, ignore, parameters)
+    if compared is None:
+        compared = tuple(name for name in parameters if name not in roots)
+    _check_encodable([path for path in compared if "." not in path], hints, function)
     return Rules(
         operation=operation_name(function, operation),
         signature=signature,
@@ -126,7 +142,8 @@ def rules_of(
         key=_reader("key", key),
         scope=_reader("scope", scope),
         about=about,
-        asked=Members(asked),
+        asked=_asked_reader(fingerprint, compared),
+        fingerprints=_fingerprints(fingerprint, compared, parameters, secrets),
         policy=policy,
         terms=terms_of(policy),
         shape=shape_of_result(function, hints),
@@ -238,7 +255,40 @@ def _ignored(ignore: tuple[str, ...], parameters: Mapping[str, Any]) -> tuple[st
     return names
 
 
-def _check_encodable(asked: tuple[str, ...], hints: Mapping[str, Any], function: Callable[..., Any]) -> None:
+def _compared(rule: Any, ignore: tuple[str, ...], parameters: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The names and paths that `fingerprint=` gives; None where it is left out, none where a callable is to say."""
+    if rule is None:
+        return None
+    if ignore:
+        message = "fingerprint= says what is compared, so ignore= has nothing to leave out; nothing ran. Give only one."
+        raise UsageError(message)
+    paths = (rule,) if isinstance(rule, str) else rule
+    if callable(paths) or paths == ():
+        return ()
+    _roots("fingerprint", paths, parameters)
+    return tuple(dict.fromkeys(paths))
+
+
+def _asked_reader(rule: Any, compared: tuple[str, ...]) -> Callable[[Mapping[str, Any], Any, Any], Any] | None:
+    """How to get what is compared from a call; None where that is the arguments by name."""
+    if callable(rule):
+        return lambda _values, args, kwargs: rule(*args, **kwargs)
+    if not any("." in path for path in compared):
+        return None
+    readers = {path: _path(path, UsageError) for path in compared}
+    return lambda values, _args, _kwargs: {path: read(values) for path, read in readers.items()}
+
+
+def _fingerprints(
+    rule: Any, compared: tuple[str, ...], parameters: Mapping[str, inspect.Parameter], secrets: Secrets
+) -> Fingerprints:
+    if callable(rule):
+        return Fingerprints(secrets)
+    members = MembersWithoutDefaults(compared, _defaults(parameters))
+    return Fingerprints(secrets, {1: Members(compared).encode, 2: members.encode})
+
+
+def _check_encodable(asked: Iterable[str], hints: Mapping[str, Any], function: Callable[..., Any]) -> None:
     for name in asked:
         if name in ("self", "cls") and name not in hints:
             problem: str | None = "it is the object the method belongs to"
@@ -269,7 +319,7 @@ def _reader(what: str, rule: Any) -> Callable[[Mapping[str, Any], Any, Any], Any
     return lambda values, _args, _kwargs: tuple(read(values) for read in readers)
 
 
-def _path(path: str) -> Callable[[Mapping[str, Any]], Any]:
+def _path(path: str, error: type[UsageError] = KeyMissing) -> Callable[[Mapping[str, Any]], Any]:
     root, *rest = path.split(".")
     if not rest:
         return operator.itemgetter(root)
@@ -281,7 +331,7 @@ def _path(path: str) -> Callable[[Mapping[str, Any]], Any]:
                 found = found[name] if isinstance(found, Mapping) else getattr(found, name)
             except (LookupError, AttributeError):
                 message = f"{path!r} leads nowhere: there is no {name!r} in a {type(found).__name__}; nothing ran."
-                raise KeyMissing(message) from None
+                raise error(message) from None
         return found
 
     return read

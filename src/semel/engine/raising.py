@@ -36,8 +36,9 @@ def named(key: Key) -> str:
 def reused(key: Key) -> KeyReused:
     """The same key came with other arguments."""
     return KeyReused(
-        f"The key of {named(key)} was used before with other arguments; nothing ran. "
-        f"Use a new key for a new request, or send the same arguments again.",
+        f"The key of {named(key)} was used before with other arguments, or the function compares other ones since "
+        f"then (its signature, a default, a model or fingerprint= was changed); nothing ran. Use a new key for a new "
+        f"request, or send the same arguments again; give a function that was changed a new operation.",
         reference=key.reference,
     )
 

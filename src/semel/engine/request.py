@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from semel.core.codec import Shape
+from semel.core.fingerprint import Fingerprints
 from semel.core.key import Key
 from semel.core.operations import Granted, Terms
 from semel.core.policy import Policy, microseconds
@@ -18,7 +19,11 @@ T = TypeVar("T")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One call: which key, what was asked, under which policy, and what the result looks like."""
+    """One call: which key, what was asked, under which policy, and what the result looks like.
+
+    `asked` and `fingerprints` serve to compare it with a record whose fingerprint was taken in another way. Without
+    them only equal fingerprints are the same request.
+    """
 
     key: Key
     fingerprint: bytes
@@ -26,6 +31,21 @@ class Request(msgspec.Struct, frozen=True):
     terms: Terms
     about: About
     shape: Shape
+    asked: Any = None
+    fingerprints: Fingerprints | None = None
+
+    def __repr__(self) -> str:
+        return f"Request({self.key.operation!r}, {self.key.reference})"  # arguments may be personal
+
+    def is_asked_by(self, stored: bytes) -> bool:
+        """Whether a stored fingerprint is one of this request.
+
+        Raises:
+            RecordUnreadable: it was made in a way that is not known here.
+        """
+        if self.fingerprints is None:
+            return stored == self.fingerprint
+        return self.fingerprints.matches(stored, self.asked)
 
 
 def terms_of(policy: Policy) -> Terms:

@@ -25,7 +25,7 @@ from semel.engine.administration import SweepReport
 from semel.engine.colour import is_async, refuse_generator, wrong_colour
 from semel.engine.colourless import Asked, EngineBase, Known, query_of
 from semel.engine.flows import Once
-from semel.engine.once import AboutRule, KeyRule, Rules, ScopeRule, rules_of
+from semel.engine.once import AboutRule, FingerprintRule, KeyRule, Rules, ScopeRule, rules_of
 from semel.engine.opened import SyncOpened, Teller
 from semel.engine.request import Request, Result
 from semel.engine.sync_runtime import Runtime
@@ -194,6 +194,7 @@ class SyncEngine(EngineBase):
         scope: ScopeRule = SHARED,
         operation: str | None = None,
         ignore: tuple[str, ...] = (),
+        fingerprint: FingerprintRule = None,
         about: AboutRule = None,
         policy: Policy | None = None,
         **changes: Any,
@@ -210,7 +211,15 @@ class SyncEngine(EngineBase):
                 raise wrong_colour(function, wanted="def")
             refuse_generator(function)
             rules = rules_of(
-                function, key=key, scope=scope, operation=operation, ignore=ignore, about=about, policy=settled
+                function,
+                key=key,
+                scope=scope,
+                operation=operation,
+                ignore=ignore,
+                fingerprint=fingerprint,
+                about=about,
+                policy=settled,
+                secrets=self.secrets,
             )
             self.known[rules.operation] = Known(settled, rules.shape)
             return OnceFunction(self, function, rules)

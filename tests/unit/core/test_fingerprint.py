@@ -1,14 +1,18 @@
 """The fingerprint: a versioned digest of what was asked, the same for what means the same."""
 
+from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
+from itertools import combinations
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import assume, given
 
-from semel import errors
-from semel.core.canonical import Members
-from semel.core.fingerprint import VERSION, check_version, fingerprint
+from semel import AsyncSemel, Semel, errors
+from semel.core import canonical
+from semel.core.canonical import Members, MembersWithoutDefaults
+from semel.core.fingerprint import LEAST_SECRET, VERSION, Fingerprints, Secrets, fingerprint
 from tests.unit.core.values import NFC, NFD, confusable, meaning
 
 
@@ -42,23 +46,101 @@ def test_the_same_request_written_otherwise_has_the_same_fingerprint(left: objec
     assert fingerprint(left) == fingerprint(right)
 
 
-def test_an_encoder_for_known_members_gives_the_same() -> None:
+NOON = time(12)
+ZONES = [timezone(timedelta(hours=5)), timezone(timedelta(hours=-5)), UTC, None]
+NAMED = [ZoneInfo("Europe/Paris"), ZoneInfo("Asia/Tokyo")]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (NOON, NOON.replace(microsecond=1)),
+        (NOON.replace(microsecond=1), NOON.replace(microsecond=2)),
+        (NOON, NOON.replace(second=1)),
+        (datetime(2026, 3, 1, 12, tzinfo=UTC), datetime(2026, 3, 1, 12, 0, 0, 1, tzinfo=UTC)),
+        (timedelta(seconds=1), timedelta(seconds=1, microseconds=1)),
+        *((NOON.replace(tzinfo=one), NOON.replace(tzinfo=two)) for one, two in combinations([*ZONES, *NAMED], 2)),
+    ],
+    ids=str,
+)
+def test_microseconds_and_the_zone_of_a_time_are_part_of_what_was_asked(left: object, right: object) -> None:
+    assert fingerprint(left) != fingerprint(right)
+
+
+class _Nowhere(tzinfo):
+    """A zone without a name whose offset depends on the day."""
+
+    def utcoffset(self, _when: datetime | None) -> None:
+        return None
+
+    def dst(self, _when: datetime | None) -> None:
+        return None
+
+    def tzname(self, _when: datetime | None) -> None:
+        return None
+
+
+def test_a_time_in_a_zone_that_cannot_be_named_is_refused() -> None:
+    with pytest.raises(errors.UsageError, match=r"zone.*Nothing ran"):
+        fingerprint(NOON.replace(tzinfo=_Nowhere()))
+
+
+def test_encoders_for_known_members_give_the_same() -> None:
     asked = {"amount": Decimal(10), "name": NFD}
-    assert fingerprint({**asked, "session": object()}, Members(asked).encode) == fingerprint(asked)
+    given = {**asked, "session": object(), "note": None}
+    assert Members(asked).encode(given) == canonical.encode(asked)
+    assert MembersWithoutDefaults([*asked, "note"], {"note": None}).encode(given) == canonical.encode(asked)
 
 
-@pytest.mark.parametrize("encode", ["plain", "members"])
-def test_what_cannot_be_encoded_is_the_callers_to_change(encode: str) -> None:
-    asked = {"session": object()}
-    with pytest.raises(errors.UsageError, match=r"Nothing ran.*ignore="):
-        fingerprint(asked, Members(asked).encode) if encode == "members" else fingerprint(asked)
+@pytest.mark.parametrize("encode", [canonical.encode, Members(["session"]).encode], ids=["plain", "members"])
+def test_what_cannot_be_encoded_is_the_callers_to_change(encode: Any) -> None:
+    with pytest.raises(errors.UsageError, match=r"Nothing ran.*ignore=.*fingerprint="):
+        Fingerprints(encoders={VERSION: encode}).take({"session": object()})
 
 
-@pytest.mark.parametrize("stored", [b"", b"\x00" * 33, bytes([VERSION + 1]) * 33])
+@pytest.mark.parametrize("stored", [b"", b"\x00" * 33, bytes([VERSION + 1]) * 33, b"\xff" * 37])
 def test_another_version_is_never_compared(stored: bytes) -> None:
     with pytest.raises(errors.RecordUnreadable, match="nothing ran"):
-        check_version(stored)
+        Fingerprints().matches(stored, None)
 
 
-def test_the_own_version_is_compared() -> None:
-    check_version(fingerprint(None))
+SECRET = b"not to be seen in any message..."
+
+
+def test_a_keyed_fingerprint_says_that_it_is_and_names_its_secret() -> None:
+    one, two, other = (Fingerprints(Secrets(secret)).take(1) for secret in (SECRET, SECRET.decode(), SECRET * 2))
+    assert one == two
+    assert (one[0], len(one)) == (VERSION | 0x80, 37)
+    assert (one[:1], one[1:5], one[5:]) != (other[:1], other[1:5], other[5:])
+    assert one[1:5] != other[1:5]
+
+
+@pytest.mark.parametrize(
+    "secret", [b"", "", b"x" * (LEAST_SECRET - 1), "\ud800" * 20, 5, (SECRET, None), [b"short"], ()]
+)
+def test_a_secret_that_is_none_is_refused(secret: Any) -> None:
+    with pytest.raises(errors.UsageError, match=r"fingerprint_secret=.*nothing ran"):
+        Secrets(secret)
+
+
+@pytest.mark.parametrize("secret", [SECRET[:15], (SECRET, SECRET[:15]), (SECRET, None)])
+def test_a_refused_secret_is_not_shown(secret: Any) -> None:
+    with pytest.raises(errors.UsageError) as refused:
+        Secrets(secret)
+    assert "not to be" not in str(refused.value)
+
+
+@pytest.mark.parametrize("make", [Semel, AsyncSemel])
+def test_a_secret_is_in_no_repr(make: Any) -> None:
+    engine = make("memory://", fingerprint_secret=(SECRET, SECRET * 2))
+    shown = repr([engine, engine.secrets, engine.fingerprints])
+    assert "Secrets(2 known)" in shown
+    assert "not to be" not in shown
+
+
+def test_what_was_asked_is_not_in_the_repr_of_a_request() -> None:
+    @Semel("memory://").once(key="order", operation="pay")
+    def pay(order: str, pin: str) -> None: ...
+
+    request = pay.rules.request(("o-1", "4711"), {})
+    assert repr(request) == f"Request('pay', {request.key.reference})"

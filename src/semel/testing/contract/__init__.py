@@ -39,6 +39,7 @@ from semel.testing.contract.topics.doubts import HoldContract, ResolvingContract
 from semel.testing.contract.topics.erasing import ErasingContract, InvalidationContract  # noqa: E402
 from semel.testing.contract.topics.failures import AttemptContract, FailureContract  # noqa: E402
 from semel.testing.contract.topics.faults import LostReplyContract, RefusalContract  # noqa: E402
+from semel.testing.contract.topics.fingerprints import FingerprintChangeContract, SecretContract  # noqa: E402
 from semel.testing.contract.topics.inputs import InputContract  # noqa: E402
 from semel.testing.contract.topics.leases import LeaseContract, RenewalContract  # noqa: E402
 from semel.testing.contract.topics.operations import OperationContract  # noqa: E402
@@ -58,6 +59,8 @@ class StoreContract(
     OperationContract,
     ClaimContract,
     FingerprintContract,
+    FingerprintChangeContract,
+    SecretContract,
     KeepingContract,
     ReplayContract,
     TombstoneContract,

@@ -239,7 +239,7 @@ class VersionContract(Contract):
     @pytest.mark.parametrize("elapsed", [0, 3600], ids=["running", "lapsed"])
     async def test_a_fingerprint_of_a_newer_release_is_not_compared(self, world: World, elapsed: float) -> None:
         claim = world.claim()
-        await world.perform(msgspec.structs.replace(claim, fingerprint=b"\x02" + claim.fingerprint[1:]))
+        await world.perform(msgspec.structs.replace(claim, fingerprint=b"\x7f" + claim.fingerprint[1:]))
         world.clock.advance(elapsed)
         assert isinstance(await world.door().error(), RecordUnreadable)
         assert world.ran == []

@@ -19,6 +19,7 @@ PATIENT = Policy(wait_for=timedelta(minutes=10), retry_errors=(ConnectionError,)
 REJECT = Policy(when_running="reject", lease_for=timedelta(seconds=30))
 # Shorter than the time to the first look: such a waiter sees nothing before its last look.
 BLINK = Policy(wait_for=timedelta(milliseconds=40))
+EXPIRES_WITH_BLINK = Policy(keep_for=BLINK.wait_for)
 THOUSAND = 1000
 
 
@@ -82,6 +83,19 @@ class WaitingContract(Contract):
         await world.pass_time(0.04)
         await world.ended(waiter)
         assert waiter.value == "owner"
+
+    async def test_a_waiter_that_gives_up_is_not_given_a_record_that_has_just_expired(self, world: World) -> None:
+        owner, gate = await _owner(world, world.door(), EXPIRES_WITH_BLINK)
+        door = world.door()
+        waiter = door.start(policy=BLINK)
+        await world.waiting((door, 1))
+        gate.open()
+        await world.ended(owner)
+        assert (await world.door().read()).expires_us == world.clock.store_clock() + 40_000
+        await world.pass_time(0.04)
+        await world.ended(waiter)
+        assert isinstance(waiter.error, InProgress), f"the waiter was given {waiter.result}"
+        assert waiter.error.retry_after < 1, "the key is free: there is nothing to wait for"
 
     async def test_a_waiter_that_gives_up_does_not_touch_the_record(self, world: World) -> None:
         await _owner(world, world.door())
@@ -273,9 +287,9 @@ class PromotionContract(Contract):
         assert [waiter.value for waiter in waiters] == list(range(20))
 
 
-async def _owner(world: World, door: Door) -> tuple[Call, Gate]:
+async def _owner(world: World, door: Door, policy: Policy | None = None) -> tuple[Call, Gate]:
     """Somebody who runs, and stops inside the handler."""
     gate = world.gate()
-    call = door.start(handler=world.stopping(gate, "owner"))
+    call = door.start(handler=world.stopping(gate, "owner"), policy=policy)
     await gate.reached()
     return call, gate

@@ -136,6 +136,19 @@ class ZombieContract(Contract):
         await world.ended(zombie)
         assert isinstance(zombie.error, LeaseLost)
 
+    @pytest.mark.parametrize("error", [None, OSError("late")], ids=["returned", "raised"])
+    async def test_the_caller_of_a_zombie_is_not_given_the_outcome_of_another_request(
+        self, world: World, error: Exception | None
+    ) -> None:
+        zombie, gate, _ = await _cut_off(world, error=error, fingerprint={"amount": 1})
+        await world.door().run(fingerprint={"amount": 1}, policy=Policy(keep_for=timedelta(hours=1)))
+        world.clock.advance(3600)
+        stranger = await world.door().run(handler=world.returning("stranger"), fingerprint={"amount": 2})
+        assert (stranger.value, stranger.replayed) == ("stranger", False), "the key was not free for another request"
+        gate.open()
+        await world.ended(zombie)
+        assert isinstance(zombie.error, LeaseLost), f"the zombie was given {zombie.result}"
+
     async def test_the_caller_of_a_zombie_that_raised_gets_the_recorded_value(self, world: World) -> None:
         zombie, gate, _ = await _cut_off(world, error=OSError("late"))
         await world.door().run(handler=world.returning("successor"))
@@ -198,12 +211,12 @@ class ZombieContract(Contract):
         assert world.ran == ["successor"]
 
 
-async def _cut_off(world: World, error: Exception | None = None) -> tuple[Call, Gate, Door]:
+async def _cut_off(world: World, error: Exception | None = None, fingerprint: object = None) -> tuple[Call, Gate, Door]:
     """A process whose handler runs on while its renewals reach nobody, and whose lease is over by now."""
     watched = world.watched()
     watched.refuse(Renew)
     door, gate = world.door(watched), world.gate()
-    call = door.start(handler=world.stopping(gate, "zombie", error), policy=LEASE)
+    call = door.start(handler=world.stopping(gate, "zombie", error), policy=LEASE, fingerprint=fingerprint)
     await gate.reached()
     await world.pass_time(60)
     await world.settled()
