@@ -43,7 +43,7 @@ PATHS = (
     "/status",  # ?code=…: that status
     "/raises",  # ?error=…: raises it, after the effect
     "/echo",  # the body as it came, byte for byte
-    "/derived",  # what attempt.derive("step") gives
+    "/derived",  # what attempt.derive("step") gives, on a route on which the host is compared
     "/secret",  # a route with store="none"
     "/required",  # a route with required=True
     "/length",  # ?given=…&code=…: ten bytes under that Content-Length
@@ -117,6 +117,7 @@ def route_settings() -> dict[str, Given]:
         "/ticking": {"after_disconnect": timedelta(milliseconds=200)},
         "/silent": {"after_disconnect": timedelta(milliseconds=200)},
         "/lasting": {"policy": policy().replace(max_runtime=timedelta(seconds=1))},
+        "/derived": {"compare_host": True},
         **given,
     }
 

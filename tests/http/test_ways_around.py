@@ -199,3 +199,10 @@ def test_a_large_exponent_is_compared_by_value(asker: Asker) -> None:
     bodies = (b"[" + number + b"]" for number in (b"1e50", b"10e49", b"1" + b"0" * 50, b"1e51"))
     told = [asker.ask("/orders", key, body=body) for body in bodies]
     assert [answer.status_code for answer in told] == [201, 201, 201, 422]
+
+
+@pytest.mark.parametrize(("path", "expected"), [("/orders", [201, 201]), ("/derived", [200, 422])])
+def test_the_host_is_compared_where_a_route_says_so(asker: Asker, path: str, expected: list[int]) -> None:
+    key = new_key()
+    told = [asker.ask(path, key, headers=(("Host", host),)) for host in ("a.example", "b.example")]
+    assert [answer.status_code for answer in told] == expected

@@ -26,8 +26,17 @@ class Instead(Exception):
 
 
 def user_of(request: Request) -> Any:
-    """To whom a key belongs where nothing else is said: the user that the view has authenticated."""
-    return getattr(request.native.user, "pk", None)
+    """To whom a key belongs where nothing else is said: the user that the view has authenticated.
+
+    The model, or the class where it is none, is part of it: users of two models have the same primary keys.
+    """
+    user = request.native.user
+    pk = getattr(user, "pk", None)
+    if pk is None:
+        return None
+    kind = user.__class__  # also of what stands for a user that is looked up when it is asked for
+    model = getattr(getattr(kind, "_meta", None), "concrete_model", None)
+    return (f"{kind.__module__}.{kind.__qualname__}" if model is None else model._meta.label), pk  # noqa: SLF001 - Django's name
 
 
 class IdempotencyMixin:
@@ -35,7 +44,8 @@ class IdempotencyMixin:
 
     Attributes:
         idempotency: the settings of the view: those of a route (see `Route`), of which `within` may be the alias of a
-            database; `scope`, where it is not the user; `semel`, where it is not that of the setting SEMEL.
+            database; `scope`, where it is not the user's model and primary key; `semel`, where it is not that of the
+            setting SEMEL.
     """
 
     idempotency: ClassVar[Mapping[str, Any]] = {}

@@ -65,6 +65,8 @@ def computed_key(request: Request, route: Route) -> Any:
 def scope_of(who: Any) -> Any:
     """The scope that a rule gave; primary keys, which are mostly numbers or UUIDs, as text.
 
+    A number and its text are one scope: one user may come with either, by the way of signing in.
+
     Raises:
         UsageError: it is something else, which may change while it means the same.
     """
@@ -116,7 +118,8 @@ def fingerprint_of(request: Request, route: Route) -> bytes:
     except BadBody as bad:
         raise Refused(problem.ambiguous(str(bad))) from bad
     kind = content_type_of(content_type).compared
-    head = _joined_texts(VERSION, request.method, request.path, request.query, kind, coding)
+    host = [", ".join(request.headers.all("host")).strip().lower()] if settings.compare_host else []
+    head = _joined_texts(VERSION, request.method, request.path, request.query, kind, coding, *host)
     return sha256(head + joined((said,))).digest()
 
 

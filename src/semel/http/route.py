@@ -55,6 +55,7 @@ class Settings:
         replay_headers: further response headers that are kept and replayed.
         exclude: members of a JSON body that do not count when requests are compared, as dotted paths.
         raw: whether bodies are compared byte for byte.
+        compare_host: whether requests to two hosts are two requests: for sites that do something else under each name.
         max_body: how many bytes a body with a key may take.
         max_response: how many bytes of a response are kept; more leaves a mark that it was done.
         after_disconnect: how long an answer that is sent in chunks goes on once its client has left, so that it can be
@@ -78,6 +79,7 @@ class Settings:
     replay_headers: Sequence[str] = ()
     exclude: Sequence[str] = ()
     raw: bool = False
+    compare_host: bool = False
     max_body: int = _MEBIBYTE
     max_response: int = _MEBIBYTE
     after_disconnect: timedelta = timedelta(seconds=30)
@@ -167,6 +169,7 @@ class Given(TypedDict, total=False):
     replay_headers: Collection[str]
     exclude: Collection[str]
     raw: bool
+    compare_host: bool
     max_body: int
     max_response: int
     after_disconnect: timedelta

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from django.db import models
 from django.test import Client
+from django.test.utils import isolate_apps
 from django.urls import path
+from django.utils.functional import SimpleLazyObject
 
 from semel import SHARED, Policy, Semel
 from semel.errors import UsageError
@@ -96,6 +99,66 @@ def test_the_key_belongs_to_the_user(base: Any) -> None:
     with serving(base):
         answers = [post(headers={"Authorization": name}).content for name in ("alice", "bob", "alice")]
     assert answers == [b'{"effect":1}', b'{"effect":2}', b'{"effect":1}']
+
+
+@pytest.fixture
+def own_models() -> Iterator[None]:
+    """Models of a test are unknown to all others."""
+    with isolate_apps():
+        yield
+
+
+class Guest(User):
+    """Of another kind, and with ids of its own."""
+
+
+def model(label: str, **given: Any) -> Any:
+    """A user model, without a database."""
+    app, _, name = label.partition(".")
+    meta = type("Meta", (), {"app_label": app, **given.pop("meta", {})})
+    bases = given.pop("bases", (models.Model,))
+    return type(name, bases, {"__module__": __name__, "Meta": meta, "is_authenticated": True, **given})
+
+
+def asked_by(base: Any, *users: Any) -> list[bytes]:
+    """What each of these is answered, one after the other, under one key."""
+    answers = []
+    for user in users:
+
+        class Signed(BaseAuthentication):  # type: ignore[misc]  # REST framework has no types
+            def authenticate(self, request: Any, user: Any = user) -> Any:
+                return user, None
+
+        view = type("Orders", (base,), {"authentication_classes": (Signed,), "idempotency": base.idempotency})
+        with serving(view):
+            answers.append(post().content)
+    return answers
+
+
+def test_users_of_two_classes_with_one_id_do_not_share_keys(base: Any) -> None:
+    one, other, again = asked_by(base, User("1"), Guest("1"), User("1"))
+    assert one == again != other, "the answer of one was given to the other"
+
+
+@pytest.mark.usefixtures("own_models")
+def test_users_of_two_models_with_one_id_do_not_share_keys(base: Any) -> None:
+    staff, customer = model("staff.User"), model("shop.User")
+    one, other, again = asked_by(base, staff(pk=1), customer(pk=1), staff(pk=1))
+    assert one == again != other, "the answer of one was given to the other"
+
+
+@pytest.mark.usefixtures("own_models")
+def test_a_user_is_one_however_the_object_was_made(base: Any) -> None:
+    plain = model("staff.User")
+    proxy = model("staff.Manager", bases=(plain,), meta={"proxy": True})
+    users = plain(pk=1), proxy(pk=1), SimpleLazyObject(lambda: plain(pk=1))
+    assert len(set(asked_by(base, *users))) == 1, "one user has several scopes"
+
+
+@pytest.mark.usefixtures("own_models")
+def test_a_user_that_was_never_saved_is_nobody(base: Any, effects: Effects) -> None:
+    assert b"not-authenticated" in asked_by(base, model("staff.User")())[0]
+    assert effects.happened == []
 
 
 def test_nobody_is_401_and_nothing_runs(base: Any, effects: Effects) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from semel import SHARED, Policy, Semel
 from semel.core.flow import run
+from semel.core.key import Key
 from semel.engine.opened import SyncOpened
 from semel.errors import (
     InDoubt,
@@ -23,6 +25,7 @@ from semel.errors import (
 )
 from semel.http import Route
 from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, Send, Settle, answered, exchange
+from semel.http.identity import scope_of
 from semel.http.kept import Answered
 from semel.http.policy_document import document, openapi
 from semel.http.problem import of
@@ -294,3 +297,34 @@ def test_the_policy_for_an_exception_comes_before_the_status_of_its_answer(error
     server = Server(policy=Policy(final_errors=(Declined,), retry_errors=(Busy,)))
     server.ask(answer=400, error=error, Idempotency_Key="k")
     assert isinstance(server.ask(answer=400, error=error, Idempotency_Key="k"), Response) is replayed
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({}, [201, 201, 201]), ({"compare_host": True}, [201, 201, 422])],
+    ids=["by default", "where the route says so"],
+)
+def test_a_key_under_another_host_is_another_request_by_choice(settings: Any, expected: list[int]) -> None:
+    server = Server(**settings)
+    hosts = ("a.example", "A.Example", "b.example")
+    assert [status_of(server.ask(idempotency_key="k", host=host)) for host in hosts] == expected
+
+
+UUID_TEXT = "12345678-1234-5678-1234-567812345678"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (1, "1", True),
+        (UUID(UUID_TEXT), UUID_TEXT, True),
+        (("user", 1), ("user", "1"), False),
+        (("user", 1), ("client", 1), False),
+        (1, (1,), False),
+        (1, 2, False),
+    ],
+    ids=repr,
+)
+def test_a_number_and_its_text_are_one_scope_but_not_in_tuples(one: Any, other: Any, same: bool) -> None:
+    keys = [Key.of("k", operation="POST /pay", scope=scope_of(who)) for who in (one, other)]
+    assert (keys[0].digest == keys[1].digest) is same
