@@ -9,7 +9,7 @@ from tests.servers.trust import trust_nobody
 
 trust_nobody()  # before anybody makes a client
 
-pytest_plugins = ["tests.servers.plugin", "tests.servers.browser"]
+pytest_plugins = ["tests.bounds", "tests.servers.plugin", "tests.servers.browser"]
 
 # Small runs give the same verdict every time; only the full effort looks for new examples.
 settings.register_profile(

@@ -16,6 +16,7 @@ from semel.core.fingerprint import fingerprint
 from semel.core.operations import Claim, Granted, Terms
 from semel.stores.clock import machine_clock
 from semel.stores.sqlite import SqliteStore
+from tests.processes import run_bounded
 
 HOUR = 3_600_000_000
 NASTY = "\x1b[31mred\x1b[0m \x9b2J \u202eabc [bold]x[/bold]\nsecond line"
@@ -117,16 +118,7 @@ def run(tmp_path: Path) -> Run:
     """The real command in a process of its own, without a terminal."""
 
     def run(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            command(arguments),
-            env=environment(**variables),
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        return run_bounded(command(arguments), 300, env=environment(**variables), cwd=tmp_path)
 
     return run
 

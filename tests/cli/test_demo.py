@@ -17,6 +17,7 @@ from semel import Semel
 from semel.cli import main
 from semel.cli.demo.ledger import Entry, Provider, read
 from tests.cli.conftest import Run, command, environment
+from tests.processes import child
 
 SMALL = ["--payments", "3", "--workers", "3", "--duplicates", "12", "--seed", "7"]
 
@@ -83,12 +84,11 @@ def test_a_ledger_that_does_not_hold_is_a_failure(
 @pytest.mark.parametrize(("ending", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_no_process_is_left_behind(ending: signal.Signals, code: int, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    with subprocess.Popen(
+    with child(
         command(["demo", *SMALL, "--keep", str(folder)]),
         env=environment(PYTHONUNBUFFERED="1"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -97,7 +97,7 @@ def test_no_process_is_left_behind(ending: signal.Signals, code: int, tmp_path: 
         process.send_signal(ending)
         assert process.wait(60) == code
         assert "Traceback" not in process.stderr.read()
-    until(lambda: workers_of(folder) == [])
+        until(lambda: workers_of(folder) == [])
 
 
 def in_workers(folder: Path, program: str) -> str:

@@ -11,6 +11,7 @@ from semel.cli import main
 from semel.cli.app import app
 from semel.cli.list import fitted
 from tests.cli.conftest import NASTY, Broken, Database, Run, command, environment
+from tests.processes import child
 
 
 def objects(output: str) -> list[dict[str, object]]:
@@ -130,12 +131,11 @@ def test_records_of_many_pages_are_all_listed(database: Database, call: Run) -> 
 
 
 def test_a_reader_that_ends_early_is_no_error(filled: Database) -> None:
-    with subprocess.Popen(
+    with child(
         command(["list", filled.url, "--json"]),
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

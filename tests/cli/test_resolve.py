@@ -13,6 +13,7 @@ from semel import Policy, Semel
 from semel.cli import main
 from semel.errors import FailedBefore
 from tests.cli.conftest import Database, Run, command, environment
+from tests.processes import child
 
 HOLD = Policy(in_doubt="hold")
 
@@ -115,7 +116,7 @@ def asked(
     question and the reading of the answer only with the next one.
     """
     controller, terminal = pty.openpty()
-    with subprocess.Popen(
+    with child(
         command(["resolve", reference, database.url, "--cancelled", "--reason", "no"]),
         env=environment(TERM="xterm", COLUMNS="100"),
         stdin=terminal,
@@ -137,7 +138,7 @@ def asked(
                 react(controller, process.pid)
                 reacted = True
         os.close(controller)
-    return process.returncode, output
+        return process.wait(60), output
 
 
 def typing(text: str) -> Callable[[int, int], object]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Database, Run, command, environment
+from tests.processes import child
 
 APP = """
 from datetime import timedelta
@@ -95,13 +96,12 @@ def test_it_sweeps_until_it_is_ended(ending: signal.Signals, colour: str | None,
     if colour is not None:
         (database.path.parent / "shop.py").write_text(COLOURS[colour])
     place = [database.url] if colour is None else ["--app", "shop:semel"]
-    with subprocess.Popen(
+    with child(
         command(["sweep", *place, "--every", "50ms"]),
         env=environment(PYTHONUNBUFFERED="1"),
         cwd=database.path.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -114,11 +114,10 @@ def test_it_sweeps_until_it_is_ended(ending: signal.Signals, colour: str | None,
 
 def test_a_long_pause_does_not_delay_the_end(database: Database) -> None:
     database.completed("o-1")
-    with subprocess.Popen(
+    with child(
         command(["sweep", database.url, "--every", "1h"]),
         env=environment(PYTHONUNBUFFERED="1"),
         stdout=subprocess.PIPE,
-        text=True,
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -130,12 +129,11 @@ def test_a_busy_database_is_swept_next_time(database: Database) -> None:
     database.completed("o-1")
     other = sqlite3.connect(database.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with subprocess.Popen(
+    with child(
         command(["sweep", f"{database.url}?busy_for=0.1", "--every", "50ms"]),
         env=environment(PYTHONUNBUFFERED="1"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

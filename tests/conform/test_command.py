@@ -19,6 +19,7 @@ from tests.conform.service import Service
 from tests.conform.serving import serving
 from tests.conform.wrong_answers import DoesNotMarkReplays
 from tests.conform.wrong_comparisons import IgnoresTheBody
+from tests.processes import run_bounded
 
 pytestmark = pytest.mark.slow
 
@@ -198,13 +199,5 @@ def test_what_an_app_prints_can_be_kept(tmp_path: Path) -> None:
 
 def _semel(*arguments: str) -> subprocess.CompletedProcess[str]:
     root = Path(__file__).parents[2]
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "semel", *arguments],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root / "src")},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    command = [sys.executable, "-W", "error", "-m", "semel", *arguments]
+    return run_bounded(command, 90, cwd=root, env={**os.environ, "PYTHONPATH": str(root / "src")})

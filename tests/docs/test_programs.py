@@ -1,13 +1,13 @@
 """Every program that the documentation shows does what it shows. How blocks are marked: `pages.py`."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import ROOT, Page, pages
+from tests.processes import run_bounded
 
 KINDS = {"python", "text", "console", "sql", "sh", "toml", "ini", "html", "js", "json"}
 
@@ -15,14 +15,11 @@ KINDS = {"python", "text", "console", "sql", "sh", "toml", "ini", "html", "js", 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in pages() if page.has_program], ids=lambda page: page.name)
 def test_the_program_of_a_page_runs(page: Page, tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = run_bounded(
         [sys.executable, "-m", "tests.docs.driver", str(page.path)],
+        100,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", "PYTHONWARNINGS": "error"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
     )
     assert done.returncode == 0, done.stderr
     # What only the end of the process brings to light: a resource left open, a thread that failed.
