@@ -68,7 +68,7 @@ class CancellationContract(Contract):
         hold.release()
         await world.ended(first, *calls)
         assert [type(call.error) for call in calls] == [type(None), asyncio.CancelledError, type(None)]
-        assert len(world.ran) == 3
+        assert len(world.ran) == 3, f"the handler ran {len(world.ran)} times"
 
     @only_async
     async def test_a_cancelled_waiter_does_not_touch_the_owner(self, world: World) -> None:

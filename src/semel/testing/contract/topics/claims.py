@@ -145,7 +145,7 @@ class FingerprintContract(Contract):
         door = world.door()
         await door.run(fingerprint={"amount": 10})
         assert isinstance(await door.error(fingerprint={"amount": 11}), KeyReused)
-        assert len(world.ran) == 1
+        assert len(world.ran) == 1, f"the handler ran {len(world.ran)} times"
 
     async def test_equal_numbers_are_the_same_request(self, world: World) -> None:
         door = world.door()
@@ -157,7 +157,7 @@ class FingerprintContract(Contract):
         owner = world.door().start(handler=world.stopping(gate), fingerprint=1)
         await gate.reached()
         assert isinstance(await world.door().error(fingerprint=2), KeyReused)
-        assert world.clock.monotonic() == 0
+        assert world.clock.monotonic() == 0, f"the caller waited for {world.clock.monotonic()} s"
         gate.open()
         assert (await world.finish(owner)).value == "value"
 

@@ -126,7 +126,7 @@ class ErasingContract(Contract):
         await world.perform(Tally(record.key.digest, 2))
         left = await world.stored(PERSONAL, scope=PERSONAL)
         assert left is not None
-        assert left.replays == 2
+        assert left.replays == 2, f"the record counts {left.replays} replays"
 
     async def test_an_erased_record_expires_when_it_would_have(self, world: World) -> None:
         lease = await world.crash(policy=HOUR)

@@ -105,9 +105,9 @@ class FingerprintChangeContract(Contract):
         door = world.door(watched)
         await _complete(world, _first_version(ASKED))
         await door.run(fingerprint=ASKED)
-        assert watched.count(Claim) == 2
+        assert watched.count(Claim) == 2, f"the store was sent {watched.count(Claim)} operations of the kind Claim"
         await door.error(fingerprint=OTHER)
-        assert watched.count(Claim) == 3
+        assert watched.count(Claim) == 3, f"the store was sent {watched.count(Claim)} operations of the kind Claim"
 
     async def test_a_function_with_a_new_optional_parameter_replays_what_ran_before(self, world: World) -> None:
         def charge(order: str, amount: int) -> int:

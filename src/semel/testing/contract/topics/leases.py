@@ -131,7 +131,7 @@ class RenewalContract(Contract):
         await world.finish(owner)
         before = watched.count(Renew)
         await world.pass_time(30)
-        assert watched.count(Renew) == before
+        assert watched.count(Renew) == before, f"the store was sent {watched.count(Renew)} operations of the kind Renew"
 
     async def test_renewal_stops_at_max_runtime(self, world: World) -> None:
         gate = world.gate()

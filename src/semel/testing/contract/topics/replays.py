@@ -155,7 +155,7 @@ class ReplayContract(Contract):
         world.clock.advance(5)
         await door.close()
         record = await door.read()
-        assert record.replays == 3
+        assert record.replays == 3, f"the record counts {record.replays} replays"
 
 
 class TombstoneContract(Contract):

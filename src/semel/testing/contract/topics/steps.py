@@ -228,7 +228,7 @@ class DeriveContract(Contract):
         door, other = world.door(), world.door()
         await door.error(handler=_deriving(world, door, error=OSError()))
         await other.run(handler=_deriving(world, other))
-        assert len(world.ran) == 2
+        assert len(world.ran) == 2, f"the handler ran {len(world.ran)} times"
         assert len(set(world.ran)) == 1
 
     async def test_a_derived_key_has_the_form_of_make_key(self, world: World) -> None:

@@ -53,7 +53,7 @@ class WaitingContract(Contract):
         await world.waiting((door, 1))
         gate.open()
         await world.ended(owner, waiter)
-        assert world.clock.monotonic() == 0
+        assert world.clock.monotonic() == 0, f"the caller waited for {world.clock.monotonic()} s"
 
     async def test_a_result_says_how_long_it_waited(self, world: World) -> None:
         owner, gate = await _owner(world, world.door())
@@ -107,7 +107,7 @@ class WaitingContract(Contract):
         await _owner(world, world.door())
         error = await world.door().error(policy=Policy(wait_for=timedelta(0)))
         assert isinstance(error, InProgress)
-        assert world.clock.monotonic() == 0
+        assert world.clock.monotonic() == 0, f"the caller waited for {world.clock.monotonic()} s"
 
     async def test_reject_answers_at_once(self, world: World) -> None:
         watched = world.watched()
@@ -221,7 +221,7 @@ class PromotionContract(Contract):
         await heirs_gate.reached()
         await world.pass_time(5)
         assert world.ran == ["ConnectionError", "heir"]
-        assert door.waiters() == 4
+        assert door.waiters() == 4, f"{door.waiters()} callers wait"
         assert watched.count(Claim) == 1 + 5 + 1
         heirs_gate.open()
         await world.ended(owner, *waiters)
