@@ -156,13 +156,21 @@ def test_a_second_content_type_is_another_request(site: Running, send: Send) -> 
     assert statuses[1] in (400, 422), f"answered {statuses[1]}"
 
 
-def test_bytes_that_are_said_to_be_packed_are_another_request(site: Running, send: Send) -> None:
+@pytest.mark.parametrize("content_type", [JSON, "text/plain", KIND])
+@pytest.mark.parametrize("codings", [("identity", "gzip"), ("gzip", "br"), ("gzip", "gzip, gzip")], ids=" and ".join)
+def test_bytes_that_are_said_to_be_packed_in_another_way_are_another_request(
+    site: Running, send: Send, codings: tuple[str, str], content_type: str
+) -> None:
     key, before = f"Idempotency-Key: {new_key()}", site.effects()
-    statuses = [send("POST", "/orders", key, *more).status for more in ((), ("Content-Encoding: gzip",))]
-    again = send("POST", "/orders", key, "Content-Encoding: identity")
-    assert statuses == [201, 422]
-    assert again.header("idempotency-replayed") == ["true"], f"identity packs nothing, and was answered {again.status}"
+    told = [send("POST", "/orders", key, f"Content-Encoding: {how}", content_type=content_type) for how in codings]
+    assert [answer.status for answer in told] == [201, 422], "how the bytes are packed was not compared"
     assert site.effects() == before + 1
+
+
+def test_a_content_encoding_that_packs_nothing_is_none(site: Running, send: Send) -> None:
+    key = f"Idempotency-Key: {new_key()}"
+    told = [send("POST", "/orders", key, *lines) for lines in ((), ("Content-Encoding: Identity",))]
+    assert [answer.status for answer in told] == [201, 201]
 
 
 def test_a_key_too_long_to_be_shown_with_its_path_keeps_its_path(site: Running, send: Send) -> None:

@@ -27,51 +27,46 @@ class ContentType(msgspec.Struct, frozen=True):
 
     Attributes:
         text: as it was sent.
-        media_type: without parameters, in small letters.
         parameters: by name in small letters; None where they can be read in more than one way.
+        is_json: whether the body is JSON in UTF-8, so that every reader finds the same in it.
+        is_multipart: whether the body is a form in parts, with a boundary that this header names.
+        compared: what of it counts when requests are compared: all that can change how a body is read.
     """
 
     text: str
-    media_type: str
     parameters: dict[str, str] | None
-
-    @property
-    def is_json(self) -> bool:
-        """Whether the body is JSON in UTF-8, so that every reader finds the same in it."""
-        if self.parameters is None or not _JSON.fullmatch(self.media_type):
-            return False
-        return self.parameters.get("charset", "utf-8").lower() in _UTF8
-
-    @property
-    def is_multipart(self) -> bool:
-        """Whether the body is a form in parts, with a boundary that this header names."""
-        return self.media_type.startswith("multipart/")
-
-    @property
-    def compared(self) -> str:
-        """What of it counts when requests are compared: all that can change how a body is read."""
-        if self.parameters is None:
-            return self.text
-        # JSON is UTF-8 where nothing is said; a boundary says nothing where parts are compared without it.
-        left_out = "charset" if self.is_json else "boundary" if self.is_multipart else ""
-        given = [f';{name}="{value}"' for name, value in sorted(self.parameters.items()) if name != left_out]
-        return "".join([self.media_type, *given])
+    is_json: bool
+    is_multipart: bool
+    compared: str
 
 
 def content_type_of(text: str) -> ContentType:
     """The content type that a header gives."""
     if len(text) > _LONGEST:
-        return ContentType(text, _media_type(text[:_LONGEST]), None)
+        return ContentType(text, None, is_json=False, is_multipart=_is_multipart(text[:_LONGEST]), compared=text)
     return _known(text)
 
 
 @lru_cache(maxsize=64)
 def _known(text: str) -> ContentType:
     """There are few, and many requests with each."""
-    pieces = text.split(";")[1:]
     media_type = _media_type(text)
     is_known = media_type == "" or _MEDIA_TYPE.fullmatch(media_type) is not None
-    return ContentType(text, media_type, _parameters(pieces) if is_known else None)
+    parameters = _parameters(text.split(";")[1:]) if is_known else None
+    is_multipart = _is_multipart(text)
+    if parameters is None:
+        return ContentType(text, None, is_json=False, is_multipart=is_multipart, compared=text)
+    is_utf8 = parameters.get("charset", "utf-8").lower() in _UTF8
+    is_json = is_utf8 and _JSON.fullmatch(media_type) is not None
+    # JSON is UTF-8 where nothing is said; a boundary says nothing where parts are compared without it.
+    left_out = "charset" if is_json else "boundary" if is_multipart else ""
+    counting = [f';{name}="{value}"' for name, value in sorted(parameters.items()) if name != left_out]
+    compared = "".join([media_type, *counting])
+    return ContentType(text, parameters, is_json=is_json, is_multipart=is_multipart, compared=compared)
+
+
+def _is_multipart(text: str) -> bool:
+    return _media_type(text).startswith("multipart/")
 
 
 def _media_type(text: str) -> str:

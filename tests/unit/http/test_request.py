@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from semel.http import Route
 from semel.http.body import joined
-from semel.http.identity import fingerprint_of
+from semel.http.identity import fingerprint_of, identity_of
 from semel.http.request import Headers, RawHeaders, Request, State
 
 NAMES = st.sampled_from(["content-type", "Content-Type", "origin", "ORIGIN", "x-1", "X-1", "1", ""])
@@ -40,3 +40,22 @@ def test_a_fingerprint_is_made_of_lengths_and_bytes(path: str) -> None:
     asked = Request("POST", path, "a=1", Headers([("Content-Type", "Text/Plain; a=b")]), State({}), None, b"\xff")
     parts = (b"1", b"POST", path.encode("utf-8", "surrogatepass"), b"a=1", b'text/plain;a="b"', b"", b"raw:\xff")
     assert fingerprint_of(asked, Route("/**")) == sha256(joined(parts)).digest()
+
+
+def asked_for(path: str = "/orders/1", **headers: str) -> Request:
+    lines = [(name.replace("_", "-"), value) for name, value in headers.items()]
+    return Request("POST", path, "", Headers(lines), State({}), None, b"1")
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "multipart/form-data; boundary=X"])
+def test_how_a_body_is_packed_counts(kind: str) -> None:
+    codings = ("identity", "gzip", "br", "gzip, br")
+    found = {fingerprint_of(asked_for(content_type=kind, content_encoding=how), Route("/**")) for how in codings}
+    assert len(found) == len(codings), "two ways of packing are one"
+
+
+@pytest.mark.parametrize("key", ["k" * 10, "k" * 255, ("a", "k" * 255), "\xe9"], ids=["short", "long", "parts", "text"])
+def test_however_long_a_key_is_its_path_belongs_to_it(key: object) -> None:
+    paths = ("/orders/1", "/orders/2", "/orders/\xe9", "/orders/\udce9", "/orders/" + "1" * 300)
+    found = {identity_of(asked_for(path), Route("/orders/*"), key) for path in paths}
+    assert len(found) == len(paths), "two paths share a key"
