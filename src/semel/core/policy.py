@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from semel.errors import PolicyInvalid, SemelError
 
@@ -82,7 +82,7 @@ class Policy:
         _count("max_result", self.max_result, optional=False)
         _hook(self)
 
-    def replace(self, **changes: Any) -> Policy:
+    def replace(self, **changes: Unpack[PolicyFields]) -> Policy:
         """A copy with `changes`, checked again."""
         if not changes:
             return self
@@ -91,6 +91,24 @@ class Policy:
             message = f"A policy has no {' or '.join(unknown)}; nothing ran. It has: {', '.join(self.__slots__)}."
             raise PolicyInvalid(message)
         return dataclasses.replace(self, **changes)
+
+
+class PolicyFields(TypedDict, total=False):
+    """The fields of a policy, as they may be given one by one."""
+
+    keep_for: timedelta
+    lease_for: timedelta
+    max_runtime: timedelta
+    when_running: WhenRunning
+    wait_for: timedelta
+    final_errors: Errors
+    retry_errors: Errors
+    max_attempts: int | None
+    in_doubt: Doubt
+    reconcile: Callable[[Any], Any] | None
+    reconcile_after: timedelta
+    store_down: StoreDown
+    max_result: int
 
 
 def _duration(name: str, value: object, *, may_be_zero: bool) -> None:

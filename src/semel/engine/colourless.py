@@ -17,7 +17,7 @@ from semel.core.guard import Change, Guard, Limits
 from semel.core.key import SHARED, Key
 from semel.core.observer import Event, Logging, Observer, is_heard, notify
 from semel.core.operations import Complete, Fail, Query
-from semel.core.policy import Policy
+from semel.core.policy import Policy, PolicyFields
 from semel.core.record import About, Status, store_instant
 from semel.core.store import Store
 from semel.engine import context
@@ -115,7 +115,7 @@ class EngineBase:
             guard.left()
             self._left.append(guard)
 
-    def _policy(self, policy: Policy | None, changes: Mapping[str, Any]) -> Policy:
+    def _policy(self, policy: Policy | None, changes: PolicyFields) -> Policy:
         if policy is not None and not isinstance(policy, Policy):
             message = f"policy= must be a Policy, not {type(policy).__name__}; nothing ran."
             raise UsageError(message)

@@ -12,13 +12,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from semel.core import codec
 from semel.core.flow import Flow, run
 from semel.core.key import SHARED, Key
 from semel.core.outcome import Resolution
-from semel.core.policy import Policy
+from semel.core.policy import Policy, PolicyFields
 from semel.core.record import About, Record
 from semel.engine import administration, context, erasing
 from semel.engine.administration import SweepReport
@@ -33,6 +33,8 @@ from semel.engine.sync_shell import Attempt, Shell
 from semel.errors import UsageError
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+S = TypeVar("S")
 T = TypeVar("T")
 _POLL = 0.05
 
@@ -55,16 +57,34 @@ class OnceFunction(Generic[P, T]):
         request = self.rules.request(args, kwargs)
         return self._engine.call(request, functools.partial(self._function, *args, **kwargs))
 
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(
+        self: OnceFunction[Concatenate[S, Q], T], instance: S, owner: type[S] | None = None
+    ) -> BoundOnce[Q, T]: ...
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
-            return self
-        return _bound(self, instance)
+        return self if instance is None else BoundOnce(self, instance)
 
 
-def _bound(function: OnceFunction[Any, T], instance: Any) -> Any:
-    method = functools.partial(function.__call__, instance)
-    method.result = functools.partial(function.result, instance)  # type: ignore[attr-defined]  # a partial takes attributes
-    return method
+class BoundOnce(Generic[P, T]):
+    """A method that runs once per key, of one object. Call it as `OnceFunction` is called."""
+
+    def __init__(self, function: OnceFunction[..., T], instance: object) -> None:
+        self.__func__ = function
+        self.__self__ = instance
+        self.__name__ = getattr(function, "__name__", "")
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """The value: of this run, or of the one before."""
+        return self.__func__(self.__self__, *args, **kwargs)
+
+    def result(self, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
+        """Call it and get the whole `Result`."""
+        return self.__func__.result(self.__self__, *args, **kwargs)
 
 
 class Within:
@@ -197,9 +217,21 @@ class SyncEngine(EngineBase):
         fingerprint: FingerprintRule = None,
         about: AboutRule = None,
         policy: Policy | None = None,
-        **changes: Any,
+        **changes: Unpack[PolicyFields],
     ) -> Callable[[Callable[P, T]], OnceFunction[P, T]]:
-        """Decorate a function so that it runs once per key; policy fields may be given directly.
+        """Decorate a function so that it runs once per key.
+
+        Args:
+            key: what makes a call this one: a parameter's name, a tuple of names, or a callable that gets the call's
+                arguments. Dotted paths such as `"order.id"` reach into them.
+            scope: for whom, given in the same way; `SHARED` for operations that belong to nobody in particular.
+            operation: what is done; part of the identity. By default the module and name of the function.
+            ignore: parameters that are not compared: sessions, clients, `self`.
+            fingerprint: what is compared instead of all other parameters: a name, a tuple of names, or a callable.
+                An argument that equals its default stays out in either case.
+            about: what people search by: a mapping, an `About`, or a callable that gets the call's arguments.
+            policy: how to claim, keep, wait and recover; by default that of the engine.
+            changes: fields of the policy that differ, such as `keep_for=timedelta(days=90)`.
 
         Raises:
             UsageError: something about the function could not be kept; at decoration, not at the first call.
