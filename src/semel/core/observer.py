@@ -12,7 +12,17 @@ import msgspec
 
 _log = logging.getLogger("semel")
 _LOUD = frozenset(
-    {"in_doubt", "lease_lost", "stalled", "store_down", "store_open", "store_closed", "cache_open", "cache_closed"}
+    {
+        "in_doubt",
+        "lease_lost",
+        "stalled",
+        "not_kept",
+        "store_down",
+        "store_open",
+        "store_closed",
+        "cache_open",
+        "cache_closed",
+    }
 )
 
 
@@ -28,6 +38,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         "stalled",
         "waited",
         "reused",
+        "not_kept",
         "store_down",
         "store_open",
         "store_closed",

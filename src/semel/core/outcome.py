@@ -37,6 +37,7 @@ class NotKept(msgspec.Struct, frozen=True):
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Envelope)
 TOMBSTONE = "none"
+_TOMBSTONE_START = b"\x95" + _ENCODER.encode(VERSION) + _ENCODER.encode(TOMBSTONE)  # an array of five begins with 95
 
 
 def pack(codec: str, body: bytes) -> bytes:
@@ -51,6 +52,16 @@ def pack(codec: str, body: bytes) -> bytes:
 def pack_tombstone(reason: str) -> bytes:
     """An envelope that says only why the value was not kept."""
     return _ENCODER.encode(Envelope(VERSION, TOMBSTONE, "", "", reason.encode(errors="backslashreplace")))
+
+
+def is_tombstone(stored: bytes) -> bool:
+    """Whether an envelope of this release is a tombstone, without reading all of it."""
+    return stored.startswith(_TOMBSTONE_START)
+
+
+def tombstone_reason(stored: bytes) -> str:
+    """Why a tombstone holds no value."""
+    return _DECODER.decode(stored).body.decode(errors="replace")
 
 
 def unpack(stored: bytes) -> tuple[str, bytes] | NotKept:

@@ -392,5 +392,7 @@ class AsyncEngine(EngineBase):
             raise
         if result.replayed:
             shell.replayed()
+        else:
+            self._tell_not_kept(request, result)
         self._tell_result(request, result)
         return result

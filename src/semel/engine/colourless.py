@@ -90,6 +90,7 @@ class EngineBase:
         self.secrets = Secrets(fingerprint_secret)
         self.fingerprints = Fingerprints(self.secrets)
         self.shapes = Shapes()
+        self._not_kept: set[str] = set()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store.name!r})"
@@ -195,6 +196,17 @@ class EngineBase:
             reference=request.key.reference,
             seconds=result.seconds,
         )
+        notify(self.observer, event)
+
+    def _tell_not_kept(self, request: Request, result: Result[Any]) -> None:
+        """Tell the observer, once for each operation, if the result which a function gave could not be kept."""
+        reason = result.why_not_kept()
+        operation = request.key.operation
+        if reason is None or operation in self._not_kept:
+            return
+        self._not_kept.add(operation)
+        detail = f"{reason}; duplicates get ResultNotKept. Declare the type of the result, or return plain data."
+        event = Event(kind="not_kept", operation=operation, reference=request.key.reference, detail=detail)
         notify(self.observer, event)
 
     def _tell_change(self, change: Change) -> None:

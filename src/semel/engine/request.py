@@ -12,6 +12,7 @@ from semel.core.codec import Shape
 from semel.core.fingerprint import Fingerprints
 from semel.core.key import Key
 from semel.core.operations import Granted, Terms
+from semel.core.outcome import is_tombstone, tombstone_reason
 from semel.core.policy import Policy, microseconds
 from semel.core.record import About, Record, Status
 
@@ -81,6 +82,11 @@ class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
 
     def __repr__(self) -> str:
         return f"Result(value={self.value!r}, replayed={self.replayed}, protected={self.protected})"
+
+    def why_not_kept(self) -> str | None:
+        """Why the value of this run could not be kept for duplicates; None where it was, or was replayed."""
+        outcome = self._outcome
+        return tombstone_reason(outcome) if outcome is not None and is_tombstone(outcome) else None
 
     @cached_property
     def record(self) -> Record | None:

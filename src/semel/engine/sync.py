@@ -361,5 +361,7 @@ class SyncEngine(EngineBase):
             raise
         if result.replayed:
             shell.replayed()
+        else:
+            self._tell_not_kept(request, result)
         self._tell_result(request, result)
         return result

@@ -112,7 +112,7 @@ def test_a_tombstone(semel: Semel, ears: Ears) -> None:
     semel.run("k", object, operation="pay", returns=Any)
     with pytest.raises(ResultNotKept):
         semel.run("k", object, operation="pay", returns=Any)
-    assert ears.kinds == ["ran", "replayed"]
+    assert ears.kinds == ["not_kept", "ran", "replayed"]
 
 
 def test_a_rejected_duplicate(ears: Ears) -> None:
@@ -176,3 +176,55 @@ def test_an_observer_that_raises_does_not_disturb(caplog: pytest.LogCaptureFixtu
     semel = Semel(MemoryStore(), observer=Broken(), policy=Policy(keep_for=timedelta(hours=1)))
     assert semel.run("k", lambda: 1, operation="pay").value == 1
     assert "observer failed" in caplog.text
+
+
+class Opaque:
+    """Something that cannot be kept."""
+
+
+def undeclared():  # type: ignore[no-untyped-def]  # noqa: ANN201 - that nothing is declared is the point
+    return Opaque()
+
+
+def test_a_result_that_cannot_be_kept_is_told_at_the_first_call(semel: Semel, ears: Ears) -> None:
+    semel.run("k", undeclared, operation="pay")
+    assert ears.kinds == ["not_kept", "ran"]
+    told = ears.events[0]
+    assert (told.operation, told.reference) == ("pay", Key.of("k", operation="pay").reference)
+    assert "cannot be encoded" in told.detail
+    assert "ResultNotKept" in told.detail
+    assert "Declare" in told.detail
+
+
+def test_a_result_that_cannot_be_kept_is_told_once_for_each_operation(semel: Semel, ears: Ears) -> None:
+    for key, operation in (("a", "pay"), ("b", "pay"), ("a", "refund")):
+        semel.run(key, undeclared, operation=operation)
+    assert ears.kinds == ["not_kept", "ran", "ran", "not_kept", "ran"]
+
+
+def test_a_result_that_is_too_large_is_told(semel: Semel, ears: Ears) -> None:
+    semel.run("k", lambda: "x" * 100, operation="pay", policy=Policy(max_result=50))
+    assert ears.kinds == ["not_kept", "ran"]
+    assert "max_result=50" in ears.events[0].detail
+
+
+def test_an_awaited_result_that_cannot_be_kept_is_told(ears: Ears) -> None:
+    async def main() -> None:
+        async with AsyncSemel(MemoryStore(), observer=ears) as semel:
+
+            @semel.once(key="order", operation="pay")
+            async def pay(order: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - as above
+                return Opaque()
+
+            await pay("o-1")
+            await pay("o-2")
+
+    asyncio.run(main())
+    assert ears.kinds == ["not_kept", "ran", "ran"]
+
+
+def test_without_an_observer_a_result_that_cannot_be_kept_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    Semel(MemoryStore()).run("k", undeclared, operation="pay")
+    assert [(record.levelname, record.getMessage().split()[:2]) for record in caplog.records] == [
+        ("WARNING", ["not_kept", "pay"])
+    ]
