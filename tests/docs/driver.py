@@ -14,6 +14,8 @@ from tests.docs.pages import Block, Page, read
 SHIMS = {
     "python": 'exec {python} "$@"\n',
     "semel": 'exec {python} -m semel.cli "$@"\n',
+    # The plugin by its name: how it was installed here does not matter.
+    "pytest": 'PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 exec {python} -m pytest -p semel.testing.plugin "$@"\n',
 }
 
 

@@ -22,6 +22,7 @@ from semel.core.record import About, Status, store_instant
 from semel.core.store import Store
 from semel.engine import context
 from semel.engine.clock import Clock, SystemClock
+from semel.engine.crash import Crash
 from semel.engine.effects import Stalled
 from semel.engine.flows import Once
 from semel.engine.lane import Lane
@@ -239,6 +240,8 @@ class EngineBase:
 
 def _how_it_ended(once: Once, error: BaseException) -> str | None:
     """What became of a call that ended with an error; None where it was cut off before anything happened."""
+    if isinstance(error, Crash):
+        return None  # the dead tell nothing
     match once.written:
         case Complete():
             return "ran"  # recorded, although its caller did not stay to see it

@@ -41,6 +41,7 @@ from semel.core.record import Failure, Record, Step
 from semel.engine import raising
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
+from semel.engine.crash import Crash
 from semel.engine.effects import Ask, Call, CallStep, Crowded, Ended, Pause, Promoted, TimedOut, Wait
 from semel.engine.request import Request, Result
 from semel.engine.resending import Resends
@@ -285,6 +286,8 @@ class Once:
 
     def abandoned(self, error: BaseException) -> Flow[None]:
         """Leave nothing half done after the caller was cancelled or interrupted, as far as that can still be done."""
+        if isinstance(error, Crash):
+            return
         try:
             yield from self._cleaned_up(error)
         except (NotInTransaction, TryLater):

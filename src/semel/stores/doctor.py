@@ -69,7 +69,6 @@ _ROWS: Final[tuple[tuple[str, str, tuple[Need, ...], str], ...]] = (
     ("outcome per key", "at most one, fenced", _ALWAYS, "the store keeps acknowledged commits"),
     ("replay", "byte-equal within keep_for", (*_ALWAYS, "kept"), "records outlive the retries"),
     ("effect in the same database (within)", "exactly once", (*_ALWAYS, "joins"), "for connections to this database"),
-    ("event in the outbox", "recorded exactly once, published at least once", (), ""),
     (
         "external effect that honours our derived key",
         "effectively once",
@@ -100,8 +99,6 @@ def promises(findings: Sequence[Finding], *, best_effort: bool = False) -> list[
 def _promise(
     boundary: str, promise: str, needs: tuple[Need, ...], condition: str, findings: Sequence[Finding]
 ) -> Promise:
-    if not needs:
-        return Promise(boundary, promise, None, "not in this release")
     broken = [finding.topic for finding in findings if set(finding.breaks) & set(needs)]
     return Promise(boundary, promise, not broken, f"see: {', '.join(broken)}" if broken else condition)
 

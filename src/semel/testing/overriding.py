@@ -1,0 +1,97 @@
+"""An engine put on another store for the length of a test, with everything that was decorated or mounted with it.
+
+Invariant: afterwards the engine has its own store, clock and connections again, whatever happened inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from types import TracebackType
+from typing import Any, Final, Self
+
+from semel.engine.aio import AsyncEngine
+from semel.engine.clock import Clock
+from semel.engine.resending import Resends
+from semel.engine.sync import SyncEngine
+from semel.entry import Place, open_store
+from semel.errors import UsageError
+
+_FIELDS: Final = ("store", "clock", "resends", "_left", "_made", "_latest")
+_CLOSED_WITHIN: Final = 10.0
+
+
+class override:  # noqa: N801 - a context manager, used like a function
+    """Inside, `engine` uses `store` and `clock`; `with` for tests that block, `async with` for those that are awaited.
+
+    Args:
+        engine: a `Semel` or `AsyncSemel` that code under test has at module level.
+        store: a store, or what else `Semel` takes; `memory://` is one of its own.
+        clock: a virtual clock; without it the engine keeps the one it has.
+    """
+
+    def __init__(self, engine: SyncEngine | AsyncEngine, store: Place, *, clock: Clock | None = None) -> None:
+        if not isinstance(engine, SyncEngine | AsyncEngine):
+            message = f"A {type(engine).__qualname__} is no Semel and no AsyncSemel; nothing was overridden."
+            raise UsageError(message)
+        self._engine = engine
+        self._store = open_store(store)
+        self._clock = clock
+        self._saved: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        engine: Any = self._engine
+        self._saved = {name: getattr(engine, name) for name in _FIELDS if hasattr(engine, name)}
+        engine.store = self._store
+        engine.clock = self._clock or engine.clock
+        engine.resends = Resends(engine.jitter, engine.limits.resends)
+        engine._left = []
+        engine._made = None if isinstance(engine, SyncEngine) else weakref.WeakKeyDictionary()
+        engine._latest = None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if isinstance(self._engine, SyncEngine):
+                self._engine.close()
+            else:
+                self._close_loops(self._engine)
+        finally:
+            self._restore()
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if isinstance(self._engine, AsyncEngine):
+                await self._engine.close()
+        finally:
+            self.__exit__(kind, error, trace)
+
+    def _restore(self) -> None:
+        for name, value in self._saved.items():
+            setattr(self._engine, name, value)
+
+    def _close_loops(self, engine: AsyncEngine) -> None:
+        """Let go of what each event loop has opened inside. One that is closed has nothing open any more."""
+        for loop, runtime in list(engine._made.items()):
+            if loop.is_closed():
+                continue
+            if not loop.is_running():
+                loop.run_until_complete(runtime.close())
+            elif loop is _running_loop():
+                runtime.aside(runtime.close())  # it cannot be waited for here; `async with` does
+            else:
+                asyncio.run_coroutine_threadsafe(runtime.close(), loop).result(_CLOSED_WITHIN)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
