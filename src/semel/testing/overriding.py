@@ -6,7 +6,9 @@ Invariant: afterwards the engine has its own store, clock and connections again,
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -17,7 +19,7 @@ from semel.engine.sync import SyncEngine
 from semel.entry import Place, open_store
 from semel.errors import UsageError
 
-_FIELDS: Final = ("store", "clock", "resends", "_left", "_made", "_latest")
+_FIELDS: Final = ("store", "clock", "resends", "_left", "_made", "_latest", "_leases")
 _CLOSED_WITHIN: Final = 10.0
 
 
@@ -38,6 +40,7 @@ class override:  # noqa: N801 - a context manager, used like a function
         self._store = open_store(store)
         self._clock = clock
         self._saved: dict[str, Any] = {}
+        self._closing: list[asyncio.Task[None]] = []
 
     def __enter__(self) -> Self:
         engine: Any = self._engine
@@ -48,6 +51,7 @@ class override:  # noqa: N801 - a context manager, used like a function
         engine._left = []
         engine._made = None if isinstance(engine, SyncEngine) else weakref.WeakKeyDictionary()
         engine._latest = None
+        engine._leases = None
         return self
 
     def __exit__(
@@ -85,9 +89,18 @@ class override:  # noqa: N801 - a context manager, used like a function
             if not loop.is_running():
                 loop.run_until_complete(runtime.close())
             elif loop is _running_loop():
-                runtime.aside(runtime.close())  # it cannot be waited for here; `async with` does
+                self._closing.append(loop.create_task(runtime.close()))  # `async with` waits for it
             else:
                 asyncio.run_coroutine_threadsafe(runtime.close(), loop).result(_CLOSED_WITHIN)
+        if engine._leases is not None:
+            _run_apart(engine._leases.close)
+
+
+def _run_apart(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Wait for something to close although an event loop may be running in this thread."""
+    thread = threading.Thread(target=lambda: asyncio.run(close()))
+    thread.start()
+    thread.join(_CLOSED_WITHIN)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -124,6 +124,15 @@ def test_an_override_inside_a_running_loop_is_awaited(store: MemoryStore, clock:
     assert len(store.table.records) == 1
 
 
+@KINDS
+def test_an_override_leaves_no_thread_behind(make: Any, store: MemoryStore, clock: VirtualClock) -> None:
+    semel, charge, _ = make("memory://")
+    before = set(threading.enumerate())
+    with override(semel, store, clock=clock):
+        charge("o-1")
+    assert set(threading.enumerate()) <= before
+
+
 async def _nothing() -> None:
     """A handler."""
 
