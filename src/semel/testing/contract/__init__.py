@@ -42,6 +42,7 @@ from semel.testing.contract.topics.faults import LostReplyContract, RefusalContr
 from semel.testing.contract.topics.fingerprints import FingerprintChangeContract, SecretContract  # noqa: E402
 from semel.testing.contract.topics.inputs import InputContract  # noqa: E402
 from semel.testing.contract.topics.leases import LeaseContract, RenewalContract  # noqa: E402
+from semel.testing.contract.topics.lists import ListContract  # noqa: E402
 from semel.testing.contract.topics.operations import OperationContract  # noqa: E402
 from semel.testing.contract.topics.reconciling import ReconcileContract  # noqa: E402
 from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, VersionContract  # noqa: E402
@@ -57,6 +58,7 @@ __all__ = ["InvalidationContract", "MakeStore", "StoreContract"]
 
 class StoreContract(
     OperationContract,
+    ListContract,
     ClaimContract,
     FingerprintContract,
     FingerprintChangeContract,
