@@ -7,6 +7,7 @@ not a new empty file.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from semel.stores.urls import split_scheme
 
 VARIABLE = "SEMEL_URL"
 CACHE_VARIABLE = "SEMEL_CACHE"
+_LOGIN = re.compile(r"[^/]+:[^/]*@")
 _WITH_SCHEMA = frozenset({"sqlite", "postgresql", "mysql"})
 Url = Annotated[
     str | None,
@@ -74,8 +76,17 @@ def _may_exist(file: Path) -> bool:
 
 
 def as_place(place: str) -> str | Path:
-    """The URL itself, or a path where it is none."""
-    return place if "://" in place else Path(place)
+    """The URL itself, or a path where it is none.
+
+    Raises:
+        Refused: it is neither, but a URL that lost its scheme; as a path it would be shown, with the password in it.
+    """
+    if "://" in place:
+        return place
+    if _LOGIN.match(place):
+        message = "A database was named with a user and a password but without a scheme such as postgresql://"
+        raise refused(f"{message}; nothing was done.")
+    return Path(place)
 
 
 def _only_looking(place: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ Address = tuple[str, int | None]
 """A host in lower case, without brackets, and its port; an empty host and None stand for what was left out."""
 
 _AUTHORITY_ENDS: Final = re.compile(r"[/?#]")
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::(?P<port>\d{0,5}))?", re.ASCII)
 _LAST_PORT: Final = 65535
@@ -36,8 +37,18 @@ def split_url(url: str) -> SplitResult:
     rest, _, fragment = rest.partition("#")
     path, _, query = rest.partition("?")
     parts = SplitResult(scheme.lower(), authority, path, query, fragment)
+    _check_login(parts)
     addresses_of(parts)
     return parts
+
+
+def _check_login(parts: SplitResult) -> None:
+    """Refuse a user or password that is not escaped, or wrongly: its rest would be shown as part of something else."""
+    if _BAD_ESCAPE.search(parts.netloc):
+        raise _url_error("The user or password in the URL of a store has a % without two hexadecimal digits after it")
+    names = [pair.partition("=")[0] for pair in parts.query.split("&")]
+    if "@" not in parts.netloc and any("@" in text for text in (parts.path, parts.fragment, *names)):
+        raise _url_error("The URL of a store has an @ after its first / ? or #")
 
 
 def join_url(parts: SplitResult) -> str:

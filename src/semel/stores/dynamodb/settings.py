@@ -76,4 +76,11 @@ class Settings:
         if unknown:
             message = f"A dynamodb URL has no setting {', '.join(unknown)}; nothing was opened. It has {known}."
             raise UsageError(message)
-        return cls(table, **read({**own, **given}, _READERS))
+        checked = read({**own, **given}, _READERS)
+        if "@" in checked.get("endpoint", ""):
+            message = (
+                "The endpoint of a dynamodb URL holds no user and no password; nothing was opened. The SDK finds "
+                "credentials where it always does, for example in its profile."
+            )
+            raise UsageError(message)
+        return cls(table, **checked)

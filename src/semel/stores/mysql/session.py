@@ -75,8 +75,15 @@ def address(settings: Settings) -> dict[str, Any]:
 
 def _secured(given: dict[str, str]) -> ssl.SSLContext | None:
     """TLS where it was asked for: verified, unless `ssl_verify` says no."""
-    if given.get("ssl", "").lower() in _NO or not any(name.startswith("ssl") for name in given):
+    further = [name for name in sorted(given) if name.startswith("ssl_")]
+    if given.get("ssl", "").lower() in _NO:
+        if further:
+            raise _contradiction(f"{', '.join(further)} is for TLS, and ssl={given['ssl']} switches it off")
         return None
+    if "ssl" not in given and not further:
+        return None
+    if "ssl_key" in given and "ssl_cert" not in given:
+        raise _contradiction("ssl_key is the key of a certificate, and ssl_cert does not say of which")
     context = ssl.create_default_context(cafile=given.get("ssl_ca"))
     if given.get("ssl_verify", "").lower() in _NO:
         context.check_hostname = False
@@ -84,3 +91,7 @@ def _secured(given: dict[str, str]) -> ssl.SSLContext | None:
     if "ssl_cert" in given:
         context.load_cert_chain(given["ssl_cert"], given.get("ssl_key"))
     return context
+
+
+def _contradiction(why: str) -> UsageError:
+    return UsageError(f"{why}; nothing was opened. Leave one of them out, or add the other.")

@@ -8,6 +8,7 @@ from typing import Any
 from semel.stores.doctor import Finding
 from semel.stores.postgresql.dialect import PostgresDialect
 from semel.stores.postgresql.schema import PostgresSchema
+from semel.stores.postgresql.session import check_tls
 from semel.stores.served.borrowed import Borrowed
 from semel.stores.served.driver import Hears
 from semel.stores.served.joining import POSTGRESQL
@@ -30,6 +31,8 @@ class PostgresStore(ServedStore):
     def __init__(self, url: str | Borrowed, **settings: Any) -> None:
         borrowed = url if isinstance(url, Borrowed) else None
         given = Settings.borrowed(borrowed.name, **settings) if borrowed else Settings.of(str(url), **settings)
+        for address in filter(None, (given.url, given.listen_url)):
+            check_tls(address)
         dialect = PostgresDialect(given)
         self._schema = PostgresSchema(given, dialect)
         super().__init__(Place(given, dialect, self._schema), borrowed)

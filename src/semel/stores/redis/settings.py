@@ -101,6 +101,7 @@ class Settings:
         }
         addresses = tuple((host or "localhost", given_port or port) for host, given_port in addresses_of(parts))
         checked = _checked(chosen)
+        _check_tls(parts.scheme, checked)
         return cls(_shown(parts.scheme, addresses, checked), kind, _right_number(kind, addresses), **checked)
 
 
@@ -141,6 +142,18 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
         raise _refusal("evicting is refused or allowed")
     Pattern(checked.get("pattern", DEFAULT))
     return checked
+
+
+def _check_tls(scheme: str, chosen: Mapping[str, Any]) -> None:
+    """Refuse what is about TLS where the connection would be plain text."""
+    if chosen["tls"]:
+        return
+    if scheme == "rediss":
+        raise _refusal("rediss:// is encrypted, and tls=false says that it is not; leave one of them out")
+    if chosen["tls_options"]:
+        names = ", ".join(sorted(chosen["tls_options"]))
+        instead = "Write rediss://" if scheme == "redis" else "Add tls=true"
+        raise _refusal(f"{names} is for TLS, and {scheme}:// is not encrypted by itself. {instead} to encrypt it")
 
 
 def _refusal(why: str) -> UsageError:

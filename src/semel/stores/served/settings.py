@@ -1,13 +1,14 @@
 """How a store on a server is set up: where it is, how long it may take, and what its tables are called.
 
-What always holds: everything is checked before anything is opened, and the name of a store never shows a password.
+What always holds: everything is checked before anything is opened, and neither the name of a store nor what is
+printed of its settings shows a password.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -45,7 +46,7 @@ class Settings:
         clock: a virtual clock instead of the server's, for tests alone.
     """
 
-    url: str
+    url: str = field(repr=False)
     name: str
     pool_size: int = 4
     connect_timeout: float = 10.0
@@ -53,7 +54,7 @@ class Settings:
     lock_timeout: float = 2.0
     pooled: bool = False
     listen: bool = True
-    listen_url: str = ""
+    listen_url: str = field(default="", repr=False)
     schema: str = ""
     prefix: str = "semel_"
     migrate: bool = True
