@@ -63,7 +63,7 @@ def test_tls_settings_given_as_keywords_are_refused_alike() -> None:
 
 
 @pytest.mark.parametrize("cache", ["redis://db?ssl_ca_certs=/etc/ca.pem", Cache("redis://db?ssl_ca_certs=/etc/ca.pem")])
-def test_a_cache_in_plain_text_is_refused_alike(cache: object) -> None:
+def test_a_cache_in_plain_text_is_refused_alike(cache: str | Cache) -> None:
     with pytest.raises(UsageError, match="ssl_ca_certs"):
         Semel("sqlite:///unused.db", cache=cache)
 
