@@ -129,3 +129,12 @@ def test_a_mistyped_command_names_its_own_help(call: Run, arguments: list[str], 
     done = call(*arguments)
     assert done.returncode == 2
     assert done.stderr.rstrip().endswith(f"Try: {helps}")
+
+
+@pytest.mark.parametrize("command", [["show"], ["resolve", "--cancelled", "--reason", "x"], ["erase", "--reason", "x"]])
+def test_a_url_in_the_place_of_the_record_is_explained(call: Run, database: Database, command: list[str]) -> None:
+    database.completed("o-1")
+    done = call(*command, database.url)
+    assert done.returncode == 2
+    assert "A record has to be named before the database" in done.stderr
+    assert f"semel list {database.url}" in done.stderr

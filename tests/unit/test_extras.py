@@ -39,6 +39,7 @@ PARTS = [
     ("import semel.http.drf", "semel.http.django", "django", "django"),
     ("from semel.client import Client", "semel.client", "httpx", "semel[client]"),
     ("import semel.client.httpx", "semel.client", "httpx", "semel[client]"),
+    ("import semel.testing.contract", "semel.testing.contract", "pytest", "semel[testing]"),
     ("import semel.client.requests", "semel.client.requests", "requests", "semel[requests]"),
 ]
 COMMANDS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from semel.cli.deciding import By, Reason, Yes, ask, check_reason, check_unchanged, login
-from semel.cli.found import Operation, Scope, Which, find
+from semel.cli.found import Operation, Scope, Which, check_which, find
 from semel.cli.place import Url, opened
 from semel.cli.printing import console
 from semel.cli.record_view import panel
@@ -27,6 +27,7 @@ def erase(
 
     The key stays shut: what happened does not happen again. This cannot be undone.
     """
+    check_which(which, url)
     check_reason(reason)
     who = by or login()
     with opened(url) as semel:

@@ -28,6 +28,20 @@ Operation = Annotated[str | None, typer.Option(help="The operation of the key.",
 Scope = Annotated[str | None, typer.Option(help="The scope of the key. Default: shared.", show_default=False)]
 
 
+def check_which(which: str, url: str | None) -> None:
+    """Refuse a URL in the place of the record, before the URL is looked for elsewhere.
+
+    Raises:
+        Refused: it is one.
+    """
+    if url is None and "://" in which:
+        message = (
+            f"A record has to be named before the database; nothing was done. Give a reference or key, then {which}. "
+            f"semel list {which} shows the references."
+        )
+        raise refused(message)
+
+
 def find(semel: SyncEngine, which: str, operation: str | None, scope: str | None) -> Record:
     """The record meant, finished steps included.
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from semel.cli.app_engine import app_option, as_sync, check_alone, load
 from semel.cli.deciding import By, Reason, Yes, ask, check_reason, check_unchanged, login
 from semel.cli.exits import refused
-from semel.cli.found import Operation, Scope, Which, find
+from semel.cli.found import Operation, Scope, Which, check_which, find
 from semel.cli.place import Url, opened
 from semel.cli.printing import clean, console
 from semel.cli.record_view import panel
@@ -54,6 +54,7 @@ def resolve(
     """
     decision = _decision(happened, did_not_happen=did_not_happen, cancelled=cancelled)
     check_reason(reason)
+    check_which(which, url)
     check_alone(url, app)
     who = by or login()
     with opened(url) if app is None else as_sync(load(app)) as semel:

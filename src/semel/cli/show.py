@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from semel.cli.found import Operation, Scope, Which, find
+from semel.cli.found import Operation, Scope, Which, check_which, find
 from semel.cli.place import Url, opened
 from semel.cli.printing import console
 from semel.cli.record_view import as_line, as_object, panel
@@ -26,6 +26,7 @@ def show(
 
     Outcomes are never shown.
     """
+    check_which(which, url)
     with opened(url) as semel:
         record = find(semel, which, operation, scope)
     if as_json:

@@ -26,7 +26,10 @@ A scenario that a store is known to break can be overridden by its name, which t
 
 from __future__ import annotations
 
-import pytest
+from semel.core.extras import requires
+
+with requires("semel.testing.contract", "pytest"):
+    import pytest
 
 # Before the topics are imported: their assertions shall explain themselves as those of any test do.
 pytest.register_assert_rewrite("semel.testing.contract.topics")
