@@ -15,6 +15,7 @@ import msgspec
 from semel.client.outgoing import Reply
 
 _OUR_PROBLEMS: Final = "urn:semel:problem:"
+_FAILED_BEFORE: Final = f"{_OUR_PROBLEMS}failed-before"
 _LONGEST: Final = 365 * 24 * 3600.0
 
 # Said before anything was done, to this one request.
@@ -70,6 +71,8 @@ def signal_of(reply: Reply, now: float) -> Signal:
     if status == _RUNNING:
         return _conflict(reply, after)
     if status >= _LOWEST_FAILURE:
+        if _problem_type(reply) == _FAILED_BEFORE:
+            return Refusal(recorded=True)  # a service that says so has looked at the record of this key
         return Again(after, soon=status not in _NOT_AGAIN)
     return Refusal() if status >= _LOWEST_REFUSAL else Done()
 

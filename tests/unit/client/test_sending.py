@@ -12,6 +12,7 @@ from semel.client.patience import Budget, Patience
 from semel.client.sending import Sender
 from semel.core.flow import run
 from semel.errors import LeaseLost
+from tests.client.answers import ANSWERS, UNSETTLED
 
 OUTGOING = Outgoing(None, "POST", "https://api.example/pay?q=1", (), b"", None, None, "Idempotency-Key")
 NEVER_LEFT, LOST = Cut(OSError("refused"), sent=False), Cut(OSError("reset"), sent=True)
@@ -120,26 +121,37 @@ def test_a_fault_of_our_own_is_not_tried_again() -> None:
     assert len(scene.sent) == 1
 
 
-OPEN: dict[str, Reply | Cut] = {"lost": LOST, "503": reply(503), "409": reply(409), "408": reply(408)}
-CLOSED: dict[str, Reply | Cut] = {"never left": NEVER_LEFT, "429": reply(429), "425": reply(425)}
-LAST: dict[str, tuple[Reply | Cut, bool, type[Ended]]] = {
-    # the last try, whether it leaves it open by itself, and how it ends where everything is certain
-    "422": (reply(422), False, Refused),
-    "404": (reply(404), False, Refused),
-    "401": (reply(401), False, NothingRan),
-    "429": (reply(429), False, NothingRan),
-    "never left": (NEVER_LEFT, False, NothingRan),
-    "503": (reply(503), True, Unsettled),
-    "501": (reply(501), True, Unsettled),
-    "lost": (LOST, True, Unsettled),
-}
+ENDS: dict[str, type[Ended]] = {"settled": Refused, "nothing ran": NothingRan, "open": Unsettled}
 
 
-@pytest.mark.parametrize(("first", "last", "certain"), [*product([*OPEN, *CLOSED], LAST, (True, False))], ids=str)
+def told(name: str) -> Reply | Cut:
+    """An answer of the table that all clients share."""
+    answer = ANSWERS[name]
+    return LOST if answer.status is None else Reply(answer.status, answer.headers, answer.body)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "certain"),
+    [*product((name for name in UNSETTLED if ANSWERS[name].again), ANSWERS, (True, False))],
+    ids=str,
+)
 def test_one_try_that_may_have_run_leaves_it_open(first: str, last: str, *, certain: bool) -> None:
-    final, leaves_open, otherwise = LAST[last]
-    ended = Scene((OPEN | CLOSED)[first], final, tries=2).play(certain=certain)
-    assert type(ended) is (Unsettled if first in OPEN or leaves_open or not certain else otherwise)
+    ended = Scene(told(first), told(last), tries=2).play(certain=certain)
+    if ANSWERS[last].ends == "settled":
+        assert ended == told(last)
+    else:
+        certain = certain and ANSWERS[first].ends == "nothing ran"
+        assert type(ended) is ENDS[ANSWERS[last].ends_behind(certain=certain)]
+
+
+@pytest.mark.parametrize(("first", "last"), [(NEVER_LEFT, LOST), (LOST, NEVER_LEFT)], ids=["lost last", "lost first"])
+def test_what_never_left_says_nothing_of_what_did(first: Cut, last: Cut) -> None:
+    assert type(Scene(first, last, tries=2).play()) is Unsettled
+
+
+def test_what_never_left_did_not_run() -> None:
+    assert type(Scene(NEVER_LEFT, NEVER_LEFT, tries=2).play()) is NothingRan
+    assert type(Scene(NEVER_LEFT, reply(422), tries=2).play()) is Refused
 
 
 def test_an_end_gives_the_last_answer_or_raises_the_librarys_error() -> None:
