@@ -21,7 +21,7 @@ def turn(name: str) -> Turn:
 def asked(door: Door, service: Service, intent: str, *names: str) -> None:
     """A call under this intent, answered so."""
     service.next("/pay", *(turn(name) for name in names))
-    with suppress(LOST):
+    with suppress(*LOST):
         door.post(f"{service.url}/pay", intent)
 
 

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from semel.core.flow import Flow
 from semel.core.operations import Answer, Claim, Complete, Erase, Operation, Replay, Reused
 from semel.core.record import Record
-from semel.core.tiers import CacheOperation, Drop, Fill, Filled, InFront, Look
+from semel.core.tiers import CacheOperation, Drop, Fill, Filled, Hit, InFront, Look, Missed
 from semel.stores.tiered.flows import Tiers
+from semel.stores.tiered.local import Kept
 from semel.testing.simulate.models.cache import CacheTable, Entry
 from tests.simulate.tiers.programmes import eraser, joined_completer, reader
 from tests.simulate.tiers.world import KEEP, KEY, OTHER, SECOND, Joined, World, claim_of
@@ -102,6 +103,31 @@ class ComparesErased(Tiers):
         return answer if record.fingerprint == claim.fingerprint else Reused(record, now_us)
 
 
+class ReadsGenerationAfterCache(Tiers):
+    """The generation of the process's own tier is read after the shared cache was asked."""
+
+    _late = 0
+
+    def _look(self, claim: Claim) -> Flow[Hit | Missed]:
+        seen = yield from super()._look(claim)
+        assert self._local is not None
+        self._late = self._local.generation
+        return seen
+
+    def _keep(self, kept: Kept, generation: int) -> None:
+        del generation
+        super()._keep(kept, self._late)
+
+
+class ReadsGenerationAfterStore(Tiers):
+    """The generation of the process's own tier is read after the store was asked."""
+
+    def _keep(self, kept: Kept, generation: int) -> None:
+        assert self._local is not None
+        del generation
+        super()._keep(kept, self._local.generation)
+
+
 class ConfirmsTooEarly(Tiers):
     """The processes' own tiers are not waited for."""
 
@@ -127,6 +153,11 @@ def _no_local(tiers: type[Tiers]) -> type[Tiers]:
             super().__init__(cache, gate, None, **rest)
 
     return WithoutLocal
+
+
+def _erased_beside(**settings: Any) -> World:
+    """A process that asks, and erases while the answer is on its way."""
+    return World([reader(1, times=2, slowly=True), eraser], **settings)
 
 
 def _erasing(**settings: Any) -> World:
@@ -157,6 +188,14 @@ WORLDS: dict[str, tuple[Callable[[], World], Callable[[], World]]] = {
     "fingerprint of an erased record compared": (
         lambda: World([reader(1, times=2)], [eraser], tiers=ComparesErased, waits=(6 * SECOND,)),
         lambda: World([reader(1, times=2)], [eraser], waits=(6 * SECOND,)),
+    ),
+    "generation read after the shared cache was asked": (
+        lambda: _erased_beside(tiers=ReadsGenerationAfterCache, cached=True),
+        lambda: _erased_beside(cached=True),
+    ),
+    "generation read after the store was asked": (
+        lambda: _erased_beside(tiers=ReadsGenerationAfterStore),
+        _erased_beside,
     ),
     "other processes not waited for": (
         lambda: World([reader(1, times=2)], [eraser], tiers=ConfirmsTooEarly),

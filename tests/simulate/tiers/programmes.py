@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from semel.core.operations import Awaiting, Claim, Complete, Confirm, Erase, Invalidate, Pending
+from collections.abc import Generator
+from typing import Any
+
+from semel.core.flow import Flow
+from semel.core.operations import Answer, Awaiting, Claim, Complete, Confirm, Erase, Invalidate, Pending
 from semel.errors import StoreUnavailable
 from tests.simulate.tiers.world import BODY, KEY, LEASE, Begin, Caller, End, Joined, Process, Programme, Shown, claim_of
 
 
-def reader(number: int, *, times: int = 1, fingerprint: bytes = b"\1") -> Programme:
-    """Asks for the one key, so often."""
+def reader(number: int, *, times: int = 1, fingerprint: bytes = b"\1", slowly: bool = False) -> Programme:
+    """Asks for the one key, so often. `slowly`: what it is answered takes its time on the way."""
 
     def programme(process: Process) -> Caller:
         for _ in range(times):
-            yield from _asks(process, claim_of(number, fingerprint))
+            yield from _asks(process, claim_of(number, fingerprint), slowly=slowly)
 
     return programme
 
 
-def _asks(process: Process, claim: Claim) -> Caller:
+def _asks(process: Process, claim: Claim, *, slowly: bool) -> Caller:
     began = yield Begin()
+    erased_here = process.has_erased
     answer = process.tiers.at_hand(claim)
     try:
         flow = None if answer is not None else process.tiers.ask(claim)
-        answer = answer if flow is None else (yield from flow)
+        if flow is not None:
+            answer = yield from _delayed(flow) if slowly else flow
     except StoreUnavailable:
         return
-    yield Shown(answer, claim, began)
+    yield Shown(answer, claim, began, erased_here)
+
+
+def _delayed(flow: Flow[Answer]) -> Generator[Any, Any, Answer]:
+    """The same flow; between what it asks for and the answer others may come."""
+    wanted = next(flow)
+    while True:
+        answer = yield wanted
+        yield Begin()
+        try:
+            wanted = flow.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # of the flow
 
 
 def eraser(process: Process) -> Caller:
@@ -37,6 +55,7 @@ def eraser(process: Process) -> Caller:
         yield from flow
     except StoreUnavailable:
         return
+    process.has_erased = True
 
 
 def sweeper(process: Process) -> Caller:

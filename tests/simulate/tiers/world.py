@@ -49,11 +49,12 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What a caller got, when it began, and whether the erase was confirmed by then."""
+    """What a caller got, when it began, and whether the erase was confirmed, or done in its own process, by then."""
 
     answer: Any
     claim: Claim
     began: tuple[int, bool]
+    erased_here: bool
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -102,6 +103,7 @@ class Process:
 
     def __init__(self, world: World, number: int, history: tuple[Told, ...]) -> None:
         self.now_us = 0
+        self.has_erased = False
         self.local = Local(CACHE.local, CACHE.local_bytes)
         gate = Gate(Breaker(failures=99, rest=1, longest=1, chance=float), self.monotonic, Logging())
         epochs = (b"%d-%d" % (number, count) for count in range(99))
@@ -126,7 +128,10 @@ def _go_on(caller: Caller, answer: Any) -> Any:
 
 
 class World:
-    """What is explored: processes with their callers, the faults, and the times that may pass."""
+    """What is explored: processes with their callers, the faults, the times that may pass.
+
+    At first there is a record, completed or not, in the shared cache or not.
+    """
 
     def __init__(
         self,
@@ -136,6 +141,7 @@ class World:
         faults: int = 0,
         waits: tuple[int, ...] = (),
         completed: bool = True,
+        cached: bool = False,
     ) -> None:
         self.programmes = programmes
         self.tiers = tiers
@@ -143,6 +149,7 @@ class World:
         self._faults = faults
         self._waits = waits
         self._completed = completed
+        self._cached = cached
         self._numbers: dict[int, int] = {}
         self._by_text: dict[str, int] = {}
         self._seen: list[Any] = []
@@ -188,8 +195,9 @@ class World:
         if self._completed:
             table.complete(Complete(granted.lease, BODY), now)
         record = table.records[KEY.digest]
+        entry = Entry("record", now + KEEP, record=record, now_us=now) if self._cached else None
         return State(
-            now, record, None, None, ((),) * len(self.programmes), self._faults, self._waits, happened=self._completed
+            now, record, None, entry, ((),) * len(self.programmes), self._faults, self._waits, happened=self._completed
         )
 
     def _steps(self, state: State, trace: tuple[str, ...]) -> Iterator[tuple[str, State]]:
@@ -211,7 +219,7 @@ class World:
             case Begin():
                 yield name, (state.now_us, state.confirmed), state
             case Shown():
-                _check(state, wanted, (*trace, name))
+                _check(state, wanted, (*trace, name), can_fail=self._faults > 0)
                 yield name, None, state
             case Joined(operation):
                 yield name, *self._inside(state, operation)
@@ -262,8 +270,8 @@ def _tell(state: State, number: int, told: Told) -> State:
     return state._replace(histories=tuple(histories))
 
 
-def _check(state: State, shown: Shown, trace: tuple[str, ...]) -> None:
-    """What no caller may be shown."""
+def _check(state: State, shown: Shown, trace: tuple[str, ...], *, can_fail: bool) -> None:
+    """What no caller may be shown; `can_fail`: whether a cache may have failed to hear of the erase."""
     if isinstance(shown.answer, Reused) and not shown.answer.record.fingerprint:
         raise Violation("\n".join((*trace, "an erased record was compared with the request")))
     if not isinstance(shown.answer, Replay):
@@ -273,6 +281,8 @@ def _check(state: State, shown: Shown, trace: tuple[str, ...]) -> None:
     began_us, confirmed = shown.began
     if record.outcome == BODY and confirmed:
         raise Violation(f"shown after a confirmed erase:\n{told}")
+    if record.outcome == BODY and shown.erased_here and not can_fail:
+        raise Violation(f"shown by the process that has erased it:\n{told}")
     if record.expires_us <= began_us:
         raise Violation(f"shown after it expired:\n{told}")
     if record.fingerprint not in (b"", shown.claim.fingerprint):  # an erased one is for every request
