@@ -33,6 +33,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         "ran",
         "replayed",
         "failed",
+        "rolled_back",
         "in_doubt",
         "lease_lost",
         "stalled",

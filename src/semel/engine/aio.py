@@ -35,6 +35,7 @@ from semel.engine.flows import Once
 from semel.engine.once import AboutRule, FingerprintRule, KeyRule, Rules, ScopeRule, rules_of
 from semel.engine.opened import AsyncOpened, Teller
 from semel.engine.request import Request, Result
+from semel.engine.turn import AsyncTurn
 from semel.errors import UsageError
 
 P = ParamSpec("P")
@@ -232,10 +233,20 @@ class AsyncEngine(EngineBase):
 
     async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncOpened[Any]:
         """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
-        once = self._to_open(key, asked)
         joined = context.joined_here(self.store.name)
-        teller = Teller(self._tell_result, self._tell_error)
+        once = self._to_open(key, asked, joined)
+        teller = Teller(self._tell_result, self._tell_error, self._tell_rolled_back)
         return await AsyncOpened[Any](teller, Shell(self, joined, None, once), once, joined).begin()
+
+    def turn(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncTurn:
+        """Get in line for `key`, which will be opened in a transaction; arguments as for `open`.
+
+        Raises:
+            KeyReentered: the handler that asks is itself running the key.
+        """
+        identity = self._identity(key, asked["operation"], asked.get("scope", SHARED))
+        context.refuse_reentry(identity, self.store.name)
+        return AsyncTurn(self.runtime, self.clock, identity, self._policy(asked.get("policy"), {}), self._tell_waited)
 
     def once(
         self,

@@ -146,6 +146,10 @@ class Runtime:
             raise
         return waiter
 
+    def take_turn(self, digest: bytes) -> Waiter | None:
+        """Become the one of this loop who claims a key; None while somebody else is."""
+        return self._keeper.waiting.take_turn(digest)
+
     def _listen(self) -> None:
         """From the first wait on, have the store tell of ends, where it can."""
         if not self._listens:

@@ -30,7 +30,7 @@ from semel.engine.once import Shapes, resolved_hints, shape_of_result
 from semel.engine.request import Request, Result, terms_of
 from semel.engine.resending import Resends
 from semel.engine.waiting import Waiting
-from semel.errors import SemelError, UsageError
+from semel.errors import InProgress, LeaseLost, NotInTransaction, SemelError, UsageError
 
 _KINDS = {
     "in_doubt": "in_doubt",
@@ -160,8 +160,8 @@ class EngineBase:
         self.known.setdefault(identity.operation, Known(policy, shape))
         return request
 
-    def _to_open(self, key: Any, asked: Asked) -> Once:
-        """The call that `open` begins."""
+    def _to_open(self, key: Any, asked: Asked, joined: Any) -> Once:
+        """The call that `open` begins. It never waits in a transaction: whoever opened that takes turns."""
         request = self._asked(
             key,
             operation=asked["operation"],
@@ -172,7 +172,15 @@ class EngineBase:
             shape=shape_of(asked.get("returns", codec.inspect_empty)),
         )
         self._enter(request)
-        return Once(request, self.clock, self.new_nonce, self.resends)
+        once = Once(request, self.clock, self.new_nonce, self.resends)
+        once.may_wait = joined is None
+        return once
+
+    def _tell_waited(self, key: Key) -> None:
+        """Tell the observer of a request that was refused, because somebody else still runs its key."""
+        if is_heard(self.observer, "waited"):
+            event = Event(kind="waited", operation=key.operation, reference=key.reference, detail=InProgress.__name__)
+            notify(self.observer, event)
 
     def _enter(self, request: Request) -> None:
         context.refuse_reentry(request.key, self.store.name)
@@ -226,7 +234,18 @@ class EngineBase:
     def _tell_error(self, once: Once, error: BaseException) -> None:
         """Tell the observer of a call that did not."""
         kind = _KINDS.get(error.code) if isinstance(error, SemelError) else None
-        kind = kind or _how_it_ended(once, error)
+        self._tell_failure(once, error, kind or _how_it_ended(once, error))
+
+    def _tell_rolled_back(self, once: Once, error: BaseException) -> None:
+        """Tell the observer of a call that did not end well, whose transaction is rolled back by whoever opened it."""
+        if isinstance(error, LeaseLost):
+            kind = "lease_lost"
+        else:
+            left = once.has_left_transaction or isinstance(error, NotInTransaction)
+            kind = "in_doubt" if left else "rolled_back"
+        self._tell_failure(once, error, kind)
+
+    def _tell_failure(self, once: Once, error: BaseException, kind: str | None) -> None:
         if kind is None or not is_heard(self.observer, kind):
             return
         event = Event(
@@ -245,8 +264,9 @@ def _how_it_ended(once: Once, error: BaseException) -> str | None:
     match once.written:
         case Complete():
             return "ran"  # recorded, although its caller did not stay to see it
-        case Fail(ending="doubt"):
-            return "in_doubt"
+        case Fail(lease, "doubt"):
+            # Inside the caller's transaction nothing is in doubt yet: that decides, unless the handler has ended it.
+            return "in_doubt" if once.has_left_transaction or not lease.transaction else "failed"
         case None if not isinstance(error, Exception):
             return "in_doubt" if once.started else None
     return "failed"

@@ -37,7 +37,7 @@ from semel.core.operations import (
     give_back,
 )
 from semel.core.outcome import DidNotHappen, Happened, Unknown
-from semel.core.record import Failure, Record, Step
+from semel.core.record import Failure, Lease, Record, Step
 from semel.engine import raising
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
@@ -64,6 +64,8 @@ class Once:
         self._settling: Complete | Fail | None = None
         self._unsure: Claim | None = None
         self.started = False
+        self.may_wait = True
+        self.has_left_transaction = False
         self.written: Complete | Fail | None = None
         self.asked = self._began
 
@@ -133,7 +135,7 @@ class Once:
     def _wait(self, remaining_us: int, deadline: float) -> Flow[Record | None]:
         """The record to replay, or None to claim again. Raises `InProgress` when the time is over."""
         key = self.request.key
-        if self.request.policy.when_running == "reject":
+        if not self.may_wait or self.request.policy.when_running == "reject":
             raise raising.in_progress(key, remaining_us)
         news = yield Wait(key.digest, deadline)
         match news:
@@ -219,7 +221,10 @@ class Once:
         """Record how it ended. Gives the recorded outcome if somebody else has the key by now."""
         try:
             answer = yield from self._settle(self.failure(attempt, error))
-        except (NotInTransaction, TransactionAborted):
+        except NotInTransaction:
+            self.has_left_transaction = True
+            return None  # the handler ended the caller's transaction; its own error says more
+        except TransactionAborted:
             return None  # the caller's transaction is past writing to; the handler's own error says more
         if isinstance(answer, Lost):
             return (yield from self._refused(error))
@@ -309,6 +314,13 @@ class Once:
             return self.failure(attempt, error)
         doubt = attempt.in_doubt
         return Fail(attempt.lease, "doubt" if doubt else "retry", Failure.of(error), doubtful=doubt, started=False)
+
+
+def read_committed(lease: Lease) -> Flow[Record | None]:
+    """What this very attempt has written, as everybody else sees it; None where nothing of it is committed."""
+    found: Found = yield Read(lease.key.digest, operation=lease.key.operation)
+    record = found.record
+    return record if record is not None and record.nonce == lease.nonce else None
 
 
 def step(

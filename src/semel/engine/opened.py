@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from semel.core.flow import Begin, Flow
+from semel.core.flow import Begin, Flow, arun, run
+from semel.core.record import Status
 from semel.engine import context
 from semel.engine.effects import Call
-from semel.engine.flows import Once
+from semel.engine.flows import Once, read_committed
 from semel.engine.request import Request, Result
 from semel.engine.shell import ShellBase
+from semel.errors import InProgress
 
 T = TypeVar("T")
 
@@ -27,6 +29,7 @@ class Teller(NamedTuple):
 
     result: Callable[[Request, Result[Any]], None]
     error: Callable[[Once, BaseException], None]
+    rolled_back: Callable[[Once, BaseException], None]
 
 
 class Opened(ABC, Generic[T]):
@@ -84,6 +87,26 @@ class Opened(ABC, Generic[T]):
         finally:
             self._shell.left(attempt, token)
 
+    def _tell(self, error: BaseException) -> None:
+        """Tell how the call failed. In a transaction whoever opened that waits for others, and rolls it back."""
+        if self._joined is None:
+            self._teller.error(self._once, error)
+        elif self._call is not None:
+            self._teller.rolled_back(self._once, error)
+        elif not isinstance(error, InProgress):
+            self._teller.error(self._once, error)
+
+    def _read_committed(self) -> Flow[Status | None]:
+        attempt = None if self._call is None else self._call.attempt
+        if attempt is None:
+            return None
+        record = yield from read_committed(attempt.lease)
+        return None if record is None else record.status
+
+    @abstractmethod
+    def read_status(self) -> Any:
+        """The status of the record that this call has committed, as everybody else sees it; None: there is none."""
+
     @abstractmethod
     def settle(self, value: T) -> Any:
         """It gave `value`. The result is another one where somebody else had taken the key over."""
@@ -121,7 +144,11 @@ class SyncOpened(Opened[T]):
         """It was cut off: write down what is known, and no more."""
         self._leave()
         self._shell.abandon(error)
-        self._teller.error(self._once, error)
+        self._tell(error)
+
+    def read_status(self) -> Status | None:
+        """The status of the record that this call has committed, as everybody else sees it; None: there is none."""
+        return run(self._read_committed(), self._shell.outside().perform)
 
     def _end(self, begin: Begin) -> Result[T]:
         self._leave()
@@ -133,7 +160,7 @@ class SyncOpened(Opened[T]):
         try:
             return self._shell.carry(self._once, self._flow, begin, (Call,))
         except BaseException as error:
-            self._teller.error(self._once, error)
+            self._tell(error)
             raise
 
 
@@ -157,7 +184,11 @@ class AsyncOpened(Opened[T]):
         """It was cut off: write down what is known, and no more."""
         self._leave()
         await self._shell.abandon(error)
-        self._teller.error(self._once, error)
+        self._tell(error)
+
+    async def read_status(self) -> Status | None:
+        """The status of the record that this call has committed, as everybody else sees it; None: there is none."""
+        return await arun(self._read_committed(), self._shell.outside().perform)
 
     async def _end(self, begin: Begin) -> Result[T]:
         self._leave()
@@ -169,5 +200,5 @@ class AsyncOpened(Opened[T]):
         try:
             return await self._shell.carry(self._once, self._flow, begin, (Call,))
         except BaseException as error:
-            self._teller.error(self._once, error)
+            self._tell(error)
             raise

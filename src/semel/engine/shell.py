@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextvars import Token
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from semel.core.flow import Begin, Flow
 from semel.core.operations import Operation
@@ -104,6 +104,10 @@ class ShellBase(ABC):
     def store_name(self) -> str:
         """Where records are kept, as messages and contexts name it."""
         return self._engine.store.name
+
+    def outside(self) -> Self:
+        """A shell on the same store that is in no transaction of the caller."""
+        return type(self)(self._engine, None, None)
 
     def hold(self, state: AttemptState) -> None:
         """Keep the lease of an attempt alive until the call is settled; inside a transaction there is none to keep."""

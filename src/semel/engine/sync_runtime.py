@@ -96,6 +96,11 @@ class Runtime:
             raise
         return waiter
 
+    def take_turn(self, digest: bytes) -> Waiter | None:
+        """Become the one of this process who claims a key; None while somebody else is."""
+        with self._watch.lock:
+            return self._keeper.waiting.take_turn(digest)
+
     def _listen(self) -> None:
         """From the first wait on, have the store tell of ends, where it can."""
         with self._watch.lock:

@@ -70,6 +70,13 @@ class Waiting:
             return Crowded(whole_process=False)
         return None
 
+    def take_turn(self, digest: bytes) -> Waiter | None:
+        """Become the one of this process who claims a key, as if promoted; None while somebody else is."""
+        if digest in self._heirs:
+            return None
+        self._heirs[digest] = Waiter(digest, float("inf"))
+        return self._heirs[digest]
+
     def leave(self, waiter: Waiter) -> None:
         """Stop waiting, with or without news. A promoted waiter keeps its turn until `done`."""
         waiters = self._keys.get(waiter.digest, [])

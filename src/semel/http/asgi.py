@@ -82,8 +82,7 @@ class IdempotencyMiddleware:
             case Pass():
                 await call.passed_on()
             case Answer(response):
-                if call.transaction is not None:
-                    await call.undo(Undone("another answer is sent"))
+                await call.undo(Undone("another answer is sent"))
                 await call.answer(response)
             case Go():
                 await self._tasks.shielded(call.run(verdict), call.client_left)

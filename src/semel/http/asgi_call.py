@@ -12,8 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
-from functools import cached_property
+from contextlib import contextmanager
 from typing import Any, Final
 
 from semel.core.flow import Flow, arun
@@ -26,6 +25,7 @@ from semel.http.kept import Kept, has_no_body
 from semel.http.response import Response
 from semel.http.stream_limit import StreamLimit
 from semel.http.transaction import Running, running_in
+from semel.http.unit_of_work import AsyncUnitOfWork
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -48,12 +48,16 @@ class Stopped(OSError):
     """Raised to an application that goes on sending after its answer was stopped: as for a client that has left."""
 
 
+class NotSent(Exception):
+    """Stops an application whose answer is not sent, because its transaction was rolled back. Never leaves the call."""
+
+
 class Call:
     """A request on its way through the application."""
 
     def __init__(self, app: App, scope: Scope, receive: Receive, send: SendMessage, front: Front[AsyncEngine]) -> None:
         self.scope = scope
-        self.transaction: Any = None
+        self.unit: AsyncUnitOfWork | None = None
         self.running: Running | None = None
         self._app = app
         self._receive = receive
@@ -68,33 +72,24 @@ class Call:
         self._task: asyncio.Task[Any] | None = None
         self.was_stopped = False
 
-    @cached_property
-    def stack(self) -> AsyncExitStack:
-        """What holds the transaction of the request, where it has one."""
-        return AsyncExitStack()
-
     def perform(self, wanted: Any) -> Awaitable[Any]:
         """Do what the exchange asks for."""
         match wanted:
             case ReadBody(limit):
                 return self.body(limit)
             case Open():
-                within = wanted.route.settings.within
-                if within is None:
+                if wanted.route.settings.within is None:
                     return self._front.engine.open(wanted.key, **wanted.settings())
-                return self._open_in(within(wanted.request), wanted)
+                self.unit = AsyncUnitOfWork(self._front, wanted.route.settings.within)
+                return self.unit.open(wanted)
             case WhoAsks(rule, request):
                 return _said(rule(request))
         raise AssertionError(wanted)
 
-    async def _open_in(self, transaction: AbstractAsyncContextManager[Any], wanted: Open) -> AsyncOpened[Response]:
-        self.transaction = await self.stack.enter_async_context(transaction)
-        return await self._front.engine.within(self.transaction).open(wanted.key, **wanted.settings())
-
     async def undo(self, why: BaseException) -> None:
         """Nothing ran: take the transaction of the request back, if it has one, and let go of what was read in it."""
-        if self.transaction is not None:
-            await self.stack.__aexit__(type(why), why, why.__traceback__)
+        if self.unit is not None:
+            await self.unit.roll_back(why)
 
     async def body(self, limit: int) -> bytes | None:
         """The whole body; None where it is over the limit.
@@ -193,17 +188,24 @@ class Call:
         assert isinstance(opened, AsyncOpened)  # noqa: S101 - the engine is of this colour
         answering = Answering(self, going, opened, self._front)
         try:
-            if self.transaction is None:
+            if self.unit is None:
                 with opened.current():
                     await self._called(answering, opened)
             else:
-                async with self.stack:
-                    with running_in(self.transaction) as self.running, opened.current():
-                        await self._called(answering, opened)
+                await self._run_in(self.unit, answering, opened)
         finally:
             self.over()
         if answering.instead is not None:
             await self.answer(answering.instead)
+
+    async def _run_in(self, unit: AsyncUnitOfWork, answering: Answering, opened: AsyncOpened[Response]) -> None:
+        try:
+            with running_in(unit.connection) as self.running, opened.current():
+                await self._called(answering, opened)
+        except BaseException as error:
+            await unit.roll_back(error)
+            raise
+        await unit.roll_back(Undone("the application ended without an answer"))  # unless it is decided by now
 
     async def _called(self, answering: Answering, opened: AsyncOpened[Response]) -> None:
         try:
@@ -211,6 +213,8 @@ class Call:
                 await self._app(self._shown(), self._received, answering.send)
             if not answering.settled:
                 await answering.failed(NoAnswer("the application ended without a complete answer"))
+        except NotSent:
+            return  # the application was stopped at its answer
         except Exception as error:
             if answering.stopped is not None:
                 await self.end_stopped(answering)
@@ -367,6 +371,8 @@ class Answering:
     async def _complete(self) -> None:
         assert self._start is not None  # noqa: S101 - servers refuse a body before its start
         await self._ended(await self._recorded(self._front.answered(self._going, self._kept.whole(), self.error)))
+        if self.instead is not None and self._call.unit is not None:
+            raise NotSent("what the application did is rolled back, so its background work must not run either")
 
     async def failed(self, error: Exception) -> None:
         """The application raised; so does this, unless somebody else's outcome is there to be sent."""
@@ -384,25 +390,30 @@ class Answering:
     async def _ended(self, verdict: Send | Answer) -> None:
         match verdict:
             case Send(_, undo):
-                if self._holds_all:
-                    await self._decide(undo)
-                await self._flush()
+                instead = None if self._call.unit is None else await self._decide(self._call.unit, undo)
+                if instead is not None:
+                    self._replace(instead.response)
+                else:
+                    await self._flush()
             case Answer(response):
-                self._held = []
-                # Once the application's own answer has begun there is only its end to withhold.
-                self.instead = None if self._begun else response
-                if self._holds_all:
-                    await self._decide(Undone("another answer is sent"))
+                if self._call.unit is not None:
+                    await self._decide(self._call.unit, Undone("another answer is sent"))
+                self._replace(response)
         self._call.over()
 
-    async def _decide(self, undo: Exception | None) -> None:
-        """Commit the transaction of the request, or take it back, before anything is sent."""
+    def _replace(self, response: Response) -> None:
+        self._held = []
+        # Once the application's own answer has begun there is only its end to withhold.
+        self.instead = None if self._begun else response
+
+    async def _decide(self, unit: AsyncUnitOfWork, undo: Exception | None) -> Answer | None:
+        """Commit the transaction of the request, or roll it back, before anything is sent."""
         if self._call.running is not None:
             self._call.running.end()
         if undo is None:
-            await self._call.stack.aclose()
-        else:
-            await self._call.stack.__aexit__(type(undo), undo, undo.__traceback__)
+            return await unit.commit(self._going)
+        await unit.roll_back(undo)
+        return None
 
 
 def take_back_cancel() -> None:

@@ -19,10 +19,11 @@ from msgspec.structs import replace
 from semel.core.flow import Flow
 from semel.core.key import SHARED, Shared
 from semel.core.policy import Policy
+from semel.core.record import Status
 from semel.engine.colourless import Asked
 from semel.engine.opened import Opened
 from semel.engine.request import Result
-from semel.errors import KeyReused, LeaseLost, SemelError, UsageError
+from semel.errors import KeyReused, LeaseLost, NotInTransaction, SemelError, TransactionAborted, UsageError
 from semel.http import problem
 from semel.http.identity import (
     check_first_sent,
@@ -94,6 +95,10 @@ class Fail(msgspec.Struct, frozen=True, eq=False):
     error: Exception
 
 
+class ReadStatus(msgspec.Struct, frozen=True, eq=False):
+    """Asks for the status of the record that the open call has committed; answered with it, or None."""
+
+
 class Pass(msgspec.Struct, frozen=True, eq=False):
     """The request is none of ours: hand it on untouched."""
 
@@ -136,8 +141,10 @@ class Send(msgspec.Struct, frozen=True, eq=False):
 def settlement(opened: Opened[Response]) -> Callable[[Any], Any]:
     """Does what `answered` and `raised` ask for; what it gives is awaited where the open call is of that colour."""
 
-    def perform(wanted: Settle | Fail) -> Any:
+    def perform(wanted: Settle | Fail | ReadStatus) -> Any:
         match wanted:
+            case ReadStatus():
+                return opened.read_status()
             case Settle(value):
                 return opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
             case Fail(error):
@@ -256,6 +263,52 @@ def raised(going: Go, error: Exception, described_at: str | None) -> Flow[Send |
     return (yield from _recorded(going, Fail(error), described_at))
 
 
+def committed(going: Go, described_at: str | None) -> Flow[Answer | None]:
+    """The transaction of the request has ended without an error; gives what is sent where it did not commit.
+
+    Whoever asks has no other proof of the commit, so the record is looked for as everybody else sees it.
+    """
+    try:
+        status: Status | None = yield ReadStatus()
+    except SemelError as error:
+        _log_error(going, "was carried out, and whether it is committed could not be seen", error)
+        return Answer(problem.commit_unknown().response(described_at))
+    if status is Status.COMPLETED:
+        return None
+    return not_committed(going, described_at)
+
+
+def not_committed(going: Go, described_at: str | None) -> Answer:
+    """What is sent where the transaction of a request is known to have ended without a commit."""
+    _log_error(
+        going,
+        "ended without a commit: what its view wrote is gone, nothing is recorded, and the client was told so (500). "
+        "Let the transaction that within= opens commit at its end, as `with Session.begin()` does",
+    )
+    return Answer(problem.not_committed().response(described_at))
+
+
+def _transaction_ended(going: Go, error: NotInTransaction, described_at: str | None) -> Flow[Answer]:
+    """The view has ended the transaction that its response was to be recorded in."""
+    try:
+        status: Status | None = yield ReadStatus()
+    except SemelError:
+        became = "Whether what it wrote before that is committed could not be seen"
+    else:
+        became = f"What it wrote before that is {'rolled back' if status is None else 'committed, without a response'}"
+    _log_error(
+        going,
+        f"ended its transaction by itself, so its response could not be recorded in it. {became}; the client was told "
+        f"so (500). Leave commit and rollback to the transaction that within= opens",
+        error,
+    )
+    return Answer(problem.transaction_ended().response(described_at))
+
+
+def _log_error(going: Go, what: str, error: Exception | None = None) -> None:
+    _log.error("%s %s %s.", going.request.method, going.route.path, what, exc_info=error)
+
+
 def _recorded(going: Go, wanted: Settle | Fail, described_at: str | None) -> Flow[Send | Answer]:
     route = going.route
     try:
@@ -263,20 +316,32 @@ def _recorded(going: Go, wanted: Settle | Fail, described_at: str | None) -> Flo
     except (NotStored, NobodyKnows) as told:
         return Send(going.marks, told)
     except UsageError as error:
-        if isinstance(wanted, Settle):
-            raise  # such as a view that ended its transaction by itself: for whoever runs the site to see
-        raise wanted.error from error
+        if isinstance(wanted, Fail):
+            raise wanted.error from error
+        if isinstance(error, NotInTransaction):
+            return (yield from _transaction_ended(going, error, described_at))
+        raise  # for whoever runs the site to see
+    except TransactionAborted as error:
+        if isinstance(wanted, Fail):
+            return _of_failure(wanted, error, going, described_at)
+        _log_error(going, "could not be recorded, so what its view wrote is rolled back (503)", error)
+        return Answer(problem.rolled_back().response(described_at))
     except SemelError as error:
-        match wanted:
-            case Fail(NotStored() | NobodyKnows() as answer):
-                return Send(going.marks, answer)  # it could not be recorded, and is true all the same
-            case Fail(LeaseLost() as lost):
-                # The handler was stopped where it would have gone on without its key; whoever asks again goes on.
-                return Answer(_refusal(lost, route).problem.response(described_at))
-            case Fail(raised):
-                raise raised from (None if raised is error else error)
+        if isinstance(wanted, Fail):
+            return _of_failure(wanted, error, going, described_at)
         return Answer(_refusal(error, route).problem.response(described_at))
     return Answer(replay(result, route, going.request)) if result.replayed else Send(going.marks)
+
+
+def _of_failure(failed: Fail, error: SemelError, going: Go, described_at: str | None) -> Send | Answer:
+    """What is sent where not even a failure could be recorded."""
+    match failed.error:
+        case NotStored() | NobodyKnows() as answer:
+            return Send(going.marks, answer)  # it could not be recorded, and is true all the same
+        case LeaseLost() as lost:
+            # The handler was stopped where it would have gone on without its key; whoever asks again goes on.
+            return Answer(_refusal(lost, going.route).problem.response(described_at))
+    raise failed.error from (None if failed.error is error else error)
 
 
 def _refusal(error: SemelError, route: Route) -> Refused:

@@ -14,7 +14,7 @@ from semel.core.flow import Flow
 from semel.core.key import Shared
 from semel.engine.colourless import EngineBase
 from semel.errors import UsageError
-from semel.http.exchange import Answer, Go, Pass, Send, answered, exchange, raised
+from semel.http.exchange import Answer, Go, Pass, Send, answered, committed, exchange, not_committed, raised
 from semel.http.kept import Answered, Kept
 from semel.http.policy_document import document
 from semel.http.request import Request
@@ -79,6 +79,14 @@ class Front(Generic[E]):
     def raised(self, going: Go, error: Exception) -> Flow[Send | Answer]:
         """The application has raised."""
         return raised(going, error, self.link(going.request.mount))
+
+    def committed(self, going: Go) -> Flow[Answer | None]:
+        """The transaction of the request has ended; gives what is sent where it did not commit."""
+        return committed(going, self.link(going.request.mount))
+
+    def not_committed(self, going: Go) -> Answer:
+        """What is sent where the transaction of a request is known to have ended without a commit."""
+        return not_committed(going, self.link(going.request.mount))
 
     def link(self, mount: str) -> str | None:
         """Where the policy document is; a mount may hold what the client wrote, and goes into a header."""

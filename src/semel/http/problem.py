@@ -134,6 +134,39 @@ def contradicts_length(*, runs_again: bool) -> Problem:
     return Problem("response-length", 500, "The response contradicts its length", detail)
 
 
+def not_committed() -> Problem:
+    """The transaction of the request has ended without a commit."""
+    detail = (
+        "The request was worked on, and what it did was not committed: nothing of it is there. This is a fault of the "
+        "service, and the same request will fail again until it is mended."
+    )
+    return Problem("not-committed", 500, "Nothing was committed", detail)
+
+
+def commit_unknown() -> Problem:
+    """The transaction of the request has ended, and its commit could not be seen."""
+    detail = "The request was worked on, and its commit could not be confirmed. Ask again with the same key."
+    return Problem("commit-unknown", _UNAVAILABLE, "The commit could not be confirmed", detail, 1.0)
+
+
+def transaction_ended() -> Problem:
+    """The view has ended the transaction that its response was to be recorded in."""
+    detail = (
+        "The request was worked on, and its outcome could not be recorded together with what it did. This is a fault "
+        "of the service. Find out what became of the request before it is sent again."
+    )
+    return Problem("transaction-ended", 500, "The outcome was not recorded", detail)
+
+
+def rolled_back() -> Problem:
+    """The outcome could not be recorded in the transaction of the request, which is rolled back."""
+    detail = (
+        "The request was worked on, its outcome could not be recorded, and so all of it was rolled back. Ask again "
+        "with the same key."
+    )
+    return Problem("rolled-back", _UNAVAILABLE, "It was rolled back", detail, 1.0)
+
+
 def of(error: SemelError, profile: Profile, running: int | None = None) -> Problem:
     """What an error of semel means to a client."""
     match error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any, Final, Unpack
@@ -28,7 +27,8 @@ from semel.http.request import Headers, Request, State
 from semel.http.response import Response
 from semel.http.route import Given, Route
 from semel.http.route import Scope as ScopeRule
-from semel.http.wsgi_call import EndWithheld, Pairs, Recording, Stream, take_back
+from semel.http.unit_of_work import UnitOfWork
+from semel.http.wsgi_call import EndWithheld, Pairs, Recording, Stream
 
 _BLOCK: Final = 64 * 1024
 
@@ -94,31 +94,27 @@ def take(
         route: the one that was found for it.
         body: reads the body whole; gives None where it is longer than that.
     """
-    with ExitStack() as stack:
-        transaction: Any = None
+    unit = UnitOfWork(front, route.settings.within)
 
-        def opened(wanted: Open) -> Any:
-            nonlocal transaction
-            if (within := route.settings.within) is None:
-                return front.engine.open(wanted.key, **wanted.settings())
-            transaction = _connection(stack.enter_context(within(wanted.request)))
-            return front.engine.within(transaction).open(wanted.key, **wanted.settings())
+    def perform(wanted: Any) -> Any:
+        match wanted:
+            case WhoAsks(rule, asking):
+                return _who(rule(asking))
+            case ReadBody(limit):
+                return body(limit)
+            case Open():
+                return unit.open(wanted)
+        raise AssertionError(wanted)
 
-        def perform(wanted: Any) -> Any:
-            match wanted:
-                case WhoAsks(rule, asking):
-                    return _who(rule(asking))
-                case ReadBody(limit):
-                    return body(limit)
-                case Open():
-                    return opened(wanted)
-            raise AssertionError(wanted)
-
+    try:
         verdict = run(front.exchange(request, route), perform)
-        if isinstance(verdict, Go):
-            return Recording(verdict, front, stack.pop_all(), transaction)
-        take_back(stack.pop_all(), Undone("the application did not run"))
-        return verdict
+    except BaseException as error:
+        unit.roll_back(error)
+        raise
+    if isinstance(verdict, Go):
+        return Recording(verdict, front, unit)
+    unit.roll_back(Undone("the application did not run"))
+    return verdict
 
 
 def _who(who: Any) -> Any:
@@ -127,13 +123,6 @@ def _who(who: Any) -> Any:
     if inspect.iscoroutine(who):
         who.close()
     raise UsageError("scope= gave something to be awaited, and nobody awaits here; nothing ran. Give it a plain def.")
-
-
-def _connection(entered: Any) -> Any:
-    """What can be joined: SQLAlchemy's `session.begin()` gives its transaction, which knows whose it is."""
-    kind = type(entered)
-    is_transaction = kind.__name__ == "SessionTransaction" and kind.__module__.startswith("sqlalchemy.")
-    return entered.session if is_transaction else entered
 
 
 class _Call:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from semel.core.flow import Flow, run
@@ -23,6 +23,7 @@ from semel.http.kept import Answered, Kept
 from semel.http.response import Response
 from semel.http.stream_limit import StreamLimit
 from semel.http.transaction import running_in
+from semel.http.unit_of_work import UnitOfWork
 
 _log: Final = logging.getLogger("semel")
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class EndWithheld(Exception):
 class Recording:
     """The open call behind a request, and its transaction where it has one: settled once, both together."""
 
-    def __init__(self, going: Go, front: Front[SyncEngine], stack: ExitStack, transaction: Any) -> None:
+    def __init__(self, going: Go, front: Front[SyncEngine], unit: UnitOfWork) -> None:
         opened = going.opened
         assert isinstance(opened, SyncOpened)  # noqa: S101 - the engine is of this colour
         self.done = False
@@ -45,8 +46,7 @@ class Recording:
         self._going = going
         self._opened: SyncOpened[Response] = opened
         self._front = front
-        self._stack = stack
-        self._transaction = transaction
+        self._unit = unit
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -54,7 +54,7 @@ class Recording:
         if self.done:
             yield  # recorded and decided: there is no attempt and no transaction any more
             return
-        with running_in(self._transaction), self._opened.current():
+        with running_in(self._unit.connection), self._opened.current():
             yield
 
     @property
@@ -97,7 +97,7 @@ class Recording:
         try:
             self._opened.abandon(error)
         finally:
-            take_back(self._stack, error)
+            self._unit.roll_back(error)
 
     def _settled(self, flow: Flow[Send | Answer]) -> Send | Answer:
         settle = settlement(self._opened)
@@ -110,23 +110,18 @@ class Recording:
             verdict = run(flow, perform)
         except BaseException as error:
             if self.done:
-                take_back(self._stack, error)
+                self._unit.roll_back(error)
             elif not isinstance(error, Exception):
                 self.abandon(error)
             raise
         match verdict:
             case Send(undo=None):
-                self._stack.close()
+                return self._unit.commit(self._going) or verdict
             case Send(undo=Exception() as undo):
-                take_back(self._stack, undo)
+                self._unit.roll_back(undo)
             case _:
-                take_back(self._stack, Undone("another answer is sent"))
+                self._unit.roll_back(Undone("another answer is sent"))
         return verdict
-
-
-def take_back(stack: ExitStack, why: BaseException) -> None:
-    """Leave a transaction, if there is one, so that nothing stays of it."""
-    stack.__exit__(type(why), why, why.__traceback__)
 
 
 class Stream(Iterator[bytes]):

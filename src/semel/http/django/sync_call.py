@@ -7,7 +7,7 @@ transaction, that is committed before, or taken back. What escapes from here has
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
@@ -28,6 +28,9 @@ from semel.http.response import Response
 from semel.http.route import Route
 from semel.http.stream_limit import StreamLimit, gather
 from semel.http.transaction import running_in
+from semel.http.unit_of_work import UnitOfWork
+
+_FIRST_REFUSAL = 400
 
 
 class SyncCall:
@@ -43,8 +46,7 @@ class SyncCall:
         self._front = front
         self._route = route
         self._django = django
-        self._stack = ExitStack()
-        self._transaction: Any = None
+        self._unit = UnitOfWork(front, route.settings.within)
         self._gathered: list[bytes] | None = None
         self._going: Go | None = None
         self._noted = Carried()
@@ -95,7 +97,7 @@ class SyncCall:
             case ReadBody(limit):
                 return self._body(limit)
             case Open():
-                return self._opened(wanted)
+                return self._unit.open(wanted)
         raise AssertionError(wanted)
 
     def _body(self, limit: int) -> bytes | None:
@@ -107,20 +109,13 @@ class SyncCall:
             case (body,):
                 return body
 
-    def _opened(self, wanted: Open) -> SyncOpened[Response]:
-        engine, within = self._front.engine, wanted.route.settings.within
-        if within is None:
-            return engine.open(wanted.key, **wanted.settings())
-        self._transaction = self._stack.enter_context(within(wanted.request))
-        return engine.within(self._transaction).open(wanted.key, **wanted.settings())
-
     @contextmanager
     def current(self) -> Iterator[None]:
         """Inside, code of the view finds its attempt and its transaction."""
         if self._going is None:
             yield
             return
-        with running_in(self._transaction), self._open.current():
+        with running_in(self._unit.connection), self._open.current():
             yield
 
     @property
@@ -131,18 +126,27 @@ class SyncCall:
 
     def see_through(self, called: Callable[[], Any]) -> Any:
         """Give what `called` answers, once it is recorded. It claims on its way, or does not."""
-        with self._stack:
-            try:
-                response = self._whole(rendered(called()))
-                return response if self._going is None else self._ended(self._going, response)
-            except Exception as error:
-                if self._going is None or self._told:
-                    raise
-                return self._failed(error, None)
-            except BaseException as error:
-                if self._going is not None and not self._told:
-                    self.abandon(error)
+        try:
+            return self._seen_through(called)
+        except BaseException as error:
+            self._unit.roll_back(error)
+            raise
+
+    def _seen_through(self, called: Callable[[], Any]) -> Any:
+        try:
+            response = self._whole(rendered(called()))
+            if self._going is not None:
+                return self._ended(self._going, response)
+        except Exception as error:
+            if self._going is None or self._told:
                 raise
+            return self._failed(error, None)
+        except BaseException as error:
+            if self._going is not None and not self._told:
+                self.abandon(error)
+            raise
+        self._unit.roll_back(Undone("the view did not run"))
+        return response
 
     def _ended(self, going: Go, response: Any) -> Any:
         error = self._noted.counts(response)
@@ -150,8 +154,8 @@ class SyncCall:
             return self._failed(error, response)
         if response.streaming and self._gathered is None:
             return SyncStream(self, response, going.route.settings.max_response).response
-        if self._transaction is not None and (self._noted.error is not None or self._is_given_up):
-            return self._taken_back(response)
+        if self._unit.connection is not None and (self._noted.error is not None or self._is_given_up):
+            return self._taken_back(going, response)
         body = response.content if self._gathered is None else b"".join(self._gathered)
         most = going.route.settings.max_response
         answer = kept_whole(most, response.status_code, pairs_of(response), body)
@@ -161,7 +165,7 @@ class SyncCall:
         """The response; a stream is read to its end where nothing of it may leave before the outcome is recorded."""
         if self._going is None or not response.streaming:
             return response
-        if self._transaction is not None or ends_with_head(response):
+        if self._unit.connection is not None or ends_with_head(response):
             with self.current():
                 self._gathered = self._gather(self._going, response)
             response.streaming_content = self._gathered
@@ -176,17 +180,18 @@ class SyncCall:
     @property
     def _is_given_up(self) -> bool:
         """Whether Django will roll the transaction back, as the view or an error in it has said."""
-        return bool(getattr(self._transaction, "needs_rollback", False))
+        return bool(getattr(self._unit.connection, "needs_rollback", False))
 
-    def _taken_back(self, response: Any) -> Any:
-        """What the view answers is sent, its transaction is rolled back, and nothing is kept."""
+    def _taken_back(self, going: Go, response: Any) -> Any:
+        """The transaction is rolled back, nothing is kept, and what the view answers is sent if it says no."""
         undo = NotStored("the transaction is rolled back")
         self._told = True
         try:
             self._open.fail(undo)
         except Exception as told:  # noqa: BLE001 - the record goes with the transaction, whatever is said of it
             undo.__cause__ = None if told is undo else told
-        return self._decided(Send((), undo), response)
+        is_success = response.status_code < _FIRST_REFUSAL
+        return self._decided(self._front.not_committed(going) if is_success else Send((), undo), response)
 
     @property
     def operation(self) -> str:
@@ -248,17 +253,17 @@ class SyncCall:
         """Commit the transaction of the request, or take it back; then give what is sent."""
         match verdict:
             case Send(marks, None):
-                self._stack.close()
+                assert self._going is not None  # noqa: S101 - there is a claim
+                problem = self._unit.commit(self._going)
+                if problem is not None:
+                    return response_of(problem.response)
                 add(response, marks)
                 return response
-            case Send(marks, undo):
-                self._undo(undo)
+            case Send(marks, Exception() as undo):
+                self._unit.roll_back(undo)
                 add(response, marks)
                 return response
             case Answer(instead):
-                self._undo(Undone("another answer is sent"))
+                self._unit.roll_back(Undone("another answer is sent"))
                 return response_of(instead)
-
-    def _undo(self, error: Exception | None) -> None:
-        if error is not None:
-            self._stack.__exit__(type(error), error, error.__traceback__)
+        raise AssertionError(verdict)

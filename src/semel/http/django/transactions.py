@@ -16,7 +16,14 @@ from semel.http.route import Given
 
 
 class Atomic:
-    """From a request to `transaction.atomic` on the database of `alias`, which gives its connection."""
+    """From a request to `transaction.atomic` on the database of `alias`, which gives its connection.
+
+    Attributes:
+        commits_or_raises: Django commits at the end of it, or raises: nobody needs to look for the record. In a
+            `TestCase` it is part of the test's own transaction, which is rolled back at the end of the test.
+    """
+
+    commits_or_raises = True
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
@@ -29,6 +36,12 @@ class Atomic:
         """Open it for one request."""
         with transaction.atomic(using=self.alias, durable=True):
             yield connections[self.alias]
+
+    def release(self) -> None:
+        """Give the connection of this thread back while its request waits; Django opens it again when it is needed."""
+        connection = connections[self.alias]
+        if not connection.in_atomic_block:
+            connection.close()
 
 
 def atomic(alias: str = "default") -> Atomic:

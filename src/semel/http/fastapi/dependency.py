@@ -18,10 +18,10 @@ from semel.core.key import Shared
 from semel.engine.aio import AsyncEngine
 from semel.engine.aio_shell import AsyncAttempt
 from semel.engine.opened import AsyncOpened
-from semel.errors import UsageError
+from semel.errors import InProgress, UsageError
 from semel.http.asgi_tasks import Tasks
 from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, WhoAsks
-from semel.http.fastapi.visit import VISIT, Instead, Visit
+from semel.http.fastapi.visit import VISIT, Instead, MustWait, Visit
 from semel.http.front import Front, demand
 from semel.http.request import Headers, Request, State
 from semel.http.response import Response
@@ -125,8 +125,10 @@ class Idempotency:
                     return await found if inspect.isawaitable(found) else found
                 case ReadBody(limit) if visit is not None:
                     return visit.asked if len(visit.asked) <= limit else None
+                case Open() if self.within is not None and visit is not None:
+                    return await self._opened(wanted, session, visit)
                 case Open():
-                    return await self._opened(wanted, session)
+                    return await self.engine.open(wanted.key, **wanted.settings())
             raise AssertionError(wanted)
 
         match await arun(front.exchange(_seen(request), route), perform):
@@ -138,9 +140,15 @@ class Idempotency:
                 visit.begin(going, front, session)
                 visit.attempt = self._attempt()
 
-    async def _opened(self, wanted: Open, session: Any) -> AsyncOpened[Response]:
-        where = self.engine if self.within is None else self.engine.within(session)
-        return await where.open(wanted.key, **wanted.settings())
+    async def _opened(self, wanted: Open, session: Any, visit: Visit) -> AsyncOpened[Response]:
+        """Claim in the session's transaction, which is given back where another request runs the key."""
+        settings = wanted.settings()
+        turn = visit.turn(lambda: self.engine.turn(wanted.key, **settings))
+        try:
+            return await self.engine.within(session).open(turn.key, **settings)
+        except InProgress as error:
+            turn.refuse(error)
+            raise MustWait from error
 
     def _attempt(self) -> AsyncAttempt | None:
         try:

@@ -18,8 +18,10 @@ from semel.core.flow import Flow, arun
 from semel.engine.aio import AsyncEngine
 from semel.engine.aio_shell import AsyncAttempt
 from semel.engine.opened import AsyncOpened
+from semel.engine.turn import AsyncTurn
 from semel.errors import UsageError
 from semel.http.asgi_call import Answering, App, Call, Message, Receive, Scope, SendMessage, take_back_cancel
+from semel.http.commit_listener import CommitListener
 from semel.http.exchange import Answer, Go, NoAnswer, Send, settlement
 from semel.http.front import Front
 from semel.http.kept import kept_whole
@@ -39,6 +41,10 @@ class Instead(Exception):
     def __init__(self, response: Response) -> None:
         super().__init__("the endpoint is not called: a replay or a problem is sent")
         self.response = response
+
+
+class MustWait(Exception):
+    """The dependency's verdict: another request runs the key, so the session is given back and all is asked again."""
 
 
 class TakenBack(Exception):
@@ -63,6 +69,8 @@ class Visit(Call):
         self._answering: Answering | None = None
         self._opened: AsyncOpened[Response] | None = None
         self._taken_back: Answered | None = None
+        self._turn: AsyncTurn | None = None
+        self._must_wait = False
 
     @property
     def is_open(self) -> bool:
@@ -75,6 +83,22 @@ class Visit(Call):
         self.asked = body or b""
         return body is not None
 
+    def turn(self, make: Callable[[], AsyncTurn]) -> AsyncTurn:
+        """The turn of this request, the same however often its route is run.
+
+        Raises:
+            MustWait: another request of this process is at the key.
+        """
+        turn = self._turn = self._turn or make()
+        if not turn.take():
+            raise MustWait
+        return turn
+
+    def give_way(self) -> Answered:
+        """End this run of the route without an answer: it is run again once the key is free."""
+        self._must_wait = True
+        return _Nothing()
+
     def begin(self, going: Go, front: Front[AsyncEngine], session: Any) -> None:
         """The dependency has claimed: this is the current attempt now, and the answer counts."""
         opened = going.opened
@@ -85,7 +109,7 @@ class Visit(Call):
         if session is None:
             self._answering = Answering(self, going, opened, front)
         else:
-            self.joined = Joined(going, opened, front)
+            self.joined = Joined(going, opened, front, session)
 
     def note_raised(self, error: Exception) -> None:
         """The endpoint raised: what an exception handler answers to it, if there is one, counts by policy first."""
@@ -100,16 +124,26 @@ class Visit(Call):
     async def see_through(self) -> None:
         """Run the route, and send what comes of it."""
         try:
-            # The files of a form belong to the request: with the outer stack a client that leaves would close them.
-            async with AsyncExitStack() as files:
-                with self._inside:
-                    await self._routed({**self._shown(), VISIT: self, _FILES: files})
+            await self._run_route()
+            while self._must_wait:
+                assert self._turn is not None  # noqa: S101 - that is what says so
+                await self._turn.wait()
+                self._must_wait = self._given = False
+                await self._run_route()
         finally:
             self.over()
+            if self._turn is not None:
+                self._turn.end()
         if self._taken_back is not None:
             await self._taken_back(self.scope, self._heard, self.send)
         elif self._answering is not None and self._answering.instead is not None:
             await self.answer(self._answering.instead)
+
+    async def _run_route(self) -> None:
+        # The files of a form belong to the request: with the outer stack a client that leaves would close them.
+        async with AsyncExitStack() as files:
+            with self._inside:
+                await self._routed({**self._shown(), VISIT: self, _FILES: files})
 
     async def _routed(self, scope: Scope) -> None:
         try:
@@ -147,16 +181,36 @@ class Visit(Call):
         return await (self._received_again() if self.passes else self._received())
 
     async def _sent(self, message: Message) -> None:
+        if self.joined is not None:
+            await self.joined.check_commit()
         await (self.send(message) if self._answering is None else self._answering.send(message))
 
 
 class Joined:
     """An open call in the transaction of the endpoint's session, settled by the route before that commits."""
 
-    def __init__(self, going: Go, opened: AsyncOpened[Response], front: Front[AsyncEngine]) -> None:
+    def __init__(self, going: Go, opened: AsyncOpened[Response], front: Front[AsyncEngine], session: Any) -> None:
         self._going = going
         self._opened = opened
         self._front = front
+        self._listener = CommitListener(session)
+        self._listening = ExitStack()
+        self._is_recorded = False
+
+    async def check_commit(self) -> None:
+        """Called before anything is sent, when the session's dependency has ended: it must have committed.
+
+        Raises:
+            TakenBack: it has not, or that could not be seen.
+        """
+        if not self._is_recorded:
+            return
+        self._is_recorded = False
+        self._listening.close()
+        if not self._listener.has_heard:
+            instead = await arun(self._front.committed(self._going), settlement(self._opened))
+            if instead is not None:
+                raise TakenBack(answer_of(instead.response))
 
     async def answered(self, response: Answered) -> Answered:
         """Record what the endpoint answered; what is given back is sent after the commit.
@@ -177,6 +231,8 @@ class Joined:
             response.headers.append(name, value)
         if verdict.undo is not None:
             raise TakenBack(response) from verdict.undo
+        self._is_recorded = True
+        self._listening.enter_context(self._listener)
         return response
 
     async def failed(self, error: Exception) -> Answered:
@@ -201,6 +257,9 @@ async def settled(handler: Handler, request: Request) -> Answered:
         return await (handler(request) if visit is None else _answered(handler, request, visit))
     except Instead as end:
         return answer_of(end.response)
+    except MustWait:
+        assert visit is not None  # noqa: S101 - nobody else raises it
+        return visit.give_way()
     finally:
         if visit is not None:
             visit.leave_transaction()
@@ -223,6 +282,13 @@ async def _answered(handler: Handler, request: Request, visit: Visit) -> Answere
 
 def _texts(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw]
+
+
+class _Nothing(Answered):
+    """Sends nothing."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: SendMessage) -> None:
+        """Called by FastAPI where an answer would be sent."""
 
 
 def answer_of(response: Response) -> Answered:

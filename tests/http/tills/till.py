@@ -1,0 +1,124 @@
+"""What every till can do, whatever its framework and library: be asked, and tell what is committed."""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+
+HEADER: Final = "Idempotency-Key"
+NO: Final = 422
+"""The status with which a view says that nothing happened."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer, as far as the cases compare it."""
+
+    status: int
+    problem: str | None
+    replayed: bool
+
+    @classmethod
+    def of(cls, status: int, headers: Any, json: Any) -> Told:
+        """From what a test client has."""
+        kind = json()["type"] if headers.get("content-type") == "application/problem+json" else None
+        return cls(status, None if kind is None else kind.removeprefix("urn:semel:problem:"), is_replay(headers))
+
+
+def is_replay(headers: Any) -> bool:
+    """Whether an answer says that it was given before."""
+    return str(headers.get("idempotency-replayed")) == "true"
+
+
+class Till(ABC):
+    """An application, and its database as everybody else sees it.
+
+    Attributes:
+        commits: whether the code around the view commits at its end, as it should.
+        background: how often work that a view left for later has run.
+    """
+
+    has_background = False
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.commits = True
+        self.background = 0
+
+    @abstractmethod
+    def ask(self, what: str = "pays", key: str = "k-1") -> Told:
+        """Ask once."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections."""
+
+    def rows(self) -> int:
+        """How many payments are committed."""
+        return int(self._admin("SELECT count(*) FROM payment")[0][0])
+
+    def records(self) -> list[str]:
+        """The statuses of all records that are committed."""
+        return [str(status) for (status,) in self._admin("SELECT status FROM semel_record")]
+
+    @contextmanager
+    def completions_that(self, fail: str) -> Iterator[None]:
+        """Inside, the database does not take what would complete a record: it ignores the write, or raises."""
+        make, drop = (_SQLITE if self.url.startswith("sqlite") else _POSTGRESQL)[fail]
+        for statement in make:
+            self._admin(statement)
+        try:
+            yield
+        finally:
+            for statement in drop:
+                self._admin(statement)
+
+    def prepare(self) -> None:
+        """Make the table for payments; semel makes its own."""
+        self._admin("CREATE TABLE IF NOT EXISTS payment (amount integer)")
+
+    def empty(self) -> None:
+        """Forget what other tills have left in the database."""
+        for table in ("payment", "semel_step", "semel_record"):
+            self._admin(f"DELETE FROM {table}")  # noqa: S608 - names from here
+
+    def _admin(self, statement: str) -> list[Any]:
+        if self.url.startswith("sqlite"):
+            connection = sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)
+            try:
+                return connection.execute(statement).fetchall()
+            finally:
+                connection.close()
+        with psycopg.connect(self.url, autocommit=True) as server:
+            cursor = server.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+
+def _sqlite(action: str) -> tuple[list[str], list[str]]:
+    make = (
+        "CREATE TRIGGER broken BEFORE UPDATE ON semel_record WHEN NEW.status = 'completed' "
+        f"BEGIN SELECT RAISE({action}); END"
+    )
+    return [make], ["DROP TRIGGER broken"]
+
+
+def _postgresql(action: str) -> tuple[list[str], list[str]]:
+    function = (
+        "CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN IF NEW.status = 'completed' THEN {action}; END IF; RETURN NEW; END $$"
+    )
+    trigger = "CREATE TRIGGER broken BEFORE UPDATE ON semel_record FOR EACH ROW EXECUTE FUNCTION broken()"
+    return [function, trigger], ["DROP TRIGGER broken ON semel_record", "DROP FUNCTION broken()"]
+
+
+_SQLITE: Final = {"ignore": _sqlite("IGNORE"), "raise": _sqlite("ABORT, 'the disk is broken'")}
+_POSTGRESQL: Final = {
+    "ignore": _postgresql("RETURN NULL"),
+    "raise": _postgresql("RAISE EXCEPTION 'the disk is full' USING ERRCODE = '53100'"),
+}
