@@ -19,8 +19,10 @@ from semel import SHARED, AsyncSemel
 from semel.http import transaction
 from semel.http.asgi import IdempotencyMiddleware
 from semel.http.fastapi import Idempotency, IdempotentRoute
+from tests.http.tills.crowd import Gate, Seen, ask_in_tasks
 from tests.http.tills.libraries import AsyncLibrary
-from tests.http.tills.till import HEADER, NO, Till, Told
+from tests.http.tills.till import HEADER, NO, Till
+from tests.http.tills.told import Told
 
 
 class AwaitedTill(Till):
@@ -51,10 +53,21 @@ class AwaitedTill(Till):
             answer = await client.post(f"/{what}", headers={HEADER: key})
         return Told.of(answer.status_code, answer.headers, answer.json)
 
+    def crowd(self, gate: Gate, *, with_owner: bool) -> Seen:
+        """Ask `/slow` many times together, while others use the connections of the same pool."""
+
+        async def ask() -> Told:
+            return await self.post("slow", "k-1")
+
+        library = self.library
+        return self._runner.run(ask_in_tasks(ask, gate, library.use, library.held, with_owner=with_owner))
+
     async def view(self, what: str, connection: Any) -> None:
         """What the views have in common."""
         await self.library.book(connection)
         match what:
+            case "slow":
+                await asyncio.to_thread(self.gate.wait)
             case "raises":
                 raise RuntimeError("after the row")
             case "commits":

@@ -13,8 +13,10 @@ from semel import SHARED, Semel
 from semel.http import transaction
 from semel.http.flask import Idempotency
 from semel.http.wsgi import IdempotencyMiddleware
+from tests.http.tills.crowd import Gate, Seen, ask_in_threads
 from tests.http.tills.libraries import Library
-from tests.http.tills.till import HEADER, NO, Till, Told
+from tests.http.tills.till import HEADER, NO, Till
+from tests.http.tills.told import Told
 
 
 class CalledTill(Till):
@@ -26,7 +28,7 @@ class CalledTill(Till):
         self.semel = Semel(url)
         self.library = library(url)
         self.semel.read("nothing", operation="none")  # makes the tables
-        self._client = Client(self._made())
+        self._app = self._made()
 
     def _made(self) -> Any:
         raise NotImplementedError
@@ -34,10 +36,15 @@ class CalledTill(Till):
     def ask(self, what: str = "pays", key: str = "k-1") -> Told:
         """Ask once."""
         try:
-            answer: TestResponse = self._client.post(f"/{what}", headers={HEADER: key})
+            answer: TestResponse = Client(self._app).post(f"/{what}", headers={HEADER: key})
         except (RuntimeError, sqlite3.IntegrityError):  # what a server answers when a WSGI application raises
             return Told(500, None, replayed=False)
         return Told.of(answer.status_code, answer.headers, lambda: answer.get_json(force=True))
+
+    def crowd(self, gate: Gate, *, with_owner: bool) -> Seen:
+        """Ask `/slow` many times together, while others use the connections of the same pool."""
+        library = self.library
+        return ask_in_threads(lambda: self.ask("slow"), gate, library.use, library.held, with_owner=with_owner)
 
     def within(self, request: Any) -> Any:
         """The transaction of a request."""
@@ -48,6 +55,8 @@ class CalledTill(Till):
         connection = transaction()
         self.library.book(connection)
         match what:
+            case "slow":
+                self.gate.wait()
             case "raises":
                 raise RuntimeError("after the row")
             case "commits":

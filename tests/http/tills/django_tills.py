@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,17 +14,20 @@ from django.http import Http404, HttpResponse
 from django.test import Client
 from django.urls import path
 
-from semel import SHARED, Semel
+from semel import Semel
 from semel.http.django import idempotent
 from semel.http.django.transactions import Atomic
 from semel.http.drf import IdempotencyMixin
-from tests.http.tills.till import HEADER, NO, Till, Told
+from tests.http.tills.crowd import DUPLICATES, PATIENCE, Gate, Seen, ask_in_threads
+from tests.http.tills.till import HEADER, NO, Till
+from tests.http.tills.told import Told
 from tests.unit.http.django_project import SEMEL, project
 
 from rest_framework.exceptions import ValidationError  # isort: skip  # once Django is set up
 from rest_framework.views import APIView  # isort: skip
 
 ALIAS = "till"
+_OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'till'"
 
 
 class DjangoTill(Till):
@@ -36,9 +40,9 @@ class DjangoTill(Till):
         self.semel.read("nothing", operation="none")  # makes the tables
         connections.settings[ALIAS] = connections.configure_settings({"default": {}, ALIAS: _database(url)})[ALIAS]
         self._stack = ExitStack()
-        given = {"semel": self.semel, "scope": SHARED, **self._settings()}
+        self._asked: list[Any] = []
+        given = {"semel": self.semel, "scope": self._who, **self._settings()}
         self._stack.enter_context(project(*self._patterns(), middleware=(SEMEL,), SEMEL=given))
-        self._client = Client(raise_request_exception=False)
 
     def _settings(self) -> dict[str, Any]:
         return {"within": self.within}
@@ -53,13 +57,41 @@ class DjangoTill(Till):
 
     def ask(self, what: str = "pays", key: str = "k-1") -> Told:
         """Ask once."""
-        answer = self._client.post(f"/{what}", headers={HEADER: key})
+        answer = Client(raise_request_exception=False).post(f"/{what}", headers={HEADER: key})
         return Told.of(answer.status_code, answer.headers, answer.json)
+
+    def crowd(self, gate: Gate, *, with_owner: bool) -> Seen:
+        """Ask `/slow` many times together; Django has a connection for every thread and no pool."""
+
+        def ask() -> Told:
+            try:
+                return self.ask("slow")
+            finally:
+                connections[ALIAS].close()
+
+        return ask_in_threads(ask, gate, lambda: None, self._wait_for_idle, with_owner=with_owner)
+
+    def _wait_for_idle(self) -> int:
+        """How many connections the threads hold, once all have asked who is there and found somebody at the key."""
+        until, held = monotonic() + PATIENCE, 0
+        while monotonic() < until:
+            held = int(self._admin(_OPEN)[0][0])
+            if len(self._asked) > DUPLICATES and held <= 1:
+                return held
+        return held
+
+    def _who(self, request: Any) -> Any:
+        """Who asks: looked up in the database, as sessions of Django are."""
+        self._run("SELECT 1")
+        self._asked.append(request)
+        return "alice"
 
     def view(self, request: Any, what: str) -> Any:
         """Book, and end as asked."""
         self._run("INSERT INTO payment VALUES (1)")
         match what:
+            case "slow":
+                self.gate.wait()
             case "raises":
                 raise RuntimeError("after the row")
             case "aborts":
@@ -133,7 +165,7 @@ class RestTill(DjangoTill):
         till = self
 
         class Payments(IdempotencyMixin, APIView):  # type: ignore[misc]  # REST framework has no types
-            idempotency = {"within": till.within, "scope": SHARED}  # noqa: RUF012 - as users write it
+            idempotency = {"within": till.within, "scope": till._who}  # noqa: RUF012 - as users write it
 
             def post(self, request: Any, what: str) -> Any:
                 return till.view(request, what)
@@ -155,4 +187,5 @@ def _database(url: str) -> dict[str, Any]:
         "PORT": parts.port or "",
         "USER": parts.username or "",
         "PASSWORD": parts.password or "",
+        "OPTIONS": {"application_name": "till"},
     }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import asyncpg
 import psycopg
@@ -13,7 +14,10 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
-INSERT = "INSERT INTO payment VALUES (1)"
+INSERT: Final = "INSERT INTO payment VALUES (1)"
+SIZE: Final = 2
+"""How many connections a pool has: one for a request that is slow, one for everybody else."""
+POOL: Final[dict[str, Any]] = {"pool_size": SIZE, "max_overflow": 0, "pool_timeout": 10.0}
 
 
 class Library(Protocol):
@@ -24,6 +28,12 @@ class Library(Protocol):
 
     def book(self, connection: Any, statement: str = INSERT) -> None:
         """Write a row."""
+
+    def use(self) -> None:
+        """Take a connection of the pool, as somebody else would."""
+
+    def held(self) -> int:
+        """How many connections are out of the pool."""
 
     def close(self) -> None:
         """Let go of connections."""
@@ -50,6 +60,14 @@ class Psycopg:
         """See `Library`."""
         connection.execute(statement)
 
+    def use(self) -> None:
+        """See `Library`."""
+        raise NotImplementedError("there is no pool")
+
+    def held(self) -> int:
+        """See `Library`."""
+        raise NotImplementedError("there is no pool")
+
     def close(self) -> None:
         """See `Library`."""
 
@@ -73,7 +91,7 @@ class Sqlalchemy:
     """Sessions of SQLAlchemy."""
 
     def __init__(self, url: str) -> None:
-        self.engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+        self.engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), **POOL)
         self._sessions = sessionmaker(self.engine)
 
     def unit(self, *, commits: bool) -> Any:
@@ -83,6 +101,15 @@ class Sqlalchemy:
     def book(self, connection: Session, statement: str = INSERT) -> None:
         """See `Library`."""
         connection.execute(sa.text(statement))
+
+    def use(self) -> None:
+        """See `Library`."""
+        with self.engine.connect() as connection:
+            connection.execute(sa.text("SELECT 1"))
+
+    def held(self) -> int:
+        """See `Library`."""
+        return int(self.engine.pool.checkedout())  # type: ignore[attr-defined]  # of a pool with a size
 
     def close(self) -> None:
         """See `Library`."""
@@ -97,6 +124,12 @@ class AsyncLibrary(Protocol):
 
     async def book(self, connection: Any, statement: str = INSERT) -> None:
         """Write a row."""
+
+    async def use(self) -> None:
+        """Take a connection of the pool, as somebody else would."""
+
+    def held(self) -> int:
+        """How many connections are out of the pool."""
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -125,6 +158,14 @@ class Asyncpg:
         """See `AsyncLibrary`."""
         await connection.execute(statement)
 
+    async def use(self) -> None:
+        """See `AsyncLibrary`."""
+        raise NotImplementedError("there is no pool")
+
+    def held(self) -> int:
+        """See `AsyncLibrary`."""
+        raise NotImplementedError("there is no pool")
+
     async def close(self) -> None:
         """See `AsyncLibrary`."""
 
@@ -151,7 +192,7 @@ class AsyncSqlalchemy:
         driver = {"postgresql://": "postgresql+asyncpg://", "sqlite:///": "sqlite+aiosqlite:///"}
         for plain, with_driver in driver.items():
             url = url.replace(plain, with_driver)
-        self.engine = create_async_engine(url)
+        self.engine = create_async_engine(url, **POOL)
         self._sessions = async_sessionmaker(self.engine)
 
     def unit(self, *, commits: bool) -> Any:
@@ -161,6 +202,15 @@ class AsyncSqlalchemy:
     async def book(self, connection: AsyncSession, statement: str = INSERT) -> None:
         """See `AsyncLibrary`."""
         await connection.execute(sa.text(statement))
+
+    async def use(self) -> None:
+        """See `AsyncLibrary`."""
+        async with self.engine.connect() as connection:
+            await connection.execute(sa.text("SELECT 1"))
+
+    def held(self) -> int:
+        """See `AsyncLibrary`."""
+        return int(self.engine.pool.checkedout())  # type: ignore[attr-defined]  # of a pool with a size
 
     async def close(self) -> None:
         """See `AsyncLibrary`."""
@@ -173,3 +223,39 @@ class AsyncCore(AsyncSqlalchemy):
     def unit(self, *, commits: bool) -> Any:
         """See `AsyncLibrary`."""
         return self.engine.begin() if commits else self.engine.connect()
+
+
+class AsyncpgPool(Asyncpg):
+    """Connections of a pool of asyncpg, taken before the first statement."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._pool: Any = None
+        self._making = asyncio.Lock()
+
+    @asynccontextmanager
+    async def unit(self, *, commits: bool) -> AsyncIterator[Any]:
+        """See `AsyncLibrary`."""
+        pool = await self._made()
+        async with pool.acquire(timeout=10.0) as connection, connection.transaction():
+            yield connection
+            assert commits
+
+    async def _made(self) -> Any:
+        async with self._making:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(self._url, min_size=SIZE, max_size=SIZE)
+        return self._pool
+
+    async def use(self) -> None:
+        """See `AsyncLibrary`."""
+        await (await self._made()).fetchval("SELECT 1", timeout=10.0)
+
+    def held(self) -> int:
+        """See `AsyncLibrary`."""
+        return int(self._pool.get_size() - self._pool.get_idle_size())
+
+    async def close(self) -> None:
+        """See `AsyncLibrary`."""
+        if self._pool is not None:
+            await self._pool.close()

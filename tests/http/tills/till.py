@@ -6,34 +6,16 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
 
+from tests.http.tills.crowd import Gate, Seen
+from tests.http.tills.told import Told
+
 HEADER: Final = "Idempotency-Key"
 NO: Final = 422
 """The status with which a view says that nothing happened."""
-
-
-@dataclass(frozen=True)
-class Told:
-    """An answer, as far as the cases compare it."""
-
-    status: int
-    problem: str | None
-    replayed: bool
-
-    @classmethod
-    def of(cls, status: int, headers: Any, json: Any) -> Told:
-        """From what a test client has."""
-        kind = json()["type"] if headers.get("content-type") == "application/problem+json" else None
-        return cls(status, None if kind is None else kind.removeprefix("urn:semel:problem:"), is_replay(headers))
-
-
-def is_replay(headers: Any) -> bool:
-    """Whether an answer says that it was given before."""
-    return str(headers.get("idempotency-replayed")) == "true"
 
 
 class Till(ABC):
@@ -42,6 +24,7 @@ class Till(ABC):
     Attributes:
         commits: whether the code around the view commits at its end, as it should.
         background: how often work that a view left for later has run.
+        gate: where the view of `/slow` waits.
     """
 
     has_background = False
@@ -50,10 +33,15 @@ class Till(ABC):
         self.url = url
         self.commits = True
         self.background = 0
+        self.gate = Gate()
 
     @abstractmethod
     def ask(self, what: str = "pays", key: str = "k-1") -> Told:
         """Ask once."""
+
+    @abstractmethod
+    def crowd(self, gate: Gate, *, with_owner: bool) -> Seen:
+        """Ask `/slow` many times together, while others use the connections of the same pool."""
 
     @abstractmethod
     def close(self) -> None:
