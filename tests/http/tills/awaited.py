@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
-from fastapi import APIRouter, BackgroundTasks, Depends, FastAPI, HTTPException, Path, Response
+from fastapi import APIRouter, BackgroundTasks, Body, Depends, FastAPI, HTTPException, Path, Response
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException as Aborted
@@ -50,7 +50,7 @@ class AwaitedTill(Till):
         """Ask once, in the loop."""
         transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://till") as client:
-            answer = await client.post(f"/{what}", headers={HEADER: key})
+            answer = await client.post(f"/{what}", headers={HEADER: key}, json={"amount": 1})
         return Told.of(answer.status_code, answer.headers, answer.json)
 
     def crowd(self, gate: Gate, *, with_owner: bool) -> Seen:
@@ -122,7 +122,13 @@ class FastapiTill(AwaitedTill):
         shared = Depends(session, scope="function")
         once = Idempotency(self.semel, scope=SHARED, within=shared)
 
-        async def pay(tasks: BackgroundTasks, response: Response, connection: Any = shared, what: str = Path()) -> str:
+        async def pay(
+            tasks: BackgroundTasks,
+            response: Response,
+            connection: Any = shared,
+            what: str = Path(),
+            amount: int = Body(embed=True),
+        ) -> str:
             await self.view(what, connection)
             if what == "aborts":
                 raise HTTPException(NO)
