@@ -1,13 +1,11 @@
 """Hosts in the URLs of every store that has any: read alike under each release of Python, refused before opening."""
 
-import sys
-import urllib.parse
-
 import pytest
 
 from semel.errors import UsageError
 from semel.stores.tiered import Cache
 from semel.stores.urls import store_from_url
+from tests.strict_urlsplit import make_urlsplit_strict
 
 WRONG_HOSTS = [
     pytest.param("[::1", id="a bracket that is not closed"),
@@ -26,23 +24,9 @@ WRONG_HOSTS = [
 
 @pytest.fixture(params=["this release", "strict about brackets"], autouse=True)
 def urlsplit_of_python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`urlsplit` as it is here, and as newer releases have it: a bracket opens the only host, or nothing does."""
-    if request.param == "this release":
-        return
-    original = urllib.parse.urlsplit
-
-    def strict(url: str, scheme: str = "", allow_fragments: bool = True) -> urllib.parse.SplitResult:
-        authority = url.partition("//")[2].partition("/")[0].partition("?")[0]
-        before, bracket, rest = authority.rpartition("@")[2].partition("[")
-        if bracket and (before or rest.partition("]")[2][:1] not in ("", ":")):
-            raise ValueError("Invalid IPv6 URL")
-        return original(url, scheme, allow_fragments)
-
-    for name in ("semel.stores.redis", "semel.stores.postgresql", "semel.stores.mysql"):
-        __import__(name)
-    for name, module in list(sys.modules.items()):
-        if name == "urllib.parse" or (name.startswith("semel.") and hasattr(module, "urlsplit")):
-            monkeypatch.setattr(module, "urlsplit", strict)
+    """`urlsplit` as it is here, and as newer releases have it."""
+    if request.param == "strict about brackets":
+        make_urlsplit_strict(monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
 from semel.core.extras import requires
 from semel.errors import NotInTransaction
@@ -18,11 +19,32 @@ from semel.stores.served.library import Texts
 from semel.stores.served.settings import Settings
 from semel.stores.served.sqlstates import trouble_of
 from semel.stores.served.troubles import Trouble
+from semel.stores.store_url import addresses_of, join_url, split_url
 
 with requires("postgresql://", "asyncpg"):
     import asyncpg
 
 _texts: Final = Texts("$")
+_PORT: Final = 5432
+
+
+def connect_arguments(url: str) -> dict[str, Any]:
+    """Where to connect to, as asyncpg takes it.
+
+    asyncpg gives a URL to the parser of the Python release, which takes brackets for those of the only host: those in a
+    user name or password are quoted, and a list of hosts with an IPv6 address in it is handed over as a list.
+    """
+    parts = split_url(url)
+    login, at, hosts = parts.netloc.rpartition("@")
+    login = login.replace("[", "%5B").replace("]", "%5D")
+    addresses = addresses_of(parts)
+    if "[" not in hosts or len(addresses) == 1:
+        return {"dsn": join_url(parts._replace(netloc=f"{login}{at}{hosts}"))}
+    return {
+        "dsn": join_url(parts._replace(netloc=f"{login}{at}")),
+        "host": [unquote(host) or "localhost" for host, _ in addresses],
+        "port": [port or _PORT for _, port in addresses],
+    }
 
 
 class AsyncpgLibrary:
@@ -31,7 +53,7 @@ class AsyncpgLibrary:
     async def connect(self, settings: Settings) -> Any:
         """A connection of the store's own."""
         return await asyncpg.connect(
-            settings.url,
+            **connect_arguments(settings.url),
             timeout=settings.connect_timeout,
             # The server ends a statement that takes too long; this is for a server that does not answer at all.
             command_timeout=settings.statement_timeout + settings.connect_timeout,

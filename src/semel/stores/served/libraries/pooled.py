@@ -15,7 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from semel.stores.postgresql.session import session_settings
 from semel.stores.served.command import Command, Row
-from semel.stores.served.libraries.asyncpg import AsyncpgLibrary
+from semel.stores.served.libraries.asyncpg import AsyncpgLibrary, connect_arguments
 from semel.stores.served.libraries.psycopg import PsycopgLibrary, connected
 from semel.stores.served.settings import Settings
 
@@ -60,7 +60,7 @@ class PooledAsyncpg(AsyncpgLibrary):
         """A connection to the proxy."""
         self._begin = _begin(settings)
         return await asyncpg.connect(
-            settings.url,
+            **connect_arguments(settings.url),
             statement_cache_size=0,
             timeout=settings.connect_timeout,
             command_timeout=settings.statement_timeout + settings.connect_timeout,
