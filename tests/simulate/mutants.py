@@ -41,7 +41,7 @@ from semel.engine.effects import Pause
 from semel.engine.flows import Once
 from semel.engine.heartbeat import Beat, Heartbeat
 from semel.engine.lane import Lane, Ticket
-from semel.engine.request import Result
+from semel.engine.request import Request, Result
 from semel.engine.waiting import Waiter, Waiting
 from semel.errors import LeaseLost, StoreUnavailable
 from semel.stores.memory import table
@@ -208,6 +208,16 @@ def _() -> AbstractContextManager[Any]:
 @mutant("claims and take-overs do not compare the fingerprint", "two fingerprints", "I5")
 def _() -> AbstractContextManager[Any]:
     return judging(lambda record, claim, now: (record, replace(claim, fingerprint=record.fingerprint), now))
+
+
+@mutant("a key that stands for another request is claimed with its own fingerprint", "two fingerprints", "I5")
+def _() -> AbstractContextManager[Any]:
+    return patch.object(Request, "is_asked_by", lambda _self, _stored: True)
+
+
+@mutant("a fingerprint taken in another way is that of another request", "two versions of fingerprints", "I5")
+def _() -> AbstractContextManager[Any]:
+    return patch.object(Request, "is_asked_by", lambda self, stored: stored == self.fingerprint)
 
 
 def _with_a_key(record: Record) -> Record:

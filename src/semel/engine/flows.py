@@ -139,7 +139,7 @@ class Once:
             raise raising.in_progress(key, remaining_us)
         news = yield Wait(key.digest, deadline)
         match news:
-            case Ended(record) if record.is_for(self.fingerprint):
+            case Ended(record) if self._is_answered_by(record):
                 return record
             case Ended() | Promoted():
                 return None
@@ -149,12 +149,16 @@ class Once:
                 return (yield from self._last_look(remaining_us))
         raise AssertionError(news)
 
+    def _is_answered_by(self, record: Record) -> bool:
+        """Whether a final record is the answer to this request, whichever way its fingerprint was taken."""
+        return record.is_for(self.fingerprint) or self.request.is_asked_by(record.fingerprint)
+
     def _last_look(self, remaining_us: int) -> Flow[Record]:
         """It may have ended in the very moment the waiter gave up."""
         found: Found = yield Read(self.request.key.digest, operation=self.request.key.operation)
         record = found.record
         if record is not None and record.final and record.expires_us > found.now_us:
-            if record.is_for(self.fingerprint):
+            if self._is_answered_by(record):
                 return record
         elif record is not None:
             remaining_us = record.lease_us - found.now_us

@@ -44,9 +44,9 @@ class Request(msgspec.Struct, frozen=True):
         Raises:
             RecordUnreadable: it was made in a way that is not known here.
         """
-        if self.fingerprints is None:
-            return stored == self.fingerprint
-        return self.fingerprints.matches(stored, self.asked)
+        if stored == self.fingerprint:
+            return True
+        return self.fingerprints is not None and self.fingerprints.matches(stored, self.asked)
 
 
 def terms_of(policy: Policy) -> Terms:

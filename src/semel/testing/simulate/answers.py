@@ -21,7 +21,7 @@ from semel.errors import (
     StoreUnavailable,
 )
 from semel.testing.simulate.violation import Violation
-from semel.testing.simulate.world import Broken, Declined, NothingHappened
+from semel.testing.simulate.world import Broken, Declined, NothingHappened, is_same_request
 
 if TYPE_CHECKING:
     from semel.testing.simulate.caller import Caller
@@ -82,7 +82,7 @@ class Answers:
         life = None if record is None else sim.store.claims.life_of.get(record.nonce)
         if life is None or caller.request is None:
             raise Violation("I3", "a value was given that no granted claim stands for")
-        if life.fingerprint != caller.request.fingerprint:
+        if not is_same_request(life.fingerprint, caller.request.fingerprint):
             raise Violation("I5", "a value was given for another fingerprint")
         if life.digest != caller.request.key.digest:
             raise Violation("I6", "a value was given for another key")
@@ -104,7 +104,7 @@ class Answers:
             raise Violation("waiters", "a waiter was sent away although the answer was there")
         if life is None or life.number > 1 or not isinstance(error, SemelError):
             return
-        if isinstance(error, KeyReused) and life.fingerprint == caller.request.fingerprint:
+        if isinstance(error, KeyReused) and is_same_request(life.fingerprint, caller.request.fingerprint):
             raise Violation("I5", "a caller was told that its own request is another one")
         if isinstance(error, ResultNotKept) and not life.erased:
             raise Violation("I3", "a value was said to be erased that nobody erased")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from semel.engine.attempt import AttemptState
 from semel.testing.simulate.life import Effect
 from semel.testing.simulate.violation import Violation
-from semel.testing.simulate.world import SECOND
+from semel.testing.simulate.world import SECOND, is_same_request
 
 if TYPE_CHECKING:
     from semel.testing.simulate.caller import Caller
@@ -32,7 +32,7 @@ class Ledger:
         life = sim.store.claims.life_of[lease.nonce]
         record = sim.store.table.records.get(life.digest)
         current = record is not None and record.nonce == lease.nonce and record.fence == lease.fence
-        if caller.request is None or life.fingerprint != caller.request.fingerprint:
+        if caller.request is None or not is_same_request(life.fingerprint, caller.request.fingerprint):
             raise Violation("I5", "another fingerprint was executed")
         if sim.world.touches:
             self._told(caller, state, current=current)

@@ -15,6 +15,7 @@ from semel.engine.request import Request
 from semel.engine.waiting import Waiter
 from semel.testing.simulate.lane_runner import OUT
 from semel.testing.simulate.violation import Violation
+from semel.testing.simulate.world import is_same_request
 
 if TYPE_CHECKING:
     from semel.testing.simulate.caller import Caller
@@ -58,10 +59,10 @@ class Witness:
         """Whether there is an answer for this very request."""
         digest = request.key.digest
         # An erased record has no fingerprint, and is the answer to every request of its key.
-        return self.is_final(digest) and self.sim.store.table.records[digest].fingerprint in (
-            b"",
-            request.fingerprint,
-        )
+        if not self.is_final(digest):
+            return False
+        taken = self.sim.store.table.records[digest].fingerprint
+        return not taken or is_same_request(taken, request.fingerprint)
 
     def superseded(self, before: Record) -> None:
         """A lease was taken over: whoever held it must know by its own clock that it is over."""

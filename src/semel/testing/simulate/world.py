@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
+from hashlib import sha256
 from typing import Final, Literal
 
-from semel.core.fingerprint import fingerprint
+from semel.core import canonical
+from semel.core.fingerprint import PLAIN, fingerprint
 from semel.core.key import Key
 from semel.core.policy import Doubt, Policy, WhenRunning
 from semel.core.record import NOTHING
@@ -55,7 +57,12 @@ KEYS: Final = (
     Key.of("v", operation=OPERATION, scope="b"),  # the same value for somebody else
     Key.of("w", operation=OPERATION, scope="a"),
 )
-FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))
+ASKED: Final = ({"amount": 1}, {"amount": 2}, {"amount": 1})
+FINGERPRINTS: Final = (
+    fingerprint(ASKED[0]),
+    fingerprint(ASKED[1]),
+    b"\x01" + sha256(canonical.encode(ASKED[2])).digest(),  # the first request again, by the rules of version 1
+)
 
 
 class NothingHappened(Exception):
@@ -215,7 +222,13 @@ def _asked_elsewhere(_attempt: object) -> object:
 
 def request_of(policy: Policy, asker: Asker) -> Request:
     """What a caller asks for."""
-    return Request(KEYS[asker.key], FINGERPRINTS[asker.fingerprint], policy, terms_of(policy), NOTHING, SHAPE)
+    asked, taken = ASKED[asker.fingerprint], FINGERPRINTS[asker.fingerprint]
+    return Request(KEYS[asker.key], taken, policy, terms_of(policy), NOTHING, SHAPE, asked, PLAIN)
+
+
+def is_same_request(one: bytes, other: bytes) -> bool:
+    """Whether two fingerprints are of one request, whichever way they were taken."""
+    return ASKED[FINGERPRINTS.index(one)] == ASKED[FINGERPRINTS.index(other)]
 
 
 @cache

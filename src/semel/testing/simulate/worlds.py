@@ -43,6 +43,7 @@ SMALL: Final[tuple[World, ...]] = (
     ),
     World(name="two policies", askers=(Asker(0), Asker(1, in_doubt="hold")), faults=_ENDINGS, budget=2),
     World(name="two fingerprints", askers=(Asker(0), Asker(1, fingerprint=1)), faults=_STORE, budget=2),
+    World(name="two versions of fingerprints", askers=(Asker(0), Asker(1, fingerprint=2)), faults=_STORE, budget=2),
     World(name="clock jumps", askers=_PAIR, faults=("jump", "crash", "stall", "lose"), budget=2, slow=1),
     World(name="clocks off", askers=_PAIR, faults=_STORE, budget=2, skews=(600.0, -600.0)),
     World(name="never touched", askers=_PAIR, faults=_STORE, budget=2, touches=False),
