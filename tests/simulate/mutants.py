@@ -255,7 +255,7 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Table, "erase", erase)
 
 
-@mutant("a waiter does not take an erased record for its answer", "erased while they wait", "waiters")
+@mutant("a waiter does not take an erased record for its answer", "erased while they wait", "waiters", "broke")
 def _() -> AbstractContextManager[Any]:
     return patch.object(Record, "is_for", lambda self, fingerprint: self.fingerprint == fingerprint)
 
