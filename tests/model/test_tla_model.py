@@ -193,12 +193,13 @@ def test_weakened_configuration_violates(name: str, violated: str, tmp_path: Pat
 
 @dataclass(frozen=True)
 class Edit:
-    """A mistake somebody could make, and the property that must notice it."""
+    """A mistake somebody could make, the property that must notice it, and how many records in a row that takes."""
 
     label: str
     old: str
     new: str
     violated: str
+    generations: int = 2
 
 
 REFUSED: Final = """\
@@ -291,6 +292,7 @@ EDITS: Final = [
         '    /\\ record.status = "erased"\n    /\\ EndWithout(w)\n',
         '    /\\ record.status = "erased" /\\ SameFingerprint(w)\n    /\\ EndWithout(w)\n',
         "Deadlock",
+        generations=1,  # with a second one the record would expire, and its claim be answered by the next
     ),
     Edit(
         "an erased key is claimed anew before it expires",
@@ -307,11 +309,16 @@ EDITS: Final = [
 ]
 
 
+def _generations(edit: Edit) -> str:
+    return f"MaxGenerations = {edit.generations}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.label.replace(" ", "-"))
 def test_edit_is_noticed(edit: Edit, tmp_path: Path) -> None:
     spec = replace_once(text(SPEC), edit.old, edit.new)
-    verdict = run_tlc(spec, two_workers(only(text(REAL), edit.violated)), tmp_path)
+    config = replace_once(two_workers(only(text(REAL), edit.violated)), "MaxGenerations = 2", _generations(edit))
+    verdict = run_tlc(spec, config, tmp_path)
     assert_violates(verdict, edit.violated)
 
 
