@@ -233,3 +233,23 @@ def test_a_value_that_nobody_checked_is_said_to_be_so(database: Database, call: 
     done = call("resolve", record.reference, database.url, "--happened", "1", "--reason", "seen", "--yes")
     assert "was not compared with what the operation returns" in done.stdout
     assert "--app" in done.stdout
+
+
+def test_a_wrong_value_is_corrected_with_correct(database: Database, call: Run) -> None:
+    record = database.in_doubt("o-1")
+    stated = ("resolve", record.reference, database.url, "--reason", "seen", "--yes")
+    assert call(*stated, "--happened", '"wrong"').returncode == 0
+    again = call(*stated, "--happened", '"right"')
+    assert again.returncode == 2
+    assert "--correct" in again.stderr
+    assert answer(database, "o-1") == "wrong"
+    assert call(*stated, "--happened", '"right"', "--correct").returncode == 0
+    assert answer(database, "o-1") == "right"
+
+
+def test_what_a_handler_returned_cannot_be_corrected(database: Database, call: Run) -> None:
+    record = database.completed("o-1", "its own")
+    done = call("resolve", record.reference, database.url, "--happened", "1", "--correct", "--reason", "x", "--yes")
+    assert done.returncode == 2
+    assert "none to correct" in done.stderr
+    assert database.read("o-1") == record

@@ -242,6 +242,9 @@ class Sequence:
         status = dice.choice(choices)
         outcome = b"found" if status is Status.COMPLETED else None
         resolve = Resolve(key.digest, self._nonce(), status, outcome, "looked")
+        if self._resolutions and dice.random() < 0.3:  # a correction of one before, which may have changed nothing
+            seen = dice.choice(self._resolutions)
+            resolve = Resolve(seen.digest, self._nonce(), status, outcome, "corrected", corrects=seen.nonce)
         self._resolutions.append(resolve)
         return resolve
 

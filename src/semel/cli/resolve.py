@@ -18,8 +18,8 @@ from semel.cli.record_view import panel
 from semel.cli.times import now
 from semel.core.outcome import Cancelled, DidNotHappen, Happened, Resolution
 from semel.core.record import Record
+from semel.engine.administration import not_resolvable
 from semel.engine.sync import SyncEngine
-from semel.errors import NotResolvable
 
 _UNCHECKED = (
     "The value was not compared with what the operation returns. --app MODULE:OBJECT does that; where it does not fit, "
@@ -41,6 +41,9 @@ def resolve(
     cancelled: Annotated[
         bool, typer.Option("--cancelled", help="It shall not happen any more; duplicates get FailedBefore.")
     ] = False,
+    correct: Annotated[
+        bool, typer.Option("--correct", help="With --happened: replace the value that was stated before.")
+    ] = False,
     reason: Reason,
     by: By = None,
     operation: Operation = None,
@@ -50,7 +53,8 @@ def resolve(
 ) -> None:
     """Resolve a record that is in doubt: say whether it happened.
 
-    Look first, at the record (semel show) and at the place where its effect would be. The decision is final.
+    Look first, at the record (semel show) and at the place where its effect would be. The decision is final; only a
+    value that was stated with --happened can be replaced, with --correct.
     """
     decision = _decision(happened, did_not_happen=did_not_happen, cancelled=cancelled)
     check_reason(reason)
@@ -59,13 +63,13 @@ def resolve(
     who = by or login()
     with opened(url) if app is None else as_sync(load(app)) as semel:
         record = find(semel, which, operation, scope)
-        _check_open(record)
+        _check_open(record, correct=correct)
         if app is not None:
             _check_known(semel, record, app)
         if not yes:
             ask(record, _meaning(decision), "Resolve it so?", reason=reason, who=who)
             check_unchanged(record, semel)
-        resolved = semel.resolve(record.key, decision, reason=reason, by=who)
+        resolved = semel.resolve(record.key, decision, reason=reason, by=who, correct=correct)
     out = console()
     out.print(panel(resolved, now()))
     if happened is not None and app is None:
@@ -97,11 +101,10 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(message)
 
 
-def _check_open(record: Record) -> None:
+def _check_open(record: Record, *, correct: bool) -> None:
     """Tell at once what the store would refuse after the question."""
-    if record.settled:
-        message = f"The record {record.reference[:16]} is {record.status}, not in doubt; nothing was changed."
-        raise NotResolvable(message)
+    if record.settled and not correct:
+        raise not_resolvable(record)
 
 
 def _check_known(semel: SyncEngine, record: Record, app: str) -> None:

@@ -112,7 +112,8 @@ class Scan(msgspec.Struct, frozen=True):
 class Resolve(msgspec.Struct, frozen=True):
     """End a doubt by decision: completed, claimable again, or cancelled. The nonce shuts out whoever still runs.
 
-    `operation` as in `Read`.
+    With `corrects` no doubt is ended: it is the nonce of the completed record that was seen, whose outcome is replaced
+    unless it was erased or resolved since. `operation` as in `Read`.
     """
 
     digest: bytes
@@ -121,6 +122,7 @@ class Resolve(msgspec.Struct, frozen=True):
     outcome: bytes | None
     note: str
     operation: str = ""
+    corrects: bytes | None = None
 
 
 class Erase(msgspec.Struct, frozen=True):

@@ -58,13 +58,22 @@ def page(query: Query, cursor: tuple[int, bytes] | None) -> Flow[Page]:
 
 
 def resolve(
-    key: Key, resolution: Resolution, *, reason: str, by: str, nonce: bytes, known: Known | None
+    key: Key,
+    resolution: Resolution,
+    *,
+    reason: str,
+    by: str,
+    nonce: bytes,
+    known: Known | None,
+    correct: bool = False,
 ) -> Flow[Record]:
     """End a doubt by decision. Where the operation is known, a value has to fit what it declares to return.
 
+    With `correct`, replace the value that an earlier `Happened` stated: that it happened stays, and nothing runs again.
+
     Raises:
         UsageError: no reason was given, or the resolution is none.
-        NotResolvable: nothing is in doubt under that key.
+        NotResolvable: nothing is in doubt under that key, or, with `correct`, no value was stated.
     """
     if not isinstance(reason, str) or not reason.strip():
         message = "resolve() needs a reason, which is kept with the record; nothing was changed."
@@ -72,8 +81,9 @@ def resolve(
     status, outcome = _decided(resolution)
     if outcome is not None and known is not None:
         _check_fit(outcome, known)
+    corrects = (yield from _stated(key, resolution)) if correct else None
     note = Note(type(resolution).__name__, reason[:1000], by).text()
-    answer = yield Resolve(key.digest, nonce, status, outcome, note, key.operation)
+    answer = yield Resolve(key.digest, nonce, status, outcome, note, key.operation, corrects)
     match answer:
         case Resolved(record):
             return record
@@ -81,12 +91,42 @@ def resolve(
             message = f"There is no record {key.reference[:16]}; nothing was changed."
             raise NotResolvable(message)
         case Unresolvable(Record() as record):
-            message = (
-                f"The record {record.reference[:16]} is {record.status}, not in doubt; nothing was changed. "
-                f"Only what is in doubt, or whose lease is over, can be resolved."
-            )
-            raise NotResolvable(message)
+            raise not_resolvable(record)
     raise AssertionError(answer)
+
+
+def not_resolvable(record: Record) -> NotResolvable:
+    """The error for a record whose doubt is ended, or that still runs."""
+    then = (
+        "The value that was stated then can be changed: correct=True, or --correct."
+        if is_stated(record)
+        else "Only what is in doubt, or whose lease is over, can be resolved."
+    )
+    return NotResolvable(
+        f"The record {record.reference[:16]} is {record.status}, not in doubt; nothing was changed. {then}"
+    )
+
+
+def is_stated(record: Record) -> bool:
+    """Whether somebody stated what it gave, so that the value can be corrected."""
+    note = record.note
+    stated = note is not None and note.resolution == Happened.__name__
+    return stated and record.status is Status.COMPLETED and not record.erased
+
+
+def _stated(key: Key, resolution: Resolution) -> Flow[bytes]:
+    """The nonce of the record whose stated value is to be replaced."""
+    if not isinstance(resolution, Happened):
+        message = "Only a value that was stated can be corrected, by another Happened(value); nothing was changed."
+        raise UsageError(message)
+    found: Found = yield Read(key.digest, operation=key.operation)
+    if found.record is None or not is_stated(found.record):
+        message = (
+            f"No value was stated for {key.reference[:16]}, so there is none to correct; nothing was changed. "
+            f"Only what was resolved with Happened can be corrected."
+        )
+        raise NotResolvable(message)
+    return found.record.nonce
 
 
 def _check_fit(outcome: bytes, known: Known) -> None:

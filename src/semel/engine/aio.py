@@ -366,11 +366,18 @@ class AsyncEngine(EngineBase):
         scope: Any = SHARED,
         reason: str,
         by: str = "",
+        correct: bool = False,
     ) -> Record:
-        """End a doubt: `Happened(value)`, `DidNotHappen()` or `Cancelled()`, with a reason that is kept."""
+        """End a doubt: `Happened(value)`, `DidNotHappen()` or `Cancelled()`, with a reason that is kept.
+
+        With `correct` another `Happened(value)` replaces the value that an earlier one stated.
+        """
         identity = self._identity(key, operation, scope)
         known = self.known.get(identity.operation)
-        flow = administration.resolve(identity, resolution, reason=reason, by=by, nonce=self.new_nonce(), known=known)
+        nonce = self.new_nonce()
+        flow = administration.resolve(
+            identity, resolution, reason=reason, by=by, nonce=nonce, known=known, correct=correct
+        )
         return await self._run(flow)
 
     async def erase(

@@ -182,7 +182,8 @@ class Sequences:
         statuses: tuple[Ends, ...] = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
         status = self._random.choice(statuses)
         outcome = b"decided" if status is Status.COMPLETED else None
-        return Resolve(self._digest(), self._nonce(), status, outcome, "because")
+        corrects = self._nonce() if self._random.random() < 0.3 else None
+        return Resolve(self._digest(), self._nonce(), status, outcome, "because", corrects=corrects)
 
     def _erase(self) -> Erase:
         return Erase(self._digest(), "asked", self._random.choice(("", "charge")), self._random.random() < 0.5)

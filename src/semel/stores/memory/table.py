@@ -200,8 +200,7 @@ class Table:
         record = self.records.get(operation.digest)
         if record is not None and record.nonce == operation.nonce:
             return Resolved(record)
-        lapsed = record is not None and record.status is Status.RUNNING and record.lease_us <= now
-        if record is None or not (lapsed or record.status is Status.IN_DOUBT):
+        if record is None or not _may_resolve(record, operation, now):
             return Unresolvable(record)
         self._settle(
             record,
@@ -281,3 +280,12 @@ def matches(record: Record, query: Query) -> bool:
         (query.reference, lambda: record.reference.startswith(query.reference or "")),
     )
     return all(wanted is None or holds() for wanted, holds in tests)
+
+
+def _may_resolve(record: Record, operation: Resolve, now: int) -> bool:
+    """Whether the record is in doubt at this instant; for a correction, whether it is still the one that was seen."""
+    if operation.corrects is not None:
+        seen = record.status is Status.COMPLETED and record.nonce == operation.corrects
+        return seen and not record.erased and operation.status is Status.COMPLETED
+    lapsed = record.status is Status.RUNNING and record.lease_us <= now
+    return lapsed or record.status is Status.IN_DOUBT

@@ -36,7 +36,7 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
     "checkpoint": (*_LEASE, "position", "name", "outcome", "identity", "place"),
     "checkpointed": _LEASE,
     "read": ("digest", "place"),
-    "resolve": ("digest", "nonce", "status", "outcome", "note"),
+    "resolve": ("digest", "nonce", "status", "outcome", "note", "corrects"),
     "tally": ("digest", "replays"),
     "tallied": ("digest", "place"),
 }
@@ -194,7 +194,8 @@ class MysqlDialect:
     def resolve(self, operation: Resolve) -> Command:
         """A decision."""
         note = storable(operation.note)
-        values = (operation.digest, operation.nonce, operation.status.value, operation.outcome, note)
+        decided = (operation.status.value, operation.outcome, note, operation.corrects)
+        values = (operation.digest, operation.nonce, *decided)
         back = Command(self._sql["resolved"], (operation.digest, operation.nonce))
         return self._list("resolve", [values], back)
 

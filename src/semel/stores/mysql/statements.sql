@@ -198,7 +198,10 @@ SELECT position, name, outcome FROM {step_table} WHERE digest = ? AND life = ? O
 UPDATE {own} SET r.status = e.status, r.retryable = (e.status = 'failed'), r.outcome = e.outcome, r.nonce = e.nonce,
     r.fence = r.fence + 1, r.doubtful = FALSE, r.resolution = e.note, r.completed_us = e.now, r.updated_us = e.now,
     r.lease_us = LEAST(r.lease_us, e.now), r.expires_us = {kept}
-WHERE r.nonce <> e.nonce AND (r.status = 'in_doubt' OR (r.status = 'running' AND r.lease_us <= e.now));
+WHERE r.nonce <> e.nonce AND CASE WHEN e.corrects IS NULL
+    THEN r.status = 'in_doubt' OR (r.status = 'running' AND r.lease_us <= e.now)
+    -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
+    ELSE r.status = 'completed' AND e.status = 'completed' AND r.nonce = e.corrects AND r.value <> '' END;
 
 -- name: resolved
 SELECT {r_record} FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ?;

@@ -55,7 +55,14 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     "checkpoint": {**_LEASE, "position": "integer", "name": "text", "outcome": "bytea"},
     "enter": {**_LEASE, "lock": "bigint"},
     "read": {"digest": "bytea"},
-    "resolve": {"digest": "bytea", "nonce": "bytea", "status": "text", "outcome": "bytea", "note": "text"},
+    "resolve": {
+        "digest": "bytea",
+        "nonce": "bytea",
+        "status": "text",
+        "outcome": "bytea",
+        "note": "text",
+        "corrects": "bytea",
+    },
     "erase": {
         "digest": "bytea",
         "note": "text",
@@ -257,8 +264,8 @@ class PostgresDialect:
     def resolve(self, operation: Resolve) -> Command:
         """A decision."""
         note = storable(operation.note)
-        values = (operation.digest, operation.nonce, operation.status.value, operation.outcome, note)
-        return Command(self.text("resolve", "one"), values)
+        decided = (operation.status.value, operation.outcome, note, operation.corrects)
+        return Command(self.text("resolve", "one"), (operation.digest, operation.nonce, *decided))
 
     def erase(self, operation: Erase) -> Command:
         """Leave of a record what keeps its key shut."""

@@ -239,7 +239,10 @@ UPDATE {record_table} AS r SET status = e.status, retryable = (e.status = 'faile
     updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
 FROM e
 WHERE r.digest = e.digest AND r.nonce <> e.nonce
-    AND (r.status = 'in_doubt' OR (r.status = 'running' AND r.lease_us <= e.now))
+    AND CASE WHEN e.corrects IS NULL
+        THEN r.status = 'in_doubt' OR (r.status = 'running' AND r.lease_us <= e.now)
+        -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
+        ELSE r.status = 'completed' AND e.status = 'completed' AND r.nonce = e.corrects AND r.value <> '' END
 RETURNING {r_record};
 
 -- A record that is not settled, or was claimed again since, is left alone. No instant changes: updated_us is when it

@@ -201,7 +201,8 @@ def _resolves(place: Place, operations: Sequence[Resolve]) -> Talk:
 
 def _resolve_values(place: Place, operation: Resolve) -> Values:
     outcome = (0, b"") if operation.outcome is None else (1, operation.outcome)
-    return operation.nonce, operation.status.value, operation.note, *_telling(place, operation.digest), *outcome
+    told = _telling(place, operation.digest)
+    return operation.nonce, operation.status.value, operation.note, *told, *outcome, operation.corrects or b""
 
 
 def _resolved(operation: Resolve, reply: Reply) -> Answer:

@@ -148,6 +148,7 @@ def _resolve(operation: Resolve, *, joined: bool) -> Part:
         "status": operation.status.value,
         "outcome": operation.outcome,
         "note": storable(operation.note),
+        "corrects": operation.corrects,
     }
     yield Command(Kind.WRITE, SQL["resolve"], values)
     record = yield from record_at(operation.digest, joined=joined)

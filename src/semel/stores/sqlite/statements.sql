@@ -162,7 +162,10 @@ WHERE {lease} AND EXISTS (
 -- name: resolve
 UPDATE semel_record SET status = :status, retryable = (:status = 'failed'), outcome = :outcome, nonce = :nonce,
     fence = fence + 1, doubtful = 0, resolution = :note, {settle}
-WHERE digest = :digest AND nonce <> :nonce AND (status = 'in_doubt' OR (status = 'running' AND lease_us <= :now));
+WHERE digest = :digest AND nonce <> :nonce AND CASE WHEN :corrects IS NULL
+    THEN status = 'in_doubt' OR (status = 'running' AND lease_us <= :now)
+    -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
+    ELSE status = 'completed' AND :status = 'completed' AND nonce = :corrects AND value <> '' END;
 
 -- A record that is claimed again, or not settled yet, is left alone. No instant changes, so it expires as before. Its
 -- finished steps go in the same transaction.

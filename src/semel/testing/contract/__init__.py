@@ -38,6 +38,7 @@ from semel.testing.contract.topics.administration import RecordsContract, SweepC
 from semel.testing.contract.topics.cancelling import CancellationContract  # noqa: E402
 from semel.testing.contract.topics.claims import ClaimContract, FingerprintContract, KeepingContract  # noqa: E402
 from semel.testing.contract.topics.concurrency import ConcurrencyContract, NestingContract  # noqa: E402
+from semel.testing.contract.topics.correcting import CorrectingContract  # noqa: E402
 from semel.testing.contract.topics.doubts import HoldContract, ResolvingContract  # noqa: E402
 from semel.testing.contract.topics.erasing import ErasingContract, InvalidationContract  # noqa: E402
 from semel.testing.contract.topics.failures import AttemptContract, FailureContract  # noqa: E402
@@ -84,6 +85,7 @@ class StoreContract(
     NestingContract,
     HoldContract,
     ResolvingContract,
+    CorrectingContract,
     ReconcileContract,
     StepContract,
     DeriveContract,

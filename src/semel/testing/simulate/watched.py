@@ -151,7 +151,9 @@ class WatchedStore:
     def _resolved(self, resolve: Resolve, before: Record | None, after: Record | None, now: int) -> None:
         if after is before or after is None or before is None:
             return
-        if before.status is not _IN_DOUBT and not (before.status is _RUNNING and before.lease_us <= now):
+        corrected = before.status is _COMPLETED and resolve.corrects == before.nonce and not before.erased
+        lapsed = before.status is _RUNNING and before.lease_us <= now
+        if not (corrected if resolve.corrects is not None else lapsed or before.status is _IN_DOUBT):
             raise Violation("I4", f"a record that is {before.status} was resolved")
         if after.fence <= before.fence:
             raise Violation("I4", "resolving did not raise the fence")

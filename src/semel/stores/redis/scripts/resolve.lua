@@ -1,14 +1,23 @@
 -- Ends a doubt by decision: a compare-and-set on a record that is in doubt at this instant. The new nonce and fence shut
 -- out whoever may still be running; sent again it finds its own nonce.
--- ARGV: nonce, status, note, channel, digest, and the outcome where there is one ('1' and its bytes; else '0' and '')
-local record = fields('status', 'nonce', 'fence', 'lease_us', 'expires_us', 'keep_us', 'wanted')
+-- With a nonce to correct, it replaces the outcome of the very record that was seen, unless its content was erased since.
+-- ARGV: nonce, status, note, channel, digest, and the outcome where there is one ('1' and its bytes; else '0' and ''),
+-- and the nonce to correct ('' for none)
+local record = fields('status', 'nonce', 'fence', 'lease_us', 'expires_us', 'keep_us', 'wanted', 'fingerprint')
 if not record.status then
     return false
 elseif record.nonce == ARGV[1] then
     return { 1, told(true) }
 end
-local lapsed = record.status == 'running' and tonumber(record.lease_us) <= now
-if not lapsed and record.status ~= 'in_doubt' then
+local allowed
+if ARGV[8] == '' then
+    local lapsed = record.status == 'running' and tonumber(record.lease_us) <= now
+    allowed = lapsed or record.status == 'in_doubt'
+else
+    local seen = record.status == 'completed' and record.nonce == ARGV[8]
+    allowed = seen and ARGV[2] == 'completed' and record.fingerprint ~= ''
+end
+if not allowed then
     return { 0, told(true) }
 end
 local kept = kept_until(record)
