@@ -40,8 +40,6 @@ def shape_of(annotation: Any) -> Shape:
     """
     if annotation is Any or annotation is object or annotation is inspect_empty:
         return AsIs()
-    if annotation is typing.NoReturn or annotation is typing.Never:
-        return AsIs()  # there is never a value to keep
     try:
         parts = list(_parts(msgspec.inspect.type_info(annotation)))
     except TypeError:

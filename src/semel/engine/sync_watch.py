@@ -57,8 +57,9 @@ class ThreadWatch:
         self._stirred = True
         turn = self._turn
         if turn is None:
-            turn = self._turn = _Turn()
+            turn = _Turn()
             turn.thread = threading.Thread(target=self._run, args=(turn,), name=self._name, daemon=True)
+            self._turn = turn  # only now: `wakes` reads it without the lock
             turn.thread.start()
         elif at is None or turn.resting_until is None or at < turn.resting_until:
             turn.wake.set()
