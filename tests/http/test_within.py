@@ -92,6 +92,14 @@ def test_a_view_that_ends_its_transaction_is_told_what_became_of_it(
     assert said in line.getMessage()
 
 
+def test_a_view_that_calls_commit_is_told_what_became_of_it(till: Till, caplog: pytest.LogCaptureFixture) -> None:
+    if not till.has_commit:
+        return
+    told = till.ask("commits")
+    assert (told.status, told.problem, till.rows()) == (500, "transaction-ended", 1), told
+    assert "What it wrote before that is committed" in caplog.text
+
+
 @pytest.mark.parametrize("what", ["aborts", "refuses", "raises"])
 def test_what_is_rolled_back_is_not_logged_as_a_doubt(till: Till, what: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "semel")

@@ -16,8 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from tests.http.tills.awaited import FastapiTill, StarletteTill
 from tests.http.tills.called import FlaskTill, WsgiTill
 from tests.http.tills.django_tills import ALIAS, DecoratedTill, DjangoTill, RestTill
-from tests.http.tills.libraries import AsyncSqlalchemy, Psycopg, Sqlalchemy
+from tests.http.tills.libraries import AsyncCore, Asyncpg, AsyncSqlalchemy, Psycopg, Sqlalchemy
 from tests.proxy.proxy import Proxy
+from tests.proxy.wire import Direction
 from tests.servers.databases import Databases
 
 from django.test import TestCase  # isort: skip  # once Django is set up
@@ -116,6 +117,25 @@ def test_a_test_case_of_django_may_do_so_too(kind: Any, tmp_path: Path) -> None:
     assert result.wasSuccessful(), result.errors + result.failures
     assert (till.rows(), till.records()) == (0, [])
     till.close()
+
+
+@pytest.mark.parametrize(("library", "costs"), [(AsyncSqlalchemy, 0), (AsyncCore, 1), (Asyncpg, 1)])
+@pytest.mark.parametrize("kind", AWAITED)
+def test_a_first_run_costs_semels_own_connection_one_read_or_nothing(
+    kind: Any, library: Any, costs: int, url: str
+) -> None:
+    with Proxy(url) as proxy:
+        till = kind(proxy.url, lambda _: library(url))
+        till.url = url
+        till.empty()
+        till.ask(key="warm")  # opens connections, and has statements prepared
+        proxy.forget()
+        assert till.ask().status == 201
+        sent = [
+            seen for seen in proxy.seen if seen.direction is Direction.TO_SERVER and seen.kind in ("Query", "Execute")
+        ]
+        till.close()
+    assert len(sent) == costs, proxy.seen
 
 
 class CutAfterwards(Psycopg):

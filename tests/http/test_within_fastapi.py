@@ -1,6 +1,7 @@
 """FastAPI on PostgreSQL: the response and the rows of the endpoint's session commit together, before it is sent."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -180,6 +181,19 @@ async def test_a_request_that_is_not_valid_leaves_neither(till: Till) -> None:
 
     assert (await till.post(pay)).status_code == 422
     assert await till.records() == []
+
+
+async def test_a_request_that_is_not_valid_is_logged_as_rolled_back(
+    till: Till, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def pay(amount: Annotated[int, Body()]) -> None:
+        pass
+
+    caplog.set_level(logging.DEBUG, "semel")
+    await till.post(pay)
+    assert [(line.levelno, line.getMessage().split()[0]) for line in caplog.records if line.name == "semel"][:1] == [
+        (logging.DEBUG, "rolled_back")
+    ]
 
 
 async def test_an_answer_that_says_nothing_happened_is_sent_and_leaves_neither(till: Till) -> None:

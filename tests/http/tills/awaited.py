@@ -19,6 +19,7 @@ from semel import SHARED, AsyncSemel
 from semel.http import transaction
 from semel.http.asgi import IdempotencyMiddleware
 from semel.http.fastapi import Idempotency, IdempotentRoute
+from tests.http.tills import libraries as by
 from tests.http.tills.crowd import Gate, Seen, ask_in_tasks
 from tests.http.tills.libraries import AsyncLibrary
 from tests.http.tills.till import HEADER, NO, Till
@@ -36,6 +37,7 @@ class AwaitedTill(Till):
         self._runner = asyncio.Runner()
         self.semel = AsyncSemel(url)
         self.library = library(url)
+        self.has_commit = not isinstance(self.library, by.Asyncpg) or isinstance(self.library, by.AsyncPsycopg)
         self._app = self._made()
         self._runner.run(self.semel.read("nothing", operation="none"))  # makes the tables
 

@@ -33,6 +33,8 @@ _OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database(
 class DjangoTill(Till):
     """Keys by the middleware."""
 
+    has_commit = False  # inside atomic() Django refuses it
+
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.prepare()

@@ -24,10 +24,13 @@ class Till(ABC):
     Attributes:
         commits: whether the code around the view commits at its end, as it should.
         background: how often work that a view left for later has run.
+        has_background: whether the framework runs work after the answer.
+        has_commit: whether the connection has a method that a view could commit with.
         gate: where the view of `/slow` waits.
     """
 
     has_background = False
+    has_commit = True
 
     def __init__(self, url: str) -> None:
         self.url = url

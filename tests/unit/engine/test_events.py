@@ -1,7 +1,9 @@
 """What an observer is told: one event per call, in words that fit what became of the record."""
 
 import asyncio
+import sqlite3
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -228,3 +230,20 @@ def test_without_an_observer_a_result_that_cannot_be_kept_is_a_warning(caplog: p
     assert [(record.levelname, record.getMessage().split()[:2]) for record in caplog.records] == [
         ("WARNING", ["not_kept", "pay"])
     ]
+
+
+def booking(connection: sqlite3.Connection, *, commits: bool) -> None:
+    if commits:
+        connection.commit()
+    raise RuntimeError
+
+
+@pytest.mark.parametrize(("commits", "kind"), [(False, "failed"), (True, "in_doubt")])
+def test_an_error_inside_a_transaction_is_a_doubt_only_where_the_handler_has_ended_that(
+    tmp_path: Path, ears: Ears, commits: bool, kind: str
+) -> None:
+    connection = sqlite3.connect(tmp_path / "shop.db")
+    with Semel(f"sqlite:///{tmp_path / 'shop.db'}", observer=ears) as semel, pytest.raises(RuntimeError):
+        semel.within(connection).run("k", lambda: booking(connection, commits=commits), operation="book")
+    connection.close()
+    assert ears.kinds == [kind]

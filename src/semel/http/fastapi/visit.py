@@ -94,6 +94,11 @@ class Visit(Call):
             raise MustWait
         return turn
 
+    def _end_turn(self) -> None:
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.end()
+
     def give_way(self) -> Answered:
         """End this run of the route without an answer: it is run again once the key is free."""
         self._must_wait = True
@@ -132,8 +137,7 @@ class Visit(Call):
                 await self._run_route()
         finally:
             self.over()
-            if self._turn is not None:
-                self._turn.end()
+            self._end_turn()
         if self._taken_back is not None:
             await self._taken_back(self.scope, self._heard, self.send)
         elif self._answering is not None and self._answering.instead is not None:
@@ -183,6 +187,7 @@ class Visit(Call):
     async def _sent(self, message: Message) -> None:
         if self.joined is not None:
             await self.joined.check_commit()
+        self._end_turn()  # the transaction is over: nobody has to wait for what comes after the answer
         await (self.send(message) if self._answering is None else self._answering.send(message))
 
 
