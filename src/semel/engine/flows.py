@@ -174,8 +174,8 @@ class Once:
         if attempt.number > self._most(attempt):
             yield from self._settle(Fail(attempt.lease, "final", _EXHAUSTED, attempt.in_doubt, started=False))
             raise raising.failed_before(_EXHAUSTED, granted.record)
-        self.started = True
         try:
+            self.started = True
             value = yield Call(attempt)
             attempt.book.check_complete()
         except Exception as error:
@@ -293,10 +293,21 @@ class Once:
     def _seconds(self) -> float:
         return self._clock.monotonic() - self._began
 
-    def abandoned(self, error: BaseException) -> Flow[None]:
-        """Leave nothing half done after the caller was cancelled or interrupted, as far as that can still be done."""
+    def is_left_open(self, unheard: Answer | None) -> bool:
+        """Whether a claim was granted, and nobody has begun to write down what came of it."""
+        return self.written is None and (self.attempt is not None or isinstance(unheard, Granted))
+
+    def abandoned(self, error: BaseException, unheard: Answer | None = None) -> Flow[None]:
+        """Leave nothing half done after the caller was cancelled or interrupted, as far as that can still be done.
+
+        Args:
+            error: what cut the call off.
+            unheard: the last answer of the store, which may not have come as far as this flow.
+        """
         if isinstance(error, Crash):
             return
+        if self.attempt is None and self.written is None and isinstance(unheard, Granted):
+            self.attempt = AttemptState(unheard)
         try:
             yield from self._cleaned_up(error)
         except (NotInTransaction, TryLater):

@@ -73,7 +73,7 @@ class Lane:
         self._waiting.append(ticket)
         if self._leading:
             return False
-        self._leading = True
+        self._leading = ticket.leads = True
         return True
 
     def _refusal(self, operation: Operation) -> StoreUnavailable | None:

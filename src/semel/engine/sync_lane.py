@@ -1,20 +1,33 @@
 """A lane for threads, by combining: the first to arrive runs a round for those who wait, then hands the lead on.
 
 What always holds: a thread is blocked only while somebody leads; whoever is interrupted while leading settles the
-round it had taken (its fate is unknown, so those who waited send again) and hands the lead on before it leaves. What a
-handler of signals raises in a round is meant for the thread that leads, and is no answer to anybody else.
+round it had taken (its fate is unknown, so those who waited send again) and hands the lead on before it leaves. A claim
+that was granted to a thread which is struck by a signal before it could take the answer is given back. What a handler
+of signals raises in a round is meant for the thread that leads, and is no answer to anybody else.
+
+What a thread does is a flow: it asks to have a round sent, or to wait for its seat. So the simulator drives the same.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, TypeVar
 
 from semel.core.guard import Change
 from semel.core.operations import Answer, Operation
 from semel.core.store import Answers, Driver
 from semel.engine.lane import Lane, Round, Ticket
 from semel.errors import SemelError
+
+T = TypeVar("T")
+Replies = list[Answers | Exception]
+
+SEND: Final = object()
+"""What a thread that leads asks for: have the next round sent. Everything else is a seat to wait for."""
+
+Visit = Generator[Any, Any, T]
+"""What one thread does in the lane."""
 
 
 class CombiningLane:
@@ -25,118 +38,129 @@ class CombiningLane:
         self._driver = driver
         self._tell = tell
         self._lock = threading.Lock()
+        self._round: Round = []  # on its way
 
     def perform(self, operation: Operation) -> Answer:
         """Have one operation performed, together with whatever else is asked meanwhile."""
-        ticket = Ticket(operation)
-        self._pass(ticket)
-        return ticket.result()
+        return self._carried(self.asking(Ticket(operation)))
 
     def perform_all(self, operations: Sequence[Operation]) -> list[Answer | Exception]:
         """Have a list performed; errors come back as values."""
-        tickets = [Ticket(operation) for operation in operations]
-        leads = False
-        with self._lock:
-            for ticket in tickets:
-                ticket.seat = _closed_seat()
-                leads = self._lane.submit(ticket) or leads
+        return self._carried(self.asking_all([Ticket(operation) for operation in operations]))
+
+    def asking(self, ticket: Ticket) -> Visit[Answer]:
+        """One operation, from its ticket to its answer."""
         try:
-            if leads:
-                self._lead(tickets[0])
+            self._submit((ticket,))
+            if ticket.leads:
+                yield from self._lead(ticket)
+            if ticket.answer is None:
+                yield from self._await(ticket)
+            return ticket.result()
+        except BaseException as error:
+            if error is not ticket.answer:  # else it is what the store said
+                yield from self._leave(ticket)
+            raise
+
+    def asking_all(self, tickets: Sequence[Ticket]) -> Visit[list[Answer | Exception]]:
+        """A list of operations, from their tickets to their answers."""
+        try:
+            self._submit(tickets)
             for ticket in tickets:
-                self._await(ticket)
+                yield from self._await(ticket)
         except BaseException:
             for ticket in tickets:  # one of them may have been handed the lead
-                self._leave(ticket)
+                yield from self._leave(ticket)
             raise
         return [ticket.answer for ticket in tickets if ticket.answer is not None]
 
-    def _pass(self, ticket: Ticket) -> None:
+    def _carried(self, visit: Visit[T]) -> T:
+        """Do what a visit asks for. Whatever strikes on the way is raised in the visit, which cleans up."""
+        answer: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                while True:
+                    wanted = visit.send(answer) if error is None else visit.throw(error)
+                    error = None
+                    answer = self._sent() if wanted is SEND else wanted.acquire()
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            except BaseException as problem:
+                if visit.gi_frame is None:
+                    raise
+                error = problem
+
+    def _submit(self, tickets: Sequence[Ticket]) -> None:
         with self._lock:
-            leads = self._lane.submit(ticket)
-            if not leads:
-                ticket.seat = _closed_seat()
-        if leads:
-            self._lead(ticket)
-        else:
-            self._await(ticket)
+            for ticket in tickets:
+                if not self._lane.submit(ticket):
+                    ticket.seat = _closed_seat()
 
-    def _await(self, ticket: Ticket) -> None:
-        try:
-            while ticket.answer is None:
-                ticket.seat.acquire()
-                if ticket.answer is None:
-                    self._lead(ticket)
-        except BaseException:
-            self._leave(ticket)
-            raise
+    def _await(self, ticket: Ticket) -> Visit[None]:
+        while ticket.answer is None:
+            if ticket.leads:
+                yield from self._lead(ticket)
+            else:
+                yield ticket.seat
 
-    def _leave(self, ticket: Ticket) -> None:
+    def _leave(self, ticket: Ticket) -> Visit[None]:
+        """The thread goes, whatever it was about to get; what it leads or was granted is not left behind."""
         with self._lock:
             self._lane.abandon(ticket)
-            must_lead = (ticket.leads and ticket.answer is None) or self._lane.idle()
-        if must_lead:
-            self._lead(ticket)
+            led = ticket.leads
+            ticket.leads = led or self._lane.idle()
+        if led:
+            self._settled(ticket, None)
+        yield from self._lead(ticket)
 
-    def _lead(self, own: Ticket) -> None:
-        """Run rounds until this thread's own ticket is answered, then hand the lead on."""
-        while True:
-            with self._lock:
-                round_ = self._lane.take()
-                plans = self._lane.plans(round_)
+    def _lead(self, own: Ticket) -> Visit[None]:
+        """Send rounds until this thread's own ticket is answered and the lead handed on."""
+        while own.leads:
             try:
-                replies = self._driver.perform(plans) if plans else []
+                replies = yield SEND
             except Exception as error:
                 if _may_be_a_signals(error):
-                    self._interrupted(own, round_)
                     raise
-                replies = [error] * len(round_)  # a failing driver fails its round, not the lane
-            except BaseException:
-                self._interrupted(own, round_)
-                raise
-            struck = _struck(own, round_, replies)
+                replies = [error] * len(self._round)  # a failing driver fails its round, not the lane
+            struck = _struck(own, self._round, replies)
             if struck is not None:
-                self._interrupted(own, round_, replies, struck)
+                own.abandoned = True
+            self._settled(own, replies, struck)
+            if struck is not None:
                 raise struck
-            if not self._settled(own, round_, replies):
-                return
 
-    def _settled(
-        self,
-        own: Ticket,
-        round_: Round,
-        replies: Sequence[Answers | Exception] | None,
-        struck: Exception | None = None,
-    ) -> bool:
-        """Hand out the replies, and the lead on; whether this very thread has to go on leading."""
+    def _sent(self) -> Replies:
+        """Send the next round; the replies."""
+        plans = self.take()
+        return self._driver.perform(plans) if plans else []
+
+    def take(self) -> list[Any]:
+        """Take the next round; its plans."""
         with self._lock:
+            self._round = self._lane.take()
+            return self._lane.plans(self._round)
+
+    def _settled(self, own: Ticket, replies: Replies | None, struck: Exception | None = None) -> None:
+        """Hand out the replies, and the lead on, unless this very thread has to go on leading."""
+        heir = None
+        with self._lock:
+            round_, self._round = self._round, []
             answered = self._lane.settle(round_, replies, struck)
             changes = self._lane.changes()
-            done = own.answer is not None or own.abandoned
-            heir = self._lane.hand_over() if done else _GO_ON
+            if own.answer is not None or own.abandoned:
+                heir = self._lane.hand_over()
+                own.leads = heir is not None and heir.abandoned  # nobody who waits can take over
         for ticket in answered:
             if ticket is not own and ticket.seat is not None:
                 ticket.seat.release()
-        leads_on = heir is not None and heir.abandoned
-        if heir is not None and not leads_on:
+        if heir is not None and not heir.abandoned:
             heir.seat.release()
         for change in changes:
             self._tell(change)
-        return leads_on
-
-    def _interrupted(
-        self,
-        own: Ticket,
-        round_: Round,
-        replies: Sequence[Answers | Exception] | None = None,
-        struck: Exception | None = None,
-    ) -> None:
-        own.abandoned, own.leads = True, False
-        if self._settled(own, round_, replies, struck):
-            self._lead(own)
 
 
-def _struck(own: Ticket, round_: Round, replies: Sequence[Answers | Exception]) -> Exception | None:
+def _struck(own: Ticket, round_: Round, replies: Replies) -> Exception | None:
     """The error that is the answer to this thread's own operation, where a signal's handler may have raised it.
 
     Drivers and plans catch what a handler raises like any other error, so it comes back as a reply.
@@ -163,7 +187,3 @@ def _closed_seat() -> threading.Lock:
     seat = threading.Lock()
     seat.acquire()
     return seat
-
-
-_GO_ON = Ticket(None)  # type: ignore[arg-type]  # never sent: it only says that this thread goes on leading
-_GO_ON.abandoned = True

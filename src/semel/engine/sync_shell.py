@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from semel.core.flow import Begin, Flow, run
-from semel.core.operations import Operation
+from semel.core.operations import Answer, Operation
 from semel.core.policy import Policy
 from semel.core.store import Joined
 from semel.engine import context, raising
@@ -70,13 +70,18 @@ class Shell(ShellBase):
 
     _engine: SyncHost
     _joined: Joined | None
+    _answer: Answer | None = None
+    """What the store answered last, whether the flow has heard it or not."""
 
     def carry(self, once: Once, flow: Flow[Any] | None = None, begin: Begin = next, stop: tuple[type, ...] = ()) -> Any:
         """Carry a call through to its end, or to where it stops; where it is cut off, leave nothing half done."""
         try:
             found = run(flow or once.flow(), self.perform, begin, stop)
-        except Exception:
-            self.done()
+        except Exception as error:
+            if self._joined is None and once.is_left_open(self._answer):
+                self.abandon(error)  # a signal's handler raised it where nobody waits for an error
+            else:
+                self.done()
             raise
         except BaseException as error:
             self.abandon(error)
@@ -89,13 +94,15 @@ class Shell(ShellBase):
         """The caller was interrupted: write down what is known."""
         assert self._once is not None  # noqa: S101 - only a call is abandoned
         try:
-            run(self._once.abandoned(error), self.perform)
+            run(self._once.abandoned(error, self._answer), self.perform)
         finally:
             self.done()
 
     def _operate(self, operation: Operation) -> Any:
         if self._joined is None:
-            return self._engine.runtime().perform(operation)
+            # Noted in the same line: a signal that strikes before the flow has heard the answer finds it here.
+            self._answer = answer = self._engine.runtime().perform(operation)
+            return answer
         answer = self._joined.perform(self._engine.store.plan([operation], joined=True))[0]
         if isinstance(answer, Exception):
             raise raising.joined(answer)

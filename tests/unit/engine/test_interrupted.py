@@ -11,7 +11,7 @@ from semel import AsyncSemel, Policy, Semel
 from semel.core.operations import Operation, Recorded, Tally
 from semel.core.record import Status
 from semel.core.store import Answers, Plan
-from semel.engine.lane import Lane, Ticket
+from semel.engine.lane import Lane, Round, Ticket
 from semel.engine.sync_lane import CombiningLane
 from semel.errors import StoreUnavailable
 from semel.stores.memory import MemoryStore
@@ -126,19 +126,29 @@ def test_a_claim_that_a_signal_hit_on_its_way_is_given_back(rung: RungStore) -> 
         assert semel.run("o-1", lambda: 7, operation="pay").value == 7
 
 
+class Joined(Lane):
+    """A lane in which one more ticket is waiting when the first round is taken."""
+
+    def __init__(self, store: MemoryStore, other: Ticket) -> None:
+        super().__init__(store)
+        self._others = [other]
+
+    def take(self) -> Round:
+        for other in self._others:
+            self.submit(other)
+        self._others = []
+        return super().take()
+
+
 def test_what_a_signals_handler_raises_is_no_answer_to_those_who_shared_the_round(rung: RungStore) -> None:
-    lane = Lane(rung)
-    combining = CombiningLane(lane, rung.driver(), lambda _: None)
-    own, other = Ticket(Tally(b"1" * 32, 1)), Ticket(Tally(b"2" * 32, 1))
-    lane.submit(own)
-    lane.submit(other)
-    other.seat = threading.Lock()
+    own, other = Tally(b"1" * 32, 1), Ticket(Tally(b"2" * 32, 1), threading.Lock())
     other.seat.acquire()
+    combining = CombiningLane(Joined(rung, other), rung.driver(), lambda _: None)
     with pytest.raises(Alarm):
-        combining._lead(own)
+        combining.perform(own)
     assert isinstance(other.answer, StoreUnavailable)
-    assert other.seat.acquire(blocking=False)
-    assert isinstance(combining.perform(own.operation), Recorded)
+    assert other.seat.acquire(blocking=False), "nobody told the one who waits"
+    assert isinstance(combining.perform(own), Recorded)
 
 
 class EagerlyInterrupted(AsyncMemoryDriver):

@@ -1,0 +1,265 @@
+"""A caller that is cancelled, or struck by a signal, in the very turn in which its claim was granted gives it back.
+
+Nobody else has to wait for the lease: the next who asks is granted the key at once, without any time passing.
+"""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+from semel import AsyncSemel, Policy, Semel
+from semel.core import flow
+from semel.core.operations import Claim, Granted, Operation, Tally
+from semel.core.store import Answers, Plan
+from semel.engine import flows, sync_lane, sync_shell
+from semel.engine.lane import Lane
+from semel.engine.sync_lane import CombiningLane
+from semel.stores.memory import MemoryStore
+from semel.stores.memory.store import AsyncMemoryDriver, MemoryDriver
+from semel.testing.clock import VirtualClock
+
+AT_ONCE = Policy(when_running="reject")
+OPERATION = "pay"
+
+
+class Alarm(Exception):
+    """What a handler of signals raises to end a task that takes too long."""
+
+
+def granted_at_once(store: MemoryStore, clock: VirtualClock, key: str = "k") -> Any:
+    """What another process gets for the key; raises `InProgress` where the claim was left behind."""
+    with Semel(store, policy=AT_ONCE, clock=clock) as other:
+        return other.run(key, lambda: "next", operation=OPERATION).value
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+class InTurn(AsyncMemoryDriver):
+    """A driver for event loops that has something done between the reply of its first claim and the caller's turn."""
+
+    eager = False
+
+    def __init__(self, store: "TurnStore") -> None:
+        super().__init__(store)
+        self._turns = store
+
+    async def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        replies = await super().perform(plans)
+        act, self._turns.act = self._turns.act, None
+        if act is not None:
+            asyncio.get_running_loop().call_soon(act)
+        return replies
+
+
+class TurnStore(MemoryStore):
+    """A store whose first awaited round is followed by `act`, before whoever waits for it has its turn."""
+
+    act: Callable[[], object] | None = None
+
+    def async_driver(self) -> AsyncMemoryDriver:
+        return InTurn(self)
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2], ids=["first", "second", "last"])
+def test_a_task_cancelled_in_the_turn_of_its_grant_gives_the_claim_back(clock: VirtualClock, victim: int) -> None:
+    """However many share the round."""
+    store = TurnStore(clock=clock.store_clock)
+    ran: list[str] = []
+
+    async def main() -> list[Any]:
+        async with AsyncSemel(store, policy=AT_ONCE, clock=clock) as semel:
+
+            async def call(key: str) -> str:
+                async def handler() -> str:
+                    ran.append(key)
+                    return key
+
+                return (await semel.run(key, handler, operation=OPERATION)).value
+
+            tasks = [asyncio.ensure_future(call(f"k{number}")) for number in range(3)]
+            store.act = tasks[victim].cancel
+            return await asyncio.gather(*tasks, return_exceptions=True)
+
+    found = asyncio.run(main())
+    assert isinstance(found[victim], asyncio.CancelledError), "the task was not cancelled in its turn"
+    assert f"k{victim}" not in ran, "the handler of a cancelled caller ran"
+    assert granted_at_once(store, clock, f"k{victim}") == "next"
+
+
+LINES_OF: list[Any] = [
+    CombiningLane.asking,
+    CombiningLane._await,
+    CombiningLane._lead,
+    sync_shell.Shell._operate,
+    sync_shell.Shell.perform,
+    sync_shell.Shell.carry,
+    flow.run,
+    flows.Once._claim,
+    flows.Once.flow,
+    flows.Once._granted,
+]
+TRACED: frozenset[CodeType] = frozenset(function.__code__ for function in LINES_OF)
+
+
+class Striking:
+    """Strikes a thread at the n-th line of engine code after its claim was granted, up to where the handler begins."""
+
+    def __init__(self, line: int, error: BaseException) -> None:
+        self._left = line
+        self._error = error
+        self.armed = False
+        self.struck: str | None = None
+
+    def trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
+        if frame.f_code not in TRACED:
+            return None
+        if event == "line" and self.armed:
+            if not self._left:
+                self.armed, self.struck = False, f"{frame.f_code.co_name}:{frame.f_lineno}"
+                raise self._error
+            self._left -= 1
+        return self.trace
+
+    def call(self, semel: Semel) -> None:
+        """Make the call, struck on the way."""
+
+        def handler() -> str:
+            self.armed = False
+            return "ran"
+
+        before = sys.gettrace()
+        sys.settrace(self.trace)
+        try:
+            semel.run("k", handler, operation=OPERATION)
+        except type(self._error):
+            pass
+        finally:
+            sys.settrace(before)
+
+
+class Armed(MemoryDriver):
+    """A driver that arms whoever strikes when the first claim was answered."""
+
+    def __init__(self, store: "ArmedStore") -> None:
+        super().__init__(store)
+        self._armed = store
+
+    def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        replies = super().perform(plans)
+        striking, self._armed.striking = self._armed.striking, None
+        if striking is not None:
+            striking.armed = True
+        return replies
+
+
+class ArmedStore(MemoryStore):
+    striking: Striking | None = None
+
+    def driver(self) -> MemoryDriver:
+        return Armed(self)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Alarm()], ids=lambda error: type(error).__name__)
+def test_a_thread_struck_at_any_line_between_its_grant_and_its_handler_gives_the_claim_back(
+    clock: VirtualClock, error: BaseException
+) -> None:
+    struck: list[str] = []
+    for line in range(1000):
+        store = ArmedStore(clock=clock.store_clock)
+        store.striking = striking = Striking(line, error)
+        with Semel(store, policy=AT_ONCE, clock=clock) as semel:
+            striking.call(semel)
+        if striking.struck is None:
+            break
+        struck.append(striking.struck)
+        assert granted_at_once(store, clock) == "next", f"struck at {striking.struck}"
+    assert {where.partition(":")[0] for where in struck} >= {"_lead", "asking", "_claim", "_granted"}, struck
+
+
+class StruckSeat:
+    """A seat whose taker is struck right after it was given up, when the answer is there."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._error: BaseException | None = error
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def acquire(self) -> None:
+        self._lock.acquire()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+
+class Gathering(MemoryDriver):
+    """A driver whose first round waits until somebody else's operation is in the lane behind it."""
+
+    def __init__(self, store: MemoryStore, waits_for: threading.Event, runs: threading.Event) -> None:
+        super().__init__(store)
+        self._waits_for: threading.Event | None = waits_for
+        self._runs = runs
+
+    def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        waits_for, self._waits_for = self._waits_for, None
+        if waits_for is not None:
+            self._runs.set()
+            assert waits_for.wait(60), "nobody came to the lane"
+        return super().perform(plans)
+
+
+class SignallingLane(Lane):
+    """A lane that tells when a claim has come in."""
+
+    def __init__(self, store: MemoryStore, came: threading.Event) -> None:
+        super().__init__(store)
+        self._came = came
+
+    def submit(self, ticket: Any) -> bool:
+        leads = super().submit(ticket)
+        if isinstance(ticket.operation, Claim):
+            self._came.set()
+        return leads
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Alarm()], ids=lambda error: type(error).__name__)
+def test_a_thread_struck_on_its_seat_when_somebody_else_has_brought_its_grant_gives_the_claim_back(
+    clock: VirtualClock, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(clock=clock.store_clock)
+    came, leads = threading.Event(), threading.Event()
+    lane = CombiningLane(SignallingLane(store, came), Gathering(store, came, leads), lambda _: None)
+    first: list[Operation] = [Tally(bytes([number]) * 32, 1) for number in range(3)]
+    # Its own ticket is not the one that leads: whoever leads first goes on for the claim, which waits on a seat.
+    leader = threading.Thread(target=lane.perform_all, args=(first,))
+    leader.start()
+    assert leads.wait(60)
+    monkeypatch.setattr(sync_lane, "_closed_seat", lambda: StruckSeat(error))
+    claim = a_claim()
+    with pytest.raises(type(error)):
+        lane.perform(claim)
+    leader.join(60)
+    monkeypatch.undo()
+    assert isinstance(lane.perform(a_claim()), Granted), "the claim of the thread that was struck was left behind"
+
+
+def a_claim() -> Claim:
+    import secrets
+
+    from semel.core.fingerprint import fingerprint
+    from semel.core.key import Key
+    from semel.core.record import NOTHING
+    from semel.engine.request import terms_of
+
+    nonce = secrets.token_bytes(16)
+    return Claim(Key.of("k", operation=OPERATION), fingerprint(None), nonce, terms_of(Policy()), NOTHING)
