@@ -3,6 +3,8 @@
 What always holds: a round is never cut short by a cancelled caller, because it runs in a task of its own; what was
 granted to a caller who is gone is given back. With an eager driver, which needs no task to itself, an answer that is
 at hand without waiting is given without a detour.
+
+It uses no more of an event loop than `Loop`, so the simulator drives the very same coroutines.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import asyncio
 import functools
 import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from semel.core.guard import Change
 from semel.core.operations import Answer, Operation
@@ -21,13 +23,29 @@ from semel.engine.lane import Lane, Round, Ticket
 _AT_A_STRETCH = 32
 
 
-class AsyncLane:
-    """The lane of one event loop. `tell` hears what becomes of the store."""
+class Loop(Protocol):
+    """What a lane needs of its event loop."""
 
-    def __init__(self, lane: Lane, driver: AsyncDriver, tell: Callable[[Change], None]) -> None:
+    def create_future(self) -> Any:
+        """Something to await, which has `done` and `set_result`."""
+
+    def create_task(self, coroutine: Coroutine[Any, Any, None], /) -> Any:
+        """Run a coroutine beside everything else."""
+
+    def call_soon(self, function: Callable[[], None], /) -> Any:
+        """Call a function in the next turn."""
+
+
+class AsyncLane:
+    """The lane of one event loop: the running one, if none is given. `tell` hears what becomes of the store."""
+
+    def __init__(
+        self, lane: Lane, driver: AsyncDriver, tell: Callable[[Change], None], loop: Loop | None = None
+    ) -> None:
         self._lane = lane
         self._driver = driver
         self._tell = tell
+        self._loop: Loop = loop or asyncio.get_running_loop()
         self._leader: asyncio.Task[None] | None = None
         self._eager: bool = getattr(driver, "eager", False)
         self._gathers: bool = getattr(driver, "gathers", False)
@@ -45,7 +63,7 @@ class AsyncLane:
                 self._leave(ticket)
                 raise
         if ticket.answer is None:
-            ticket.seat = asyncio.get_running_loop().create_future()
+            ticket.seat = self._loop.create_future()
             try:
                 await ticket.seat
             except asyncio.CancelledError:
@@ -63,7 +81,7 @@ class AsyncLane:
             self._start_leading()
         for ticket in tickets:
             if ticket.answer is None:
-                ticket.seat = asyncio.get_running_loop().create_future()
+                ticket.seat = self._loop.create_future()
                 try:
                     await ticket.seat
                 except asyncio.CancelledError:
@@ -80,13 +98,13 @@ class AsyncLane:
     def _start_leading(self) -> None:
         leading = self._lead()
         if not self._eager or (self._gathers and self._others_ask()):
-            self._leader = asyncio.get_running_loop().create_task(leading)
+            self._leader = self._loop.create_task(leading)
             return
         try:
             first = leading.send(None)
         except StopIteration:
             return
-        self._leader = asyncio.get_running_loop().create_task(_rest(leading, first))
+        self._leader = self._loop.create_task(_rest(leading, first))
 
     def _others_ask(self) -> bool:
         """Whether several tasks ask: two in one turn of the loop, and from then on until a round was for one alone.
@@ -97,7 +115,7 @@ class AsyncLane:
             task = asyncio.current_task()
             if self._asker is None:
                 self._asker, self._asked = task, 0
-                asyncio.get_running_loop().call_soon(self._next_turn)
+                self._loop.call_soon(self._next_turn)
             self._asked += 1
             self._crowded = self._asker is not task or self._asked > _AT_A_STRETCH
         return self._crowded
@@ -121,7 +139,7 @@ class AsyncLane:
             except BaseException:
                 # An interrupt ends the loop's turn, not the lane: whoever runs the loop again, to clean up, needs it.
                 if self._settled(round_, None):
-                    self._leader = asyncio.get_running_loop().create_task(self._lead())
+                    self._leader = self._loop.create_task(self._lead())
                 raise
             if not self._settled(round_, replies):
                 return

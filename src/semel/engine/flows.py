@@ -293,11 +293,11 @@ class Once:
     def _seconds(self) -> float:
         return self._clock.monotonic() - self._began
 
-    def is_left_open(self, unheard: Answer | None) -> bool:
+    def is_left_open(self, unheard: Answer | Exception | None) -> bool:
         """Whether a claim was granted, and nobody has begun to write down what came of it."""
         return self.written is None and (self.attempt is not None or isinstance(unheard, Granted))
 
-    def abandoned(self, error: BaseException, unheard: Answer | None = None) -> Flow[None]:
+    def abandoned(self, error: BaseException, unheard: Answer | Exception | None = None) -> Flow[None]:
         """Leave nothing half done after the caller was cancelled or interrupted, as far as that can still be done.
 
         Args:

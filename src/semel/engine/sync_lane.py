@@ -10,6 +10,7 @@ What a thread does is a flow: it asks to have a round sent, or to wait for its s
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, TypeVar
@@ -30,13 +31,34 @@ Visit = Generator[Any, Any, T]
 """What one thread does in the lane."""
 
 
-class CombiningLane:
-    """The lane of one process's threads. `tell` hears what becomes of the store, outside every lock."""
+def closed_seat() -> threading.Lock:
+    """A seat: whoever acquires it waits until somebody releases it."""
+    seat = threading.Lock()
+    seat.acquire()
+    return seat
 
-    def __init__(self, lane: Lane, driver: Driver, tell: Callable[[Change], None]) -> None:
+
+class CombiningLane:
+    """The lane of one process's threads.
+
+    Args:
+        lane: what waits, and in which order it goes.
+        driver: carries rounds out.
+        tell: hears what becomes of the store, outside every lock.
+        new_seat: makes what a thread waits on.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        driver: Driver,
+        tell: Callable[[Change], None],
+        new_seat: Callable[[], Any] = closed_seat,
+    ) -> None:
         self._lane = lane
         self._driver = driver
         self._tell = tell
+        self._new_seat = new_seat
         self._lock = threading.Lock()
         self._round: Round = []  # on its way
 
@@ -57,6 +79,8 @@ class CombiningLane:
             if ticket.answer is None:
                 yield from self._await(ticket)
             return ticket.result()
+        except GeneratorExit:
+            raise  # dropped together with the lane
         except BaseException as error:
             if error is not ticket.answer:  # else it is what the store said
                 yield from self._leave(ticket)
@@ -68,6 +92,8 @@ class CombiningLane:
             self._submit(tickets)
             for ticket in tickets:
                 yield from self._await(ticket)
+        except GeneratorExit:
+            raise
         except BaseException:
             for ticket in tickets:  # one of them may have been handed the lead
                 yield from self._leave(ticket)
@@ -87,7 +113,7 @@ class CombiningLane:
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
             except BaseException as problem:
-                if visit.gi_frame is None:
+                if inspect.getgeneratorstate(visit) == inspect.GEN_CLOSED:
                     raise
                 error = problem
 
@@ -95,7 +121,7 @@ class CombiningLane:
         with self._lock:
             for ticket in tickets:
                 if not self._lane.submit(ticket):
-                    ticket.seat = _closed_seat()
+                    ticket.seat = self._new_seat()
 
     def _await(self, ticket: Ticket) -> Visit[None]:
         while ticket.answer is None:
@@ -181,9 +207,3 @@ def _may_be_a_signals(error: Exception) -> bool:
     it for a signal's: it is raised here, as it would be anyway, and whoever shares it asks again.
     """
     return not isinstance(error, SemelError) and threading.current_thread() is threading.main_thread()
-
-
-def _closed_seat() -> threading.Lock:
-    seat = threading.Lock()
-    seat.acquire()
-    return seat

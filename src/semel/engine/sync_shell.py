@@ -101,8 +101,8 @@ class Shell(ShellBase):
     def _operate(self, operation: Operation) -> Any:
         if self._joined is None:
             # Noted in the same line: a signal that strikes before the flow has heard the answer finds it here.
-            self._answer = answer = self._engine.runtime().perform(operation)
-            return answer
+            self._answer = heard = self._engine.runtime().perform(operation)
+            return heard
         answer = self._joined.perform(self._engine.store.plan([operation], joined=True))[0]
         if isinstance(answer, Exception):
             raise raising.joined(answer)

@@ -4,6 +4,7 @@ Nobody else has to wait for the lease: the next who asks is granted the key at o
 """
 
 import asyncio
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -14,11 +15,15 @@ import pytest
 
 from semel import AsyncSemel, Policy, Semel
 from semel.core import flow
-from semel.core.operations import Claim, Granted, Operation, Tally
+from semel.core.fingerprint import fingerprint
+from semel.core.key import Key
+from semel.core.operations import Claim, Granted, Tally
+from semel.core.record import NOTHING
 from semel.core.store import Answers, Plan
-from semel.engine import flows, sync_lane, sync_shell
-from semel.engine.lane import Lane
-from semel.engine.sync_lane import CombiningLane
+from semel.engine import flows, sync_shell
+from semel.engine.lane import Lane, Ticket
+from semel.engine.request import terms_of
+from semel.engine.sync_lane import CombiningLane, closed_seat
 from semel.stores.memory import MemoryStore
 from semel.stores.memory.store import AsyncMemoryDriver, MemoryDriver
 from semel.testing.clock import VirtualClock
@@ -185,11 +190,10 @@ def test_a_thread_struck_at_any_line_between_its_grant_and_its_handler_gives_the
 
 
 class StruckSeat:
-    """A seat whose taker is struck right after it was given up, when the answer is there."""
+    """A seat whose taker is struck right after it was given up: the answer, or the lead, is there by then."""
 
     def __init__(self, error: BaseException) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
+        self._lock = closed_seat()
         self._error: BaseException | None = error
 
     def release(self) -> None:
@@ -202,64 +206,63 @@ class StruckSeat:
             raise error
 
 
-class Gathering(MemoryDriver):
-    """A driver whose first round waits until somebody else's operation is in the lane behind it."""
+class Crowd(Lane):
+    """A lane that tells how many have come."""
 
-    def __init__(self, store: MemoryStore, waits_for: threading.Event, runs: threading.Event) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         super().__init__(store)
-        self._waits_for: threading.Event | None = waits_for
-        self._runs = runs
+        self.came = threading.Semaphore(0)
 
-    def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
-        waits_for, self._waits_for = self._waits_for, None
-        if waits_for is not None:
-            self._runs.set()
-            assert waits_for.wait(60), "nobody came to the lane"
-        return super().perform(plans)
-
-
-class SignallingLane(Lane):
-    """A lane that tells when a claim has come in."""
-
-    def __init__(self, store: MemoryStore, came: threading.Event) -> None:
-        super().__init__(store)
-        self._came = came
-
-    def submit(self, ticket: Any) -> bool:
+    def submit(self, ticket: Ticket) -> bool:
         leads = super().submit(ticket)
-        if isinstance(ticket.operation, Claim):
-            self._came.set()
+        self.came.release()
         return leads
 
 
+class Slow(MemoryDriver):
+    """A driver whose first round goes on when it is told to."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.goes_on = threading.Event()
+
+    def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        assert self.goes_on.wait(60), "nobody let the first round go on"
+        return super().perform(plans)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Alarm()], ids=lambda error: type(error).__name__)
-def test_a_thread_struck_on_its_seat_when_somebody_else_has_brought_its_grant_gives_the_claim_back(
-    clock: VirtualClock, error: BaseException, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = MemoryStore(clock=clock.store_clock)
-    came, leads = threading.Event(), threading.Event()
-    lane = CombiningLane(SignallingLane(store, came), Gathering(store, came, leads), lambda _: None)
-    first: list[Operation] = [Tally(bytes([number]) * 32, 1) for number in range(3)]
-    # Its own ticket is not the one that leads: whoever leads first goes on for the claim, which waits on a seat.
-    leader = threading.Thread(target=lane.perform_all, args=(first,))
-    leader.start()
-    assert leads.wait(60)
-    monkeypatch.setattr(sync_lane, "_closed_seat", lambda: StruckSeat(error))
-    claim = a_claim()
-    with pytest.raises(type(error)):
-        lane.perform(claim)
-    leader.join(60)
-    monkeypatch.undo()
+@pytest.mark.parametrize("before", [1, 2], ids=["handed the lead", "brought its answer"])
+def test_a_thread_struck_on_its_seat_leaves_no_claim_behind(error: BaseException, before: int) -> None:
+    """With one before it, it is the next to lead; with two, the second of them leads and brings its answer."""
+    store = MemoryStore()
+    crowd, slow = Crowd(store), Slow(store)
+    seats: list[Any] = []
+    lane = CombiningLane(crowd, slow, lambda _: None, lambda: seats.pop() if seats else closed_seat())
+    others = [threading.Thread(target=lane.perform, args=(Tally(bytes(32), 1),)) for _ in range(before)]
+    for other in others:
+        other.start()
+        assert crowd.came.acquire(timeout=60), "a thread did not come to the lane"
+    struck: list[BaseException] = []
+    seats.append(StruckSeat(error))
+    victim = threading.Thread(target=_performed, args=(lane, a_claim(), struck))
+    victim.start()
+    assert crowd.came.acquire(timeout=60), "the claim did not come to the lane"
+    slow.goes_on.set()
+    for thread in (*others, victim):
+        thread.join(60)
+    assert struck == [error], "the thread was not struck on its seat"
     assert isinstance(lane.perform(a_claim()), Granted), "the claim of the thread that was struck was left behind"
 
 
+def _performed(lane: CombiningLane, claim: Claim, struck: list[BaseException]) -> None:
+    try:
+        lane.perform(claim)
+    except (KeyboardInterrupt, Alarm) as error:
+        struck.append(error)
+
+
 def a_claim() -> Claim:
-    import secrets
-
-    from semel.core.fingerprint import fingerprint
-    from semel.core.key import Key
-    from semel.core.record import NOTHING
-    from semel.engine.request import terms_of
-
-    nonce = secrets.token_bytes(16)
-    return Claim(Key.of("k", operation=OPERATION), fingerprint(None), nonce, terms_of(Policy()), NOTHING)
+    """A claim of the same key, by somebody else each time."""
+    key = Key.of("k", operation=OPERATION)
+    return Claim(key, fingerprint(None), secrets.token_bytes(16), terms_of(Policy()), NOTHING)
