@@ -36,12 +36,14 @@ from semel.core.operations import (
 )
 from semel.core.record import Failure, Lease, Record, Status
 from semel.engine import raising
+from semel.engine.aio_lane import AsyncLane
 from semel.engine.attempt import AttemptState
 from semel.engine.effects import Pause
 from semel.engine.flows import Once
 from semel.engine.heartbeat import Beat, Heartbeat
 from semel.engine.lane import Lane, Ticket
 from semel.engine.request import Request, Result
+from semel.engine.sync_lane import CombiningLane
 from semel.engine.waiting import Waiter, Waiting
 from semel.errors import LeaseLost, StoreUnavailable
 from semel.stores.memory import table
@@ -427,7 +429,7 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("nobody cleans up after a cancelled caller", "rerun", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(Once, "abandoned", lambda self, error: (_ for _ in ()))
+    return patch.object(Once, "abandoned", lambda self, error, unheard=None: (_ for _ in ()))
 
 
 @mutant("the lease is counted from the last time the claim was sent", "rerun", "told")
@@ -495,9 +497,9 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = Lane.settle
 
-    def settle(self: Lane, round_: Any, replies: Any) -> list[Ticket]:
-        turned = [reply if isinstance(reply, Exception) else list(reversed(reply)) for reply in replies]
-        return right(self, round_, turned)
+    def settle(self: Lane, round_: Any, replies: Any, struck: Exception | None = None) -> list[Ticket]:
+        turned = replies and [reply if isinstance(reply, Exception) else list(reversed(reply)) for reply in replies]
+        return right(self, round_, turned, struck)
 
     return patch.object(Lane, "settle", settle)
 
@@ -586,3 +588,63 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = Waiting.done
     return patch.object(Waiting, "done", lambda self, digest, waiter: right(self, digest, None))
+
+
+@mutant("a task cancelled in the turn of its grant does not give it back", "rerun, one batch", "ownerless")
+def _() -> AbstractContextManager[Any]:
+    right = AsyncLane._leave
+
+    def leave(self: AsyncLane, ticket: Ticket) -> None:
+        if ticket.answer is None:
+            right(self, ticket)
+
+    return patch.object(AsyncLane, "_leave", leave)
+
+
+@mutant("a task that is cancelled leaves its claim in the lane", "rerun, one batch", "ownerless")
+def _() -> AbstractContextManager[Any]:
+    return patch.object(AsyncLane, "_leave", lambda self, ticket: None)
+
+
+@mutant("a task that gives back waits for somebody else to send it", "rerun, one batch", "ownerless", "leftover")
+def _() -> AbstractContextManager[Any]:
+    return patch.object(AsyncLane, "_leave", lambda self, ticket: self._lane.abandon(ticket))
+
+
+@mutant("a thread struck on its seat does not give back what it was brought", "threads", "ownerless")
+def _() -> AbstractContextManager[Any]:
+    right = CombiningLane._leave
+
+    def leave(self: CombiningLane, ticket: Ticket) -> Generator[Any, Any, None]:
+        if ticket.answer is None:
+            yield from right(self, ticket)
+
+    return patch.object(CombiningLane, "_leave", leave)
+
+
+@mutant("a thread struck after its own round does not give back its grant", "threads", "ownerless")
+def _() -> AbstractContextManager[Any]:
+    right = Once.abandoned
+    return patch.object(Once, "abandoned", lambda self, error, unheard=None: right(self, error))
+
+
+@mutant("a thread that is struck takes the lead with it", "threads", "I8", "leftover", "ownerless")
+def _() -> AbstractContextManager[Any]:
+    def leave(self: CombiningLane, ticket: Ticket) -> Generator[Any, Any, None]:
+        self._lane.abandon(ticket)
+        yield from ()
+
+    return patch.object(CombiningLane, "_leave", leave)
+
+
+@mutant("a thread that gives back waits for somebody else to send it", "threads", "ownerless", "leftover", "I8")
+def _() -> AbstractContextManager[Any]:
+    right = CombiningLane._leave
+
+    def leave(self: CombiningLane, ticket: Ticket) -> Generator[Any, Any, None]:
+        if ticket.leads:
+            yield from right(self, ticket)
+        else:
+            self._lane.abandon(ticket)
+
+    return patch.object(CombiningLane, "_leave", leave)

@@ -136,6 +136,8 @@ class AsyncLane:
                 # The loop is being shut down. Callers still have things to write down, so the lane must not die:
                 # whether this round took effect is not known, and what matters is sent again.
                 replies = None
+            except GeneratorExit:
+                raise  # dropped together with its loop
             except BaseException:
                 # An interrupt ends the loop's turn, not the lane: whoever runs the loop again, to clean up, needs it.
                 if self._settled(round_, None):

@@ -15,14 +15,15 @@ from semel.engine import administration, erasing
 from semel.engine.attempt import AttemptState
 from semel.engine.effects import Apart, Ask, Call, CallStep, Pause, Wait
 from semel.engine.flows import Once, step
-from semel.engine.lane import Ticket
 from semel.engine.request import Request
 from semel.engine.waiting import Waiter
 from semel.errors import LeaseLost
 from semel.testing.simulate.driving import EFFECT, GONE, LOOK, START, Point, driven
+from semel.testing.simulate.lane_runner import READY
 from semel.testing.simulate.world import KEYS, SECOND, SHAPE, Asker, Broken, Declined, NothingHappened
 
 if TYPE_CHECKING:
+    from semel.testing.simulate.lane_runner import Visit
     from semel.testing.simulate.process import Worker
     from semel.testing.simulate.simulation import Simulation
 
@@ -51,10 +52,10 @@ class Caller:
         "point",
         "request",
         "sim",
-        "ticket",
         "twin",
         "until_us",
         "value",
+        "visit",
         "waiter",
         "waits",
         "worker",
@@ -69,7 +70,7 @@ class Caller:
         self.point: Point | None = START
         self.once: Once | None = None
         self.body: Flow[Any] | None = None
-        self.ticket: Ticket | None = None
+        self.visit: Visit | None = None  # in the lane
         self.waits: Waiter | None = None  # not yet answered
         self.waiter: Waiter | None = None  # the last one that was
         self.held: AttemptState | None = None
@@ -95,7 +96,7 @@ class Caller:
             self.point = None
             self.body = self._asking()
             self._resume()
-            if self.alone:
+            if self.alone and self.worker.lane.state == READY:
                 self.worker.lane.go()  # nobody can tell a start from the first round
         elif not self.sim.faults.at_point(self):
             self.point = None
@@ -103,13 +104,21 @@ class Caller:
 
     def step(self) -> None:
         """Go on with what was waited for."""
-        if not self.ended and not self.sim.faults.before_turn(self):
-            self._resume()
+        if self.ended or self.sim.faults.before_turn(self):
+            return
+        visit = self.visit
+        if visit is not None:
+            if not visit.is_over:
+                self.worker.lane.resume(visit)
+            if not visit.is_over:
+                return  # a thread that leads now
+            self.value, self.error = visit.value, visit.error
+        self._resume()
 
     def _resume(self) -> None:
         if self.waits is not None:
             self.waiter, self.waits = self.waits, None
-        self.ticket = None
+        self.visit = None
         value, error = self.value, self.error
         self.value = self.error = None
         self.inputs.append((self.sim.now_us, value, error))
@@ -134,8 +143,7 @@ class Caller:
         elif kind is Point:
             self.point = wanted
         else:
-            self.ticket = Ticket(wanted, self)
-            self.worker.lane.submit(self.ticket)
+            self.visit = self.worker.lane.ask(self, wanted)
 
     def _wait(self, digest: bytes, until: float) -> None:
         keeper = self.worker.keeper
@@ -146,14 +154,8 @@ class Caller:
         self.waits = waiting.join(digest, until, self.worker.clock.monotonic(), self, self.waiter)
         keeper.rouse(min(until, waiting.due() or until))
 
-    def answered(self, ticket: Ticket) -> None:
-        """The lane has an answer."""
-        if ticket is not self.ticket:
-            return  # cancelled meanwhile: nobody sits there any more
-        if isinstance(ticket.answer, Exception):
-            self.error = ticket.answer
-        else:
-            self.value = ticket.answer
+    def woken(self) -> None:
+        """It may go on with what it does in the lane, or that is over."""
         self.sim.ready.append(self)
 
     def news(self, waiter: Waiter) -> None:
@@ -266,11 +268,15 @@ class Caller:
         """The caller is cancelled, or interrupted: as the shells do it, up to the flow that cleans up."""
         sim = self.sim
         self.cancelled = True
-        ticket, waits = self.ticket, self.waits
-        self.ticket = self.waits = self.point = self.until_us = None
-        if ticket is not None:
-            sim.witness.cancelled_with(self, ticket)
-            self.worker.lane.abandon(ticket)
+        visit, waits = self.visit, self.waits
+        self.visit = self.waits = self.point = self.until_us = None
+        unheard = None
+        if visit is not None:
+            sim.witness.cancelled_with(self, visit)
+            if visit.is_over:
+                unheard = visit.value
+            else:
+                self.worker.lane.cancel(visit)
         if waits is not None:
             self.worker.keeper.keeper.waiting.leave(waits)
             self.worker.done(None, waits.digest, waits)
@@ -279,13 +285,16 @@ class Caller:
         self.value = self.error = None
         self.heir = False
         assert self.once is not None
-        self.body = self.once.abandoned(GONE)
-        sim.ready.append(self)
+        self.body = self.once.abandoned(GONE, unheard)
+        if visit is None or visit.is_over:
+            sim.ready.append(self)
+        else:
+            self.visit = visit  # a thread that leads on for others; it cleans up when that is done
 
     def _end(self, result: Any, error: Exception | None) -> None:
         self.ended = True
         self.sim.open -= 1
-        self.ticket = None
+        self.visit = None
         self.heir = False
         self._done()
         self.answer = error if result is None else result

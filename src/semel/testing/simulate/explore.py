@@ -91,11 +91,14 @@ def replay(world: AnyWorld, choices: Sequence[int]) -> Replayed:
     """Run one schedule again, with a trace that people can read."""
     trace: list[str] = []
     script = Script(choices)
+    sim = _simulation(world, script, Seen(), trace)
     try:
-        _run(_simulation(world, script, Seen(), trace))
+        _run(sim)
     except Violation as violation:
         trace.append(f"   VIOLATION  {violation}")
         return Replayed(trace, violation, script.taken)
+    finally:
+        sim.untie()
     return Replayed(trace, None, script.taken)
 
 
@@ -130,6 +133,7 @@ def every(world: AnyWorld, most: int | None = None) -> Tally:
             except SeenBefore:
                 tally.cut += 1
             except Violation as violation:
+                sim.untie()
                 tally.failing.append(shrink(world, script.taken, violation))
                 tally.complete = False
                 break
@@ -159,6 +163,7 @@ def some(worlds: Sequence[AnyWorld], seed: int, first: int, count: int) -> Tally
             try:
                 _run(sim)
             except Violation as violation:
+                sim.untie()
                 tally.failing.append(shrink(world, dice.taken, violation, f"{seed}:{number}"))
                 break
             tally.schedules += 1

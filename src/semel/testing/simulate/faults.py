@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from semel.core.operations import Claim, Fail, Operation
 from semel.core.store import Answers
 from semel.testing.simulate.exchange import Exchange
-from semel.testing.simulate.lane_runner import LaneRunner, is_callers, unanswered
+from semel.testing.simulate.lane_runner import IDLE, LaneRunner, unanswered
 from semel.testing.simulate.process import Worker
 from semel.testing.simulate.servers import WatchedDynamo
 from semel.testing.simulate.world import SECOND
@@ -95,7 +95,8 @@ class Faults:
             kinds = self._reading if lane.only_reads() else self._menu
             if self._forgets:
                 kinds = (*kinds, *self.sim.quirks.options())
-            targets = [caller for caller in lane.waiting_callers() if _may_be_cancelled(caller)] if self.cancels else []
+            callers = lane.callers_of(lane.next_tickets()) if self.cancels else []
+            targets = [caller for caller in callers if _may_be_cancelled(caller)]
             count = len(kinds) + len(targets)
             choice = self.sim.choices.fault(count + 1) if count else 0
             if choice > len(kinds):
@@ -118,7 +119,7 @@ class Faults:
 
     def _spoil(self, lane: LaneRunner, kind: str) -> None:
         worker, sim = lane.worker, self.sim
-        touched = [digest for ticket in lane.lane._waiting if (digest := _digest(ticket.operation))]
+        touched = [digest for ticket in lane.next_tickets() if (digest := _digest(ticket.operation))]
         whole = kind not in ("refuse", "lose", "late", "half")  # it holds up everybody in the process
         self.note(kind, touched + _keys_of(worker) if whole else touched, f"process {worker.index}")
         if kind == "crash before":
@@ -128,6 +129,8 @@ class Faults:
             self.stall(worker)
             return
         plans = lane.take()
+        if lane.state == IDLE:
+            return  # everybody is gone who had something to send
         replies = self._replies(lane, plans, kind)
         if kind in ("refuse", "lose", "late", "half"):
             self.unanswered(lane, replies)
@@ -164,12 +167,8 @@ class Faults:
         """A round is about to come back: a caller may be cancelled now. True where that ended the round."""
         if not self.left or not self.cancels:
             return False
-        targets = [
-            ticket.seat
-            for list_ in lane.round
-            for ticket in list_
-            if not ticket.abandoned and is_callers(ticket) and _may_be_cancelled(ticket.seat)
-        ]
+        callers = lane.callers_of([ticket for list_ in lane.round for ticket in list_])
+        targets = [caller for caller in callers if _may_be_cancelled(caller)]
         choice = self.sim.choices.fault(len(targets) + 1) if targets else 0
         if choice:
             self._cancel(targets[choice - 1])

@@ -118,6 +118,8 @@ class Worker:
 
     def untie(self) -> None:
         """Let go of the knot of objects."""
+        for lane in self.lanes:
+            lane.untie()
         for watch in (self.keeper, self.leases):
-            watch.tickets.clear()
+            watch.visit = None
         del self.lane, self.lanes, self.keeper, self.leases, self.renewals, self.parked

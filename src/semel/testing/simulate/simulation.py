@@ -265,7 +265,7 @@ class Simulation:
         for worker in self.workers:
             worker.untie()
         for caller in self.callers:
-            caller.body = caller.once = caller.held = caller.waiter = caller.waits = caller.ticket = None
+            caller.body = caller.once = caller.held = caller.waiter = caller.waits = caller.visit = None
             caller.answer = caller.error = caller.value = None
             caller.inputs.clear()
         del self.workers, self.callers, self.ready, self.late, self.time

@@ -88,7 +88,8 @@ def _caller(caller: Caller) -> tuple[object, ...]:
     for now, value, error in caller.inputs:
         caller.history = hash((caller.history, now, _input(value), _error(error)))
     caller.inputs.clear()
-    pending = _input(caller.value), _error(caller.error)
+    over = caller.visit if caller.visit is not None and caller.visit.is_over else caller
+    pending = _input(over.value), _error(over.error)
     return caller.history, caller.point, caller.until_us, caller.cancelled, caller.heir, caller.missed, pending
 
 

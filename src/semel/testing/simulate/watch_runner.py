@@ -12,14 +12,13 @@ from semel.core.flow import Flow
 from semel.core.operations import Lost, Renew
 from semel.engine.effects import Rest, Stalled
 from semel.engine.keeper import Keeper
-from semel.engine.lane import Ticket
 from semel.engine.renewal import Renewer
 from semel.engine.waiting import Waiter, Waiting
 from semel.engine.watch import DOZE, Watched, watching
 from semel.testing.simulate.violation import Violation
 
 if TYPE_CHECKING:
-    from semel.testing.simulate.lane_runner import LaneRunner
+    from semel.testing.simulate.lane_runner import LaneRunner, Visit
     from semel.testing.simulate.process import Worker
 
 
@@ -32,13 +31,12 @@ class WatchRunner:
         "flow",
         "lane",
         "lock",
-        "missing",
         "queued",
         "resting",
         "resting_until",
         "stirred",
-        "tickets",
-        "woken",
+        "visit",
+        "woken_early",
         "worker",
     )
 
@@ -52,10 +50,9 @@ class WatchRunner:
         self.resting = False
         self.resting_until: float | None = None
         self.stirred = False
-        self.woken = False
+        self.woken_early = False
         self.queued = False
-        self.tickets: list[Ticket] = []
-        self.missing = 0
+        self.visit: Visit | None = None
 
     def rouse(self, at: float | None) -> None:
         """Make sure that the watch is awake at `at` (None: now)."""
@@ -64,7 +61,7 @@ class WatchRunner:
             self.flow = watching(self._watched, self.worker.clock)
             self._queue()
         elif at is None or self.resting_until is None or at < self.resting_until:
-            self.woken = True
+            self.woken_early = True
             if self.resting:
                 self._queue()
 
@@ -84,22 +81,20 @@ class WatchRunner:
         if self.resting and self.resting_until is not None and self.worker.clock.monotonic() >= self.resting_until:
             self._queue()
 
-    def answered(self, ticket: Ticket) -> None:
-        """One of its operations came back."""
-        if type(ticket.answer) is Lost and type(ticket.operation) is Renew:
-            self.worker.sim.witness.refused.add(ticket.operation.lease.nonce)
-        self.missing -= 1
-        if not self.missing:
-            self._queue()
+    def woken(self) -> None:
+        """Its list came back, or the lead came to it."""
+        self._queue()
 
     def step(self) -> None:
         """Go on."""
         self.queued = False
         assert self.flow is not None
-        if self.tickets:
-            answers = [ticket.answer for ticket in self.tickets]
-            self.tickets = []
-            wanted = self.flow.send(answers)
+        if self.visit is not None:
+            if not self.visit.is_over:
+                self.lane.resume(self.visit)
+            if not self.visit.is_over:
+                return
+            wanted = self.flow.send(self._answers(self.visit))
         elif self.resting:
             wanted = self._wake()
         else:
@@ -110,13 +105,18 @@ class WatchRunner:
                 wanted = self.flow.send(None)
                 continue
             self.resting, self.resting_until = True, self._until(wanted.until)
-            if not self.woken:
+            if not self.woken_early:
                 return
             wanted = self._wake()
-        self.tickets = [Ticket(operation, self) for operation in wanted.operations]
-        self.missing = len(self.tickets)
-        for ticket in self.tickets:
-            self.lane.submit(ticket)
+        self.visit = self.lane.ask_all(self, wanted.operations)
+
+    def _answers(self, visit: Visit) -> list[Any]:
+        self.visit = None
+        for ticket in visit.tickets:
+            if type(ticket.answer) is Lost and type(ticket.operation) is Renew:
+                self.worker.sim.witness.refused.add(ticket.operation.lease.nonce)
+        answers: list[Any] = visit.value
+        return answers
 
     def _reported(self) -> None:
         sim = self.worker.sim
@@ -131,13 +131,13 @@ class WatchRunner:
         return until
 
     def _wake(self) -> Any:
-        self.resting, self.resting_until, self.woken = False, self.worker.clock.monotonic(), False
+        self.resting, self.resting_until, self.woken_early = False, self.worker.clock.monotonic(), False
         assert self.flow is not None
         return self.flow.send(None)
 
     def mark(self) -> tuple[object, ...]:
         """Where it is, for telling states apart."""
-        return self.resting, self.resting_until, self.woken, self.missing
+        return self.resting, self.resting_until, self.woken_early, self.visit is None
 
 
 class KeeperRunner(WatchRunner):

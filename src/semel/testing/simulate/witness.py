@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from semel.core.operations import Claim
+from semel.core.operations import Claim, Granted
 from semel.core.record import LEASE_ENDED, Lease, Record, Status
 from semel.engine.effects import Ended, Promoted, TimedOut
-from semel.engine.lane import Ticket
 from semel.engine.request import Request
 from semel.engine.waiting import Waiter
-from semel.testing.simulate.lane_runner import OUT
+from semel.testing.simulate.lane_runner import OUT, Visit
 from semel.testing.simulate.violation import Violation
 from semel.testing.simulate.world import is_same_request
 
@@ -85,14 +84,18 @@ class Witness:
             raise Violation("runtime", "a lease was renewed beyond max_runtime")
         sim.seen["renewed"] += 1
 
-    def cancelled_with(self, caller: Caller, ticket: Ticket) -> None:
-        """A caller is cancelled while it waits for this ticket."""
-        if isinstance(ticket.operation, Claim):
-            lane = caller.worker.lane
-            out = lane.state == OUT and any(ticket in list_ for list_ in lane.round)
-            self.sim.seen[
-                "cancelled with its claim out" if out else "cancelled with its claim waiting or answered"
-            ] += 1
+    def cancelled_with(self, caller: Caller, visit: Visit) -> None:
+        """A caller is cancelled while it is in the lane."""
+        ticket, lane = visit.tickets[0], caller.worker.lane
+        if not isinstance(ticket.operation, Claim):
+            return
+        if isinstance(ticket.answer, Granted):
+            where = "granted"
+        elif lane.state == OUT and any(ticket in list_ for list_ in lane.round):
+            where = "out"
+        else:
+            where = "waiting or answered"
+        self.sim.seen[f"cancelled with its claim {where}"] += 1
 
     def cleaned_up(self, caller: Caller, error: Exception | None) -> None:
         """A cancelled caller has left."""
