@@ -273,7 +273,9 @@ class LaneRunner:
             self._at_home()
         elif self.threads and any(ticket.leads and ticket.answer is None for ticket in visit.tickets):
             self.worker.sim.seen["heir interrupted"] += 1
+        self._resuming = visit
         self._go_on(visit, error=GONE if self.threads else asyncio.CancelledError())
+        self._resuming = None
 
     def wake(self, visit: Visit) -> None:
         """What a visit waits for is there."""
@@ -282,15 +284,19 @@ class LaneRunner:
 
     def _go_on(self, visit: Visit, value: Any = None, error: BaseException | None = None) -> None:
         self._entering, outer = visit, self._entering
-        visit.seat = None
+        if visit.seat is not None:
+            visit.seat.visit = visit.seat = None
         try:
             wanted = visit.flow.send(value) if error is None else visit.flow.throw(error)
         except StopIteration as end:
             self._end(visit, end.value, None)
-        except (Gone, asyncio.CancelledError):
+        except (Gone, asyncio.CancelledError) as gone:
+            gone.__traceback__ = None  # it would hold on to all of this
             self._end(visit, None, None)
+        except AssertionError:
+            raise
         except Exception as problem:  # noqa: BLE001 - it is the answer
-            self._end(visit, None, problem)
+            self._end(visit, None, problem.with_traceback(None))
         else:
             self._stand(visit, wanted)
         self._entering = outer
@@ -453,6 +459,7 @@ class LaneRunner:
         """Drop whoever is still in the lane, and let go of the knot of objects."""
         for visit in list(self.open):
             visit.flow.close()
+            visit.tickets.clear()
             visit.seat = visit.asker = None
         self.open.clear()
         self._visits.clear()
