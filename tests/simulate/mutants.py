@@ -432,7 +432,10 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Once, "abandoned", lambda self, error, unheard=None: (_ for _ in ()))
 
 
-@mutant("the lease is counted from the last time the claim was sent", "rerun", "told")
+LOST_CLAIM = World(name="lost claim", askers=PAIR, faults=("lose", "stall"), budget=2)
+
+
+@mutant("the lease is counted from the last time the claim was sent", LOST_CLAIM, "told")
 def _() -> AbstractContextManager[Any]:
     right = Once._claim
 

@@ -208,8 +208,12 @@ class LaneRunner:
         # The store is asked for plans and the size of a batch, no more.
         self.lane = _SeenLane(self, cast("Store", worker.sim.store), guard)
         self.threads = worker.sim.world.colour == "threads"
-        self._combining = CombiningLane(self.lane, cast("Driver", None), self._told, lambda: Seat(self))
-        self._loop_lane = AsyncLane(self.lane, _TaskDriver(), self._told, _Loop(self))
+        self._combining: CombiningLane | None = None
+        self._loop_lane: AsyncLane | None = None
+        if self.threads:
+            self._combining = CombiningLane(self.lane, cast("Driver", None), self._told, lambda: Seat(self))
+        else:
+            self._loop_lane = AsyncLane(self.lane, _TaskDriver(), self._told, _Loop(self))
         self.silent = False  # whether the last round stayed without any answer
         self.state = IDLE
         self.leader: Visit | None = None
@@ -226,13 +230,16 @@ class LaneRunner:
 
     def ask(self, asker: Asker, operation: Operation) -> Visit:
         """Have one operation performed."""
-        lane = self._combining.asking(Ticket(operation)) if self.threads else self._loop_lane.perform(operation)
-        return self._enter(asker, lane)
+        if self._combining is not None:
+            return self._enter(asker, self._combining.asking(Ticket(operation)))
+        assert self._loop_lane is not None
+        return self._enter(asker, self._loop_lane.perform(operation))
 
     def ask_all(self, asker: Asker, operations: list[Operation]) -> Visit:
         """Have a list performed; errors come back as values."""
-        if self.threads:
+        if self._combining is not None:
             return self._enter(asker, self._combining.asking_all([Ticket(operation) for operation in operations]))
+        assert self._loop_lane is not None
         return self._enter(asker, self._loop_lane.perform_all(operations))
 
     def _enter(self, asker: Asker, flow: Any) -> Visit:
@@ -294,7 +301,7 @@ class LaneRunner:
             gone.__traceback__ = None  # it would hold on to all of this
             self._end(visit, None, None)
         except AssertionError:
-            raise
+            raise  # a lane that lets somebody go who has no answer
         except Exception as problem:  # noqa: BLE001 - it is the answer
             self._end(visit, None, problem.with_traceback(None))
         else:
@@ -344,7 +351,7 @@ class LaneRunner:
 
     def take(self) -> list[Any]:
         """Take the next round, unless that was done; the plans of it. Afterwards the lane may have nothing to send."""
-        if self.threads:
+        if self._combining is not None:
             return self._combining.take()
         if self._plans is None:
             assert self.leader is not None
