@@ -292,7 +292,8 @@ class LaneRunner:
     def _go_on(self, visit: Visit, value: Any = None, error: BaseException | None = None) -> None:
         self._entering, outer = visit, self._entering
         if visit.seat is not None:
-            visit.seat.visit = visit.seat = None
+            visit.seat.visit = None
+            visit.seat = None
         try:
             wanted = visit.flow.send(value) if error is None else visit.flow.throw(error)
         except StopIteration as end:
