@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any
 
 from semel.engine.crash import Crash
 
 
-def crash() -> NoReturn:
+def crash() -> Any:
     """End the handler that calls this as if its process had been killed: nothing is recorded, the lease runs out.
+
+    It may be a handler or a step itself, which is why it is not declared to return nothing.
 
     Raises:
         Crash: always. The test catches it: `with pytest.raises(Crash)`. It is no `Exception`, so the code under test
