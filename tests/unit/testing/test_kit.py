@@ -198,11 +198,8 @@ def test_a_crash_tells_the_observer_nothing(store: MemoryStore) -> None:
         def observe(self, event: Any) -> None:
             told.append(event.kind)
 
-    def charge() -> str:
-        crash()
-
     with pytest.raises(Crash):
-        Semel(store, observer=Ears()).run("o-1", charge, operation="o")
+        Semel(store, observer=Ears()).run("o-1", crash, operation="o")
     assert told == []
 
 
