@@ -2,20 +2,18 @@
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from semel import Policy, Semel
 from semel.errors import InProgress
+from tests.faults.stalls.running import PATIENCE, program
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
-PATIENCE = 120.0
 NOBODY_ELSE = Policy(when_running="reject")
 Urls = tuple[str, ...]
 
@@ -59,21 +57,10 @@ def started(request: pytest.FixtureRequest) -> Iterator[tuple[Semel, "subprocess
     """Another engine on the same records, and the process whose event loop is blocked by now."""
     kind = str(request.param)
     urls = STORES[kind](request)
-    command = [sys.executable, "-W", "error", "-m", "tests.faults.stalls.blocking", kind, *urls]
-    with Semel(urls[0]) as elsewhere, _running(command) as process:
+    with Semel(urls[0]) as elsewhere, program("blocking", kind, *urls) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "blocked\n", "the process did not come as far as its blocking handler"
         yield elsewhere, process
-
-
-@contextmanager
-def _running(command: list[str]) -> Iterator["subprocess.Popen[str]"]:
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def _renewals_seen(elsewhere: Semel, key: str, wanted: int) -> int:
