@@ -10,6 +10,7 @@ Row = dict[str, Any]
 Seen = tuple[Any, ...]
 LOST: Seen = ("lost",)
 SETTLED = ("completed", "failed", "cancelled")
+NOTHING_TO_COMPARE = b""
 ERASED = b"\x95\x01\xa4none\xa0\xa0\xc4\x0dit was erased"
 
 
@@ -29,7 +30,7 @@ class Dictionary:
             return self._granted(claim, row)
         if row["nonce"] == claim["nonce"] and row["status"] == "running":
             return self._granted(claim, row)  # its reply was lost, so it was sent again
-        if row["fingerprint"] != claim["fingerprint"]:
+        if row["fingerprint"] not in (claim["fingerprint"], NOTHING_TO_COMPARE):
             return ("reused", row)
         if row["status"] in ("completed", "cancelled") or (row["status"] == "failed" and not row["retryable"]):
             return ("replay", row)
@@ -157,7 +158,14 @@ class Dictionary:
         row = self.rows.get(digest)
         if row is None or row["status"] not in SETTLED:
             return ("unresolvable", row)
-        gone: Row = {"scope": "", "value": "", "business_key": None, "steps": [], "resolution": note}
+        gone: Row = {
+            "scope": "",
+            "value": "",
+            "fingerprint": NOTHING_TO_COMPARE,
+            "business_key": None,
+            "steps": [],
+            "resolution": note,
+        }
         gone |= {"retryable": False, "doubtful": False, "outcome": None, "error": None}
         if row["status"] == "completed":
             gone["outcome"] = ERASED

@@ -17,6 +17,7 @@ import pytest
 
 from semel import AsyncSemel, Semel
 from semel.cli import main
+from semel.core.guard import Limits
 from semel.errors import SchemaOutdated, SemelError, StoreMisconfigured, StoreUnavailable
 from semel.stores.dynamodb import clients
 from tests.servers.databases import Databases
@@ -24,6 +25,8 @@ from tests.servers.ministack import CREDENTIALS, Tables
 from tests.servers.postgresql import PostgresqlServer
 from tests.servers.redis import RedisServer
 
+# The first refusal says what is wrong; after several, a store is left alone for a while, and that is what is said.
+ASKED_ONCE = Limits(resends=0)
 _NO_USE = "Trying again does not help"
 _NOBODY = 65534
 
@@ -179,7 +182,7 @@ def _check(case: Case, error: SemelError) -> None:
 
 def test_a_call_says_what_is_wrong_and_that_nothing_was_recorded(case: Case, url: str) -> None:
     ran: list[int] = []
-    with Semel(url) as semel, pytest.raises(SemelError) as caught:
+    with Semel(url, limits=ASKED_ONCE) as semel, pytest.raises(SemelError) as caught:
         semel.run("k", lambda: ran.append(1), operation="o")
     _check(case, caught.value)
     assert ran == []
@@ -192,7 +195,7 @@ def test_an_awaited_call_says_the_same(case: Case, url: str) -> None:
         ran.append(1)
 
     async def call() -> None:
-        async with AsyncSemel(url) as semel:
+        async with AsyncSemel(url, limits=ASKED_ONCE) as semel:
             await semel.run("k", handler, operation="o")
 
     with pytest.raises(SemelError) as caught:

@@ -16,7 +16,7 @@ from semel.errors import TryLater
 from semel.stores.doctor import DEFAULT_HORIZON
 from semel.stores.redis import RedisStore
 from tests.servers.redis import RedisServer, said
-from tests.servers.redis_cluster import RunningCluster, is_primary
+from tests.servers.redis_cluster import RunningCluster, info, is_primary
 from tests.stores.redis.kit import Asker
 from tests.unit.stores.operations import Clock, claim
 
@@ -32,6 +32,18 @@ def slot(key: Key) -> int:
 
 def ask(node: RedisServer, *words: object) -> object:
     return said(node.endpoint.url, *words)
+
+
+def await_copy(primary: RedisServer, replica: RedisServer) -> None:
+    """Wait until a replica has all that its primary has. WAIT would look at the writes of its own connection alone."""
+    wanted = offset(primary, "master_repl_offset")
+    while offset(replica, "slave_repl_offset") < wanted:
+        pass
+
+
+def offset(node: RedisServer, name: str) -> int:
+    [line] = [line for line in info(node, "replication").splitlines() if line.startswith(f"{name}:")]
+    return int(line.partition(":")[2])
 
 
 def move(cluster: RunningCluster, slot: int, source: RedisServer, target: RedisServer) -> None:
@@ -138,7 +150,7 @@ def test_a_primary_that_is_replaced_is_found(start_redis_cluster: Start) -> None
         policy = Policy(lease_for=timedelta(seconds=30))
         key = next(key for key in MANY if holder(cluster, slot(key)) is cluster.nodes[0])
         semel.run(key.value, lambda: "first", operation="charge", policy=policy)
-        ask(cluster.nodes[0], "WAIT", 1, 5000)
+        await_copy(cluster.nodes[0], cluster.nodes[3])
         cluster.nodes[0].kill()
         while not is_primary(cluster.nodes[3]):
             with suppress(TryLater):  # refused meanwhile, and nothing ran
