@@ -55,7 +55,8 @@ class WatchedStore(PassingStore):
         self._commits_rounds = commits_rounds
         self._store = store
         self._slots: dict[bytes, Slot] = {}
-        self._uncommitted: list[tuple[Slot, At]] = []
+        # By plan: rounds of callers and rounds that renew leases go on side by side.
+        self._uncommitted: dict[int, list[tuple[Slot, At]]] = {}
         self.behind_cache = getattr(store, "behind_cache", False)
 
     @property
@@ -73,35 +74,41 @@ class WatchedStore(PassingStore):
         """The plan of the store, with marks."""
         plan = self._store.plan(operations, joined=joined)
         way = _WAYS.get((type(operations[0]), joined))
-        return plan if way is None else self._marked(plan, way, [self._slot(operation) for operation in operations])
+        if way is None:
+            return plan
+        uncommitted: list[tuple[Slot, At]] = []
+        marked = self._marked(plan, way, [self._slot(operation) for operation in operations], uncommitted)
+        if not joined:
+            self._uncommitted[id(marked)] = uncommitted
+        return marked
 
     def _slot(self, operation: Operation) -> Slot:
         nonce = operation.nonce if isinstance(operation, Claim) else operation.lease.nonce  # type: ignore[union-attr]
         return self._slots[nonce]
 
-    def _marked(self, plan: Plan, way: Way, slots: list[Slot]) -> Plan:
+    def _marked(self, plan: Plan, way: Way, slots: list[Slot], uncommitted: list[tuple[Slot, At]]) -> Plan:
         if way.sent is not None:
             for slot in slots:
                 slot.mark(way.sent)
         answers = yield from plan
         for slot, answer in zip(slots, answers, strict=True):
-            self._answered(slot, way, answer)
+            self._answered(slot, way, answer, uncommitted)
         return answers
 
-    def _answered(self, slot: Slot, way: Way, answer: Answer | Exception) -> None:
+    def _answered(self, slot: Slot, way: Way, answer: Answer | Exception, uncommitted: list[tuple[Slot, At]]) -> None:
         if isinstance(answer, Granted):
             slot.put(Field.FENCE, answer.record.fence)
         if isinstance(answer, (Granted, Recorded, Entered)):
             done_at_once = way.committed is not None and not self._commits_rounds
             slot.mark(way.committed if way.committed is not None and done_at_once else way.written)
             if way.committed is not None and not done_at_once:
-                self._uncommitted.append((slot, way.committed))
+                uncommitted.append((slot, way.committed))
         elif isinstance(answer, (Running, Doubtful)):
             slot.mark(At.WAITING)
 
-    def committed(self, replies: Sequence[Answers | Exception]) -> None:
-        """A round is over: what was written is committed, unless the round failed."""
-        marks, self._uncommitted = self._uncommitted, []
+    def committed(self, plans: Sequence[Plan], replies: Sequence[Answers | Exception]) -> None:
+        """A round is over: what its plans wrote is committed, unless the round failed."""
+        marks = [mark for plan in plans for mark in self._uncommitted.pop(id(plan), [])]
         if not any(isinstance(reply, Exception) for reply in replies):
             for slot, at in marks:
                 slot.mark(at)
@@ -128,7 +135,7 @@ class WatchedDriver:
     def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
         """Run one round."""
         replies = self._driver.perform(plans)
-        self._watched.committed(replies)
+        self._watched.committed(plans, replies)
         return replies
 
     def close(self) -> None:
@@ -146,7 +153,7 @@ class AsyncWatchedDriver:
     async def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
         """Run one round."""
         replies = await self._driver.perform(plans)
-        self._watched.committed(replies)
+        self._watched.committed(plans, replies)
         return replies
 
     async def close(self) -> None:
