@@ -37,15 +37,13 @@ class Scene:
     """An engine of each colour on one store and a virtual clock, and the threads they have."""
 
     def __init__(self) -> None:
-        self.before = {thread.ident for thread in threading.enumerate()}
+        self.before = set(threading.enumerate())
         self.clock = VirtualClock()
         self.store = Counted(MemoryStore(clock=self.clock.store_clock))
 
     def threads(self) -> list[str]:
         """The names of the threads that renew, as far as this scene began them."""
-        return [
-            one.name for one in threading.enumerate() if one.name == "semel-leases" and one.ident not in self.before
-        ]
+        return [one.name for one in threading.enumerate() if one.name == "semel-leases" and one not in self.before]
 
     def renewed_once(self) -> None:
         """Let a third of the lease pass, and wait until it was renewed."""
