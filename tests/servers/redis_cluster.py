@@ -128,6 +128,17 @@ def is_primary(node: RedisServer) -> bool:
         return False
 
 
+def await_copy(primary: RedisServer, replica: RedisServer) -> None:
+    """Wait until a replica has all that its primary has. WAIT would look at the writes of its own connection alone."""
+    wanted = _offset(primary, "master_repl_offset")
+    wait(lambda: _offset(replica, "slave_repl_offset") >= wanted, "the replica to have all writes")
+
+
+def _offset(node: RedisServer, name: str) -> int:
+    [line] = [line for line in info(node, "replication").splitlines() if line.startswith(f"{name}:")]
+    return int(line.partition(":")[2])
+
+
 def _knows(node: RedisServer, count: int) -> bool:
     told = _cluster_info(node)
     return told.get("cluster_state") == "ok" and told.get("cluster_known_nodes") == str(count)
@@ -143,5 +154,5 @@ def wait(holds: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + process.LONG
     while not holds():
         if time.monotonic() > deadline:
-            raise ServerBroken(f"The servers did not find each other: waited for {what}.")
+            raise ServerBroken(f"Waited {process.LONG:.0f} s in vain for {what}.")
         time.sleep(_POLL)

@@ -16,7 +16,7 @@ from semel.errors import TryLater
 from semel.stores.doctor import DEFAULT_HORIZON
 from semel.stores.redis import RedisStore
 from tests.servers.redis import RedisServer, said
-from tests.servers.redis_cluster import RunningCluster, info, is_primary
+from tests.servers.redis_cluster import RunningCluster, await_copy, is_primary
 from tests.stores.redis.kit import Asker
 from tests.unit.stores.operations import Clock, claim
 
@@ -32,18 +32,6 @@ def slot(key: Key) -> int:
 
 def ask(node: RedisServer, *words: object) -> object:
     return said(node.endpoint.url, *words)
-
-
-def await_copy(primary: RedisServer, replica: RedisServer) -> None:
-    """Wait until a replica has all that its primary has. WAIT would look at the writes of its own connection alone."""
-    wanted = offset(primary, "master_repl_offset")
-    while offset(replica, "slave_repl_offset") < wanted:
-        pass
-
-
-def offset(node: RedisServer, name: str) -> int:
-    [line] = [line for line in info(node, "replication").splitlines() if line.startswith(f"{name}:")]
-    return int(line.partition(":")[2])
 
 
 def move(cluster: RunningCluster, slot: int, source: RedisServer, target: RedisServer) -> None:

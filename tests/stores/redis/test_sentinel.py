@@ -9,8 +9,7 @@ from semel.core.operations import Complete, Granted, Replay
 from semel.errors import StoreUnavailable
 from semel.stores.doctor import DEFAULT_HORIZON
 from semel.stores.redis import RedisStore
-from tests.servers.redis import said
-from tests.servers.redis_cluster import is_primary
+from tests.servers.redis_cluster import await_copy, is_primary
 from tests.servers.redis_sentinel import Watched
 from tests.stores.redis.kit import Asker
 from tests.unit.stores.operations import KEYS, Clock, claim
@@ -25,7 +24,7 @@ def test_after_a_failover_the_new_primary_is_used(start_redis_sentinel: Start, c
         asker = colour(RedisStore(watched.url), Clock())
         try:
             asker.all([Complete(asker.granted().lease, b"x")])
-            assert said(watched.primary.endpoint.url, "WAIT", 1, 5000) == 1
+            await_copy(watched.primary, watched.replica)
             watched.primary.kill()
             while not is_primary(watched.replica):
                 (answer,) = asker.all([claim(KEYS[1], number=2)])
