@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from semel.core import guard
 from semel.core.operations import Lost, Renew, Reused, Running
+from semel.errors import StoreUnavailable
 from semel.testing.simulate import World
 from tests.simulate.mutants import BY_NAME, PAIR, Mutant
 
@@ -18,10 +19,10 @@ _right = guard._verdict
 def conflicts_count() -> AbstractContextManager[Any]:
     """Whoever is told that somebody else runs, or has the key, takes it for silence."""
 
-    def verdict(replies: Any) -> bool | None:
+    def verdict(replies: Any) -> Any:
         lists = [reply for reply in replies if isinstance(reply, list)]
         conflicts = any(isinstance(answer, (Running, Reused, Lost)) for list_ in lists for answer in list_)
-        return False if conflicts else _right(replies)
+        return StoreUnavailable("A conflict.") if conflicts else _right(replies)
 
     return patch.object(guard, "_verdict", verdict)
 
@@ -33,7 +34,12 @@ def runs_are_refused() -> AbstractContextManager[Any]:
 
 def answers_do_not_count() -> AbstractContextManager[Any]:
     """Nothing ends the rest."""
-    return patch.object(guard, "_verdict", lambda replies: None if _right(replies) else _right(replies))
+
+    def verdict(replies: Any) -> Any:
+        right = _right(replies)
+        return None if right is True else right
+
+    return patch.object(guard, "_verdict", verdict)
 
 
 def guarded(name: str, switch: Any, world: World) -> Mutant:

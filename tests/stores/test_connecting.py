@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -25,8 +26,8 @@ from tests.servers.ministack import CREDENTIALS, Tables
 from tests.servers.postgresql import PostgresqlServer
 from tests.servers.redis import RedisServer
 
-# The first refusal says what is wrong; after several, a store is left alone for a while, and that is what is said.
-ASKED_ONCE = Limits(resends=0)
+LEFT_ALONE = Limits(failures=1, rest=60.0, longest_rest=60.0)
+"""After the first failure the store is not asked again in a test."""
 _NO_USE = "Trying again does not help"
 _NOBODY = 65534
 
@@ -182,7 +183,7 @@ def _check(case: Case, error: SemelError) -> None:
 
 def test_a_call_says_what_is_wrong_and_that_nothing_was_recorded(case: Case, url: str) -> None:
     ran: list[int] = []
-    with Semel(url, limits=ASKED_ONCE) as semel, pytest.raises(SemelError) as caught:
+    with Semel(url) as semel, pytest.raises(SemelError) as caught:
         semel.run("k", lambda: ran.append(1), operation="o")
     _check(case, caught.value)
     assert ran == []
@@ -195,13 +196,49 @@ def test_an_awaited_call_says_the_same(case: Case, url: str) -> None:
         ran.append(1)
 
     async def call() -> None:
-        async with AsyncSemel(url, limits=ASKED_ONCE) as semel:
+        async with AsyncSemel(url) as semel:
             await semel.run("k", handler, operation="o")
 
     with pytest.raises(SemelError) as caught:
         asyncio.run(call())
     _check(case, caught.value)
     assert ran == []
+
+
+def _check_left_alone(case: Case, first: SemelError, second: SemelError) -> None:
+    """The call that failed, and the one after it for which nothing is sent any more."""
+    for error in (first, second):
+        _check(case, error)
+        assert "s3cret" not in "".join(traceback.format_exception(error))
+    if isinstance(second, StoreUnavailable):
+        assert not second.asked, f"{case}: it was asked again"
+
+
+def test_a_call_on_a_store_that_is_left_alone_says_the_same(case: Case, url: str) -> None:
+    errors = []
+    with Semel(url, limits=LEFT_ALONE) as semel:
+        for key in ("first", "second"):
+            with pytest.raises(SemelError) as caught:
+                semel.run(key, lambda: None, operation="o")
+            errors.append(caught.value)
+    _check_left_alone(case, *errors)
+
+
+def test_an_awaited_call_on_a_store_that_is_left_alone_says_the_same(case: Case, url: str) -> None:
+    errors = []
+
+    async def handler() -> None:
+        """Never run."""
+
+    async def call() -> None:
+        async with AsyncSemel(url, limits=LEFT_ALONE) as semel:
+            for key in ("first", "second"):
+                with pytest.raises(SemelError) as caught:
+                    await semel.run(key, handler, operation="o")
+                errors.append(caught.value)
+
+    asyncio.run(call())
+    _check_left_alone(case, *errors)
 
 
 @pytest.mark.parametrize("command", ["list", "doctor", "sweep"])

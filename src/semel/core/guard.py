@@ -3,7 +3,8 @@
 A pure state machine around a breaker, for one place that is asked in rounds, one after the other. What always holds:
 what ends or keeps alive something that runs is never refused, so that an attempt can record its outcome the moment the
 store is back; what begins something or only looks is refused at once while the store rests, and nothing ran. Only a
-store that could not answer counts against it: a conflict is an answer.
+store that could not answer counts against it: a conflict is an answer. Of the last failure only words are kept, so that
+a refusal can say why without keeping anybody's stack alive.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Literal
 from semel.core.breaker import Breaker
 from semel.core.operations import Checkpoint, Complete, Enter, Fail, Operation, Renew
 from semel.core.store import Answers
-from semel.errors import StoreUnavailable, UsageError
+from semel.errors import StoreMisconfigured, StoreUnavailable, UsageError
 
 RUNNING = (Complete, Fail, Renew, Checkpoint, Enter)
 """What belongs to an attempt that runs."""
 
 Change = Literal["store_open", "store_closed"]
 _SHORTEST = 0.05
+_AnsweredOrFailure = Literal[True] | StoreUnavailable | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,18 @@ class Guard:
         patience: a round that stayed without an answer for so long opens the breaker by itself.
     """
 
-    __slots__ = ("_breaker", "_changes", "_clock", "_name", "_patience", "_sent", "_troubled", "closed")
+    __slots__ = (
+        "_breaker",
+        "_changes",
+        "_clock",
+        "_failures",
+        "_last_kind",
+        "_last_message",
+        "_name",
+        "_patience",
+        "_sent",
+        "closed",
+    )
 
     def __init__(
         self, breaker: Breaker, clock: Callable[[], float], *, name: str = "The store", patience: float = 5.0
@@ -86,7 +99,9 @@ class Guard:
         self._name = name
         self._patience = patience
         self._sent: float | None = None
-        self._troubled = False
+        self._failures = 0
+        self._last_kind: type[StoreUnavailable] = StoreUnavailable
+        self._last_message = ""
         self._changes: list[Change] = []
 
     def refusal(self, operation: Operation) -> StoreUnavailable | None:
@@ -97,12 +112,19 @@ class Guard:
         # A try that is on its way may take longer than any rest: whoever came in as another would wait behind it.
         if self._sent is None and self._breaker.admits(now):
             return None
-        rest = max(_SHORTEST, self._breaker.remaining(now))
+        return self._unavailable(max(_SHORTEST, self._breaker.remaining(now)))
+
+    def _unavailable(self, rest: float) -> StoreUnavailable:
+        kind, reason = self._last_kind, self._last_message
+        when = "once that is mended" if kind is StoreMisconfigured else f"in {rest:.2f} s"
+        # A read can be refused while a handler runs: what is said is about the request, not about the whole call.
         message = (
-            f"{self._name} has not answered lately, so it was not asked; nothing ran. "
-            f"It is tried again in {rest:.2f} s; ask again with the same key then."
+            f"{self._name} is unavailable (failures in a row: {self._failures}), so this request was not sent: nothing "
+            f"ran and nothing was recorded for it. Retry with the same key {when}. The last failure: {reason}"
         )
-        return StoreUnavailable(message, retry_after=rest, asked=False)
+        error = kind(message, retry_after=rest, asked=False)
+        error.__cause__ = kind(reason)
+        return error
 
     def sent(self) -> None:
         """A round goes out. Where it only holds what is never refused, it is as good a try as any."""
@@ -115,18 +137,23 @@ class Guard:
         sent, self._sent = self._sent, None
         verdict = _verdict(replies)
         if verdict is True:
-            if not self._troubled:
-                return
-            self._troubled = False
-            self._breaker.succeeded()
-            self._become(closed=True)
+            if self._failures:
+                self._failures = 0
+                self._breaker.succeeded()
+                self._become(closed=True)
         elif verdict is None:
             self._breaker.unheard()
-        elif self._breaker.state != "open":  # a write sent while it rests is no try, and does not prolong the rest
-            now = self._clock()
-            self._troubled = True
-            self._breaker.failed(now, at_once=sent is not None and now - sent >= self._patience)
-            self._become(closed=self._breaker.state == "closed")
+        else:
+            self._note(verdict)
+            if self._breaker.state != "open":  # a write sent while it rests is no try, and does not prolong the rest
+                now = self._clock()
+                self._breaker.failed(now, at_once=sent is not None and now - sent >= self._patience)
+                self._become(closed=self._breaker.state == "closed")
+
+    def _note(self, failure: StoreUnavailable) -> None:
+        self._failures += 1
+        self._last_kind = StoreMisconfigured if isinstance(failure, StoreMisconfigured) else StoreUnavailable
+        self._last_message = failure.message
 
     def left(self) -> None:
         """Whoever sent is gone, and with it what was on its way: the next one who sends goes on from here."""
@@ -146,9 +173,9 @@ class Guard:
         return changes
 
 
-def _verdict(replies: Iterable[Answers | Exception]) -> bool | None:
-    """Whether the store answered: one answer is enough. None: nothing was said about that."""
-    silent = False
+def _verdict(replies: Iterable[Answers | Exception]) -> _AnsweredOrFailure:
+    """True: the store answered, for which one answer is enough. Else its last failure; None: nothing tells which."""
+    failure: StoreUnavailable | None = None
     for reply in replies:
         for answer in (reply,) if isinstance(reply, Exception) else reply:
             if not isinstance(answer, StoreUnavailable):
@@ -156,6 +183,6 @@ def _verdict(replies: Iterable[Answers | Exception]) -> bool | None:
                     return True
             elif answer.conflict:
                 return True
-            else:
-                silent = silent or answer.asked
-    return False if silent else None
+            elif answer.asked:
+                failure = answer
+    return failure

@@ -107,6 +107,7 @@ class Once:
         claim = Claim(request.key, self.fingerprint, self._new_nonce(), request.terms, request.about)
         self.asked = self._clock.monotonic()  # once: a claim granted again holds the lease of the first time
         sent = 0
+        failure = ""  # its words alone: the error itself leads to this frame
         while True:
             try:
                 answer: ClaimAnswer = yield claim
@@ -116,12 +117,15 @@ class Once:
                 # is the same until somebody changes the URL or the server.
                 if error.asked and not isinstance(error, StoreMisconfigured):
                     sent += 1
+                    failure = error.message
                     self._unsure = claim
                     pause = self._resends.of_claim(sent)
                 if pause is not None:
                     yield Pause(pause)
                 elif request.policy.store_down == "run":
                     return None
+                elif sent and not error.asked:
+                    raise raising.not_sent_again(failure, error.retry_after) from error
                 else:
                     raise
             else:

@@ -105,6 +105,15 @@ def not_recorded(key: Key, error: Exception) -> StoreUnavailable:
     )
 
 
+def not_sent_again(failure: str, retry_after: float) -> StoreUnavailable:
+    """The claim was sent, failed, and is refused the next time: only its own failure knows whether it was recorded."""
+    return StoreUnavailable(
+        f"{failure} It was not sent again; retry with the same key in {retry_after:.2f} s. Nothing ran.",
+        retry_after=retry_after,
+        asked=False,
+    )
+
+
 def failed_before(failure: Failure, record: Record) -> FailedBefore:
     """A stored failure, again."""
     return FailedBefore(

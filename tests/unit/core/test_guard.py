@@ -1,5 +1,6 @@
 """The guard of a store: what it refuses while the store rests, what it never refuses, and what counts against it."""
 
+import weakref
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from semel.core.operations import (
     Tally,
 )
 from semel.core.record import Failure, Status, Step
-from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
+from semel.errors import SchemaOutdated, StoreMisconfigured, StoreUnavailable, UsageError
 from tests.unit.core.records import claim, lease, record
 
 SILENT = StoreUnavailable("It did not answer.")
@@ -74,8 +75,8 @@ def opened() -> Guarded:
     return made
 
 
-def named(operation: Operation) -> str:
-    return type(operation).__name__
+def named(value: object) -> str:
+    return type(value).__name__
 
 
 @pytest.mark.parametrize("operation", [*BEGINS_OR_LOOKS, *BELONGS_TO_A_RUN], ids=named)
@@ -93,13 +94,93 @@ def test_what_belongs_to_a_run_always_goes_through(operation: Operation) -> None
     assert not opened().refuses(operation)
 
 
-def test_a_refusal_says_that_nothing_ran_and_when_to_come_back() -> None:
-    made = opened()
-    made.now = 0.25
+def refused(made: Guarded) -> StoreUnavailable:
+    """The refusal of a claim."""
     error = made.guard.refusal(claim())
-    assert error is not None
+    assert error is not None, "the store is left alone"
+    return error
+
+
+def test_a_refusal_says_what_happened_that_nothing_ran_and_when_to_come_back() -> None:
+    made = Guarded(failures=2)
+    made.round(StoreUnavailable("It is full."))
+    made.round([StoreUnavailable("It cannot be reached (ConnectionRefusedError); nothing was recorded.")])
+    made.now = 0.25
+    error = refused(made)
     assert (error.retry_after, error.ran, error.asked) == (0.75, False, False)
-    assert "sqlite:///x has not answered lately, so it was not asked; nothing ran." in error.message
+    assert error.message == (
+        "sqlite:///x is unavailable (failures in a row: 2), so this request was not sent: nothing ran and nothing was "
+        "recorded for it. Retry with the same key in 0.75 s. "
+        "The last failure: It cannot be reached (ConnectionRefusedError); nothing was recorded."
+    )
+
+
+def test_a_refusal_after_one_long_round_counts_one_failure() -> None:
+    made = Guarded()
+    made.round(SILENT, took=5.0)
+    assert "(failures in a row: 1)" in refused(made).message
+
+
+def test_a_refusal_tells_of_a_write_that_failed_during_the_rest() -> None:
+    made = opened()
+    made.round([StoreUnavailable("It is full.")])
+    message = refused(made).message
+    assert "(failures in a row: 2)" in message
+    assert message.endswith("The last failure: It is full.")
+
+
+def test_failures_before_an_answer_are_forgotten() -> None:
+    made = Guarded(failures=2)
+    made.round(StoreUnavailable("It is full."))
+    made.round([Recorded(1)])
+    made.round(SILENT)
+    made.round(SILENT)
+    message = refused(made).message
+    assert "(failures in a row: 2)" in message
+    assert "full" not in message
+
+
+@pytest.mark.parametrize("other", [SchemaOutdated("old"), StoreUnavailable("Not asked.", asked=False)], ids=named)
+def test_what_counts_neither_way_is_not_the_last_failure(other: Exception) -> None:
+    made = Guarded(failures=1)
+    made.round(SILENT, other)
+    assert refused(made).message.endswith(f"The last failure: {SILENT}")
+
+
+def test_a_store_that_refuses_its_login_is_refused_as_one() -> None:
+    made = Guarded(failures=1)
+    made.round(StoreMisconfigured("The password is wrong; nothing was recorded. Trying again does not help."))
+    error = refused(made)
+    assert (type(error), error.asked) == (StoreMisconfigured, False)
+    assert "Retry with the same key once that is mended." in error.message
+    assert "Retry with the same key in" not in error.message
+    made.now = 1.0
+    made.round(SILENT)
+    assert type(refused(made)) is StoreUnavailable, "the last failure is of another kind"
+
+
+def test_the_cause_of_a_refusal_is_the_last_failure() -> None:
+    cause = refused(opened()).__cause__
+    assert isinstance(cause, StoreUnavailable)
+    assert cause.message == SILENT.message
+
+
+def test_a_guard_keeps_no_failure_and_no_frame_alive() -> None:
+    made = Guarded(failures=1)
+
+    def fail() -> weakref.ref[StoreUnavailable]:
+        try:
+            raise StoreUnavailable("It did not answer.") from OSError("refused")
+        except StoreUnavailable as error:
+            made.round(error)
+            return weakref.ref(error)
+
+    failure = fail()
+    assert failure() is None, "the error that a caller got is still held, and with it the frames it came through"
+    error = refused(made)
+    assert error.__cause__ is not None
+    assert error.__cause__.__traceback__ is None
+    assert error.__cause__ is not refused(made).__cause__, "one that is raised again must not gather frames for others"
 
 
 def test_rounds_without_an_answer_in_a_row_open_it() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from semel.testing.contract.watched import WatchedStore
 
 REST = 60.0
 LIMITS = Limits(failures=3, rest=REST, longest_rest=REST, resends=0)
+SILENCE = "The store did not answer, because the test says so."
 
 
 class Later(SystemClock):
@@ -118,6 +120,26 @@ def test_what_is_refused_is_not_sent_again_inside_the_call() -> None:
     assert not place.error().asked
     assert place.store.count(Claim) == 1, "sent once; the second time it did not leave"
     place.close()
+
+
+def test_a_call_on_a_store_that_is_left_alone_hears_why_and_that_nothing_was_recorded(place: Place) -> None:
+    place.give_up()
+    message = place.error().message
+    assert f"(failures in a row: {LIMITS.failures}), so this request was not sent" in message
+    assert "nothing ran and nothing was recorded for it" in message
+    assert message.endswith(f"The last failure: {SILENCE}")
+
+
+@pytest.mark.parametrize("colour", ["threads", "tasks"])
+def test_a_call_that_is_not_sent_again_hears_its_own_failure(colour: str) -> None:
+    with closing(Place(colour, limits=Limits(failures=1, rest=REST, longest_rest=REST))) as place:
+        place.store.lose(Claim)
+        error = place.error()
+        assert error.message.startswith(f"{SILENCE} It was not sent again; retry with the same key in ")
+        assert error.message.endswith(" s. Nothing ran.")
+        assert "nothing was recorded" not in error.message, "the claim was sent, and may have been recorded"
+        assert (error.ran, error.asked, place.store.count(Claim)) == (False, False, 1)
+        assert 0 < error.retry_after <= REST
 
 
 def test_store_down_run_runs_at_once_while_the_store_is_left_alone(place: Place) -> None:
