@@ -377,9 +377,9 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = Once._settle
 
-    def settle(self: Once, write: Complete | Fail) -> Generator[Any, Any, Any]:
+    def settle(self: Once, write: Complete | Fail, longer: float = 0.0) -> Generator[Any, Any, Any]:
         if not isinstance(write, Complete):
-            return (yield from right(self, write))
+            return (yield from right(self, write, longer))
         try:
             answer = yield write
         except StoreUnavailable:
@@ -651,3 +651,8 @@ def _() -> AbstractContextManager[Any]:
             self._lane.abandon(ticket)
 
     return patch.object(CombiningLane, "_leave", leave)
+
+
+@mutant("a claim that was granted too late is run all the same", "rerun, never touched", "told")
+def _() -> AbstractContextManager[Any]:
+    return patch.object(Once, "_is_over", lambda self, attempt: False)

@@ -324,10 +324,12 @@ Answer = (
 )
 
 
-def give_back(answer: Answer | Exception) -> Fail | None:
-    """What undoes a claim that was granted to a caller who is gone: the handler was never called."""
+_GONE = Failure("semel.CallerGone", "the caller was cancelled before the handler was called")
+
+
+def give_back(answer: Answer | Exception, why: Failure = _GONE) -> Fail | None:
+    """What undoes a claim that was granted in vain, most often to a caller who is gone: no handler was called."""
     if not isinstance(answer, Granted):
         return None
-    gone = Failure("semel.CallerGone", "the caller was cancelled before the handler was called")
     ending: Literal["retry", "doubt"] = "doubt" if answer.in_doubt or answer.reconcile else "retry"
-    return Fail(answer.lease, ending, gone, doubtful=answer.in_doubt or answer.reconcile, started=False)
+    return Fail(answer.lease, ending, why, doubtful=answer.in_doubt or answer.reconcile, started=False)

@@ -93,6 +93,7 @@ class Runtime:
         self._leases: TaskWatch | None = None
         self._renewals = self._renewing(report) if lease_thread is None else lease_thread.renewals
         self.hold: Callable[[AttemptState, Once], None] = self._renewals.hold
+        self.release: Callable[[AttemptState], None] = self._renewals.release
         self._listens = False
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -161,7 +162,7 @@ class Runtime:
     def done(self, state: AttemptState | None, digest: bytes, waiter: Waiter | None) -> None:
         """A call is over."""
         if state is not None:
-            self._renewals.release(state)
+            self.release(state)
         if self._keeper.waiting.done(digest, waiter):
             self._watch.rouse(None)
 

@@ -121,6 +121,11 @@ class AttemptState:
             return None
         return self.beat.over(self._monotonic())
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is no longer the owner, as far as is known here."""
+        return self._lost() is not None
+
     def check(self) -> None:
         """Stop an attempt that is no longer the owner.
 

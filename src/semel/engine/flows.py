@@ -47,6 +47,8 @@ from semel.engine.request import Request, Result
 from semel.engine.resending import Resends
 from semel.errors import NotInTransaction, StoreMisconfigured, StoreUnavailable, TransactionAborted, TryLater
 
+_MOST_LATE = 2
+_TOO_LATE = Failure("semel.GrantedTooLate", "the lease was over before the answer to the claim was read")
 _EXHAUSTED = Failure("semel.AttemptsUsedUp", "every attempt ended without an outcome, the last one without a word")
 
 
@@ -63,6 +65,7 @@ class Once:
         self._began = clock.monotonic()
         self._settling: Complete | Fail | None = None
         self._unsure: Claim | None = None
+        self._late = 0
         self.started = False
         self.may_wait = True
         self.has_left_transaction = False
@@ -76,7 +79,9 @@ class Once:
             answer = yield from self._claim()
             match answer:
                 case Granted():
-                    return (yield from self._granted(answer))
+                    result = yield from self._granted(answer)
+                    if result is not None:
+                        return result
                 case Replay(record, _, cached):
                     return self._replayed(record, cached=cached)
                 case Reused(record):
@@ -168,13 +173,48 @@ class Once:
             remaining_us = record.lease_us - found.now_us
         raise raising.in_progress(self.request.key, remaining_us)
 
-    def _granted(self, granted: Granted) -> Flow[Result[Any]]:
+    def _is_over(self, attempt: AttemptState) -> bool:
+        """Whether the lease is over before the handler was called: this process, or its event loop, stood still.
+
+        In the caller's transaction there is no lease that could be over.
+        """
+        if attempt.lease.transaction:
+            return False
+        if attempt.beat is not None:
+            return attempt.is_lost
+        return self._clock.monotonic() >= self.asked + self.request.policy.lease_for.total_seconds()
+
+    def _return_late(self, granted: Granted) -> Flow[None]:
+        """Give back a claim that somebody else may have taken over by now, so that it can be asked for anew.
+
+        Raises:
+            StoreUnavailable: it was too late too often, or could not be given back.
+        """
+        self._late += 1
+        policy = self.request.policy
+        undo = give_back(granted, _TOO_LATE)
+        assert undo is not None  # noqa: S101 - a grant can be given back
+        try:
+            # By the store's clock it may still hold, and then this call would wait for itself; left behind it would be
+            # taken for something that may have run. So it is tried for longer than an outcome.
+            yield from self._settle(undo, max(policy.lease_for, policy.wait_for).total_seconds())
+        except StoreUnavailable as error:
+            raise raising.not_given_back(self.request.key, error) from error
+        self.written = None
+        if self._late > _MOST_LATE:
+            raise raising.granted_too_late(self.request.key)
+
+    def _granted(self, granted: Granted) -> Flow[Result[Any] | None]:
+        """Run it, and record what came of it. None: the lease was over before that, so nothing ran; claim again."""
         attempt = self.attempt = AttemptState(granted)
-        if granted.reconcile:
+        if granted.reconcile and not self._is_over(attempt):
             # Asked even when the attempts are used up: what happened has happened.
             settled = yield from self._reconcile(attempt)
             if settled is not None:
                 return settled
+        if self._is_over(attempt):
+            yield from self._return_late(granted)
+            return None
         if attempt.number > self._most(attempt):
             yield from self._settle(Fail(attempt.lease, "final", _EXHAUSTED, attempt.in_doubt, started=False))
             raise raising.failed_before(_EXHAUSTED, granted.record)
@@ -260,10 +300,10 @@ class Once:
         # Only a policy that would rerun by itself is bounded here; the others wait for an answer, not for a retry.
         return "final" if last and policy.in_doubt == "rerun" and isinstance(error, Exception) else "doubt"
 
-    def _settle(self, write: Complete | Fail) -> Flow[Recorded | Lost]:
+    def _settle(self, write: Complete | Fail, longer: float = 0.0) -> Flow[Recorded | Lost]:
         """Send a settling write until the store answers, for as long as the lease can last without renewal."""
         self._settling = self.written = write
-        began = self._clock.monotonic()
+        until = self._clock.monotonic() + self.request.policy.lease_for.total_seconds() + longer
         sent = 0
         while True:
             try:
@@ -271,7 +311,7 @@ class Once:
             except StoreUnavailable as error:
                 sent += 1
                 pause = self._resends.of_outcome(sent)
-                if self._clock.monotonic() + pause > began + self.request.policy.lease_for.total_seconds():
+                if self._clock.monotonic() + pause > until:
                     raise raising.not_recorded(self.request.key, error) from error
                 yield Pause(pause)
             else:

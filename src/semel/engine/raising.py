@@ -95,6 +95,22 @@ def lease_lost(key: Key) -> LeaseLost:
     )
 
 
+def granted_too_late(key: Key) -> StoreUnavailable:
+    """Every claim was over by the time its answer was read here."""
+    return StoreUnavailable(
+        f"{named(key)} was granted several times, and each time the lease was over before the answer was read here; "
+        f"nothing ran. Ask again with the same key; give the operation a longer lease_for if this happens often."
+    )
+
+
+def not_given_back(key: Key, error: Exception) -> StoreUnavailable:
+    """A claim was granted, its lease was over when that was read, and the store stayed silent since."""
+    return StoreUnavailable(
+        f"{named(key)} was granted, but the lease was over before the answer was read here, and it could not be given "
+        f"back: {error} Nothing ran. Ask again with the same key once the store is back."
+    )
+
+
 def not_recorded(key: Key, error: Exception) -> StoreUnavailable:
     """The handler ran and the store stayed silent."""
     return StoreUnavailable(

@@ -34,6 +34,9 @@ class Moving(Protocol):
     def hold(self, state: AttemptState, once: Once) -> None:
         """Keep the lease of an attempt alive."""
 
+    def release(self, state: AttemptState) -> None:
+        """Stop keeping a lease alive."""
+
     def done(self, state: AttemptState | None, digest: bytes, waiter: Any) -> None:
         """A call is over: let go of its lease, and let waiters look."""
 
@@ -112,7 +115,9 @@ class ShellBase(ABC):
     def hold(self, state: AttemptState) -> None:
         """Keep the lease of an attempt alive until the call is settled; inside a transaction there is none to keep."""
         state.joined = self._joined is not None
-        if self._joined is None and self._held is None and self._once is not None:
+        if self._joined is None and self._held is not state and self._once is not None:
+            if self._held is not None:  # of a claim that was over before anything ran
+                self._engine.runtime().release(self._held)
             self._engine.runtime().hold(state, self._once)
             self._held = state
 

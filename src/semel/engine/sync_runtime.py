@@ -59,6 +59,7 @@ class Runtime:
         self._leases = renewing_for_threads(store, renewer, clock, report)
         self._renewals = Renewals(renewer, self._leases, clock)
         self.hold: Callable[[AttemptState, Once], None] = self._renewals.hold
+        self.release: Callable[[AttemptState], None] = self._renewals.release
         self._listens = False
 
     def perform(self, operation: Operation) -> Answer:
@@ -112,7 +113,7 @@ class Runtime:
     def done(self, state: AttemptState | None, digest: bytes, waiter: Waiter | None) -> None:
         """A call is over."""
         if state is not None:
-            self._renewals.release(state)
+            self.release(state)
         with self._watch.lock:
             if self._keeper.waiting.done(digest, waiter):
                 self._watch.rouse(None)

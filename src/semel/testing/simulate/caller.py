@@ -20,6 +20,7 @@ from semel.engine.waiting import Waiter
 from semel.errors import LeaseLost
 from semel.testing.simulate.driving import EFFECT, GONE, LOOK, START, Point, driven
 from semel.testing.simulate.lane_runner import READY
+from semel.testing.simulate.violation import Violation
 from semel.testing.simulate.world import KEYS, SECOND, SHAPE, Asker, Broken, Declined, NothingHappened
 
 if TYPE_CHECKING:
@@ -205,7 +206,9 @@ class Caller:
             self.once = self.held = self.waiter = None
 
     def _hold(self, state: AttemptState) -> None:
-        if self.held is None and self.once is not None:
+        if self.held is not state and self.once is not None:
+            if self.held is not None:
+                self.worker.renewals.release(self.held)
             self.worker.hold(state, self.once)
             self.held = state
 
@@ -213,6 +216,8 @@ class Caller:
         state = call.attempt
         assert state is not None
         self._hold(state)
+        if state.beat is not None and state.beat.over(self.worker.clock.monotonic()) is not None:
+            raise Violation("told", "a handler began although its lease was over")
         state.active = True
         try:
             return (yield from self._handler(state))

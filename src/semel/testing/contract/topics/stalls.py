@@ -10,7 +10,7 @@ from datetime import timedelta
 from semel.core.observer import Event
 from semel.core.operations import Claim, Renew
 from semel.core.policy import Policy
-from semel.errors import InProgress, LeaseLost
+from semel.errors import InProgress, LeaseLost, StoreUnavailable
 from semel.testing.contract.calls import PATIENCE, until
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.watched import WatchedStore
@@ -69,6 +69,47 @@ class StallContract(Contract):
         gate.open()
         assert (await world.finish(other)).value == "value"
         await world.ended(late)
+
+    async def test_a_grant_that_is_read_after_its_lease_is_asked_for_anew(self, world: World) -> None:
+        watched = world.watched()
+        door = world.door(watched)
+        late = watched.hold(Claim, after=True)
+        seen: list[tuple[int, bool]] = []
+
+        def handler() -> str:
+            seen.append((door.current().number, door.current().in_doubt))
+            return "ran"
+
+        call = door.start(handler=handler, policy=SHORT)
+        await late.reached()
+        world.clock.advance(LEASE)
+        late.release()
+        assert (await world.finish(call)).value == "ran"
+        assert seen == [(1, False)], "the attempt that never began was counted, or taken for one that may have run"
+
+    async def test_a_grant_that_is_read_after_somebody_took_over_does_not_run(self, world: World) -> None:
+        watched = world.watched()
+        late = watched.hold(Claim, after=True)
+        call = world.door(watched).start(handler=world.returning("zombie"), policy=SHORT)
+        await late.reached()
+        world.clock.advance(LEASE)
+        await world.door().run(handler=world.returning("successor"), policy=SHORT)
+        late.release()
+        assert (await world.finish(call)).value == "successor"
+        assert world.ran == ["successor"]
+
+    async def test_a_grant_that_always_comes_too_late_is_given_up(self, world: World) -> None:
+        watched = world.watched()
+        late = watched.hold(Claim, after=True)
+        call = world.door(watched).start(policy=SHORT)
+        for _ in range(3):
+            await late.reached()
+            world.clock.advance(LEASE)
+            late, before = watched.hold(Claim, after=True), late
+            before.release()
+        await world.ended(call)
+        assert isinstance(call.error, StoreUnavailable)
+        assert (call.error.ran, world.ran) == (False, [])
 
     async def test_a_process_that_stood_still_says_so_once(self, world: World) -> None:
         listening = Listening()

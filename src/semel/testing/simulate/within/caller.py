@@ -27,7 +27,7 @@ from semel.engine.effects import Call, CallStep, Pause, Promoted, TimedOut, Wait
 from semel.engine.flows import Once, step
 from semel.engine.request import Result
 from semel.engine.resending import Resends
-from semel.errors import TransactionAborted
+from semel.errors import StoreUnavailable, TransactionAborted
 from semel.stores.served.troubles import RowLocked
 from semel.testing.simulate.driving import Gone, driven
 from semel.testing.simulate.models import Begin, Commit, Isolation, Rollback, Session
@@ -162,6 +162,8 @@ class WithinCaller:
         try:
             result = yield from driven(once.flow(), {**inline, Call: self._call})
         except Exception as error:  # noqa: BLE001 - judged by the simulation
+            if isinstance(error, StoreUnavailable) and isinstance(once.written, Fail) and not once.started:
+                self.sim.checker.not_given_back(once.written.lease.nonce)
             return None, error
         self.sim.checker.answered(result)
         return result, None

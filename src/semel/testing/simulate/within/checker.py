@@ -48,6 +48,7 @@ class Checker:
         self.completed: set[bytes] = set()
         self.excused: set[bytes] = set()
         self.early: set[bytes] = set()
+        self.unreturned: set[bytes] = set()
 
     def blame(self, caller: WithinCaller, fault: str) -> None:
         """Somebody is about to do what the docs say not to do."""
@@ -89,6 +90,13 @@ class Checker:
             raise Violation("W1", f"the effect {effect.value} is a repetition, and its handler was not told of a doubt")
         self.sim.seen["within: effect repeated, told"] += 1
 
+    def not_given_back(self, nonce: bytes) -> None:
+        """A claim came too late, so nothing ran, and its record was held for as long as undoing it was tried."""
+        if any(effect.nonce == nonce for effect in self._effects()):
+            raise Violation("W2", "a claim that came too late was run")
+        self.unreturned.add(nonce)
+        self.sim.seen["within: late claim left behind"] += 1
+
     def answered(self, result: Result[Any]) -> None:
         """A call gave a value, inside a transaction perhaps: its caller acts on it from here on."""
         if result.replayed and result.value.encode() not in self.completed:
@@ -126,7 +134,12 @@ class Checker:
     def _doubt(self) -> bool:
         """Whether there is something that nobody but a person can tell."""
         unsure = any(effect.nonce not in self.completed for effect in self._effects())
-        return unsure and self.sim.world.in_doubt == "hold"
+        return (unsure or self._is_left_behind()) and self.sim.world.in_doubt == "hold"
+
+    def _is_left_behind(self) -> bool:
+        """Whether the doubt is about a claim that could not be given back, as one of a process that died with it."""
+        row = self.sim.server.committed.get(self.sim.key.digest)
+        return row is not None and row.record.nonce in self.unreturned
 
     def _effects(self) -> list[Effect]:
         return [effect for effect in self.sim.server.effects if isinstance(effect, Effect)]

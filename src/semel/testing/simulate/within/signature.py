@@ -39,6 +39,7 @@ def signature(sim: WithinSimulation) -> int:
             frozenset(checker.completed),
             frozenset(checker.excused),
             frozenset(checker.early),
+            frozenset(checker.unreturned),
         )
     )
 
