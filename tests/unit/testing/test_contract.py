@@ -1,4 +1,4 @@
-"""The suite itself: no scenario hides another, and each becomes a test in both colours."""
+"""The suite itself: no scenario hides another, and each becomes a test in both colours and both styles of calling."""
 
 import asyncio
 import inspect

@@ -12,8 +12,8 @@
 when the test begins: two stores so made play two processes. A store that cannot be had twice may be given twice. The
 store takes its time from `clock.store_clock` (microseconds since 1970), so that no test ever waits for real.
 
-Every scenario runs twice, once through `Semel` in threads and once through `AsyncSemel` on an event loop. A store with
-only one driver narrows the fixture `colour`:
+Every scenario runs through `Semel` in threads and through `AsyncSemel` on an event loop, and in both it is called by
+`run` and through decorated functions: the fixtures `colour` and `call_style`. A store with only one driver narrows one:
 
         @pytest.fixture(params=["async"])
         def colour(self, request):

@@ -39,6 +39,9 @@ class Colour(Protocol):
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, written in either colour, as this one's users would write it."""
 
+    def with_arguments(self, handler: Callable[[], Any], *, as_method: bool) -> Callable[..., Any]:
+        """A new function that takes the arguments of a call and runs `handler`, or one that is to be a method."""
+
     def start(self, call: Call, method: Callable[[], Any]) -> None:
         """Let `method` of the engine run as `call`."""
 
@@ -81,10 +84,19 @@ class AsyncColour:
 
         return _looking_like(function, adapted)
 
+    def with_arguments(self, handler: Callable[[], Any], *, as_method: bool) -> Callable[..., Any]:
+        async def function(key: Any, scope: Any, asked: Any) -> Any:
+            return await handler()
+
+        async def method(self: object, key: Any, scope: Any, asked: Any) -> Any:
+            return await handler()
+
+        return method if as_method else function
+
     def start(self, call: Call, method: Callable[[], Any]) -> None:
         context = contextvars.copy_context()
         context.run(current_call.set, call)
-        call.follow(asyncio.get_running_loop().create_task(method(), context=context))
+        call.follow(asyncio.get_running_loop().create_task(_called(method), context=context))
 
     async def step(self, attempt: Any, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         return await attempt.step(name, self.adapt(function), *args)
@@ -127,6 +139,15 @@ class SyncColour:
 
         return _looking_like(function, adapted)
 
+    def with_arguments(self, handler: Callable[[], Any], *, as_method: bool) -> Callable[..., Any]:
+        def function(key: Any, scope: Any, asked: Any) -> Any:
+            return handler()
+
+        def method(self: object, key: Any, scope: Any, asked: Any) -> Any:
+            return handler()
+
+        return method if as_method else function
+
     def start(self, call: Call, method: Callable[[], Any]) -> None:
         context = contextvars.copy_context()
         context.run(current_call.set, call)
@@ -162,6 +183,11 @@ class SyncColour:
 def colour_of(name: ColourName) -> Colour:
     """The colour by its name."""
     return AsyncColour() if name == "async" else SyncColour()
+
+
+async def _called(method: Callable[[], Any]) -> Any:
+    """Call and await `method` inside the task, so that a refusal before the first `await` is an end of the call too."""
+    return await method()
 
 
 def _waiting(runtime: Any) -> int:

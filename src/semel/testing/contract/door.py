@@ -1,10 +1,14 @@
-"""A door: one engine as a scenario sees it, without colour. Two doors on the same records play two processes."""
+"""A door: one engine as a scenario sees it, without colour. Two doors on the same records play two processes.
+
+What always holds: a scenario that calls through a door reaches the engine by `run` or by a decorated function, as its
+world says, and can tell no difference. The first process of a world decorates functions, every other one methods.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from semel.core.outcome import Resolution
 from semel.core.record import Record
@@ -12,10 +16,12 @@ from semel.engine.administration import SweepReport
 from semel.engine.request import Result
 from semel.testing.contract.calls import Call
 from semel.testing.contract.colours import Wake
+from semel.testing.contract.decorated import DecoratedCall
 
 if TYPE_CHECKING:
     from semel.testing.contract.world import World
 
+CallStyle = Literal["run", "decorated"]
 OPERATION = "pay"
 Handler = Callable[..., Any]
 
@@ -43,7 +49,7 @@ class OnceDoor:
         self.function = function
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return (await self.result(*args, **kwargs)).value
+        return await self._door.call(functools.partial(self.function, *args, **kwargs))
 
     async def result(self, *args: Any, **kwargs: Any) -> Result[Any]:
         """Call it and get the whole `Result`."""
@@ -54,25 +60,40 @@ class OnceDoor:
 class Door:
     """One engine, with its own lane and keeper."""
 
-    def __init__(self, world: World, engine: Any) -> None:
+    def __init__(self, world: World, engine: Any, *, decorates_methods: bool) -> None:
         self.world = world
         self.engine = engine
+        self._decorates_methods = decorates_methods
 
-    def start(
-        self, key: Any = "k", handler: Handler | None = None, *, operation: Any = OPERATION, **settings: Any
-    ) -> Call:
+    def start(self, key: Any = "k", handler: Handler | None = None, **settings: Any) -> Call:
         """Begin a call and go on without waiting for it."""
-        adapted = self.world.colour.adapt(handler or self.world.returning("value"))
-        return self.world.start(functools.partial(self.engine.run, key, adapted, operation=operation, **settings))
+        return self.world.start(self._asking(key, handler, settings, for_value=False))
+
+    def _asking(
+        self, key: Any, handler: Handler | None, settings: dict[str, Any], *, for_value: bool
+    ) -> Callable[[], Any]:
+        """The method that makes a call; `for_value` where nobody looks at more of the result than its value."""
+        colour = self.world.colour
+        adapted = colour.adapt(handler or self.world.returning("value"))
+        settings = {"operation": OPERATION, **settings}
+        if self.world.call_style == "run":
+            return functools.partial(self.engine.run, key, adapted, **settings)
+        call = DecoratedCall(colour, self.engine, key, adapted, as_method=self._decorates_methods, **settings)
+        return call.value if for_value else call.result
 
     async def run(self, key: Any = "k", handler: Handler | None = None, **settings: Any) -> Result[Any]:
         """A call from its beginning to its end; time passes only where everybody waits for it."""
         found: Result[Any] = await self.world.finish(self.start(key, handler, **settings))
         return found
 
+    async def value(self, key: Any = "k", handler: Handler | None = None, **settings: Any) -> Any:
+        """The value of a call, from its beginning to its end."""
+        found = await self.world.finish(self.world.start(self._asking(key, handler, settings, for_value=True)))
+        return found.value if self.world.call_style == "run" else found
+
     async def error(self, key: Any = "k", handler: Handler | None = None, **settings: Any) -> BaseException:
         """The error that a call ends with."""
-        call = self.start(key, handler, **settings)
+        call = self.world.start(self._asking(key, handler, settings, for_value=True))
         await self.world.ended(call)
         assert call.error is not None, f"the call gave {call.result!r} instead of an error"
         return call.error

@@ -13,29 +13,38 @@ import pytest
 
 from semel.testing.clock import VirtualClock
 from semel.testing.contract.colours import ColourName
+from semel.testing.contract.door import CallStyle
 from semel.testing.contract.world import MakeStore, World
 
 _LONGEST = 100.0
 
 only_async = pytest.mark.parametrize("colour", ["async"])
 only_sync = pytest.mark.parametrize("colour", ["sync"])
+only_by_run = pytest.mark.parametrize("call_style", ["run"])
 
 
 class Contract:
-    """Scenarios written once, as coroutines that take a `world`; each becomes a test in both colours."""
+    """Scenarios written once, as coroutines that take a `world`; each is a test per colour and style of calling."""
 
-    def __init_subclass__(cls, **settings: Any) -> None:
+    def __init_subclass__(cls, *, calls: bool = True, **settings: Any) -> None:
+        """Turn the scenarios of a topic into tests; `calls=False` for one that sends operations and calls no engine."""
         super().__init_subclass__(**settings)
         _refuse_shadowing(cls)
         for name, scenario in list(vars(cls).items()):
             if name.startswith("test_") and inspect.iscoroutinefunction(scenario):
-                setattr(cls, name, _as_test(scenario))
+                setattr(cls, name, _as_test(scenario) if calls else only_by_run(_as_test(scenario)))
 
     @pytest.fixture(params=["sync", "async"])
     def colour(self, request: pytest.FixtureRequest) -> ColourName:
         """Which engine is driven: `Semel` or `AsyncSemel`."""
         name: ColourName = request.param
         return name
+
+    @pytest.fixture(params=["run", "decorated"])
+    def call_style(self, request: pytest.FixtureRequest) -> CallStyle:
+        """How it is called: by `run`, or through functions and methods decorated with `once`."""
+        style: CallStyle = request.param
+        return style
 
     @pytest.fixture
     def clock(self) -> VirtualClock:
@@ -49,9 +58,9 @@ class Contract:
         raise NotImplementedError(message)
 
     @pytest.fixture
-    def world(self, colour: ColourName, clock: VirtualClock, make_store: MakeStore) -> World:
+    def world(self, colour: ColourName, clock: VirtualClock, make_store: MakeStore, call_style: CallStyle) -> World:
         """What a scenario plays in."""
-        return World(colour, clock, make_store)
+        return World(colour, clock, make_store, call_style)
 
 
 def _refuse_shadowing(cls: type) -> None:

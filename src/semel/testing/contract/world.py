@@ -21,7 +21,7 @@ from semel.engine.request import terms_of
 from semel.testing.clock import VirtualClock
 from semel.testing.contract.calls import Call, Gate, current_call, until
 from semel.testing.contract.colours import ColourName, colour_of
-from semel.testing.contract.door import OPERATION, Door, Handler
+from semel.testing.contract.door import OPERATION, CallStyle, Door, Handler
 from semel.testing.contract.watched import WatchedStore
 
 MakeStore = Callable[[], Store]
@@ -30,8 +30,11 @@ MakeStore = Callable[[], Store]
 class World:
     """Everything one scenario needs. `ran` is the ledger: what its handlers noted when they were called."""
 
-    def __init__(self, colour: ColourName, clock: VirtualClock, make_store: MakeStore) -> None:
+    def __init__(
+        self, colour: ColourName, clock: VirtualClock, make_store: MakeStore, call_style: CallStyle = "run"
+    ) -> None:
         self.colour = colour_of(colour)
+        self.call_style = call_style
         self.clock = clock
         self.ran: list[Any] = []
         self._make_store = make_store
@@ -44,7 +47,7 @@ class World:
     def door(self, store: Store | None = None, **settings: Any) -> Door:
         """A process: an engine of its own on the records under test, or on a store given."""
         engine = self.colour.engine(store or self._make_store(), **{"clock": self.clock, **settings})
-        self._doors.append(Door(self, engine))
+        self._doors.append(Door(self, engine, decorates_methods=bool(self._doors)))
         return self._doors[-1]
 
     def watched(self) -> WatchedStore:

@@ -33,7 +33,7 @@ class CancellationContract(Contract):
         call, door = await _cancelled_at(world, Claim, after=after)
         await _released(world, door)
         assert isinstance(call.error, asyncio.CancelledError)
-        assert (await world.door().run(handler=world.returning("next"), policy=REJECT)).value == "next"
+        assert await world.door().value(handler=world.returning("next"), policy=REJECT) == "next"
         assert world.ran == ["next"]
 
     @only_async
@@ -151,7 +151,7 @@ class CancellationContract(Contract):
         await gate.reached()
         await call.cancel()
         await world.ended(call)
-        assert (await door.run()).value == "done all the same"
+        assert await door.value() == "done all the same"
 
     @only_async
     @sides
@@ -160,7 +160,7 @@ class CancellationContract(Contract):
     ) -> None:
         call, _ = await _cancelled_at(world, Complete, world.returning("done"), after=after)
         assert isinstance(call.error, asyncio.CancelledError)
-        assert (await world.door().run(handler=world.returning("again"))).value == "done"
+        assert await world.door().value(handler=world.returning("again")) == "done"
         assert world.ran == ["done"]
 
     @only_async
@@ -175,7 +175,7 @@ class CancellationContract(Contract):
         hold.release()
         await world.ended(call)
         await _released(world, door)
-        assert (await world.door().run()).value == "done"
+        assert await world.door().value() == "done"
 
     @only_async
     @sides
@@ -201,7 +201,7 @@ class CancellationContract(Contract):
         await call.cancel()
         hold.release()
         await _released(world, door)
-        assert (await door.run(handler=handler)).value == "a"
+        assert await door.value(handler=handler) == "a"
         assert world.ran == ["a"]
 
     @only_async
@@ -214,7 +214,7 @@ class CancellationContract(Contract):
         await call.cancel()
         await world.ended(call)
         await _released(world, door)
-        assert (await world.door().run(policy=REJECT)).value == "value"
+        assert await world.door().value(policy=REJECT) == "value"
 
     @only_async
     async def test_a_cancelled_handler_in_a_thread_keeps_its_lease_until_the_thread_ends(self, world: World) -> None:

@@ -25,25 +25,25 @@ class ClaimContract(Contract):
     """One runs, the others replay."""
 
     async def test_the_first_caller_runs(self, world: World) -> None:
-        assert (await world.door().run()).value == "value"
+        assert await world.door().value() == "value"
         assert world.ran == ["value"]
 
     async def test_a_duplicate_gets_the_value_and_does_not_run(self, world: World) -> None:
         door = world.door()
         await door.run(handler=world.returning("first"))
-        assert (await door.run(handler=world.returning("second"))).value == "first"
+        assert await door.value(handler=world.returning("second")) == "first"
         assert world.ran == ["first"]
 
     async def test_a_duplicate_in_another_process_does_not_run(self, world: World) -> None:
         await world.door().run(handler=world.returning("first"))
-        assert (await world.door().run(handler=world.returning("second"))).value == "first"
+        assert await world.door().value(handler=world.returning("second")) == "first"
         assert world.ran == ["first"]
 
     async def test_an_outcome_survives_the_engine_that_recorded_it(self, world: World) -> None:
         door = world.door()
         await door.run(handler=world.returning("first"))
         await door.close()
-        assert (await world.door().run(handler=world.returning("second"))).value == "first"
+        assert await world.door().value(handler=world.returning("second")) == "first"
 
     async def test_an_engine_can_be_used_again_after_it_was_closed(self, world: World) -> None:
         door = world.door()

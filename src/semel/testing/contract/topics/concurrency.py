@@ -68,17 +68,17 @@ class NestingContract(Contract):
         door = world.door()
 
         async def outer() -> Any:
-            return ((await door.run("inner", world.returning("inner"))).value, "outer")
+            return (await door.value("inner", world.returning("inner")), "outer")
 
-        assert (await door.run("outer", outer)).value == ("inner", "outer")
+        assert await door.value("outer", outer) == ("inner", "outer")
 
     async def test_a_handler_may_run_the_same_value_under_another_operation(self, world: World) -> None:
         door = world.door()
 
         async def outer() -> Any:
-            return (await door.run("k", world.returning("inner"), operation="reserve")).value
+            return await door.value("k", world.returning("inner"), operation="reserve")
 
-        assert (await door.run("k", outer, operation="pay")).value == "inner"
+        assert await door.value("k", outer, operation="pay") == "inner"
 
     async def test_the_attempt_of_the_outer_operation_is_current_again_after_the_inner(self, world: World) -> None:
         door = world.door()
@@ -95,13 +95,13 @@ class NestingContract(Contract):
         door = world.door()
 
         async def outer() -> Any:
-            value = (await door.run("inner", world.returning("inner"))).value
+            value = await door.value("inner", world.returning("inner"))
             if door.current().number == 1:
                 raise OSError
             return value
 
         await door.error("outer", outer)
-        assert (await door.run("outer", outer)).value == "inner"
+        assert await door.value("outer", outer) == "inner"
         assert world.ran == ["inner"]
 
     async def test_asking_for_the_key_that_is_running_is_an_error_at_once(self, world: World) -> None:
@@ -110,7 +110,7 @@ class NestingContract(Contract):
         async def outer() -> Any:
             return await door.error("k")
 
-        assert isinstance((await door.run("k", outer, returns=object)).value, KeyReentered)
+        assert isinstance(await door.value("k", outer, returns=object), KeyReentered)
         assert (world.clock.monotonic(), world.ran) == (0, [])
 
     async def test_asking_through_another_engine_on_the_same_store_is_an_error_too(self, world: World) -> None:
@@ -119,7 +119,7 @@ class NestingContract(Contract):
         async def outer() -> Any:
             return await other.error("k")
 
-        assert isinstance((await door.run("k", outer)).value, KeyReentered)
+        assert isinstance(await door.value("k", outer), KeyReentered)
 
     async def test_asking_for_the_key_two_levels_up_is_an_error_at_once(self, world: World) -> None:
         door = world.door()
@@ -141,7 +141,7 @@ class NestingContract(Contract):
             await door.run("a")
             return (await door.run("a")).replayed
 
-        assert (await door.run("outer", outer)).value is True
+        assert await door.value("outer", outer) is True
 
     async def test_crossed_orders_do_not_deadlock(self, world: World) -> None:
         doors = [world.door(), world.door()]
@@ -151,7 +151,7 @@ class NestingContract(Contract):
         def crossing(door: Any, inner: str) -> Any:
             async def handler() -> Any:
                 await both.passing()
-                return (await door.run(inner, world.returning(inner), policy=policy)).value
+                return await door.value(inner, world.returning(inner), policy=policy)
 
             return handler
 

@@ -45,7 +45,7 @@ class CorrectingContract(Contract):
 
     async def test_a_stated_value_can_be_corrected(self, world: World) -> None:
         door = await _stated(world)
-        assert (await door.run(policy=HOLD)).value == "wrong"
+        assert await door.value(policy=HOLD) == "wrong"
         await door.resolve(Happened("right"), correct=True, reason="mistyped", by="ada")
         result = await door.run(policy=HOLD)
         assert (result.value, result.replayed, world.ran) == ("right", True, [])
@@ -60,7 +60,7 @@ class CorrectingContract(Contract):
         door = await _stated(world)
         await door.resolve(Happened("better"), correct=True)
         await door.resolve(Happened("best"), correct=True)
-        assert (await door.run(policy=HOLD)).value == "best"
+        assert await door.value(policy=HOLD) == "best"
 
     async def test_what_a_handler_returned_is_not_corrected(self, world: World) -> None:
         door = world.door()

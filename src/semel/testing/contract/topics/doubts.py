@@ -78,7 +78,7 @@ class HoldContract(Contract):
         door = world.door()
         policy = Policy(in_doubt="hold", retry_errors=(ConnectionError,))
         await door.error(handler=world.raising(ConnectionError()), policy=policy)
-        assert (await door.run(policy=policy)).value == "value"
+        assert await door.value(policy=policy) == "value"
 
 
 class ResolvingContract(Contract):
@@ -93,12 +93,12 @@ class ResolvingContract(Contract):
     async def test_happened_with_nothing_gives_none(self, world: World) -> None:
         door = await _held(world)
         await door.resolve(Happened())
-        assert (await door.run(policy=HOLD)).value is None
+        assert await door.value(policy=HOLD) is None
 
     async def test_happened_is_fitted_to_the_declared_result(self, world: World) -> None:
         door = await _held(world)
         await door.resolve(Happened("90"))
-        assert (await door.run(policy=HOLD, returns=timedelta | int)).value == 90
+        assert await door.value(policy=HOLD, returns=timedelta | int) == 90
 
     async def test_did_not_happen_lets_it_run_without_doubt(self, world: World) -> None:
         door = await _held(world)
@@ -146,7 +146,7 @@ class ResolvingContract(Contract):
 
     async def test_a_resolution_counts_in_every_process(self, world: World) -> None:
         await (await _held(world)).resolve(Happened("seen"))
-        assert (await world.door().run(policy=HOLD)).value == "seen"
+        assert await world.door().value(policy=HOLD) == "seen"
 
     @pytest.mark.parametrize("resolution", [Happened("resolved"), DidNotHappen(), Cancelled()])
     async def test_a_zombie_does_not_undo_a_resolution(self, world: World, resolution: Resolution) -> None:
@@ -173,7 +173,7 @@ class ResolvingContract(Contract):
         await world.crash(policy=HOLD)
         world.clock.advance(LEASE)
         await world.door().resolve(Happened("resolved"))
-        assert (await world.door().run(policy=HOLD)).value == "resolved"
+        assert await world.door().value(policy=HOLD) == "resolved"
 
     async def test_what_runs_cannot_be_resolved(self, world: World) -> None:
         await world.crash(policy=HOLD)
@@ -204,7 +204,7 @@ class ResolvingContract(Contract):
         await door.resolve(Happened("first"))
         with pytest.raises(NotResolvable):
             await door.resolve(Happened("second"))
-        assert (await door.run(policy=HOLD)).value == "first"
+        assert await door.value(policy=HOLD) == "first"
 
     @pytest.mark.parametrize("reason", ["", "   ", None])
     async def test_a_resolution_needs_a_reason(self, world: World, reason: Any) -> None:

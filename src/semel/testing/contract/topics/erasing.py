@@ -240,7 +240,7 @@ class ErasingContract(Contract):
             await world.door().erase()
 
 
-class InvalidationContract(Contract):
+class InvalidationContract(Contract, calls=False):
     """What a store does that can stand behind caches: it notes what they have to forget until they have confirmed."""
 
     async def test_nothing_is_noted_without_tiers(self, world: World) -> None:

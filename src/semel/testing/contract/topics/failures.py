@@ -61,7 +61,7 @@ class FailureContract(Contract):
     async def test_a_retryable_failure_may_be_claimed_at_once(self, world: World) -> None:
         door = world.door()
         await door.error(handler=world.raising(ConnectionError()), policy=RETRY)
-        assert (await door.run(policy=RETRY)).value == "value"
+        assert await door.value(policy=RETRY) == "value"
         assert world.clock.monotonic() == 0, f"the caller waited for {world.clock.monotonic()} s"
 
     async def test_a_retryable_failure_keeps_its_row(self, world: World) -> None:
@@ -82,11 +82,11 @@ class FailureContract(Contract):
     async def test_a_retry_knows_its_number_and_is_not_in_doubt(self, world: World) -> None:
         door = world.door()
         await door.error(handler=world.raising(ConnectionError()), policy=RETRY)
-        assert (await door.run(handler=_told(door), policy=RETRY)).value == (2, False)
+        assert await door.value(handler=_told(door), policy=RETRY) == (2, False)
 
     async def test_a_first_attempt_has_number_one_and_is_not_in_doubt(self, world: World) -> None:
         door = world.door()
-        assert (await door.run(handler=_told(door))).value == (1, False)
+        assert await door.value(handler=_told(door)) == (1, False)
 
     async def test_any_other_error_reaches_its_caller_as_itself(self, world: World) -> None:
         error = OSError("cut off")
@@ -102,13 +102,13 @@ class FailureContract(Contract):
     async def test_a_doubt_is_rerun_and_the_handler_is_told(self, world: World) -> None:
         await world.door().error(handler=world.raising(OSError()))
         door = world.door()
-        assert (await door.run(handler=_told(door))).value == (2, True)
+        assert await door.value(handler=_told(door)) == (2, True)
 
     async def test_a_doubt_stays_through_a_retryable_failure(self, world: World) -> None:
         door = world.door()
         await door.error(handler=world.raising(OSError()), policy=RETRY)
         await door.error(handler=world.raising(ConnectionError()), policy=RETRY)
-        assert (await door.run(handler=_told(door), policy=RETRY)).value == (3, True)
+        assert await door.value(handler=_told(door), policy=RETRY) == (3, True)
 
     async def test_a_retryable_failure_does_not_settle_a_doubt(self, world: World) -> None:
         door = world.door()
@@ -137,7 +137,7 @@ class FailureContract(Contract):
     async def test_an_interrupted_handler_is_rerun_and_told(self, world: World) -> None:
         door = world.door()
         await door.error(handler=world.raising(KeyboardInterrupt()))
-        assert (await door.run(handler=_told(door))).value == (2, True)
+        assert await door.value(handler=_told(door)) == (2, True)
 
 
 class AttemptContract(Contract):
@@ -193,7 +193,7 @@ class AttemptContract(Contract):
         policy = Policy(max_attempts=2)
         await world.crash(policy=policy)
         world.clock.advance(60)
-        assert (await world.door().run(policy=policy)).value == "value"
+        assert await world.door().value(policy=policy) == "value"
 
 
 def _told(door: Door) -> Handler:

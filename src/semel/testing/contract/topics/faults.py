@@ -51,7 +51,7 @@ class LostReplyContract(Contract):
         world.clock.advance(60)
         watched = world.watched()
         watched.lose(Claim)
-        assert (await world.door(watched).run()).value == "value"
+        assert await world.door(watched).value() == "value"
         record = await world.stored()
         assert record is not None
         assert (record.attempts, record.fence) == (2, 2)
@@ -63,7 +63,7 @@ class LostReplyContract(Contract):
         assert isinstance(error, StoreUnavailable)
         assert not error.ran
         world.clock.advance(30)
-        assert (await world.door().run(policy=REJECT)).value == "value"
+        assert await world.door().value(policy=REJECT) == "value"
         assert world.ran == ["value"]
 
     async def test_two_whose_replies_were_lost_do_not_both_run(self, world: World) -> None:
@@ -124,7 +124,7 @@ class LostReplyContract(Contract):
         async def handler() -> Any:
             return [await door.current().step(name, world.returning(name)) for name in ("a", "b")]
 
-        assert (await door.run(handler=handler)).value == ["a", "b"]
+        assert await door.value(handler=handler) == ["a", "b"]
         assert [step.name for step in (await door.read()).steps] == ["a", "b"]
         assert world.ran == ["a", "b"]
 
@@ -145,7 +145,7 @@ class LostReplyContract(Contract):
         watched.lose(Resolve)
         with pytest.raises(StoreUnavailable):
             await world.door(watched).resolve(Happened("seen"))
-        assert (await world.door().run()).value == "seen"
+        assert await world.door().value() == "seen"
 
 
 class RefusalContract(Contract):
@@ -154,7 +154,7 @@ class RefusalContract(Contract):
     async def test_a_claim_is_tried_again(self, world: World) -> None:
         watched = world.watched()
         watched.refuse(Claim, times=2)
-        assert (await world.door(watched).run()).value == "value"
+        assert await world.door(watched).value() == "value"
 
     async def test_a_store_that_is_down_refuses_and_nothing_runs(self, world: World) -> None:
         error = await world.door(_down(world)).error()
@@ -166,7 +166,7 @@ class RefusalContract(Contract):
         door = world.door(watched)
         await door.error()
         watched.mend()
-        assert (await door.run()).value == "value"
+        assert await door.value() == "value"
 
     async def test_store_down_run_runs_unprotected(self, world: World) -> None:
         result = await world.door(_down(world)).run(policy=RUN)
@@ -187,7 +187,7 @@ class RefusalContract(Contract):
     async def test_a_completion_is_tried_again_until_the_store_is_back(self, world: World) -> None:
         watched = world.watched()
         watched.refuse(Complete, times=8)
-        assert (await world.door(watched).run()).value == "value"
+        assert await world.door(watched).value() == "value"
         assert (await world.door().run()).replayed
 
     async def test_an_outcome_that_cannot_be_recorded_says_that_it_ran(self, world: World) -> None:
@@ -215,7 +215,7 @@ class RefusalContract(Contract):
         async def handler() -> Any:
             return await door.current().step("a", world.returning("a"))
 
-        assert (await door.run(handler=handler)).value == "a"
+        assert await door.value(handler=handler) == "a"
         assert world.ran == ["a"]
 
     async def test_a_failing_operation_does_not_fail_its_neighbours(self, world: World) -> None:

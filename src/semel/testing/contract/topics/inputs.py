@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 
 from semel.errors import KeyInvalid, KeyMissing, PolicyInvalid, UsageError
-from semel.testing.contract.suite import Contract
+from semel.testing.contract.suite import Contract, only_by_run
 from semel.testing.contract.world import World
 
 BAD_KEYS: list[tuple[Any, type[UsageError]]] = [
     (None, KeyMissing),
     ("", KeyInvalid),
     ((), KeyInvalid),
-    (1, KeyInvalid),
-    (1.5, KeyInvalid),
-    (b"bytes", KeyInvalid),
     (["a"], KeyInvalid),
     (object(), KeyInvalid),
     ("x" * 256, KeyInvalid),
@@ -30,14 +27,18 @@ BAD_KEYS: list[tuple[Any, type[UsageError]]] = [
     (("a", object()), KeyInvalid),
     ((float("nan"),), KeyInvalid),
 ]
+# A decorated function takes such an argument as a key, or scope, of one part; and it has a name of its own.
+BAD_KEYS_OF_RUN: list[Any] = [1, 1.5, b"bytes"]
+BAD_SETTINGS_OF_RUN: dict[str, dict[str, Any]] = {
+    "no operation": {"operation": None},
+    "scope of another type": {"scope": 7},
+}
 BAD_SETTINGS: dict[str, dict[str, Any]] = {
     "empty operation": {"operation": ""},
-    "no operation": {"operation": None},
     "operation of another type": {"operation": 7},
     "long operation": {"operation": "x" * 256},
     "no scope": {"scope": None},
     "empty scope": {"scope": ""},
-    "scope of another type": {"scope": 7},
     "about something unknown": {"about": {"colour": "red"}},
     "about of another type": {"about": {"subject": 7}},
     "tag of another type": {"about": {"tags": {"till": 7}}},
@@ -83,6 +84,23 @@ class InputContract(Contract):
         assert type(error) is kind
         assert world.ran == await door.keys() == []
 
+    @only_by_run
+    @pytest.mark.parametrize("key", BAD_KEYS_OF_RUN, ids=repr)
+    async def test_a_bare_value_is_no_key_of_run(self, world: World, key: Any) -> None:
+        door = world.door()
+        error = await door.error(key)
+        assert type(error) is KeyInvalid
+        assert "othing ran" in str(error)
+        assert world.ran == await door.keys() == []
+
+    @only_by_run
+    @pytest.mark.parametrize("settings", BAD_SETTINGS_OF_RUN.values(), ids=BAD_SETTINGS_OF_RUN.keys())
+    async def test_a_bad_setting_of_run_is_refused(self, world: World, settings: dict[str, Any]) -> None:
+        door = world.door()
+        error = await door.error(**settings)
+        assert isinstance(error, UsageError)
+        assert world.ran == await door.keys() == []
+
     @pytest.mark.parametrize("settings", BAD_SETTINGS.values(), ids=BAD_SETTINGS.keys())
     async def test_a_bad_setting_is_refused(self, world: World, settings: dict[str, Any]) -> None:
         door = world.door()
@@ -98,13 +116,14 @@ class InputContract(Contract):
         assert "nothing ran" in caught.value.message
 
     async def test_a_key_of_the_longest_length_is_accepted(self, world: World) -> None:
-        assert (await world.door().run("x" * 255)).value == "value"
+        assert await world.door().value("x" * 255) == "value"
 
     async def test_every_refusal_says_that_nothing_ran(self, world: World) -> None:
         door = world.door()
         errors = [await door.error(key) for key, _ in BAD_KEYS]
         assert [error for error in errors if "othing ran" not in str(error)] == []
 
+    @only_by_run
     async def test_a_handler_that_cannot_be_called_is_refused(self, world: World) -> None:
         engine = world.door().engine
         call = world.start(lambda: engine.run("k", "handler", operation="pay"))

@@ -31,7 +31,7 @@ class LeaseContract(Contract):
     async def test_a_lease_is_over_at_its_very_instant(self, world: World) -> None:
         await world.crash(policy=REJECT)
         world.clock.advance(LEASE)
-        assert (await world.door().run(policy=REJECT)).value == "value"
+        assert await world.door().value(policy=REJECT) == "value"
 
     async def test_a_take_over_is_told_that_it_is_in_doubt(self, world: World) -> None:
         await world.crash(policy=REJECT)
@@ -66,7 +66,7 @@ class LeaseContract(Contract):
         world.clock.advance(LEASE - MICROSECOND)
         assert isinstance(await world.door(clock=skewed).error(policy=REJECT), InProgress)
         world.clock.advance(MICROSECOND)
-        assert (await world.door(clock=skewed).run(policy=REJECT)).value == "value"
+        assert await world.door(clock=skewed).value(policy=REJECT) == "value"
 
     async def test_an_ended_operation_holds_no_lease(self, world: World) -> None:
         door = world.door()
@@ -138,7 +138,7 @@ class RenewalContract(Contract):
         world.door().start(handler=world.stopping(gate, "wedged"), policy=SHORT)
         await gate.reached()
         await world.pass_time(63)
-        assert (await world.door().run(handler=world.returning("successor"), policy=SHORT)).value == "successor"
+        assert await world.door().value(handler=world.returning("successor"), policy=SHORT) == "successor"
 
     async def test_a_handler_past_max_runtime_is_told(self, world: World) -> None:
         door = world.door()

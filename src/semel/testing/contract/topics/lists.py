@@ -99,7 +99,7 @@ of_each_settling = pytest.mark.parametrize("case", SETTLING.values(), ids=SETTLI
 alone_and_several = pytest.mark.parametrize("count", [1, 3], ids=["alone", "in a list"])
 
 
-class ListContract(Contract):
+class ListContract(Contract, calls=False):
     """What an operation does to its record does not depend on how many travel with it."""
 
     @of_each_case

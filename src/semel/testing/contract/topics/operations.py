@@ -45,7 +45,7 @@ OOPS = Failure("builtins.OSError", "oops")
 HOLD = Policy(in_doubt="hold")
 
 
-class OperationContract(Contract):
+class OperationContract(Contract, calls=False):
     """Answers of claims, lists, and resending."""
 
     async def test_a_fresh_claim_is_granted_with_its_own_nonce(self, world: World) -> None:

@@ -52,7 +52,7 @@ class ReconcileContract(Contract):
         policy = _asking(world, Happened("found"), quiet=1)
         assert isinstance(await world.door().error(policy=policy), InDoubt)
         world.clock.advance(1)
-        assert (await world.door().run(policy=policy)).value == "found"
+        assert await world.door().value(policy=policy) == "found"
 
     async def test_the_quiet_time_of_a_raised_error_counts_from_the_error(self, world: World) -> None:
         policy = _asking(world, Happened("found"))
@@ -60,7 +60,7 @@ class ReconcileContract(Contract):
         world.clock.advance(QUIET - MICROSECOND)
         assert isinstance(await world.door().error(policy=policy), InDoubt)
         world.clock.advance(MICROSECOND)
-        assert (await world.door().run(policy=policy)).value == "found"
+        assert await world.door().value(policy=policy) == "found"
 
     async def test_happened_gives_the_value_without_running(self, world: World) -> None:
         policy = await _ready(world, Happened("found"))
@@ -70,7 +70,7 @@ class ReconcileContract(Contract):
     async def test_happened_is_recorded_for_everybody(self, world: World) -> None:
         policy = await _ready(world, Happened("found"))
         await world.door().run(policy=policy)
-        assert (await world.door().run(policy=policy)).value == "found"
+        assert await world.door().value(policy=policy) == "found"
         assert world.ran == ["asked"]
 
     async def test_did_not_happen_runs_without_doubt(self, world: World) -> None:
@@ -82,7 +82,7 @@ class ReconcileContract(Contract):
 
     async def test_the_hook_is_asked_although_the_attempts_are_used_up(self, world: World) -> None:
         policy = (await _ready(world, Happened(7))).replace(max_attempts=1)
-        assert (await world.door().run(policy=policy)).value == 7
+        assert await world.door().value(policy=policy) == 7
 
     async def test_what_did_not_happen_is_not_run_once_the_attempts_are_used_up(self, world: World) -> None:
         policy = (await _ready(world, DidNotHappen())).replace(max_attempts=1)
@@ -179,7 +179,7 @@ class ReconcileContract(Contract):
         gate.open()
         await world.ended(zombie)
         assert zombie.error is None or isinstance(zombie.error, LeaseLost)
-        assert (await world.door().run(policy=policy)).value == "found"
+        assert await world.door().value(policy=policy) == "found"
 
 
 def _asking(world: World, verdict: Any, quiet: float = QUIET) -> Policy:

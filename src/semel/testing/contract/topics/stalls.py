@@ -50,7 +50,7 @@ class StallContract(Contract):
                 _wait_until(lambda sent=sent: len(watched.lists(Renew)) > sent)  # type: ignore[misc]  # a default
             return "went on"
 
-        assert (await door.run("blocks", blocks, policy=SHORT)).value == "went on"
+        assert await door.value("blocks", blocks, policy=SHORT) == "went on"
         assert isinstance(await world.door().error("other", policy=SHORT), InProgress)
         gate.open()
         assert (await world.finish(other)).value == "value"

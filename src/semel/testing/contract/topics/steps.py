@@ -37,13 +37,13 @@ class StepContract(Contract):
 
     async def test_a_step_gives_the_value_of_its_function(self, world: World) -> None:
         door = world.door()
-        assert (await door.run(handler=_stepping(world, door, "a", "b"))).value == ["a", "b"]
+        assert await door.value(handler=_stepping(world, door, "a", "b")) == ["a", "b"]
         assert world.ran == ["a", "b"]
 
     async def test_finished_steps_are_not_run_again_after_an_error(self, world: World) -> None:
         door = world.door()
         await door.error(handler=_stepping(world, door, "a", "b", error=OSError()))
-        assert (await door.run(handler=_stepping(world, door, "a", "b", "c"))).value == ["a", "b", "c"]
+        assert await door.value(handler=_stepping(world, door, "a", "b", "c")) == ["a", "b", "c"]
         assert world.ran == ["a", "b", "c"]
 
     async def test_finished_steps_are_not_run_again_after_a_retryable_failure(self, world: World) -> None:
@@ -58,7 +58,7 @@ class StepContract(Contract):
         await world.perform(Checkpoint(lease, Step(0, "a", codec.encode("kept", AsIs(), 1000))))
         world.clock.advance(60)
         door = world.door()
-        assert (await door.run(handler=_stepping(world, door, "a", "b"))).value == ["kept", "b"]
+        assert await door.value(handler=_stepping(world, door, "a", "b")) == ["kept", "b"]
         assert world.ran == ["b"]
 
     async def test_a_step_that_raised_is_run_again(self, world: World) -> None:
@@ -84,7 +84,7 @@ class StepContract(Contract):
             return value
 
         await door.error(handler=handler)
-        assert (await door.run(handler=handler)).value == Hold(12, Decimal("9.90"))
+        assert await door.value(handler=handler) == Hold(12, Decimal("9.90"))
 
     @pytest.mark.parametrize("value", [None, 0, "", False, []])
     async def test_a_step_with_a_falsy_value_is_finished_too(self, world: World, value: Any) -> None:
@@ -97,7 +97,7 @@ class StepContract(Contract):
             return found
 
         await door.error(handler=handler)
-        assert same((await door.run(handler=handler)).value, value)
+        assert same(await door.value(handler=handler), value)
         assert world.ran == ["ran"]
 
     async def test_a_step_whose_value_cannot_be_kept_is_not_run_twice(self, world: World) -> None:
@@ -166,7 +166,7 @@ class StepContract(Contract):
         door = world.door()
         await door.error(handler=_stepping(world, door, "a", "b", error=OSError()))
         await door.error(handler=_stepping(world, door, "x"))
-        assert (await door.run(handler=_stepping(world, door, "a", "b", "c"))).value == ["a", "b", "c"]
+        assert await door.value(handler=_stepping(world, door, "a", "b", "c")) == ["a", "b", "c"]
         assert world.ran == ["a", "b", "c"]
 
     async def test_a_name_is_used_once(self, world: World) -> None:
@@ -177,7 +177,7 @@ class StepContract(Contract):
     async def test_steps_that_were_not_reached_may_change(self, world: World) -> None:
         door = world.door()
         await door.error(handler=_stepping(world, door, "a", error=OSError()))
-        assert (await door.run(handler=_stepping(world, door, "a", "anything"))).value == ["a", "anything"]
+        assert await door.value(handler=_stepping(world, door, "a", "anything")) == ["a", "anything"]
 
     async def test_a_step_after_the_lease_was_lost_does_not_run(self, world: World) -> None:
         watched, gate = world.watched(), world.gate()
@@ -233,7 +233,7 @@ class DeriveContract(Contract):
 
     async def test_a_derived_key_has_the_form_of_make_key(self, world: World) -> None:
         door = world.door()
-        assert is_key((await door.run(handler=_deriving(world, door))).value)
+        assert is_key(await door.value(handler=_deriving(world, door)))
 
     async def test_derived_keys_differ_by_scope_operation_value_and_step(self, world: World) -> None:
         door = world.door()

@@ -30,7 +30,7 @@ class SweepingReconcileContract(Contract):
     async def test_what_a_sweep_found_is_replayed(self, world: World) -> None:
         door = await _ready(world, Happened("found"))
         await door.sweep()
-        assert (await world.door().run(policy=Policy())).value == "found"
+        assert await world.door().value(policy=Policy()) == "found"
 
     async def test_a_sweep_frees_what_did_not_happen(self, world: World) -> None:
         door = await _ready(world, DidNotHappen())

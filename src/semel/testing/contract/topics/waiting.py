@@ -117,7 +117,7 @@ class WaitingContract(Contract):
 
     async def test_a_waiter_takes_over_when_the_lease_of_a_crashed_owner_ends(self, world: World) -> None:
         await world.crash()
-        assert (await world.door().run(policy=PATIENT)).value == "value"
+        assert await world.door().value(policy=PATIENT) == "value"
         assert world.clock.monotonic() == pytest.approx(30, abs=1)
 
     async def test_a_waiter_is_told_that_the_owner_is_held_in_doubt(self, world: World) -> None:

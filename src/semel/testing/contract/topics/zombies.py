@@ -170,7 +170,7 @@ class ZombieContract(Contract):
         slow, gate, _ = await _cut_off(world)
         gate.open()
         assert (await world.finish(slow)).value == "zombie"
-        assert (await world.door().run()).value == "zombie"
+        assert await world.door().value() == "zombie"
 
     async def test_a_doubt_that_was_reported_is_not_completed_behind_its_back(self, world: World) -> None:
         zombie, gate, _ = await _cut_off(world)
