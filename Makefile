@@ -34,7 +34,7 @@ run: setup-run ## set everything up and start the hotel, a small booking service
 	@exec $(BIN)/python -m examples.hotel $(ARGS)
 
 test: setup-dev ## set everything up and run all tests
-	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: setup-dev ## format, lint, types, layers, spelling and the fast tests; under a minute
 	$(BIN)/ruff format --check .
@@ -45,7 +45,7 @@ check: setup-dev ## format, lint, types, layers, spelling and the fast tests; un
 	$(BIN)/pytest -n auto -m "not slow" $(FAST) $(ARGS)
 
 verify: setup-dev ## all tests at full effort: the long proofs
-	SEMEL_EFFORT=full $(BIN)/pytest -n $(WORKERS) --timeout=14400 $(ARGS)
+	SEMEL_EFFORT=full $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout=14400 $(ARGS)
 
 bench: ## compare with the bare stores and with peers
 	@scripts/setup-system venv $(SERVERS)

@@ -10,7 +10,7 @@ from semel.testing.contract import InvalidationContract, MakeStore, StoreContrac
 from tests.servers.databases import Databases
 from tests.servers.records import emptied
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.covering]
 
 
 class TestPostgresql(StoreContract, InvalidationContract):

@@ -9,7 +9,7 @@ from semel.testing.clock import VirtualClock
 from semel.testing.contract import MakeStore, StoreContract
 from tests.servers.redis import Keys
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.covering(across_classes=True)]
 
 
 class OnRedis(StoreContract):

@@ -17,7 +17,7 @@ from tests.servers.databases import Databases
 from tests.servers.records import emptied
 from tests.servers.redis import Keys
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.covering(across_classes=True)]
 
 
 class OnTiers(StoreContract):

@@ -46,11 +46,23 @@ def sites(
         one.close()
 
 
-@pytest.fixture(params=[f"{site} on {store}" for site in SITES for store in STORES])
-def site(request: pytest.FixtureRequest, sites: Callable[[str, str], Running]) -> Running:
+# Of the session, so that pytest puts the tests of one site in a row and one worker starts it, not each of them.
+@pytest.fixture(scope="session", params=SITES)
+def site_name(request: pytest.FixtureRequest) -> str:
+    """Every application on every server."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session", params=STORES)
+def site_store(request: pytest.FixtureRequest) -> str:
+    """Every store that the sites are tried over."""
+    return str(request.param)
+
+
+@pytest.fixture
+def site(site_name: str, site_store: str, sites: Callable[[str, str], Running]) -> Running:
     """Every application on every server, over every store."""
-    name, _, store = request.param.partition(" on ")
-    return sites(name, store)
+    return sites(site_name, site_store)
 
 
 @pytest.fixture

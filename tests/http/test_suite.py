@@ -10,7 +10,7 @@ from tests.http.asking import ALICE, BOB, Asker, new_key
 from tests.http.shop import LARGE
 from tests.http.sites import Running
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.covering]
 
 REPLAYED = "idempotency-replayed"
 

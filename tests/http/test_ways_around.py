@@ -10,7 +10,7 @@ from tests.http.asking import Asker, new_key
 from tests.http.sites import MORE_SITES, SITES, Running
 from tests.http.wire import Answered, Wire, head
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.covering]
 
 BODY = b'{"amount": 10}'
 JSON = "application/json"
@@ -54,10 +54,16 @@ SPELLINGS = (
 )
 
 
-@pytest.fixture(params=[*SITES, *MORE_SITES])
-def site(request: pytest.FixtureRequest, sites: Callable[[str, str], Running]) -> Running:
-    """Every application on every server."""
-    return sites(request.param, "sqlite")
+@pytest.fixture(scope="session", params=[*SITES, *MORE_SITES])
+def site_name(request: pytest.FixtureRequest) -> str:
+    """Every application on every server, those that read the first line otherwise too."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session", params=["sqlite"])
+def site_store(request: pytest.FixtureRequest) -> str:
+    """What a request is spelt like is read before any store is asked."""
+    return str(request.param)
 
 
 @pytest.fixture

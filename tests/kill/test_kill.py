@@ -1,16 +1,15 @@
 """Worker processes on one SQLite file, killed at random and at every position: nothing is lost, doubled or wedged."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.effort import FULL
 from tests.kill.grounds.sqlite import SqliteGround
 from tests.kill.program import demand_a_pass, kill_and_check, stall_and_check
 
-FULL = os.environ.get("SEMEL_EFFORT") == "full"
-KILLS = 5000 if FULL else 500
+KILLS = 5000 if FULL else 100
 STALLS = 200 if FULL else 12
 PATIENCE = 7200 if FULL else 600  # a bound for the hopeless, not a measure
 

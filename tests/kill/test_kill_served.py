@@ -4,19 +4,18 @@ On Redis alone nothing joins a transaction, so what is repeated is listed one by
 PostgreSQL behind Redis: either of the two is killed in turn.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.effort import FULL
 from tests.kill.grounds.ground import ground_of
 from tests.kill.grounds.private import KINDS, private_ground
 from tests.kill.program import break_server_and_check, demand_a_pass, demand_no_harm, kill_and_check
 from tests.servers.databases import Databases
 
-FULL = os.environ.get("SEMEL_EFFORT") == "full"
-KILLS = 2000 if FULL else 150
+KILLS = 2000 if FULL else 100
 FEW = 2000 if FULL else 30  # enough to hit every position once
 OUTAGES = 50 if FULL else 3
 PATIENCE = 7200 if FULL else 600  # a bound for the hopeless, not a measure

@@ -1,16 +1,20 @@
-"""The whole programme of the simulator, at the size that `SEMEL_EFFORT` asks for."""
+"""The whole programme of the simulator, at the size that `SEMEL_EFFORT` asks for.
+
+At the small effort chance chooses all schedules, and must reach everything that is to be reached. The full effort
+explores the small worlds to the end as well, with their whole budget of faults; with a smaller one `test_explore.py`,
+`test_servers.py` and `test_within.py` do that at either effort.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
 
 from semel.testing.simulate import verify
+from tests.effort import FULL
 
-FULL = os.environ.get("SEMEL_EFFORT") == "full"
-SCHEDULES = 5_000_000 if FULL else 200_000
+SCHEDULES = 5_000_000 if FULL else 30_000
 
 
 @pytest.mark.slow
@@ -21,7 +25,7 @@ def test_every_invariant_holds_in_every_schedule(record_property: Callable[[str,
     assert report.passed, str(report)
     assert report.schedules >= SCHEDULES
     assert all(world.complete for world in report.worlds)
-    assert len(report.worlds) > 20
+    assert len(report.worlds) > 20 or not FULL
 
 
 @pytest.mark.slow

@@ -5,30 +5,27 @@ kills hit nothing.
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.effort import FULL
 from tests.hotel.load.run import Run
 from tests.hotel.load.verdict import complaints, figures
 
-USERS = 200
-FEWER = USERS if os.environ.get("SEMEL_EFFORT") == "full" else 60
+SELECTED = {
+    "small": [("postgresql", 24, 0), ("mariadb", 24, 2)],
+    "full": [(server, 200, overbooking) for server in ("postgresql", "mariadb") for overbooking in (0, 2)],
+}
+"""On which server how many users come, and how many more rooms are sold than there are."""
+
 Figures = Callable[[str, object], None]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-RUNS = [
-    (server, users, overbooking)
-    for server in ("postgresql", "mariadb")
-    for users, overbooking in ((USERS, 0), (FEWER, 2))
-]
-
-
-@pytest.fixture(params=RUNS, ids=lambda run: "-".join(map(str, run)))
+@pytest.fixture(params=SELECTED["full" if FULL else "small"], ids=lambda run: "-".join(map(str, run)))
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     """A run on an empty database of its server."""
     server, users, overbooking = request.param

@@ -1,0 +1,129 @@
+"""The small effort leaves out only what other rows of the same table try, value by value; the full effort nothing."""
+
+import os
+import re
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.effort import Row, cover
+from tests.processes import run_bounded
+
+ROOT = Path(__file__).parents[2]
+LONGEST = 90.0
+TABLES = """
+import pytest
+
+pytestmark = pytest.mark.covering{arguments}
+
+
+@pytest.fixture(params=["sync", "async"])
+def colour(request):
+    return request.param
+
+
+class Cases:
+    @pytest.mark.parametrize(("one", "other"), [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")])
+    def test_pairs(self, colour, one, other):
+        pass
+
+    def test_plain(self, colour):
+        pass
+
+    def test_alone(self):
+        pass
+
+
+class TestFirst(Cases):
+    pass
+
+
+class TestSecond(Cases):
+    pass
+"""
+COLOURS = {"sync", "async"}
+PAIRS = {"a-x", "a-y", "b-x", "b-y"}
+
+tables = st.lists(st.fixed_dictionaries({name: st.integers(0, 4) for name in "abc"}), max_size=40)
+
+
+def cells(rows: list[Row]) -> set[tuple[str, object]]:
+    return {cell for row in rows for cell in row.items()}
+
+
+@given(rows=tables, name=st.text())
+def test_every_value_of_every_column_is_in_a_chosen_row(rows: list[Row], name: str) -> None:
+    chosen = cover(rows, name)
+    assert chosen == sorted(set(chosen))
+    assert cells([rows[number] for number in chosen]) == cells(rows)
+
+
+@given(rows=tables, name=st.text())
+def test_the_choice_is_the_same_every_time(rows: list[Row], name: str) -> None:
+    assert cover(rows, name) == cover(rows, name)
+
+
+@pytest.mark.parametrize("name", ["", "a", "b", "c"])
+def test_a_product_takes_as_many_rows_as_its_longest_column(name: str) -> None:
+    rows: list[Row] = [{"site": site, "store": store} for site, store in product(range(9), range(2))]
+    assert len(cover(rows, name)) == 9
+
+
+def test_another_name_pairs_the_values_otherwise() -> None:
+    rows: list[Row] = [{"site": site, "store": store} for site, store in product(range(9), range(2))]
+    assert {number for name in "abcdef" for number in cover(rows, name)} == set(range(len(rows)))
+
+
+def collected(folder: Path, arguments: str = "", *, effort: str = "small") -> set[str]:
+    """The ids of the tests that a run with this effort takes from the tables."""
+    (folder / "test_tables.py").write_text(TABLES.replace("{arguments}", arguments))
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "tests.effort", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "SEMEL_EFFORT": effort, "PYTHONPATH": str(ROOT)}
+    ran = run_bounded([*command, "-c", os.devnull, "--rootdir", str(folder), str(folder)], LONGEST, env=environment)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return set(re.findall(r"^test_tables.py::(.*)$", ran.stdout, re.MULTILINE))
+
+
+def columns(ids: set[str], cls: str, test: str) -> tuple[set[str], set[str]]:
+    """Which colours a test of a class runs in, and which pairs it tries."""
+    rows = [found[1].partition("-") for one in ids if (found := re.fullmatch(rf"{cls}::{test}\[(.*)\]", one))]
+    return {colour for colour, _, _ in rows}, {pair for _, _, pair in rows}
+
+
+@pytest.mark.slow
+def test_the_full_effort_takes_every_row(tmp_path: Path) -> None:
+    assert len(collected(tmp_path, effort="full")) == 2 * (8 + 2 + 1)
+
+
+@pytest.mark.slow
+def test_each_test_is_tried_with_every_value(tmp_path: Path) -> None:
+    ids = collected(tmp_path)
+    for cls in ("TestFirst", "TestSecond"):
+        assert columns(ids, cls, "test_pairs") == (COLOURS, PAIRS)
+        assert columns(ids, cls, "test_plain") == (COLOURS, {""})
+        assert f"{cls}::test_alone" in ids
+    assert len(ids) == 2 * (4 + 2 + 1)
+
+
+@pytest.mark.slow
+def test_classes_can_be_a_column(tmp_path: Path) -> None:
+    ids = collected(tmp_path, "(across_classes=True)")
+    for test, pairs in (("test_pairs", PAIRS), ("test_plain", {""})):
+        assert columns(ids, "Test.*", test) == (COLOURS, pairs)
+        assert {one.partition("::")[0] for one in ids if f"::{test}[" in one} == {"TestFirst", "TestSecond"}
+    assert len(ids) == 4 + 2 + 2
+
+
+@pytest.mark.slow
+def test_a_column_can_be_shared_by_the_tests_of_a_class(tmp_path: Path) -> None:
+    ids = collected(tmp_path, '(shared="colour")')
+    for cls in ("TestFirst", "TestSecond"):
+        assert columns(ids, cls, "test_pairs")[1] == PAIRS
+        assert columns(ids, cls, "test_plain")[1] == {""}
+        assert columns(ids, cls, ".*")[0] == COLOURS
+        assert f"{cls}::test_alone" in ids
+    assert len(ids) == 2 * (4 + 1 + 1)
