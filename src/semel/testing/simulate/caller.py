@@ -1,4 +1,4 @@
-"""One caller of the simulation: a real `Once` driven step by step, its handler, and what is left when it is cancelled.
+"""One caller of the simulation: a real `Once`, or a decorated function, driven step by step, and its handler.
 
 What always holds: what the shells do around a flow is done here in the same order. A caller stops at every point where
 a thread or task could lose its turn; the points others can see (a start, an effect, a look at the ledger) are moves.
@@ -18,6 +18,7 @@ from semel.engine.flows import Once, step
 from semel.engine.request import Request
 from semel.engine.waiting import Waiter
 from semel.errors import LeaseLost
+from semel.testing.simulate.decorated import DecoratedCall, call_decorated
 from semel.testing.simulate.driving import EFFECT, GONE, LOOK, START, Point, driven
 from semel.testing.simulate.lane_runner import READY
 from semel.testing.simulate.violation import Violation
@@ -70,7 +71,7 @@ class Caller:
         self.actor = actor
         self.point: Point | None = START
         self.once: Once | None = None
-        self.body: Flow[Any] | None = None
+        self.body: Flow[Any] | DecoratedCall | None = None
         self.visit: Visit | None = None  # in the lane
         self.waits: Waiter | None = None  # not yet answered
         self.waiter: Waiter | None = None  # the last one that was
@@ -178,13 +179,15 @@ class Caller:
         self.sim.witness.owners[nonce] = self
         return nonce
 
-    def _asking(self) -> Flow[Any]:
+    def _asking(self) -> Flow[Any] | DecoratedCall:
         clock = self.worker.clock
         if self.asker.erases:
             return erasing.erase(KEYS[self.asker.key], reason="somebody asked for it", by="", tiers=False)
         if self.request is None:
             sweep = administration.sweep(self.sim.setting.known, clock, self.new_nonce, self.worker.resends)
             return driven(sweep, {Apart: self._apart})
+        if self.sim.world.calls == "decorated":
+            return call_decorated(self, self.request)
         self.once = Once(self.request, clock, self.new_nonce, self.worker.resends)
         return driven(self.once.flow(), {Call: self._call, Ask: self._ask})
 
@@ -220,11 +223,12 @@ class Caller:
             raise Violation("told", "a handler began although its lease was over")
         state.active = True
         try:
-            return (yield from self._handler(state))
+            return (yield from self.handler(state))
         finally:
             state.active = False
 
-    def _handler(self, state: AttemptState) -> Generator[Any, Any, Any]:
+    def handler(self, state: AttemptState) -> Generator[Any, Any, Any]:
+        """What the operation does: at most one effect, and an end that may be chosen."""
         sim, world = self.sim, self.sim.world
         before, after = world.work if state.number == 1 else (0.0, 0.0)
         ending = sim.faults.ending(self)
@@ -262,11 +266,15 @@ class Caller:
 
     def _ask(self, ask: Ask) -> Generator[Any, Any, Any]:
         self._hold(ask.attempt)
+        return (yield from self.look(ask.attempt))
+
+    def look(self, state: AttemptState) -> Generator[Any, Any, Any]:
+        """What the reconcile hook says of an attempt that is in doubt."""
         yield LOOK
         if self.sim.faults.unsure(self):
             self.inputs.append((self.sim.now_us, "unsure", None))
             return Unknown()
-        found = self.sim.ledger.look(ask.attempt)
+        found = self.sim.ledger.look(state)
         return DidNotHappen() if found is None else Happened(found)
 
     def cancel(self) -> None:
@@ -307,7 +315,7 @@ class Caller:
             self.sim.witness.cleaned_up(self, error)
         elif self.request is not None:
             self.sim.answers.ended(self, result, error)
-            if result is not None and result.replayed:
+            if result is not None and result.replayed and self.once is not None:  # a decorated function counts it
                 keeper = self.worker.keeper
                 if keeper.keeper.replayed(self.request.key.digest):
                     keeper.rouse(keeper.keeper.due())

@@ -262,6 +262,9 @@ class Simulation:
 
     def untie(self) -> None:
         """Let go of the knot of objects, so that nobody has to look for it."""
+        for caller in self.callers:
+            if caller.body is not None:
+                caller.body.close()
         for worker in self.workers:
             worker.untie()
         for caller in self.callers:

@@ -16,14 +16,14 @@ from semel.testing.simulate.report import SOMETIMES, Explored, Report
 from semel.testing.simulate.server_worlds import SERVER_SOMETIMES, SERVER_WORLDS
 from semel.testing.simulate.within import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWorld
 from semel.testing.simulate.world import World
-from semel.testing.simulate.worlds import SMALL, by_chance
+from semel.testing.simulate.worlds import DECORATED, SMALL, by_chance
 
 Progress = Callable[[int, int], None]
 
 ENOUGH_FOR_ALL: Final = 180_000
 ENOUGH_FOR_MORE: Final = 3_000_000
 _PIECE: Final = 1_000
-_EVERY: Final[tuple[World | WithinWorld, ...]] = (*SMALL, *SERVER_WORLDS, *WITHIN_WORLDS)
+_EVERY: Final[tuple[World | WithinWorld, ...]] = (*SMALL, *DECORATED, *SERVER_WORLDS, *WITHIN_WORLDS)
 _NAMES: Final = tuple(world.name for world in _EVERY)
 
 
@@ -78,7 +78,7 @@ class Run:
         if self._schedules < ENOUGH_FOR_ALL:
             return []
         more = 1 if self._schedules >= ENOUGH_FOR_MORE else 0
-        small = [Piece(replace(world, slow=world.slow + more)) for world in (*SMALL, *SERVER_WORLDS)]
+        small = [Piece(replace(world, slow=world.slow + more)) for world in (*SMALL, *DECORATED, *SERVER_WORLDS)]
         return [*small, *(Piece(replace(world, slow=world.slow + more)) for world in WITHIN_WORLDS)]
 
     def chance_pieces(self) -> list[Piece]:

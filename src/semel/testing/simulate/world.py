@@ -48,6 +48,7 @@ FAULTS: Final[tuple[Fault, ...]] = Fault.__args__  # type: ignore[attr-defined]
 QUIRKS: Final[tuple[Quirk, ...]] = Quirk.__args__  # type: ignore[attr-defined]
 Served = Literal["memory", "redis", "dynamodb"]
 Colour = Literal["tasks", "threads"]
+CallStyle = Literal["flow", "decorated"]
 
 SECOND: Final = 1_000_000
 OPERATION: Final = "charge"
@@ -110,6 +111,7 @@ class World:
         failures: how many rounds without an answer until a process leaves the store alone.
         resends: whether claims are sent again; without, as if the budget for that were always used up.
         store: whose model the records are in.
+        calls: whether callers drive the flow of a call by hand, or call a decorated function of the world's colour.
     """
 
     name: str
@@ -118,6 +120,7 @@ class World:
     budget: int = 0
     slow: int = 0
     colour: Colour = "tasks"
+    calls: CallStyle = "flow"
     in_doubt: Doubt = "rerun"
     when_running: WhenRunning = "wait"
     wait_for: float = 0.6

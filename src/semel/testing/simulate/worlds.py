@@ -127,6 +127,35 @@ SMALL: Final[tuple[World, ...]] = (
     World(name="two scopes", askers=(Asker(0), Asker(0, key=1)), faults=("half", "lose", "cancel"), budget=2),
 )
 
+_FAULTS_OF_A_CALL: Final[tuple[Fault, ...]] = ("lose", "crash", "stall")
+_BY_BOTH_COLOURS: Final = tuple(
+    World(name=f"decorated, {name}", askers=askers, budget=1, calls="decorated", **settings)
+    for name, askers, settings in (
+        ("rerun", _PAIR, {"faults": (*_FAULTS_OF_A_CALL, "refuse", "hang"), "slow": 1}),
+        ("hold", _PAIR, {"faults": (*_FAULTS_OF_A_CALL, "doubt", "retry", "final"), "in_doubt": "hold"}),
+        (
+            "hook asked",
+            _PAIR,
+            {
+                "faults": ("doubt", "unsure", "crash", "stall"),
+                "in_doubt": "reconcile",
+                "delivery": 0.15,
+                "stall": 0.6,
+                "wait_for": 2.0,
+            },
+        ),
+        ("long handler", _PAIR, {"faults": ("refuse", "stall", "lose"), "work": (0.3, 0.1), "wait_for": 2.0}),
+        ("crowd", _CROWD, {"faults": ("lose", "crash")}),
+        ("two fingerprints", (Asker(0), Asker(1, fingerprint=1)), {"faults": _FAULTS_OF_A_CALL}),
+        ("two scopes", (Asker(0), Asker(0, key=1)), {"faults": ("half", "lose")}),
+    )
+)
+DECORATED: Final[tuple[World, ...]] = (
+    *_BY_BOTH_COLOURS,
+    *(replace(world, name=f"{world.name}, threads", colour="threads") for world in _BY_BOTH_COLOURS),
+)
+"""The same calls through decorated functions of both colours; cancelling those is for real loops and threads."""
+
 
 def by_chance(seed: int) -> list[World]:
     """What chance explores: by turns a small world in which more goes wrong, and a larger one."""
