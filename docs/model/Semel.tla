@@ -1,7 +1,8 @@
 ------------------------------- MODULE Semel -------------------------------
 (***************************************************************************)
-(* One key of semel: claim, lease, renewal, take-over, completion, erasing *)
-(* and the record that expires and is made anew.                           *)
+(* One key of semel: claim, lease, renewal, take-over, completion, what a  *)
+(* person states and corrects, erasing, and the record that expires and is *)
+(* made anew.                                                              *)
 (*                                                                         *)
 (* A worker is one call in the hands of one process. It sends its claim,   *)
 (* runs the effect if it is granted, and completes. It may crash, stall    *)
@@ -41,6 +42,7 @@ EXTENDS Naturals, FiniteSets, TLC
 
 CONSTANTS
     Workers,             \* the calls for this key; each serves as its own nonce
+    Statements,          \* what operators say of this key; each its own nonce
     None,                \* no worker, no outcome
     MaxFaults,           \* how many crashes, stalls, lost replies, handler errors
     MaxGenerations,      \* how many records in a row the key may have
@@ -60,6 +62,7 @@ VARIABLES
     expects,      \* worker -> only without the nonce: the fence it asked for
     claims,       \* claims on their way whose worker no longer waits
     completions,  \* completions on their way whose worker no longer waits
+    saw,          \* statement -> the nonce of the record it corrects, see below
     ledger,       \* effects that happened, kept by the resource outside
     answer,       \* worker -> the value its caller was given, and of which record
     \* The rest is known to nobody in the system; the invariants need it.
@@ -67,21 +70,24 @@ VARIABLES
     outcomes,     \* every outcome ever recorded, with its generation
     faults        \* how many faults there were
 
-vars == <<asks, record, step, lease, expects, claims, completions, ledger,
+vars == <<asks, record, step, lease, expects, claims, completions, saw, ledger,
           answer, generation, outcomes, faults>>
 
 -----------------------------------------------------------------------------
 (* Shapes *)
 
-\* Every grant uses up the call of one worker or one claim on its way.
-MaxFence == Cardinality(Workers) + MaxFaults
+\* Every grant uses up the call of one worker or one claim on its way, and
+\* what is stated has a fence of its own.
+MaxFence == Cardinality(Workers) + MaxFaults + Cardinality(Statements)
 
 \* `generation' in a lease, an outcome or an effect is for the invariants
 \* only: neither worker nor store compares it.
 Leases   == [generation : 0..MaxGenerations, fence : 0..MaxFence, doubt : BOOLEAN]
 NoLease  == [generation |-> 0, fence |-> 0, doubt |-> FALSE]
+Authors  == Workers \cup Statements
 Effects  == [by : Workers, generation : 1..MaxGenerations, fence : 1..MaxFence]
-Answers  == [by : Workers, generation : 1..MaxGenerations]
+Outcomes == [by : Authors, generation : 1..MaxGenerations, fence : 1..MaxFence]
+Answers  == [by : Authors, generation : 1..MaxGenerations]
 
 Statuses == {"absent", "running", "completed", "failed", "in_doubt", "erased"}
 Absent   == [status |-> "absent", fence |-> 0, nonce |-> None, live |-> FALSE,
@@ -92,17 +98,18 @@ TypeOK ==
     /\ asks \in [Workers -> [fingerprint : Fingerprints, policy : Policies]]
     /\ record.status \in Statuses
     /\ record.fence \in 0..MaxFence
-    /\ record.nonce \in Workers \cup {None}
+    /\ record.nonce \in Authors \cup {None}
     /\ record.live \in BOOLEAN
     /\ record.fingerprint \in Fingerprints \cup {None}
     /\ record.policy \in Policies \cup {None}
     /\ record.doubt \in BOOLEAN
-    /\ record.outcome \in Effects \cup {None}
+    /\ record.outcome \in Outcomes \cup {None}
     /\ step \in [Workers -> {"claiming", "granted", "ran", "answered", "ended"}]
     /\ lease \in [Workers -> Leases]
     /\ expects \in [Workers -> 0..MaxFence]
     /\ claims \subseteq Workers
     /\ completions \subseteq Effects
+    /\ saw \in [Statements -> Statements \cup {None}]
     /\ ledger \subseteq Effects
     /\ answer \in [Workers -> Answers \cup {None}]
     /\ generation \in 1..MaxGenerations
@@ -117,6 +124,7 @@ Init ==
     /\ expects = [w \in Workers |-> 0]
     /\ claims = {}
     /\ completions = {}
+    /\ saw = [s \in Statements |-> None]
     /\ ledger = {}
     /\ answer = [w \in Workers |-> None]
     /\ generation = 1
@@ -203,14 +211,14 @@ ClaimGranted(w) ==
     /\ lease' = [lease EXCEPT ![w] = LeaseIn(record')]
     /\ step' = [step EXCEPT ![w] = "granted"]
     /\ expects' = [expects EXCEPT ![w] = 0]
-    /\ UNCHANGED <<asks, claims, completions, ledger, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, claims, completions, saw, ledger, answer, generation, outcomes, faults>>
 
 \* Answer replay.
 ClaimReplayed(w) ==
     /\ step[w] = "claiming"
     /\ record.status = "completed" /\ SameFingerprint(w)
     /\ EndWith(w, record.outcome.by)
-    /\ UNCHANGED <<asks, record, claims, completions, ledger, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, faults>>
 
 \* An erased record answers every claim of its key with its tombstone, which
 \* gives no value away. There is no fingerprint left to compare.
@@ -218,7 +226,7 @@ ClaimErased(w) ==
     /\ step[w] = "claiming"
     /\ record.status = "erased"
     /\ EndWithout(w)
-    /\ UNCHANGED <<asks, record, claims, completions, ledger, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, faults>>
 
 \* Answer reused, or in doubt where the policies do not allow a take-over.
 \* The answer running is no action: the worker asks again, nothing changes.
@@ -229,7 +237,7 @@ ClaimDeclined(w) ==
     /\ \/ ~SameFingerprint(w)
        \/ InDoubt /\ ~MayTakeOver(w)
     /\ EndWithout(w)
-    /\ UNCHANGED <<asks, record, claims, completions, ledger, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, faults>>
 
 \* The reply is lost: the worker stops waiting and will send the same claim
 \* again. Without the nonce it goes by the record it saw when it asked.
@@ -239,20 +247,20 @@ ClaimReplyLost(w) ==
     /\ Fault
     /\ claims' = claims \cup {w}
     /\ expects' = [expects EXCEPT ![w] = IF UseNonce THEN 0 ELSE record.fence + 1]
-    /\ UNCHANGED <<asks, record, step, lease, completions, ledger, answer, generation, outcomes>>
+    /\ UNCHANGED <<asks, record, step, lease, completions, saw, ledger, answer, generation, outcomes>>
 
 \* The store applies a claim that nobody waits for any more.
 LateClaim(w) ==
     /\ w \in claims
     /\ claims' = claims \ {w}
     /\ record' = IF Claimable(w) THEN Granted(w) ELSE record
-    /\ UNCHANGED <<asks, step, lease, expects, completions, ledger, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, completions, saw, ledger, answer, generation, outcomes, faults>>
 
 \* Or it never arrived.
 DropClaim(w) ==
     /\ w \in claims
     /\ claims' = claims \ {w}
-    /\ UNCHANGED <<asks, record, step, lease, expects, completions, ledger, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, step, lease, expects, completions, saw, ledger, answer, generation, outcomes, faults>>
 
 -----------------------------------------------------------------------------
 (* Running *)
@@ -266,7 +274,7 @@ Effect(w) ==
     /\ ledger' = ledger \cup {[by |-> w, generation |-> lease[w].generation,
                                fence |-> lease[w].fence]}
     /\ step' = [step EXCEPT ![w] = "ran"]
-    /\ UNCHANGED <<asks, record, lease, expects, claims, completions, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, lease, expects, claims, completions, saw, answer, generation, outcomes, faults>>
 
 \* A lease that lapsed and was not taken over can still be renewed.
 Renew(w) ==
@@ -274,7 +282,7 @@ Renew(w) ==
     /\ Holds(w, lease[w].fence)
     /\ ~record.live
     /\ record' = [record EXCEPT !.live = TRUE]
-    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, generation, outcomes, faults>>
 
 Completed(by, shown) ==
     [record EXCEPT !.status = "completed", !.live = FALSE,
@@ -287,7 +295,7 @@ Complete(w) ==
     /\ record' = Completed(w, lease[w])
     /\ outcomes' = outcomes \cup {[by |-> w, generation |-> generation]}
     /\ EndWith(w, w)
-    /\ UNCHANGED <<asks, claims, completions, ledger, generation, faults>>
+    /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, faults>>
 
 \* The reply is lost: the worker stops waiting and will complete again. If
 \* the first one was applied, that is refused, and it finds its own outcome.
@@ -296,7 +304,7 @@ CompleteReplyLost(w) ==
     /\ Fault
     /\ completions' = completions \cup
            {[by |-> w, generation |-> lease[w].generation, fence |-> lease[w].fence]}
-    /\ UNCHANGED <<asks, record, step, lease, expects, claims, ledger, answer, generation, outcomes>>
+    /\ UNCHANGED <<asks, record, step, lease, expects, claims, saw, ledger, answer, generation, outcomes>>
 
 \* The store applies, or refuses, a completion nobody waits for any more.
 LateCompletion ==
@@ -306,7 +314,7 @@ LateCompletion ==
            THEN /\ record' = Completed(sent.by, sent)
                 /\ outcomes' = outcomes \cup {[by |-> sent.by, generation |-> generation]}
            ELSE UNCHANGED <<record, outcomes>>
-    /\ UNCHANGED <<asks, step, lease, expects, claims, ledger, answer, generation, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, saw, ledger, answer, generation, faults>>
 
 \* Renew, complete or fail was refused. The worker stops, and gives the
 \* recorded outcome if there is one for its fingerprint, else LeaseLost;
@@ -317,7 +325,7 @@ Refused(w) ==
     /\ IF record.status = "completed" /\ SameFingerprint(w)
        THEN EndWith(w, record.outcome.by)
        ELSE EndWithout(w)
-    /\ UNCHANGED <<asks, record, claims, completions, ledger, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, faults>>
 
 \* The handler raises one of retry_errors: nothing happened in this attempt.
 \* If an earlier attempt is in doubt, the record stays in doubt.
@@ -329,7 +337,7 @@ FailRetryable(w) ==
                      !.doubt = KeepDoubt /\ record.doubt,
                      !.live = FALSE]
     /\ EndWithout(w)
-    /\ UNCHANGED <<asks, claims, completions, ledger, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, outcomes, faults>>
 
 \* The handler raises anything else: nobody knows whether it happened.
 FailInDoubt(w) ==
@@ -338,7 +346,53 @@ FailInDoubt(w) ==
     /\ Fault
     /\ record' = [record EXCEPT !.status = "in_doubt", !.doubt = TRUE, !.live = FALSE]
     /\ EndWithout(w)
-    /\ UNCHANGED <<asks, claims, completions, ledger, generation, outcomes>>
+    /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, outcomes>>
+
+-----------------------------------------------------------------------------
+(* Operators *)
+
+\* A statement that was not made yet has seen None; one that corrects has the
+\* nonce of the record that its operator looked at; one that reached the store
+\* has its own, and does nothing more. A reply that is lost changes nothing,
+\* for nobody makes the same statement again.
+Stated(s) ==
+    [record EXCEPT !.status = "completed", !.live = FALSE, !.doubt = FALSE,
+                   !.nonce = s, !.fence = record.fence + 1,
+                   !.outcome = [by |-> s, generation |-> generation,
+                                fence |-> record.fence + 1]]
+
+\* The store takes over what is said. The fence and the nonce shut out whoever
+\* may still run.
+Take(s) ==
+    /\ record' = Stated(s)
+    /\ outcomes' = outcomes \cup {[by |-> s, generation |-> generation]}
+
+\* Somebody ends a doubt by decision: it happened, and this came of it.
+Resolve(s) ==
+    /\ saw[s] = None
+    /\ InDoubt
+    /\ Take(s)
+    /\ saw' = [saw EXCEPT ![s] = s]
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, faults>>
+
+\* Somebody looks at a value that was stated, and decides to correct it.
+Look(s) ==
+    /\ saw[s] = None
+    /\ record.status = "completed" /\ record.nonce \in Statements
+    /\ saw' = [saw EXCEPT ![s] = record.nonce]
+    /\ UNCHANGED <<asks, record, step, lease, expects, claims, completions, ledger, answer, generation, outcomes, faults>>
+
+\* A correction replaces the outcome of the very record that was looked at.
+\* There may be another by now: corrected by somebody else, erased, or of the
+\* next generation.
+Correctable(s) == record.status = "completed" /\ (UseNonce => record.nonce = saw[s])
+
+\* It reaches the store now, or later. That it never does needs no action.
+Correct(s) ==
+    /\ saw[s] \notin {None, s}
+    /\ IF Correctable(s) THEN Take(s) ELSE UNCHANGED <<record, outcomes>>
+    /\ saw' = [saw EXCEPT ![s] = s]
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, faults>>
 
 -----------------------------------------------------------------------------
 (* Time and faults *)
@@ -347,7 +401,7 @@ Crash(w) ==
     /\ step[w] \in {"claiming", "granted", "ran"}
     /\ Fault
     /\ EndWithout(w)
-    /\ UNCHANGED <<asks, record, claims, completions, ledger, generation, outcomes>>
+    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes>>
 
 \* A worker runs under the newest lease, or will learn when it asks again
 \* that this lease is its own.
@@ -364,7 +418,7 @@ Lapse ==
     /\ record.status = "running" /\ record.live
     /\ IF Attended THEN Fault ELSE UNCHANGED faults
     /\ record' = [record EXCEPT !.live = FALSE]
-    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, outcomes>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, generation, outcomes>>
 
 \* What may be personal is taken out of a settled record: what was asked for
 \* and what came of it. The fence and the nonce stay. A failure that could
@@ -376,7 +430,7 @@ Erased ==
 Erase ==
     /\ record.status \in {"completed", "failed"}
     /\ record' = Erased
-    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, generation, outcomes, faults>>
 
 \* Only settled records expire. A zombie may outlive keep_for, and so may
 \* its completion. A claim on its way may not: keep_for is hours or more,
@@ -387,7 +441,7 @@ Expire ==
     /\ claims = {}
     /\ record' = Absent
     /\ generation' = generation + 1
-    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, outcomes, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, outcomes, faults>>
 
 -----------------------------------------------------------------------------
 
@@ -405,6 +459,7 @@ Next ==
         \/ Complete(w) \/ CompleteReplyLost(w) \/ Refused(w)
         \/ FailRetryable(w) \/ FailInDoubt(w)
         \/ Crash(w)
+    \/ \E s \in Statements : \/ Resolve(s) \/ Look(s) \/ Correct(s)
     \/ LateCompletion
     \/ Lapse
     \/ Erase
@@ -414,23 +469,39 @@ Next ==
 Spec     == Init /\ [][Next]_vars
 FairSpec == Spec /\ WF_vars(Next)
 
-Symmetry == Permutations(Workers)
+Symmetry == Permutations(Workers) \cup Permutations(Statements)
 
 -----------------------------------------------------------------------------
 (* Invariants; I1 to I10 are the names the simulator uses too. *)
 
 Answered == {w \in Workers : answer[w] # None}
 
-\* All values given for one record are the same value.
+\* All values given for one record are the same value; where a person stated
+\* one, all were stated.
 I2_AnswersEqual ==
     \A v, w \in Answered :
-        answer[v].generation = answer[w].generation => answer[v] = answer[w]
+        answer[v].generation = answer[w].generation =>
+            \/ answer[v] = answer[w]
+            \/ {answer[v].by, answer[w].by} \subseteq Statements
 
-\* A value that was given is a recorded outcome, and its effect happened.
+\* A value is given as it is recorded at that instant: after a correction, the
+\* corrected one.
+I2_AnswersCurrent ==
+    [][\A w \in Workers :
+          answer'[w] # answer[w] => answer'[w].by = record'.outcome.by]_vars
+
+\* A value that was given is a recorded outcome, and its effect happened or a
+\* person stated so.
 I3_AnswersRecorded ==
     \A w \in Answered :
         /\ answer[w] \in outcomes
-        /\ \E e \in ledger : e.by = answer[w].by /\ e.generation = answer[w].generation
+        /\ \/ answer[w].by \in Statements
+           \/ \E e \in ledger : e.by = answer[w].by /\ e.generation = answer[w].generation
+
+\* What was stated last is what is recorded.
+I3_StatementsRecorded ==
+    record.status = "completed" /\ record.nonce \in Statements =>
+        record.outcome.by = record.nonce
 
 \* What is recorded was shown under the newest lease of this very record:
 \* the completion of a zombie changes nothing.
@@ -445,25 +516,41 @@ I4_FencesRise ==
           /\ record'.fence >= record.fence
           /\ record'.nonce # record.nonce => record'.fence > record.fence]_vars
 
+\* What is stated ends a doubt, or replaces what was stated before in the
+\* record that was looked at: neither a live lease nor what a handler gave.
+I4_StatedWhereSeen ==
+    [][\A s \in Statements :
+          record'.nonce = s /\ record.nonce # s =>
+              \/ InDoubt
+              \/ record.status = "completed" /\ record.nonce = saw[s]]_vars
+
 \* Another fingerprint never runs under the key and never replays.
 I5_OneFingerprint ==
     /\ \A d, e \in ledger :
            d.generation = e.generation =>
                asks[d.by].fingerprint = asks[e.by].fingerprint
-    /\ record.status = "completed" =>
+    /\ record.status = "completed" /\ record.outcome.by \in Workers =>
            asks[record.outcome.by].fingerprint = record.fingerprint
     /\ \A w \in Answered :
-           asks[answer[w].by].fingerprint = asks[w].fingerprint
+           /\ answer[w].by \in Workers =>
+                  asks[answer[w].by].fingerprint = asks[w].fingerprint
+           /\ \A v \in Answered :
+                  answer[v].generation = answer[w].generation =>
+                      asks[v].fingerprint = asks[w].fingerprint
 
-\* At most one outcome is ever recorded for a record.
+\* At most one outcome is ever recorded for a record, but for corrections of
+\* what was stated.
 I7_OneOutcome ==
-    \A o, p \in outcomes : o.generation = p.generation => o = p
+    \A o, p \in outcomes :
+        o.generation = p.generation =>
+            o = p \/ {o.by, p.by} \subseteq Statements
 
 \* Once completed is seen, nothing else is seen until the record is erased or
-\* expires.
+\* expires; what was stated may be stated anew.
 I7_CompletedStays ==
     [][record.status = "completed" =>
-          record' \in {record, Erased, Absent}]_vars
+          \/ record' \in {record, Erased, Absent}
+          \/ record.nonce \in Statements /\ \E s \in Statements : record' = Stated(s)]_vars
 
 \* An erased record stays as it is until it expires: nobody runs meanwhile.
 I7_ErasedStays ==
@@ -474,10 +561,12 @@ I7_ErasedStays ==
 Erased_NothingLeft ==
     record.status = "erased" => record.fingerprint = None /\ record.outcome = None
 
-\* Once the outcome is recorded, no effect of that record happens any more.
+\* Once a worker recorded the outcome, no effect of that record happens any
+\* more. What a person states does not show the resource a fence, so a zombie
+\* may come after it.
 I7_NoEffectAfterOutcome ==
     [][\A e \in ledger' \ ledger :
-          ~ \E o \in outcomes : o.generation = e.generation]_vars
+          ~ \E o \in outcomes : o.generation = e.generation /\ o.by \in Workers]_vars
 
 \* Every call ends, with at most MaxFaults faults and no more: no key is
 \* stuck. (Checked with FairSpec, in Settles.cfg.)

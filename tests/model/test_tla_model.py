@@ -23,6 +23,8 @@ import pytest
 MODEL: Final = Path(__file__).parents[2] / "docs" / "model"
 SPEC: Final = "Semel.tla"
 REAL: Final = "Semel.cfg"
+STATED: Final = "Stated.cfg"  # with operators, and therefore one worker less
+OPERATORS: Final = {"Resolve", "Look", "Correct"}
 WEAKENED: Final = {
     "NoFence.cfg": "UseFence",
     "NoNonce.cfg": "UseNonce",
@@ -125,6 +127,10 @@ def assert_violates(verdict: Verdict, name: str) -> None:
     assert verdict.code != 0
 
 
+def actions_taken(verdict: Verdict) -> set[str]:
+    return {name for name, times in ACTION.findall(verdict.output) if int(times) > 0} - {"Init"}
+
+
 def actions_of(spec: str) -> set[str]:
     _, rest = spec.split("\nNext ==\n")
     return set(re.findall(r"\\/ ([A-Z]\w+)", rest.split("\n\n")[0]))
@@ -136,8 +142,20 @@ def test_semel_keeps_its_promises(tmp_path: Path) -> None:
     config = replace_once(text(REAL), "MaxFaults = 2", f"MaxFaults = {faults}")
     verdict = run_tlc(text(SPEC), config, tmp_path, "-coverage", "1")
     assert_passes(verdict, more_than=states)
-    taken = {name for name, times in ACTION.findall(verdict.output) if int(times) > 0}
-    assert taken - {"Init"} == actions_of(text(SPEC))
+    assert actions_taken(verdict) == actions_of(text(SPEC)) - OPERATORS
+
+
+@pytest.mark.slow
+def test_semel_keeps_its_promises_where_operators_state_and_correct(tmp_path: Path) -> None:
+    verdict = run_tlc(text(SPEC), text(STATED), tmp_path, "-coverage", "1")
+    assert_passes(verdict, more_than=40_000)
+    assert actions_taken(verdict) == actions_of(text(SPEC))
+
+
+def test_the_configuration_with_operators_asks_for_the_same_promises() -> None:
+    _, real = text(REAL).split("\n", 1)
+    _, stated = text(STATED).split("\n", 1)
+    assert stated == replace_once(two_workers(real), "Statements = {}", "Statements = {s1, s2}")
 
 
 @pytest.mark.slow
@@ -193,13 +211,17 @@ def test_weakened_configuration_violates(name: str, violated: str, tmp_path: Pat
 
 @dataclass(frozen=True)
 class Edit:
-    """A mistake somebody could make, the property that must notice it, and how many records in a row that takes."""
+    """A mistake somebody could make, the property that must notice it, and how many records in a row that takes.
+
+    `config` is where it shows: with operators, or without.
+    """
 
     label: str
     old: str
     new: str
     violated: str
     generations: int = 2
+    config: str = REAL
 
 
 REFUSED: Final = """\
@@ -213,6 +235,12 @@ HOLDS: Final = """\
     /\\ UseNonce => record.nonce = w
 """
 BOTH_ALLOW: Final = 'record.policy = "rerun" /\\ asks[w].policy = "rerun"'
+
+CORRECTABLE: Final = 'record.status = "completed" /\\ (UseNonce => record.nonce = saw[s])'
+STATED_VALUE: Final = "!.outcome = [by |-> s, generation |-> generation,"
+FIRST_STATED: Final = """\
+    /\\ \\E o \\in outcomes : o.generation = generation /\\ EndWith(w, o.by)
+    /\\ UNCHANGED <<asks, record, claims"""
 
 EDITS: Final = [
     Edit(
@@ -306,6 +334,55 @@ EDITS: Final = [
         "    /\\ record' = Absent\n",
         "I4_NewestLeaseCompletes",
     ),
+    Edit(
+        "a correction does not compare the record with the one that was seen",
+        CORRECTABLE,
+        'record.status = "completed"',
+        "I4_StatedWhereSeen",
+        config=STATED,
+    ),
+    Edit(
+        "a correction settles whatever is there",
+        CORRECTABLE,
+        'record.status # "absent"',
+        "I4_StatedWhereSeen",
+        config=STATED,
+    ),
+    Edit(
+        "what a handler gave is corrected",
+        " /\\ record.nonce \\in Statements\n    /\\ saw'",
+        "\n    /\\ saw'",
+        "I7_CompletedStays",
+        config=STATED,
+    ),
+    Edit(
+        "a running attempt is settled by decision",
+        "    /\\ InDoubt\n    /\\ Take(s)\n",
+        '    /\\ record.status \\in {"running", "in_doubt"}\n    /\\ Take(s)\n',
+        "I4_StatedWhereSeen",
+        config=STATED,
+    ),
+    Edit(
+        "a correction leaves the fence as it is",
+        "!.nonce = s, !.fence = record.fence + 1,",
+        "!.nonce = s,",
+        "I4_FencesRise",
+        config=STATED,
+    ),
+    Edit(
+        "a correction leaves the value that was stated before",
+        STATED_VALUE,
+        STATED_VALUE.replace("[by |-> s,", "[by |-> IF record.outcome = None THEN s ELSE record.outcome.by,"),
+        "I3_StatementsRecorded",
+        config=STATED,
+    ),
+    Edit(
+        "a replay tells what was stated first",
+        "    /\\ EndWith(w, record.outcome.by)\n    /\\ UNCHANGED <<asks, record, claims",
+        FIRST_STATED,
+        "I2_AnswersCurrent",
+        config=STATED,
+    ),
 ]
 
 
@@ -317,7 +394,9 @@ def _generations(edit: Edit) -> str:
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.label.replace(" ", "-"))
 def test_edit_is_noticed(edit: Edit, tmp_path: Path) -> None:
     spec = replace_once(text(SPEC), edit.old, edit.new)
-    config = replace_once(two_workers(only(text(REAL), edit.violated)), "MaxGenerations = 2", _generations(edit))
+    config = only(text(edit.config), edit.violated)
+    config = two_workers(config) if edit.config == REAL else config
+    config = replace_once(config, "MaxGenerations = 2", _generations(edit))
     verdict = run_tlc(spec, config, tmp_path)
     assert_violates(verdict, edit.violated)
 

@@ -7,10 +7,11 @@ import pytest
 from semel.testing.simulate import Failing, every, some
 from tests.simulate.guard_mutants import GUARD_MUTANTS
 from tests.simulate.mutants import MUTANTS, Mutant
+from tests.simulate.stated_mutants import STATED_MUTANTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-EVERY_MUTANT = [*MUTANTS, *GUARD_MUTANTS]
+EVERY_MUTANT = [*MUTANTS, *GUARD_MUTANTS, *STATED_MUTANTS]
 BY_CHANCE, TO_THE_END = 1_000, 30_000
 
 

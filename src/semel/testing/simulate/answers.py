@@ -76,6 +76,12 @@ class Answers:
             raise Violation("broke", f"erasing ended with {error!r}") from error
         self.sim.seen["erasing answered" if error is None else f"erasing answered: {type(error).__name__}"] += 1
 
+    def resolved(self, error: Exception | None) -> None:
+        """An operator has heard what became of its last statement."""
+        if error is not None and not isinstance(error, (NotResolvable, StoreUnavailable)):
+            raise Violation("broke", f"resolving ended with {error!r}") from error
+        self.sim.seen["correcting answered" if error is None else f"correcting answered: {type(error).__name__}"] += 1
+
     def _success(self, caller: Caller, result: Result[Any]) -> None:
         sim = self.sim
         record = result._granted.record if result._granted is not None else result._found
@@ -88,11 +94,20 @@ class Answers:
             raise Violation("I6", "a value was given for another key")
         if life.outcome is None and not life.earlier:
             raise Violation("I3", "a value was given that is not recorded")
+        if record is not None and record.nonce in life.stated:
+            self._stated(result, life.stated[record.nonce])
+            return
         if result.value not in (life.value, *life.earlier):
             raise Violation("I2", f"{result.value} was given and {life.value} is recorded")
         if all(effect.value != result.value for effect in life.line):
             raise Violation("I3", f"{result.value} was given and no effect of this generation has it")
         sim.seen["answered: replay" if result.replayed else "answered: first"] += 1
+
+    def _stated(self, result: Result[Any], stated: object) -> None:
+        """A value is given that an operator stated: no effect has it, and it is the one of that very statement."""
+        if not result.replayed or result.value != stated:
+            raise Violation("I2", f"{result.value} was given and {stated} was stated")
+        self.sim.seen["answered: stated"] += 1
 
     def _failure(self, caller: Caller, error: Exception | None) -> None:
         sim = self.sim

@@ -21,6 +21,7 @@ from semel.errors import LeaseLost
 from semel.testing.simulate.decorated import DecoratedCall, call_decorated
 from semel.testing.simulate.driving import EFFECT, GONE, LOOK, START, Point, driven
 from semel.testing.simulate.lane_runner import READY
+from semel.testing.simulate.operator import Operator
 from semel.testing.simulate.violation import Violation
 from semel.testing.simulate.world import KEYS, SECOND, SHAPE, Asker, Broken, Declined, NothingHappened
 
@@ -183,6 +184,8 @@ class Caller:
         clock = self.worker.clock
         if self.asker.erases:
             return erasing.erase(KEYS[self.asker.key], reason="somebody asked for it", by="", tiers=False)
+        if self.asker.resolves:
+            return Operator(self).flow()
         if self.request is None:
             sweep = administration.sweep(self.sim.setting.known, clock, self.new_nonce, self.worker.resends)
             return driven(sweep, {Apart: self._apart})
@@ -321,5 +324,7 @@ class Caller:
                     keeper.rouse(keeper.keeper.due())
         elif self.asker.erases:
             self.sim.answers.erased(error)
+        elif self.asker.resolves:
+            self.sim.answers.resolved(error)
         else:
             self.sim.answers.swept(result, error)

@@ -54,9 +54,7 @@ class Claims:
         if kind is Reused:
             seen["reused"] += 1
         elif kind is Replay:
-            if not before.final:
-                raise Violation("I7", f"a record that is {before.status} was replayed")
-            seen["replayed"] += 1
+            self._replayed(before, answer)
         elif before.final:
             raise Violation("I7", f"a record that is {before.status} was answered {told(answer)}")
         elif kind is Running:
@@ -65,6 +63,13 @@ class Claims:
             seen["found running"] += 1
         elif kind is Doubtful:
             self._declined(claim, before, now, answer)
+
+    def _replayed(self, before: Record, answer: Replay) -> None:
+        if not before.final:
+            raise Violation("I7", f"a record that is {before.status} was replayed")
+        if (answer.record.nonce, answer.record.outcome) != (before.nonce, before.outcome):
+            raise Violation("I2", "a replay does not tell what is recorded now")
+        self.sim.seen["replayed"] += 1
 
     def _met_erased(self, before: Record, answer: Any) -> None:
         if type(answer) is not Replay or not before.final:

@@ -272,7 +272,7 @@ def _keys_of(worker: Worker) -> list[bytes]:
 
 
 def _keys_of_caller(caller: Caller) -> list[bytes]:
-    if caller.asker.erases:
+    if caller.asker.erases or caller.asker.resolves:
         return []  # whatever befalls it, nothing may be done again for that
     if caller.request is None:
         return list(caller.sim.store.table.records)

@@ -25,7 +25,7 @@ class Life:
 
     __slots__ = (
         "digest", "earlier", "effects", "ended", "erased", "failed", "fence", "fingerprint", "line", "number",
-        "outcome", "value",
+        "outcome", "stated", "value",
     )  # fmt: skip
 
     def __init__(self, digest: bytes, number: int, fingerprint: bytes, fence: int) -> None:
@@ -40,10 +40,12 @@ class Life:
         self.erased = False
         self.ended: Ended = ""
         self.earlier: list[Any] = []  # values that were recorded, and forgotten by the server
+        self.stated: dict[bytes, Any] = {}  # the values that operators stated, by the nonce of each statement
         self.line: list[Effect] = []  # what was done in this generation and in those that were forgotten before it
 
     def mark(self) -> tuple[object, ...]:
         """All of it, for telling states apart."""
         effects = tuple([(effect.value, effect.arrives_us) for effect in self.effects])
         forgotten = self.ended, len(self.earlier), len(self.line)
-        return self.number, self.fence, effects, self.outcome, self.failed, self.erased, forgotten
+        stated = tuple(self.stated)
+        return self.number, self.fence, effects, self.outcome, self.failed, self.erased, forgotten, stated

@@ -35,6 +35,8 @@ SOMETIMES: Final = frozenset({
     "refused at once", "sent away", "left alone", "found again",
     "erased", "replayed, erased", "erasing answered", "erasing answered: NotResolvable",
     "erasing answered: StoreUnavailable", "answered: ResultNotKept",
+    "resolved", "nothing to resolve", "corrected", "answered: stated", "correcting answered",
+    "correcting answered: NotResolvable", "correcting answered: StoreUnavailable",
     "purged", "lapsed", "swept", "swept: reconciled", "settled in the end", "held, then resolved", "told in time",
     "stall reported",
 })  # fmt: skip

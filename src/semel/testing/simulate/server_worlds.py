@@ -15,6 +15,10 @@ _REDIS: Final = World(
     name="redis", store="redis", askers=(Asker(0), Asker(1)), faults=("lose", "late", "crash", "stall"), budget=2
 )
 _ERASED: Final = (Asker(0), Asker(1, fingerprint=1), Asker(1, erases=True))
+_CORRECTED: Final = (Asker(0), Asker(1, resolves=True), Asker(2, resolves=True))
+_REDIS_CORRECTED: Final = replace(
+    _REDIS, name="redis, corrected", askers=_CORRECTED, faults=("doubt", "lose"), in_doubt="hold"
+)
 _REDIS_ERASED: Final = replace(_REDIS, name="redis, erased", askers=_ERASED, budget=1)
 _FORGETTING: Final = (
     replace(_REDIS, name="redis evicts", faults=("evict", "crash", "stall", "cancel"), in_doubt="hold"),
@@ -50,6 +54,7 @@ _UNRELIABLE: Final = (
     ),
     replace(_DYNAMODB, name="dynamodb, clocks off", faults=("lose", "stall", "crash"), budget=1, skews=(600.0, -600.0)),
     replace(_DYNAMODB, name="dynamodb, erased", askers=_ERASED, faults=("lose", "twice", "stall"), budget=1),
+    replace(_DYNAMODB, name="dynamodb, corrected", askers=_CORRECTED, faults=("doubt",), budget=1, in_doubt="hold"),
     replace(_DYNAMODB, name="dynamodb, steps", faults=("crash", "lose", "twice"), budget=1, steps=2),
     replace(
         _DYNAMODB,
@@ -60,7 +65,7 @@ _UNRELIABLE: Final = (
     ),
 )
 
-SERVER_WORLDS: Final[tuple[World, ...]] = (_REDIS, _REDIS_ERASED, *_FORGETTING, *_UNRELIABLE)
+SERVER_WORLDS: Final[tuple[World, ...]] = (_REDIS, _REDIS_ERASED, _REDIS_CORRECTED, *_FORGETTING, *_UNRELIABLE)
 
 SERVER_SOMETIMES: Final = frozenset({
     "fault: evict", "fault: forget", "fault: throttle", "fault: twice", "fault: lag", "fault: expire",

@@ -71,7 +71,8 @@ def _record(record: Record) -> tuple[object, ...]:
 
 def _operation(operation: Any) -> tuple[object, ...]:
     lease = getattr(operation, "lease", None)
-    return type(operation), getattr(operation, "nonce", None), lease and (lease.nonce, lease.fence)
+    names = getattr(operation, "nonce", None), getattr(operation, "corrects", None)
+    return type(operation), names, lease and (lease.nonce, lease.fence)
 
 
 def _worker(worker: Worker) -> tuple[object, ...]:

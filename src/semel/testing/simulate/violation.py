@@ -28,6 +28,7 @@ INVARIANTS = {
     "I9": "without faults nothing is done twice",
     "I10": "each repeated effect is explained by a fault of that key, and the handler is told",
     "erased": "erasing leaves no fingerprint and no outcome, and an erased record answers every claim of its key",
+    "stated": "what an operator states is recorded so; a correction replaces what was stated of the record it saw",
     "told": "an attempt is told that its lease is lost before anybody else can be granted its key",
     "waiters": "exactly one waiter is promoted, and none is sent away while the answer is there",
     "ownerless": "a cancelled caller leaves no claim behind, and nobody waits for a claim of its own",

@@ -151,16 +151,36 @@ class WatchedStore:
     def _resolved(self, resolve: Resolve, before: Record | None, after: Record | None, now: int) -> None:
         if after is before or after is None or before is None:
             return
-        corrected = before.status is _COMPLETED and resolve.corrects == before.nonce and not before.erased
         lapsed = before.status is _RUNNING and before.lease_us <= now
-        if not (corrected if resolve.corrects is not None else lapsed or before.status is _IN_DOUBT):
+        if resolve.corrects is not None:
+            self._corrected(resolve, before, after)
+        elif not lapsed and before.status is not _IN_DOUBT:
             raise Violation("I4", f"a record that is {before.status} was resolved")
-        if after.fence <= before.fence:
-            raise Violation("I4", "resolving did not raise the fence")
+        else:
+            self.sim.witness.superseded(before)
+        if after.fence <= before.fence or after.nonce != resolve.nonce:
+            raise Violation("I4", "resolving did not raise the fence under a nonce of its own")
+        if (after.status, after.outcome, after.fingerprint) != (resolve.status, resolve.outcome, before.fingerprint):
+            raise Violation("stated", "what is recorded is not what was stated")
         self.claims.lead(resolve.nonce, after)
         if after.status is _COMPLETED:
             self._completed(after)
-        self.sim.seen["resolved"] += 1
+            life = self.claims.lives[after.key.digest]
+            life.stated[resolve.nonce] = life.value
+        self.sim.seen["resolved" if resolve.corrects is None else "corrected"] += 1
+
+    def _corrected(self, resolve: Resolve, before: Record, after: Record) -> None:
+        """The outcome of a completed record is replaced: only one that was stated, and that its operator saw."""
+        if not before.settled:
+            raise Violation("I4", f"a correction settled a record that is {before.status}")
+        life = self.claims.lives[before.key.digest]
+        if before.status is not _COMPLETED or before.erased or after.status is not _COMPLETED:
+            raise Violation("stated", f"a correction turned {before.status} into {after.status}")
+        if before.nonce != resolve.corrects:
+            raise Violation("stated", "a correction replaced what its operator did not look at")
+        if before.nonce not in life.stated:
+            raise Violation("stated", "a correction replaced what a handler gave")
+        life.outcome = life.value = None  # stated anew at once
 
     def _erased(self, before: Record | None, after: Record | None) -> None:
         if after is before or after is None or before is None:

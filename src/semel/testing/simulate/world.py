@@ -80,7 +80,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """One caller: in which process, for which key and fingerprint; or the sweep, or whoever erases the key."""
+    """One caller: in which process, for which key and fingerprint; or the sweep, or whoever erases or resolves."""
 
     worker: int = 0
     key: int = 0
@@ -88,11 +88,12 @@ class Asker:
     in_doubt: Doubt | None = None
     sweeps: bool = False
     erases: bool = False
+    resolves: bool = False  # states what came of a doubt, and corrects what was stated
 
     @property
     def calls(self) -> bool:
         """Whether it calls the operation; if not, it tends records."""
-        return not self.sweeps and not self.erases
+        return not self.sweeps and not self.erases and not self.resolves
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,6 +103,22 @@ SMALL: Final[tuple[World, ...]] = (
         keep_for=0.4,
         stall=1.2,
     ),
+    World(
+        name="stated and corrected",
+        askers=(*_PAIR, Asker(1, resolves=True), Asker(2, resolves=True)),
+        faults=("doubt", "lose"),
+        budget=2,
+        in_doubt="hold",
+    ),
+    World(
+        name="corrected and expired",
+        askers=(*_PAIR, Asker(2, resolves=True)),
+        faults=("doubt", "late"),
+        budget=2,
+        slow=1,
+        in_doubt="hold",
+        keep_for=0.1,
+    ),
     World(name="one batch", askers=_CROWD, faults=("lose", "cancel"), budget=2),
     World(name="threads", askers=_CROWD, faults=("lose", "cancel"), budget=2, colour="threads"),
     World(
@@ -209,4 +225,5 @@ def _asker(dice: random.Random, workers: int) -> Asker:
         in_doubt=dice.choice((None, None, None, None, None, "rerun", "hold")),
         sweeps=dice.random() < 0.12,
         erases=dice.random() < 0.1,
+        resolves=dice.random() < 0.1,
     )
