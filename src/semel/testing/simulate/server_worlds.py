@@ -17,7 +17,7 @@ _REDIS: Final = World(
 _ERASED: Final = (Asker(0), Asker(1, fingerprint=1), Asker(1, erases=True))
 _CORRECTED: Final = (Asker(0), Asker(1, resolves=True), Asker(2, resolves=True))
 _REDIS_CORRECTED: Final = replace(
-    _REDIS, name="redis, corrected", askers=_CORRECTED, faults=("doubt", "lose"), in_doubt="hold"
+    _REDIS, name="redis, corrected", askers=_CORRECTED, faults=("doubt", "lose", "late"), in_doubt="hold"
 )
 _REDIS_ERASED: Final = replace(_REDIS, name="redis, erased", askers=_ERASED, budget=1)
 _FORGETTING: Final = (
@@ -54,7 +54,9 @@ _UNRELIABLE: Final = (
     ),
     replace(_DYNAMODB, name="dynamodb, clocks off", faults=("lose", "stall", "crash"), budget=1, skews=(600.0, -600.0)),
     replace(_DYNAMODB, name="dynamodb, erased", askers=_ERASED, faults=("lose", "twice", "stall"), budget=1),
-    replace(_DYNAMODB, name="dynamodb, corrected", askers=_CORRECTED, faults=("doubt",), budget=1, in_doubt="hold"),
+    replace(
+        _DYNAMODB, name="dynamodb, corrected", askers=_CORRECTED, faults=("doubt", "late", "twice"), in_doubt="hold"
+    ),
     replace(_DYNAMODB, name="dynamodb, steps", faults=("crash", "lose", "twice"), budget=1, steps=2),
     replace(
         _DYNAMODB,
