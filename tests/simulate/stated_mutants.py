@@ -14,14 +14,16 @@ from semel.core.record import Failure, Record, Status
 from semel.engine import administration
 from semel.stores.memory import table
 from semel.stores.memory.table import Table
-from tests.simulate.mutants import BY_NAME, Mutant, Switch
+from semel.testing.simulate import Asker, World
+from tests.simulate.mutants import BY_NAME, PAIR, Mutant, Switch
 
 STATED_MUTANTS: list[Mutant] = []
 
 
-def mutant(name: str, world: str, breaks: str) -> Callable[[Switch], Switch]:
+def mutant(name: str, world: str | World, breaks: str) -> Callable[[Switch], Switch]:
     def add(switch: Switch) -> Switch:
-        STATED_MUTANTS.append(Mutant(name, switch, (BY_NAME[world],), frozenset({breaks})))
+        chosen = BY_NAME[world] if isinstance(world, str) else world
+        STATED_MUTANTS.append(Mutant(name, switch, (chosen,), frozenset({breaks})))
         return switch
 
     return add
@@ -80,7 +82,12 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Table, "resolve", resolve)
 
 
-@mutant("a replay tells what was stated before the correction", "stated and corrected", "I2")
+ASKED_LATER = World(
+    name="asked later", askers=(*PAIR, Asker(2, resolves=True)), faults=("doubt",), budget=1, in_doubt="hold"
+)
+
+
+@mutant("a replay tells what was stated before the correction", ASKED_LATER, "I2")
 def _() -> AbstractContextManager[Any]:
     right_resolve, right_claim = Table.resolve, Table.claim
 

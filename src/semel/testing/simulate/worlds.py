@@ -105,8 +105,8 @@ SMALL: Final[tuple[World, ...]] = (
     ),
     World(
         name="stated and corrected",
-        askers=(*_PAIR, Asker(1, resolves=True), Asker(2, resolves=True)),
-        faults=("doubt", "lose"),
+        askers=(Asker(0), Asker(1, resolves=True), Asker(2, resolves=True)),
+        faults=("doubt", "lose", "crash"),
         budget=2,
         in_doubt="hold",
     ),
