@@ -15,6 +15,7 @@ pytest_plugins = [
     "tests.bounds",
     "tests.effort",
     "tests.failure_messages",
+    "tests.styles",
     "tests.servers.plugin",
     "tests.servers.browser",
 ]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from semel import AsyncSemel, Semel
-from tests.contract.styles import Case, case_of, choose
+from tests.styles import Case, case_of, choose
 
 MARK = "entries: "
 

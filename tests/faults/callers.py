@@ -12,30 +12,34 @@ from typing import Any, Self
 
 from semel import AsyncAttempt, AsyncSemel, Attempt, Policy, Semel
 from semel.engine.request import Result
+from tests.decorated import CallStyle, call
 from tests.faults.users import Colour
 
 Handler = Callable[[Attempt | AsyncAttempt], Any]
 
 
 class Caller:
-    """One engine on a store, and a loop of its own where it needs one."""
+    """One engine on a store, and a loop of its own where it needs one; it asks by `run` or by a decorated function."""
 
-    def __init__(self, store: Any, colour: Colour, **settings: Any) -> None:
+    def __init__(self, store: Any, colour: Colour, style: CallStyle = "run", **settings: Any) -> None:
+        self._style = style
         self._runner = asyncio.Runner() if colour == "loop" else None
         self.semel: Any = AsyncSemel(store, **settings) if self._runner else Semel(store, **settings)
 
     def run(self, key: str, handler: Handler, policy: Policy | None = None) -> Result[Any]:
         """Ask for a key."""
         if self._runner is None:
-            result: Result[Any] = self.semel.run(
-                key, lambda: handler(self.semel.current()), operation="charge", policy=policy
-            )
+
+            def plain() -> Any:
+                return handler(self.semel.current())
+
+            result: Result[Any] = call(self._style, self.semel, key, plain, operation="charge", policy=policy)
             return result
 
         async def awaited() -> Any:
             return handler(self.semel.current())
 
-        return self._runner.run(self.semel.run(key, awaited, operation="charge", policy=policy))
+        return self._runner.run(call(self._style, self.semel, key, awaited, operation="charge", policy=policy))
 
     def read(self, key: str) -> Any:
         """Look a key up."""

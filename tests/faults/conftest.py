@@ -11,12 +11,20 @@ from typing import Any
 
 import pytest
 
+from tests.decorated import CALL_STYLES, CallStyle
 from tests.faults.users import COLOURS, Colour, MakeUser, User
 
 
 @pytest.fixture(params=COLOURS)
 def colour(request: pytest.FixtureRequest) -> Colour:
     chosen: Colour = request.param
+    return chosen
+
+
+@pytest.fixture(params=CALL_STYLES)
+def call_style(request: pytest.FixtureRequest) -> CallStyle:
+    """How engines are called; by turns, for what memory proves in both styles need not be repeated on a server."""
+    chosen: CallStyle = request.param
     return chosen
 
 

@@ -21,6 +21,7 @@ from semel.core.guard import Limits
 from semel.core.observer import Event
 from semel.engine.request import Result
 from semel.errors import StoreUnavailable
+from tests.decorated import CallStyle, call
 from tests.faults.users import Colour
 
 LONG = 60.0
@@ -40,7 +41,8 @@ class Ears:
 class Crowd:
     """One engine and its callers."""
 
-    def __init__(self, store: Any, colour: Colour, limits: Limits, size: int) -> None:
+    def __init__(self, store: Any, colour: Colour, limits: Limits, size: int, style: CallStyle = "run") -> None:
+        self._style = style
         self.ears = Ears()
         self.goes_on = threading.Event()
         self.ended = 0
@@ -78,14 +80,14 @@ class Crowd:
     def run(self, key: str, handler: Callable[[], Any] = lambda: 7) -> Result[Any]:
         """One call."""
         if self._loop is None:
-            result: Result[Any] = self.semel.run(key, handler, operation="charge")
+            result: Result[Any] = call(self._style, self.semel, key, handler, operation="charge")
             return result
 
         async def awaited() -> Any:
             return await asyncio.to_thread(handler)
 
-        call = self.semel.run(key, awaited, operation="charge")
-        told: Future[Result[Any]] = asyncio.run_coroutine_threadsafe(call, self._loop)
+        asked = call(self._style, self.semel, key, awaited, operation="charge")
+        told: Future[Result[Any]] = asyncio.run_coroutine_threadsafe(asked, self._loop)
         return told.result()
 
     def begin(self, keys: list[str]) -> list[Future[Result[Any]]]:

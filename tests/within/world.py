@@ -17,6 +17,7 @@ from semel import AsyncSemel, Policy, Semel
 from semel.core.record import Record
 from semel.engine.request import Result
 from semel.stores.sqlite import SqliteStore
+from tests.decorated import CallStyle, call
 
 Handler = Callable[..., Coroutine[Any, Any, Any]]
 REJECT = Policy(when_running="reject")
@@ -44,8 +45,9 @@ class World:
     colour: str
     semel: Any
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, style: CallStyle = "run") -> None:
         self.path = path
+        self.style = style
         self.runs: list[str] = []
         self._connections: list[sqlite3.Connection] = []
         self.semel = self.engine()
@@ -117,7 +119,7 @@ class World:
     async def call(
         self, connection: sqlite3.Connection, key: str, handler: Handler, *, semel: Any = None, **settings: Any
     ) -> Result[Any]:
-        """`within(connection).run(...)`."""
+        """`within(connection).run(...)`, or a decorated function inside `with within(connection)`."""
         raise NotImplementedError
 
     async def inside(self, connection: sqlite3.Connection, body: Handler, *, semel: Any = None) -> Any:
@@ -125,7 +127,7 @@ class World:
         raise NotImplementedError
 
     async def run(self, key: str, handler: Handler, *, semel: Any = None, **settings: Any) -> Result[Any]:
-        """`run(...)`, wherever it is."""
+        """`run(...)`, wherever it is, or a decorated function."""
         raise NotImplementedError
 
     async def step(self, name: str, function: Handler, *args: Any, **settings: Any) -> Any:
@@ -155,7 +157,10 @@ class SyncWorld(World):
         self, connection: sqlite3.Connection, key: str, handler: Handler, *, semel: Any = None, **settings: Any
     ) -> Result[Any]:
         engine: Semel = semel or self.semel
-        return engine.within(connection).run(key, _plain(handler), operation="charge", **settings)
+        if self.style == "run":
+            return engine.within(connection).run(key, _plain(handler), operation="charge", **settings)
+        with engine.within(connection):
+            return await self.run(key, handler, semel=semel, **settings)
 
     async def inside(self, connection: sqlite3.Connection, body: Handler, *, semel: Any = None) -> Any:
         with (semel or self.semel).within(connection):
@@ -163,7 +168,8 @@ class SyncWorld(World):
 
     async def run(self, key: str, handler: Handler, *, semel: Any = None, **settings: Any) -> Result[Any]:
         engine: Semel = semel or self.semel
-        return engine.run(key, _plain(handler), operation="charge", **settings)
+        result: Result[Any] = call(self.style, engine, key, _plain(handler), operation="charge", **settings)
+        return result
 
     async def step(self, name: str, function: Handler, *args: Any, **settings: Any) -> Any:
         return self.semel.current().step(name, _plain(function), *args, **settings)
@@ -205,7 +211,10 @@ class AsyncWorld(World):
         self, connection: sqlite3.Connection, key: str, handler: Handler, *, semel: Any = None, **settings: Any
     ) -> Result[Any]:
         engine: AsyncSemel = semel or self.semel
-        return await engine.within(connection).run(key, handler, operation="charge", **settings)
+        if self.style == "run":
+            return await engine.within(connection).run(key, handler, operation="charge", **settings)
+        async with engine.within(connection):
+            return await self.run(key, handler, semel=semel, **settings)
 
     async def inside(self, connection: sqlite3.Connection, body: Handler, *, semel: Any = None) -> Any:
         async with (semel or self.semel).within(connection):
@@ -213,7 +222,8 @@ class AsyncWorld(World):
 
     async def run(self, key: str, handler: Handler, *, semel: Any = None, **settings: Any) -> Result[Any]:
         engine: AsyncSemel = semel or self.semel
-        return await engine.run(key, handler, operation="charge", **settings)
+        result: Result[Any] = await call(self.style, engine, key, handler, operation="charge", **settings)
+        return result
 
     async def step(self, name: str, function: Handler, *args: Any, **settings: Any) -> Any:
         return await self.semel.current().step(name, function, *args, **settings)

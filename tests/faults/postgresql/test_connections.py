@@ -19,6 +19,7 @@ from semel.errors import StoreUnavailable
 from semel.stores.postgresql import PostgresStore
 from semel.stores.postgresql.schema import _LOCK
 from semel.stores.served.command import Command
+from tests.decorated import CallStyle
 from tests.faults.callers import Caller
 from tests.faults.postgresql.sessions import Outsider
 from tests.faults.users import Colour, MakeUser, User, claim
@@ -146,9 +147,11 @@ def server(start_postgresql: Callable[..., AbstractContextManager[PostgresqlServ
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_calls_after_a_restart_succeed(server: PostgresqlServer, colour: Colour, how: str) -> None:
+def test_calls_after_a_restart_succeed(
+    server: PostgresqlServer, colour: Colour, call_style: CallStyle, how: str
+) -> None:
     ran: list[int] = []
-    with Caller(PostgresStore(server.new_database()), colour) as caller:
+    with Caller(PostgresStore(server.new_database()), colour, call_style) as caller:
         caller.run("before", lambda attempt: "done")
         if how == "killed":
             server.kill()

@@ -14,6 +14,7 @@ from semel import AsyncSemel, Semel
 from semel.core.operations import Complete, Fail, Granted, Recorded
 from semel.core.record import Failure
 from semel.errors import StoreUnavailable
+from tests.decorated import CallStyle, call
 from tests.faults.postgresql.sessions import Outsider
 from tests.faults.users import MakeUser, claim
 from tests.proxy.plan import Cut, How
@@ -79,15 +80,17 @@ def test_the_connection_after_a_lost_reply_is_a_new_one(make_user: MakeUser, pro
 
 
 @pytest.mark.parametrize("statement", [1, 2], ids=["the claim", "the completion"])
-def test_a_caller_does_not_notice_a_lost_reply(proxy: Proxy, colour: str, statement: int) -> None:
+def test_a_caller_does_not_notice_a_lost_reply(
+    proxy: Proxy, colour: str, call_style: CallStyle, statement: int
+) -> None:
     ran: list[str] = []
     lost = Cut(Direction.TO_CLIENT, statement, How.DROP, kind="CommandComplete")
-    value = once(colour, proxy.url, lambda: ran.append("k"), lambda: proxy.plan(lost))
+    value = once(colour, call_style, proxy.url, lambda: ran.append("k"), lambda: proxy.plan(lost))
     assert lost.done.is_set()
     assert (value, ran) == ("done", ["k"])
 
 
-def once(colour: str, url: str, effect: Callable[[], None], warmed: Callable[[], None]) -> str:
+def once(colour: str, style: CallStyle, url: str, effect: Callable[[], None], warmed: Callable[[], None]) -> str:
     """The value of one call, on a connection that is open already."""
 
     def handler() -> str:
@@ -101,14 +104,16 @@ def once(colour: str, url: str, effect: Callable[[], None], warmed: Callable[[],
         async with AsyncSemel(url) as semel:
             await semel.read("k", operation="charge")
             warmed()
-            return (await semel.run("k", awaited, operation="charge")).value
+            value: str = (await call(style, semel, "k", awaited, operation="charge")).value
+            return value
 
     if colour == "loop":
         return asyncio.run(ask())
     with Semel(url) as semel:
         semel.read("k", operation="charge")
         warmed()
-        return semel.run("k", handler, operation="charge").value
+        value: str = call(style, semel, "k", handler, operation="charge").value
+        return value
 
 
 def lost_commit() -> Cut:

@@ -19,6 +19,7 @@ from semel.core.record import Failure
 from semel.core.store import Plan
 from semel.stores.postgresql import PostgresStore
 from semel.stores.served.command import Command
+from tests.decorated import CallStyle
 from tests.faults.callers import Caller
 from tests.faults.postgresql.pooled import bouncer
 from tests.faults.postgresql.sessions import Outsider
@@ -110,10 +111,10 @@ def test_settings_hold_for_each_transaction(through: str, url: str, colour: Colo
             user.one(claim("k"), Granted)
 
 
-def test_calls_are_protected(through: str, url: str, colour: Colour) -> None:
+def test_calls_are_protected(through: str, url: str, colour: Colour, call_style: CallStyle) -> None:
     ran: list[int] = []
     for _ in range(3):
-        with Caller(PostgresStore(through, pooled=True), colour) as caller:
+        with Caller(PostgresStore(through, pooled=True), colour, call_style) as caller:
             caller.run("k", lambda attempt: ran.append(attempt.number))
     assert ran == [1]
 

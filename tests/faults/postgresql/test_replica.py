@@ -12,6 +12,7 @@ import pytest
 from semel.core.operations import Granted
 from semel.errors import StoreUnavailable
 from semel.stores.postgresql import PostgresStore
+from tests.decorated import CallStyle
 from tests.faults.callers import Caller
 from tests.faults.users import Colour, User, claim
 from tests.servers import process
@@ -72,9 +73,9 @@ def test_a_replica_does_not_even_answer_what_it_has(replica: Replica, colour: Co
         caller.read("first")
 
 
-def test_no_handler_runs_on_a_replica(replica: Replica, colour: Colour) -> None:
+def test_no_handler_runs_on_a_replica(replica: Replica, colour: Colour, call_style: CallStyle) -> None:
     ran: list[int] = []
-    with Caller(PostgresStore(replica.endpoint.url), colour) as caller, pytest.raises(StoreUnavailable):
+    with Caller(PostgresStore(replica.endpoint.url), colour, call_style) as caller, pytest.raises(StoreUnavailable):
         caller.run("k", lambda attempt: ran.append(attempt.number))
     assert ran == []
 

@@ -13,6 +13,7 @@ import pytest
 from semel import Semel
 from semel.core.operations import Complete, Granted, Recorded, Replay
 from semel.stores.postgresql import PostgresStore
+from tests.decorated import CallStyle
 from tests.faults.callers import Caller
 from tests.faults.users import Colour, User, claim
 from tests.proxy.proxy import Proxy
@@ -68,8 +69,10 @@ def test_each_list_is_one_statement(server: PostgresqlServer, url: str, colour: 
         assert (all(isinstance(answer, Replay) for answer in replays), len(counted.new())) == (True, 1)
 
 
-def test_a_call_is_two_statements_and_a_repetition_one(server: PostgresqlServer, url: str, colour: Colour) -> None:
-    with Caller(PostgresStore(url), colour) as caller:
+def test_a_call_is_two_statements_and_a_repetition_one(
+    server: PostgresqlServer, url: str, colour: Colour, call_style: CallStyle
+) -> None:
+    with Caller(PostgresStore(url), colour, call_style) as caller:
         caller.run("warm", lambda attempt: "done")
         counted = Counted(server, url)
         counted.new()

@@ -10,6 +10,7 @@ import pytest
 
 from semel.core.guard import Limits
 from semel.stores.postgresql import PostgresStore
+from tests.decorated import CallStyle
 from tests.faults.crowd import Crowd, until
 from tests.faults.users import Colour
 from tests.servers.postgresql import PostgresqlServer
@@ -36,10 +37,12 @@ def bring_back(server: PostgresqlServer, way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", ["killed", "frozen"])
-def test_a_server_that_goes_and_comes_back(server: PostgresqlServer, colour: Colour, way: Way) -> None:
+def test_a_server_that_goes_and_comes_back(
+    server: PostgresqlServer, colour: Colour, call_style: CallStyle, way: Way
+) -> None:
     store = PostgresStore(server.url, statement_timeout=2, connect_timeout=2)
-    keys = [f"{colour} {way} {number}" for number in range(4)]
-    with Crowd(store, colour, LIMITS, CALLERS) as crowd:
+    keys = [f"{colour} {call_style} {way} {number}" for number in range(4)]
+    with Crowd(store, colour, LIMITS, CALLERS, call_style) as crowd:
         runs = crowd.begin(keys)
         crowd.press()
         until(lambda: crowd.ended > CALLERS, "calls under load")

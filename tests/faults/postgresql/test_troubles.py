@@ -20,6 +20,7 @@ from semel.errors import (
 )
 from semel.stores.postgresql import PostgresStore
 from semel.stores.served.joined import ServedJoined
+from tests.decorated import CallStyle
 from tests.faults.callers import Caller
 from tests.faults.postgresql.injected import Faults, FaultyPsycopg, FaultyStore
 from tests.faults.postgresql.sessions import Outsider
@@ -89,7 +90,7 @@ def test_a_conflict_that_does_not_end_is_typed(url: str, colour: Colour, code: s
      ("57P01", True), ("08006", True)],
 )  # fmt: skip
 def test_a_handler_is_not_run_again_for_what_befell_a_store_call(
-    url: str, colour: Colour, code: str, statement: str, after: bool
+    url: str, colour: Colour, call_style: CallStyle, code: str, *, statement: str, after: bool
 ) -> None:
     faults = Faults(statement, code, after=after)
     ran: list[int] = []
@@ -98,7 +99,7 @@ def test_a_handler_is_not_run_again_for_what_befell_a_store_call(
         ran.append(attempt.number)
         return "done"
 
-    with Caller(FaultyStore(url, faults), colour) as caller:
+    with Caller(FaultyStore(url, faults), colour, call_style) as caller:
         result = caller.run("k", handler)
     assert (result.value, result.replayed, ran, faults.sent) == ("done", False, [1], 2)
 
@@ -155,9 +156,11 @@ def test_the_text_of_an_error_that_postgresql_cannot_hold_is_made_to_fit(user: U
     assert [type(answer) for answer in ended] == [Recorded] * 3
 
 
-def test_sessions_that_the_administrator_ends_are_replaced(url: str, colour: Colour, outsider: Outsider) -> None:
+def test_sessions_that_the_administrator_ends_are_replaced(
+    url: str, colour: Colour, call_style: CallStyle, outsider: Outsider
+) -> None:
     ran: list[int] = []
-    with Caller(PostgresStore(url), colour) as caller:
+    with Caller(PostgresStore(url), colour, call_style) as caller:
         caller.run("warm", lambda attempt: "done")
 
         def handler(attempt: Any) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from semel import AsyncAttempt, Attempt, Policy
 from semel.entry import open_store
 from semel.errors import LeaseLost, SemelError, StoreUnavailable
+from tests.decorated import CallStyle
 from tests.faults.callers import Caller
 from tests.faults.users import Colour
 from tests.proxy.plan import Cut, How
@@ -84,7 +85,7 @@ def hows(position: Position) -> Iterator[How]:
         yield How.DROP_REPLY
 
 
-def call_with_cut(url: str, colour: Colour, other: Caller, *cuts: Cut, gone: bool) -> Story:
+def call_with_cut(url: str, colour: Colour, style: CallStyle, other: Caller, *cuts: Cut, gone: bool) -> Story:
     """Ask for a key through a proxy that cuts; with `gone` nothing can be reached from the cut on.
 
     Then `other` asks for it, twice, without a proxy.
@@ -92,7 +93,7 @@ def call_with_cut(url: str, colour: Colour, other: Caller, *cuts: Cut, gone: boo
     story, key = Story(), os.urandom(8).hex()
     policy = SHORT if gone else ROOMY
     with (GoneProxy if gone else Proxy)(url, *cuts) as proxy:
-        caller = Caller(open_store(proxy.url, connect_timeout=5), colour)
+        caller = Caller(open_store(proxy.url, connect_timeout=5), colour, style)
         try:
             with _Told(story):
                 caller.read("nothing")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from semel.entry import open_store
+from tests.decorated import CALL_STYLES
 from tests.faults.callers import Caller
 from tests.faults.servers.cuts import Position, call_with_cut, hows, positions, problems
 from tests.faults.users import Colour
@@ -39,8 +40,9 @@ def judge(url: str, colour: Colour, plans: Sequence[tuple[str, tuple[Cut, ...]]]
     """Cut as each plan says, and complain of all that went wrong; what was done is the answer."""
     complaints, runs, began, reached = [], Counter[int](), time.monotonic(), 0
     with Caller(open_store(url), colour) as other:
-        for name, cuts in plans:
-            story = call_with_cut(url, colour, other, *cuts, gone=gone)
+        for number, (name, cuts) in enumerate(plans, colour == "loop"):
+            style = CALL_STYLES[number % 2]  # by turns, and the other one in the other colour
+            story = call_with_cut(url, colour, style, other, *cuts, gone=gone)
             complaints += [f"{name}: {problem}" for problem in problems(story)]
             runs[len(story.ran)] += 1
             reached += sum(cut.done.is_set() for cut in cuts)

@@ -11,6 +11,7 @@ import pytest
 from semel.core.guard import Limits
 from semel.stores.postgresql import PostgresStore
 from semel.stores.tiered import Cache, TieredStore
+from tests.decorated import CallStyle
 from tests.faults.crowd import Crowd
 from tests.faults.tiered.pressing import OLD, Heard
 from tests.faults.users import Colour
@@ -55,14 +56,16 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-def crowd(redis_server: RedisServer, sql_server: PostgresqlServer, heard: Heard, colour: Colour) -> Iterator[Crowd]:
+def crowd(
+    redis_server: RedisServer, sql_server: PostgresqlServer, heard: Heard, colour: Colour, call_style: CallStyle
+) -> Iterator[Crowd]:
     """Callers of one process on both servers, with a few records completed and cached."""
     store = TieredStore(
         PostgresStore(sql_server.new_database(), connect_timeout=1, statement_timeout=3, lock_timeout=1),
         Cache(redis_server.keys().plain_url, timeout=0.5),
         observer=heard,
     )
-    with Crowd(store, colour, Limits(), size=8) as crowd:
+    with Crowd(store, colour, Limits(), size=8, style=call_style) as crowd:
         for key in OLD:
             crowd.run(key, lambda: "kept")
             crowd.run(key)
