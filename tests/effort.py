@@ -56,9 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line(
         "markers",
-        "covering(across_classes=False, shared=None): at the small effort, run only as many rows of a test as it takes "
+        "covering(across_classes=False, shared=()): at the small effort, run only as many rows of a test as it takes "
         "for each value of each parameter to occur. across_classes: the classes of the module are one more parameter. "
-        "shared: each value of this parameter occurs in some test of a group, not in every test of it.",
+        "shared: each value of these parameters occurs in some test of a group, not in every test of it.",
     )
 
 
@@ -90,7 +90,7 @@ def _left_out(items: Iterable[pytest.Item]) -> set[str]:
 
 
 def _place(
-    item: pytest.Function, *, across_classes: bool = False, shared: str | None = None
+    item: pytest.Function, *, across_classes: bool = False, shared: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], Row]:
     """The name of the table that a test is in, and its row there."""
     cls = item.cls.__name__ if item.cls else ""
@@ -98,11 +98,11 @@ def _place(
     module = item.nodeid.partition("::")[0]
     if across_classes:
         return (module, item.originalname), {**row, "class": cls}
-    if shared is None:
+    if not shared:
         return (module, cls, item.originalname), row
-    rest = tuple(sorted((name, value) for name, value in row.items() if name not in ("test", shared)))
+    rest = tuple(sorted((name, value) for name, value in row.items() if name not in ("test", *shared)))
     topic, _, _ = item.function.__qualname__.rpartition(".")
-    return (module, cls, topic), {"case": (item.originalname, rest), shared: row.get(shared)}
+    return (module, cls, topic), {"case": (item.originalname, rest), **{name: row.get(name) for name in shared}}
 
 
 def _parameters(item: pytest.Function) -> dict[str, Hashable]:

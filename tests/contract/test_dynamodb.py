@@ -9,7 +9,7 @@ from semel.testing.clock import VirtualClock
 from semel.testing.contract import MakeStore, StoreContract
 from tests.servers.ministack import Tables
 
-pytestmark = [pytest.mark.slow, pytest.mark.covering(shared="colour")]
+pytestmark = [pytest.mark.slow, pytest.mark.covering(shared=("colour", "call_style"))]
 
 
 class TestDynamodb(StoreContract):

@@ -120,7 +120,7 @@ def test_classes_can_be_a_column(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_column_can_be_shared_by_the_tests_of_a_class(tmp_path: Path) -> None:
-    ids = collected(tmp_path, '(shared="colour")')
+    ids = collected(tmp_path, '(shared=("colour",))')
     for cls in ("TestFirst", "TestSecond"):
         assert columns(ids, cls, "test_pairs")[1] == PAIRS
         assert columns(ids, cls, "test_plain")[1] == {""}
