@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from semel.core.operations import (
     Answer,
@@ -55,8 +56,9 @@ class WatchedStore(PassingStore):
         self._commits_rounds = commits_rounds
         self._store = store
         self._slots: dict[bytes, Slot] = {}
-        # By plan: rounds of callers and rounds that renew leases go on side by side.
-        self._uncommitted: dict[int, list[tuple[Slot, At]]] = {}
+        # By plan: rounds of callers and rounds that renew leases go on side by side. Not by its number, which another
+        # plan may get once this one is gone.
+        self._uncommitted: WeakKeyDictionary[Plan, list[tuple[Slot, At]]] = WeakKeyDictionary()
         self.behind_cache = getattr(store, "behind_cache", False)
 
     @property
@@ -79,7 +81,7 @@ class WatchedStore(PassingStore):
         uncommitted: list[tuple[Slot, At]] = []
         marked = self._marked(plan, way, [self._slot(operation) for operation in operations], uncommitted)
         if not joined:
-            self._uncommitted[id(marked)] = uncommitted
+            self._uncommitted[marked] = uncommitted
         return marked
 
     def _slot(self, operation: Operation) -> Slot:
@@ -108,7 +110,7 @@ class WatchedStore(PassingStore):
 
     def committed(self, plans: Sequence[Plan], replies: Sequence[Answers | Exception]) -> None:
         """A round is over: what its plans wrote is committed, unless the round failed."""
-        marks = [mark for plan in plans for mark in self._uncommitted.pop(id(plan), [])]
+        marks = [mark for plan in plans for mark in self._uncommitted.pop(plan, [])]
         if not any(isinstance(reply, Exception) for reply in replies):
             for slot, at in marks:
                 slot.mark(at)

@@ -28,7 +28,6 @@ from semel.core.operations import (
     Found,
     Granted,
     Lost,
-    Operation,
     Read,
     Recorded,
     Replay,
@@ -408,7 +407,7 @@ def step(
         raise
     attempt.check()
     outcome = codec.encode(value, shape, max_result)
-    answer: Answer = yield from _resent(Checkpoint(lease, Step(index, name, outcome)), resends)
+    answer: Answer = yield from _save_step(attempt, Checkpoint(lease, Step(index, name, outcome)), resends)
     if isinstance(answer, Lost):
         raise raising.lease_lost(attempt.key)
     return value
@@ -420,14 +419,22 @@ def _committed(key: Key, index: int) -> Flow[Step | None]:
     return next((step for step in steps if step.index == index), None)
 
 
-def _resent(operation: Operation, resends: Resends) -> Flow[Answer]:
+def _save_step(attempt: AttemptState, checkpoint: Checkpoint, resends: Resends) -> Flow[Answer]:
+    """Record a step whose effect has happened.
+
+    Closes: somebody else's claim holds the record for a moment, in a round of its own, so that this write finds it
+    locked. Giving up would have the effect repeated, so it is tried until the lease is over. A store that does not
+    answer is asked twice more.
+    """
+    is_alone = not checkpoint.lease.transaction and attempt.beat is not None
     sent = 0
     while True:
         try:
-            answer: Answer = yield operation
-        except StoreUnavailable:
+            answer: Answer = yield checkpoint
+        except StoreUnavailable as error:
             sent += 1
-            pause = resends.of_step(sent)
+            is_held = error.conflict and is_alone and not attempt.is_lost
+            pause = resends.of_outcome(sent) if is_held else resends.of_step(sent)
             if pause is None:
                 raise
             yield Pause(pause)

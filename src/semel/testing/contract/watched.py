@@ -1,7 +1,7 @@
 """A store that can be watched and made to fail: in front of the store under test, one operation at a time.
 
-What always holds: `refuse` fails before anything is applied, `lose` applies and loses the reply, `hold` stops a round
-before it is sent or after it was applied. What is not named passes untouched.
+`refuse` and `lock` fail before anything is applied, `lose` applies and loses the reply, `hold` stops a round before it
+is sent or after it was applied. What is not named passes untouched.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from semel.stores.passing import PassingStore
 from semel.testing.contract.calls import until
 
 Kind = type[Any]
+Fate = Literal["refuse", "lock", "lose"]
+_NOT_APPLIED = ("refuse", "lock")
 
 
 @dataclass(slots=True)
 class _Fault:
     """What shall befall operations of some kinds, and how often yet (None: always)."""
 
-    how: Literal["refuse", "lose"]
+    how: Fate
     kinds: tuple[Kind, ...]
     left: int | None
 
@@ -76,6 +78,10 @@ class WatchedStore(PassingStore):
         """Fail operations of these kinds before they are applied."""
         self._faults.append(_Fault("refuse", kinds, times))
 
+    def lock(self, *kinds: Kind, times: int | None = None) -> None:
+        """Fail operations of these kinds because somebody else holds the record for a moment."""
+        self._faults.append(_Fault("lock", kinds, times))
+
     def lose(self, *kinds: Kind, times: int | None = 1) -> None:
         """Apply operations of these kinds and lose the reply."""
         self._faults.append(_Fault("lose", kinds, times))
@@ -108,15 +114,15 @@ class WatchedStore(PassingStore):
     def _plan(self, operations: Sequence[Operation], *, joined: bool) -> Generator[Any, Any, Answers]:
         self._seen.append(tuple(operations))
         fates = [self._fate(operation) for operation in operations]
-        sent = [operation for operation, fate in zip(operations, fates, strict=True) if fate != "refuse"]
+        sent = [operation for operation, fate in zip(operations, fates, strict=True) if fate not in _NOT_APPLIED]
         given = iter((yield from self._store.plan(sent, joined=joined)) if sent else [])
         answers: list[Answer | Exception] = []
         for fate in fates:
-            answer = None if fate == "refuse" else next(given)
-            answers.append(_silence() if answer is None or fate == "lose" else answer)
+            answer = None if fate in _NOT_APPLIED else next(given)
+            answers.append(_silence(fate) if answer is None or fate == "lose" else answer)
         return answers
 
-    def _fate(self, operation: Operation) -> Literal["refuse", "lose"] | None:
+    def _fate(self, operation: Operation) -> Fate | None:
         for fault in self._faults:
             if fault.left != 0 and isinstance(operation, fault.kinds):
                 if fault.left is not None:
@@ -179,5 +185,5 @@ class _AsyncWatchedDriver:
         await self._driver.close()
 
 
-def _silence() -> StoreUnavailable:
-    return StoreUnavailable("The store did not answer, because the test says so.")
+def _silence(fate: Fate | None) -> StoreUnavailable:
+    return StoreUnavailable("The store did not answer, because the test says so.", conflict=fate == "lock")

@@ -128,6 +128,32 @@ class LostReplyContract(Contract):
         assert [step.name for step in (await door.read()).steps] == ["a", "b"]
         assert world.ran == ["a", "b"]
 
+    async def test_a_step_whose_record_is_locked_for_a_while_is_recorded(self, world: World) -> None:
+        watched = world.watched()
+        watched.lock(Checkpoint, times=7)
+        door = world.door(watched)
+
+        async def handler() -> Any:
+            return await door.current().step("a", world.returning("a"))
+
+        assert await door.value(handler=handler) == "a"
+        assert [step.name for step in (await door.read()).steps] == ["a"]
+        assert (world.ran, watched.count(Checkpoint)) == (["a"], 8)
+
+    async def test_a_step_whose_record_stays_locked_is_given_up_with_the_lease(self, world: World) -> None:
+        watched = world.watched()
+        watched.lock(Checkpoint, Renew)
+        door = world.door(watched)
+
+        async def handler() -> Any:
+            return await door.current().step("a", world.returning("a"))
+
+        began = world.clock.monotonic()
+        error = await door.error(handler=handler)
+        assert isinstance(error, StoreUnavailable)
+        assert error.conflict
+        assert began + 30 <= world.clock.monotonic() <= began + 90
+
     async def test_a_renewal_whose_reply_was_lost_does_not_cost_the_lease(self, world: World) -> None:
         watched, gate = world.watched(), world.gate()
         watched.lose(Renew, times=2)
