@@ -19,8 +19,8 @@ from semel import Key, Policy
 from semel.core import codec
 from semel.core.operations import Claim
 from semel.core.record import NOTHING
-from semel.engine.request import terms_of
-from semel.stores.sqlite.commands import SQL, claiming
+from semel.engine.call_flow import terms_of
+from semel.stores.sqlite.statements import SQL, claiming
 
 _SAMPLE = Claim(
     Key.of("sample", operation=OPERATION, scope=TENANT), b"\x01" + bytes(32), bytes(16), terms_of(Policy()), NOTHING

@@ -15,9 +15,9 @@ from bench.workload import AMOUNT, OPERATION, TENANT, order
 from semel import Policy
 from semel.core import codec
 from semel.core.key import Key
-from semel.engine.request import terms_of
-from semel.stores.redis.fields import packed_key
-from semel.stores.redis.scripts import scripts
+from semel.engine.call_flow import terms_of
+from semel.stores.redis.pipeline import scripts
+from semel.stores.redis.record_hash import packed_key
 
 Words = tuple[Any, ...]
 _OUTCOME = codec.encode({"order_id": order(0), "amount": AMOUNT}, codec.shape_of(object), 1024)

@@ -14,7 +14,7 @@ from semel import Key, Policy
 from semel.core.operations import Claim, Granted
 from semel.core.record import NOTHING
 from semel.core.store import Driver, Store
-from semel.engine.request import terms_of
+from semel.engine.call_flow import terms_of
 from semel.stores.urls import store_from_url
 
 _TERMS = terms_of(Policy())

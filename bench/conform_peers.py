@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from bench.conform_table import Column, markdown, replaced, terminal
 from bench.machine import version_of
-from semel.conform import CASES, NotSeen, Result, Target, conform, served
+from semel_lab.conform import CASES, NotSeen, Result, Target, conform, served
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "explanation" / "comparison.md"
 BODY: Final = b'{"amount": 10, "currency": "EUR"}'

@@ -18,7 +18,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from semel.conform import Case, NotSeen, Result
+from semel_lab.conform import Case, NotSeen, Result
 
 BEGIN: Final = "<!-- conform-peers: begin; made by bench.conform_peers, do not edit -->"
 END: Final = "<!-- conform-peers: end -->"

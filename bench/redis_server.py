@@ -17,7 +17,7 @@ from bench.room import room_in, standing
 from bench.site import Site, Unavailable, reported
 from bench.workload import once
 from semel import Semel
-from semel.stores.redis.greeting import info_of
+from semel.stores.redis.connections import info_of
 from tests.servers import programs, redis
 from tests.servers.server import Options
 

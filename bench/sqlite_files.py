@@ -10,8 +10,8 @@ from pathlib import Path
 from bench.harness import Effort
 from bench.workload import once
 from semel import Semel
-from semel.stores.clock import machine_clock
-from semel.stores.sqlite.connect import connect_reader, connect_writer
+from semel.stores.settings import machine_clock
+from semel.stores.sqlite.database import connect_reader, connect_writer
 from semel.stores.sqlite.settings import Settings
 
 _COPIES = 1_000

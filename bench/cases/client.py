@@ -11,8 +11,8 @@ import httpx
 
 from bench.callers import Numbers, alone
 from bench.harness import Case, Comparison, Effort, Measure, Variant
+from semel.api import Place
 from semel.client import Client
-from semel.entry import Place
 
 _URL = "http://payments.invalid/charges"
 _BODY = {"order": "o-1", "cents": 1250}

@@ -15,7 +15,7 @@ from bench.site import Fact, Site
 from bench.statement_log import StatementLog
 from bench.workload import once, once_async
 from semel import AsyncSemel, Semel
-from semel.stores.tiered import Cache
+from semel.stores.cache import Cache
 
 KEYS = 500
 _CALLS = 20

@@ -10,30 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from semel import errors
+    from semel.api import AsyncSemel, Semel
     from semel.core.key import SHARED, Key, is_key, make_key
-    from semel.core.outcome import Cancelled, DidNotHappen, Happened, Unknown
     from semel.core.policy import Policy
-    from semel.core.record import About, Record
-    from semel.engine.aio_shell import AsyncAttempt
-    from semel.engine.request import Result
-    from semel.engine.sync_shell import Attempt
-    from semel.entry import AsyncSemel, Semel
+    from semel.core.record import About, Cancelled, DidNotHappen, Happened, Record, Unknown
+    from semel.engine.async_call import AsyncAttempt
+    from semel.engine.call_flow import Result
+    from semel.engine.sync_call import Attempt
 
 _HOMES = {
     "About": "semel.core.record",
-    "AsyncAttempt": "semel.engine.aio_shell",
-    "AsyncSemel": "semel.entry",
-    "Attempt": "semel.engine.sync_shell",
-    "Cancelled": "semel.core.outcome",
-    "DidNotHappen": "semel.core.outcome",
-    "Happened": "semel.core.outcome",
+    "AsyncAttempt": "semel.engine.async_call",
+    "AsyncSemel": "semel.api",
+    "Attempt": "semel.engine.sync_call",
+    "Cancelled": "semel.core.record",
+    "DidNotHappen": "semel.core.record",
+    "Happened": "semel.core.record",
     "Key": "semel.core.key",
     "Policy": "semel.core.policy",
     "Record": "semel.core.record",
-    "Result": "semel.engine.request",
+    "Result": "semel.engine.call_flow",
     "SHARED": "semel.core.key",
-    "Semel": "semel.entry",
-    "Unknown": "semel.core.outcome",
+    "Semel": "semel.api",
+    "Unknown": "semel.core.record",
     "is_key": "semel.core.key",
     "make_key": "semel.core.key",
 }

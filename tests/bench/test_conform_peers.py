@@ -7,7 +7,7 @@ from rich.console import Console
 
 from bench.conform_peers import PAGE
 from bench.conform_table import BEGIN, COMMAND, END, Column, markdown, replaced, terminal
-from semel.conform import CASES, Failed, NotSeen, Passed, Result, Verdict
+from semel_lab.conform import CASES, Failed, NotSeen, Passed, Result, Verdict
 
 FIRST, SECOND = CASES[0], CASES[1]
 KEY = "123e4567-e89b-42d3-a456-426614174000"

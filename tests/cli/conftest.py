@@ -14,7 +14,7 @@ from semel import About, Key, Policy, Record, Semel
 from semel.cli import main
 from semel.core.fingerprint import fingerprint
 from semel.core.operations import Claim, Granted, Terms
-from semel.stores.clock import machine_clock
+from semel.stores.settings import machine_clock
 from semel.stores.sqlite import SqliteStore
 from tests.processes import run_bounded
 

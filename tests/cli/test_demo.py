@@ -15,7 +15,7 @@ import pytest
 
 from semel import Semel
 from semel.cli import main
-from semel.cli.demo.ledger import Entry, Provider, read
+from semel_lab.demo.ledger import Entry, Provider, read
 from tests.cli.conftest import Run, command, environment
 from tests.processes import child
 
@@ -73,7 +73,7 @@ def test_a_ledger_that_does_not_hold_is_a_failure(
         entries = read(path)
         return [*entries, msgspec.structs.replace(entries[0], charge="ch_second", key="another")]
 
-    monkeypatch.setattr("semel.cli.demo.play.read_ledger", rigged)
+    monkeypatch.setattr("semel_lab.demo.main.read_ledger", rigged)
     assert main(["demo", "--payments", "1", "--workers", "2", "--duplicates", "3", "--seed", "1"]) == 1
     shown = capsys.readouterr().out
     assert "2 charges" in shown

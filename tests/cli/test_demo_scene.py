@@ -5,10 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from semel.cli.demo.messages import Answered, Charged, Ready, Runs, Unanswered
-from semel.cli.demo.scene import Scene
-from semel.cli.demo.screen import Screen, picture
-from semel.cli.demo.story import story
+from semel_lab.demo.messages import Answered, Charged, Ready, Runs, Unanswered
+from semel_lab.demo.scenario import story
+from semel_lab.demo.state import Scene
+from semel_lab.demo.view import Screen, picture
 
 STORY = story(payments=2, workers=3, duplicates=6, seed=1)
 

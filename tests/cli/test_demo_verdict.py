@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from semel import Record
-from semel.cli.demo.ledger import Entry
-from semel.cli.demo.scene import Kill, PaymentView
-from semel.cli.demo.screen import conclusion
-from semel.cli.demo.story import Payment, story
-from semel.cli.demo.verdict import Verdict, judge
+from semel_lab.demo.check import Verdict, judge
+from semel_lab.demo.ledger import Entry
+from semel_lab.demo.scenario import Payment, story
+from semel_lab.demo.state import Kill, PaymentView
+from semel_lab.demo.view import conclusion
 from tests.cli.conftest import Database
 
 PAYMENT = Payment("pay-1", Decimal("10.00"), 0, 0, 0, fateful=True)

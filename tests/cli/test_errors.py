@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from semel import errors
-from semel.cli import exits, main
+from semel.cli import exit_codes, main
 from tests.cli.conftest import Database, Run
 
 
@@ -106,12 +106,12 @@ def test_every_error_of_the_tree_has_an_exit_code(kind: type[errors.SemelError])
         if isinstance(error, errors.InDoubt)
         else 1
     )
-    assert exits.exit_code(error) == expected
+    assert exit_codes.exit_code(error) == expected
 
 
 def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch, database: Database) -> None:
     database.completed("o-1")
-    monkeypatch.setattr("semel.cli.list.now", lambda: 1 / 0)
+    monkeypatch.setattr("semel.cli.commands.list.now", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["list", database.url])
 

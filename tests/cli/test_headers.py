@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 
 from semel import Record, Semel
 from semel.cli import main
-from semel.cli.list import table
+from semel.cli.commands.list import table
 from tests.cli.conftest import Database
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from semel import Policy, Semel
 from semel.cli import main
 from semel.cli.app import app
-from semel.cli.list import fitted
+from semel.cli.commands.list import fitted
 from tests.cli.conftest import NASTY, Broken, Database, Run, command, environment
 from tests.processes import child
 

@@ -100,7 +100,7 @@ def test_an_ambiguous_reference_is_refused(
     database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Two digests with eight equal digits cannot be had by trying, so the shortest length is lowered.
-    monkeypatch.setattr("semel.cli.found.SHORTEST", 1)
+    monkeypatch.setattr("semel.cli.lookup.SHORTEST", 1)
     with Semel(database.path) as semel:
         for number in range(17):
             semel.run(f"k-{number}", lambda: None, operation="o")

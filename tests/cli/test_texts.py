@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.cli.exits import Refused
+from semel.cli.exit_codes import Refused
 from semel.cli.printing import clean
-from semel.cli.times import duration, local, moment, now, relative, span
+from semel.cli.timefmt import duration, local, moment, now, relative, span
 
 
 @pytest.mark.parametrize(

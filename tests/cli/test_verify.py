@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from semel.cli.verify import shown
-from semel.testing import simulate
-from semel.testing.simulate import SMALL, Failing, Report
+from semel_lab import simulate
+from semel_lab.commands.verify import shown
+from semel_lab.simulate import SMALL, Failing, Report
 from tests.cli.conftest import Run, command, environment
 from tests.processes import child, group_members, run_bounded
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from semel import Semel
-from semel.client.outgoing import INTENT
+from semel.client.models import INTENT
 from semel.errors import FailedBefore, KeyReused, KeyTooOld, LeaseLost
 from semel.stores.sqlite import SqliteStore
 from semel.testing.clock import VirtualClock

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from semel.client.outgoing import INTENT
+from semel.client.models import INTENT
 from tests.client.conftest import Open
 from tests.client.doors import LOST
 

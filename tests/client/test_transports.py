@@ -14,8 +14,8 @@ import pytest
 
 from semel import Semel
 from semel.client import INTENT, AsyncClient, Client
-from semel.client.effects import Cut
 from semel.client.httpx import _cuts
+from semel.client.models import Cut
 from semel.errors import UsageError
 
 

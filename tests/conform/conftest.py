@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semel.conform import Report, Target, conform
+from semel_lab.conform import Report, Target, conform
 from tests.conform.service import SAMPLE, SLOW, Service
 from tests.conform.serving import serving
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semel.conform import CASES, Case
+from semel_lab.conform import CASES, Case
 from tests.docs.pages import page, table
 
 

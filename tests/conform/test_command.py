@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from semel.cli import main
-from semel.conform import CASES
+from semel_lab.conform import CASES
 from tests.conform.service import Service
 from tests.conform.serving import serving
 from tests.conform.wrong_answers import DoesNotMarkReplays

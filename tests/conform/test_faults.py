@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semel.conform import CASES
+from semel_lab.conform import CASES
 from tests.conform import wrong_answers, wrong_comparisons, wrong_keys, wrong_runs
 from tests.conform.conftest import Judge, failed
 from tests.conform.fault import Fault

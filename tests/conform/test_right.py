@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from semel.conform import CASES, NotSeen, Target, TargetInvalid, Unreachable, conform
+from semel_lab.conform import CASES, NotSeen, Target, TargetInvalid, Unreachable, conform
 from tests.conform.conftest import Judge, failed, verdicts, whole_target
 from tests.conform.service import Asked, Kept, Refused, Service, Told
 from tests.conform.serving import serving

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semel.conform import Target, TargetInvalid, read_settings, target_of
+from semel_lab.conform import Target, TargetInvalid, read_settings, target_of
 
 URL = "http://127.0.0.1:8000/payments"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.conform.wire import Answer, Request, Silence, Wire
+from semel_lab.conform.http_client import Answer, Request, Silence, Wire
 
 pytestmark = pytest.mark.slow
 

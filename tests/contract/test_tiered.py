@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from semel.core.store import Store
+from semel.stores.cache import Cache, TieredStore
 from semel.stores.postgresql import PostgresStore
 from semel.stores.sqlite import SqliteStore
-from semel.stores.tiered import Cache, TieredStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import MakeStore, StoreContract
 from tests.servers.databases import Databases

@@ -15,24 +15,24 @@ import typer.main
 
 import semel.client
 from semel import Policy, Record, errors
-from semel.cli import exits
+from semel.cli import exit_codes
 from semel.cli.app import app
 from semel.client.settings import Settings as ClientSettings
 from semel.core.observer import Event
 from semel.core.operations import Operation
 from semel.core.record import About, Status
 from semel.core.store import Store
-from semel.engine.administration import SweepReport
-from semel.engine.request import Result
-from semel.http.profile import PROFILES
+from semel.engine.admin import SweepReport
+from semel.engine.call_flow import Result
+from semel.http.problem import PROFILES
 from semel.http.route import Settings as RouteSettings
+from semel.stores.cache import Cache
 from semel.stores.dynamodb.settings import Settings as DynamoSettings
 from semel.stores.memory import MemoryStore
 from semel.stores.redis.settings import Settings as RedisSettings
-from semel.stores.served.settings import Settings
+from semel.stores.sql.settings import Settings
 from semel.stores.sqlite import SqliteStore
-from semel.stores.sqlite.versions import schema_sql
-from semel.stores.tiered import Cache
+from semel.stores.sqlite.migrations import schema_sql
 from tests.docs.pages import page, pages, slug, table
 
 HTTP = Path(semel.__file__).parent / "http"
@@ -242,9 +242,9 @@ def test_every_option_of_a_command_is_on_the_page(name: str) -> None:
 
 
 def test_the_exit_codes_are_told() -> None:
-    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    codes = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
     told = {int(code) for code in first_column("docs/reference/cli.md", "exit code")}
-    assert codes - {exits.BROKEN_PIPE} == told
+    assert codes - {exit_codes.BROKEN_PIPE} == told
 
 
 def test_the_glossary_holds_the_nine_words() -> None:

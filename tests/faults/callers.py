@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from semel import AsyncAttempt, AsyncSemel, Attempt, Policy, Semel
-from semel.engine.request import Result
+from semel.engine.call_flow import Result
 from tests.decorated import CallStyle, call
 from tests.faults.users import Colour
 

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from semel import AsyncSemel, Semel
-from semel.core.guard import Limits
+from semel.core.circuit import Limits
 from semel.core.observer import Event
-from semel.engine.request import Result
+from semel.engine.call_flow import Result
 from semel.errors import StoreUnavailable
 from tests.decorated import CallStyle, call
 from tests.faults.users import Colour

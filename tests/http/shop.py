@@ -21,7 +21,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 from semel import Policy
-from semel.core.guard import Limits
+from semel.core.circuit import Limits
 from semel.http.route import Given
 
 STORE, FOLDER, GATE, SETTINGS, LIMITS = "SHOP_STORE", "SHOP_FOLDER", "SHOP_GATE", "SHOP_SETTINGS", "SHOP_LIMITS"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from semel.conform import CASES, Case, Result, Target, conform
+from semel_lab.conform import CASES, Case, Result, Target, conform
 from tests.http.asking import ALICE, BOB
 from tests.http.gate import Gate
 from tests.http.sites import SITES, Running

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from semel import Policy
 from semel.http.exchange import Go, Settle, answered
-from semel.http.kept import Answered as Whole
 from semel.http.request import Headers, Request, State
 from semel.http.response import REPLAYED, Response
+from semel.http.response import Answered as Whole
 from semel.http.route import Route, Routes
 from tests.http.asking import ALICE, BOB, Asker, new_key
 from tests.http.conftest import Start

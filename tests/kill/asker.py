@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from semel import AsyncAttempt, Attempt, Policy
-from semel.engine.request import Result
+from semel.engine.call_flow import Result
 from semel.errors import InDoubt
 from tests.kill.board import Board, Field, askers_of
 from tests.kill.grounds.ground import Row

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from semel import AsyncSemel, Policy
-from semel.engine.request import Result
+from semel.engine.call_flow import Result
 from semel.errors import InDoubt, LeaseLost, TryLater
 from tests.kill.asker import Asker, row_of
 from tests.kill.grounds.ground import AsyncSession, Ground

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from semel import Policy, Semel
-from semel.engine.request import Result
+from semel.engine.call_flow import Result
 from semel.errors import InDoubt, LeaseLost, TryLater
 from tests.kill.asker import Asker, row_of
 from tests.kill.grounds.ground import Ground, Session

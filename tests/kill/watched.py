@@ -23,7 +23,7 @@ from semel.core.operations import (
     Running,
 )
 from semel.core.store import Answers, AsyncDriver, Driver, Plan, Store
-from semel.stores.passing import PassingStore
+from semel.stores.wrapper import PassingStore
 from tests.kill.board import Field, Slot
 from tests.kill.positions import At
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from semel.core.flow import Flow
 from semel.core.operations import Answer, Operation
-from semel.core.tiers import Fill, InFront, Look
-from semel.stores.tiered import TieredStore
+from semel.core.store import Fill, InFront, Look
+from semel.stores.cache import TieredStore
 from tests.kill.board import Slot
 from tests.kill.positions import At
 from tests.kill.watched import WatchedStore, current_slot

@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "semel"
+LAB = ROOT / "src" / "semel_lab"
 
 # Only for a copy without git; with git, .gitignore decides.
 NOT_OURS = {".git", ".hypothesis", ".servers", "__pycache__", "build", "dist", "site", "states"}

@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
-from semel.core import guard
+from semel.core import circuit
 from semel.core.operations import Lost, Renew, Reused, Running
 from semel.errors import StoreUnavailable
-from semel.testing.simulate import World
+from semel_lab.simulate import World
 from tests.simulate.mutants import BY_NAME, PAIR, Mutant
 
 QUICK_TO_GIVE_UP = World(name="quick to give up", askers=PAIR, failures=1)
-_right = guard._verdict
+_right = circuit._verdict
 
 
 def conflicts_count() -> AbstractContextManager[Any]:
@@ -24,12 +24,12 @@ def conflicts_count() -> AbstractContextManager[Any]:
         conflicts = any(isinstance(answer, (Running, Reused, Lost)) for list_ in lists for answer in list_)
         return StoreUnavailable("A conflict.") if conflicts else _right(replies)
 
-    return patch.object(guard, "_verdict", verdict)
+    return patch.object(circuit, "_verdict", verdict)
 
 
 def runs_are_refused() -> AbstractContextManager[Any]:
     """Completions wait outside like everybody else."""
-    return patch.object(guard, "RUNNING", (Renew,))
+    return patch.object(circuit, "RUNNING", (Renew,))
 
 
 def answers_do_not_count() -> AbstractContextManager[Any]:
@@ -39,7 +39,7 @@ def answers_do_not_count() -> AbstractContextManager[Any]:
         right = _right(replies)
         return None if right is True else right
 
-    return patch.object(guard, "_verdict", verdict)
+    return patch.object(circuit, "_verdict", verdict)
 
 
 def guarded(name: str, switch: Any, world: World) -> Mutant:

@@ -15,9 +15,8 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from semel.core import arbitration
-from semel.core.arbitration import Winnable, granted, judge
-from semel.core.erasing import erased
+from semel.core import claim_rules
+from semel.core.claim_rules import Winnable, granted, judge
 from semel.core.operations import (
     Answer,
     Claim,
@@ -34,21 +33,19 @@ from semel.core.operations import (
     Swept,
     Unresolvable,
 )
-from semel.core.record import Failure, Lease, Record, Status
-from semel.engine import raising
-from semel.engine.aio_lane import AsyncLane
+from semel.core.record import Failure, Lease, Record, Status, erase_record
+from semel.engine import call_errors
+from semel.engine.async_lane import AsyncLane
 from semel.engine.attempt import AttemptState
+from semel.engine.background import Beat, Heartbeat, Waiter, Waiting
+from semel.engine.call_flow import Once, Request, Result
 from semel.engine.effects import Pause
-from semel.engine.flows import Once
-from semel.engine.heartbeat import Beat, Heartbeat
 from semel.engine.lane import Lane, Ticket
-from semel.engine.request import Request, Result
 from semel.engine.sync_lane import CombiningLane
-from semel.engine.waiting import Waiter, Waiting
 from semel.errors import LeaseLost, StoreUnavailable
-from semel.stores.memory import table
-from semel.stores.memory.table import Table
-from semel.testing.simulate import SMALL, Asker, World
+from semel.stores import memory
+from semel.stores.memory import Table
+from semel_lab.simulate import SMALL, Asker, World
 
 Switch = Callable[[], AbstractContextManager[Any]]
 
@@ -86,7 +83,7 @@ def judging(change: Callable[[Record, Claim, int], tuple[Record, Claim, int]]) -
     def wrong(record: Record | None, claim: Claim, now: int) -> Any:
         return judge(record, claim, now) if record is None else judge(*change(record, claim, now))
 
-    return patch.object(table, "judge", wrong)
+    return patch.object(memory, "judge", wrong)
 
 
 @mutant("no fence and no nonce on any write", "rerun, handler fails", "I4")
@@ -235,13 +232,15 @@ def _() -> AbstractContextManager[Any]:
 @mutant("erasing leaves the fingerprint", "erased", "erased")
 def _() -> AbstractContextManager[Any]:
     return patch.object(
-        table, "erased", lambda record, note: replace(erased(record, note), fingerprint=record.fingerprint)
+        memory, "erased", lambda record, note: replace(erase_record(record, note), fingerprint=record.fingerprint)
     )
 
 
 @mutant("an erased failure can be tried again", "erased", "I7")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(table, "erased", lambda record, note: replace(erased(record, note), retryable=record.retryable))
+    return patch.object(
+        memory, "erased", lambda record, note: replace(erase_record(record, note), retryable=record.retryable)
+    )
 
 
 @mutant("what runs is erased", "erased", "I7")
@@ -251,7 +250,7 @@ def _() -> AbstractContextManager[Any]:
         record = self.records.get(operation.digest)
         if record is None:
             return Unresolvable(None)
-        left = self.records[operation.digest] = erased(record, operation.note)
+        left = self.records[operation.digest] = erase_record(record, operation.note)
         return Erased(left)
 
     return patch.object(Table, "erase", erase)
@@ -279,13 +278,13 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("hold is ignored at a take-over", "hold, two policies", "I1")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(arbitration, "may_take_over", lambda owner, claimer: "at once")
+    return patch.object(claim_rules, "may_take_over", lambda owner, claimer: "at once")
 
 
 @mutant("only the claimer's policy counts", "two policies", "I1")
 def _() -> AbstractContextManager[Any]:
-    right = arbitration.may_take_over
-    return patch.object(arbitration, "may_take_over", lambda owner, claimer: right(claimer, claimer))
+    right = claim_rules.may_take_over
+    return patch.object(claim_rules, "may_take_over", lambda owner, claimer: right(claimer, claimer))
 
 
 @mutant("the hook is asked before the quiet time is over", "reconcile, hook asked", "I1")
@@ -302,7 +301,7 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("an attempt after a doubtful one is not told", "rerun", "I10")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(table, "granted", lambda record: replace(granted(record), in_doubt=False))
+    return patch.object(memory, "granted", lambda record: replace(granted(record), in_doubt=False))
 
 
 @mutant("check, then act", "rerun, no waiting", "I4", "I9", "I7")
@@ -421,7 +420,7 @@ def _() -> AbstractContextManager[Any]:
 @mutant("a waiter that times out does no last read", "impatient", "waiters")
 def _() -> AbstractContextManager[Any]:
     def last_look(self: Once, remaining_us: int) -> Generator[Any, Any, Any]:
-        raise raising.in_progress(self.request.key, remaining_us)
+        raise call_errors.in_progress(self.request.key, remaining_us)
         yield
 
     return patch.object(Once, "_last_look", last_look)

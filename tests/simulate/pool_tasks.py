@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 
-from semel.testing.simulate.pool import WorkerPool
+from semel_lab.simulate.verify import WorkerPool
 
 
 class Unpicklable(Exception):

@@ -37,7 +37,7 @@ from semel.core.operations import (
 )
 from semel.core.policy import Doubt
 from semel.core.record import NOTHING, Failure, Lease, Record, Status, Step
-from semel.testing.simulate.models import Act, Begin, Commit, Isolation, Rollback, Session
+from semel_lab.simulate.models import Act, Begin, Commit, Isolation, Rollback, Session
 
 KEYS: Final = tuple(Key.of(value, operation="charge", scope="a") for value in ("v", "w"))
 FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from semel.core.store import Store
-from semel.testing.simulate.models import Act, Begin, Commit, Rollback
+from semel_lab.simulate.models import Act, Begin, Commit, Rollback
 from tests.simulate.sequences import Real
 
 FULL: Final = os.environ.get("SEMEL_EFFORT") == "full"

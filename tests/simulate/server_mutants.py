@@ -14,17 +14,17 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from semel.core.arbitration import judge
+from semel.core.claim_rules import judge
 from semel.core.operations import Claim, Operation
 from semel.core.record import Lease, Record
-from semel.stores.dynamodb import listing, requests, rules
+from semel.stores import memory
+from semel.stores.dynamodb import plan, request_builders, scan
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call
-from semel.stores.memory import table
-from semel.stores.memory.table import Table
-from semel.testing.simulate import SERVER_WORLDS
-from semel.testing.simulate.models.redis import RedisModel
-from semel.testing.simulate.servers import WatchedDynamo
+from semel.stores.memory import Table
+from semel_lab.simulate import SERVER_WORLDS
+from semel_lab.simulate.models.redis import RedisModel
+from semel_lab.simulate.store_model import WatchedDynamo
 from tests.simulate.mutants import Mutant, Switch
 
 SERVER_MUTANTS: list[Mutant] = []
@@ -47,15 +47,15 @@ def judging(change: Callable[[Record, Claim], tuple[Record, Claim]]) -> Abstract
         return judge(record, claim, now) if record is None else judge(*change(record, claim), now)
 
     switches = ExitStack()
-    for place in (table, rules):
+    for place in (memory, plan):
         switches.enter_context(patch.object(place, "judge", wrong))
     return switches
 
 
 def without_terms(change: Callable[[list[str]], list[str]]) -> AbstractContextManager[Any]:
     """The writes under a lease with another condition."""
-    right = requests._held
-    return patch.object(requests, "_held", lambda expression, lease: change(right(expression, lease)))
+    right = request_builders._held
+    return patch.object(request_builders, "_held", lambda expression, lease: change(right(expression, lease)))
 
 
 @mutant("redis: a script without fence and nonce", "redis; redis fails over", "I4")
@@ -97,13 +97,13 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("dynamodb: readings are not consistent", "dynamodb lags", "waiters")
 def _() -> AbstractContextManager[Any]:
-    right = requests.get
+    right = request_builders.get
 
     def get(name: str, digest: bytes) -> Call:
         call = right(name, digest)
         return with_changes(call, parameters={**call.parameters, "ConsistentRead": False})
 
-    return patch.object(requests, "get", get)
+    return patch.object(request_builders, "get", get)
 
 
 @mutant("dynamodb: the worker's clock says what has expired", "dynamodb, clocks off", "I4", "I7", "I8", "told")
@@ -132,21 +132,21 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("dynamodb: a claim overwrites whatever is there", "dynamodb, crashes; dynamodb", "I4", "I7", "I9")
 def _() -> AbstractContextManager[Any]:
-    right = requests.put
+    right = request_builders.put
 
     def put(name: str, record: Record, over: Any) -> Call:
         call = right(name, record, over)
         return with_changes(call, parameters={**call.parameters, "ConditionExpression": ""})
 
-    return patch.object(requests, "put", put)
+    return patch.object(request_builders, "put", put)
 
 
 @mutant("dynamodb: a sweep believes the page that it has read", "dynamodb, swept", "I4", "I7")
 def _() -> AbstractContextManager[Any]:
-    right = listing._LAPSE.change
+    right = scan._LAPSE.change
 
     def lapse(name: str, digest: bytes, moment: Moment) -> Call:
         call = right(name, digest, moment)
         return with_changes(call, parameters={**call.parameters, "ConditionExpression": ""})
 
-    return patch.object(listing, "_LAPSE", with_changes(listing._LAPSE, change=lapse))
+    return patch.object(scan, "_LAPSE", with_changes(scan._LAPSE, change=lapse))

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from semel.core.operations import Claim, Replay, Resolve, Resolved, Unresolvable
 from semel.core.record import Failure, Record, Status
-from semel.engine import administration
-from semel.stores.memory import table
-from semel.stores.memory.table import Table
-from semel.testing.simulate import Asker, World
+from semel.engine import admin
+from semel.stores import memory
+from semel.stores.memory import Table
+from semel_lab.simulate import Asker, World
 from tests.simulate.mutants import BY_NAME, PAIR, Mutant, Switch
 
 STATED_MUTANTS: list[Mutant] = []
@@ -31,12 +31,12 @@ def mutant(name: str, world: str | World, breaks: str) -> Callable[[Switch], Swi
 
 def correctable(rule: Callable[[Record, Resolve], bool]) -> AbstractContextManager[Any]:
     """Another rule for what may be corrected; doubts are ended as ever."""
-    right = table._may_resolve
+    right = memory._may_resolve
 
     def wrong(record: Record, operation: Resolve, now: int) -> bool:
         return right(record, operation, now) if operation.corrects is None else rule(record, operation)
 
-    return patch.object(table, "_may_resolve", wrong)
+    return patch.object(memory, "_may_resolve", wrong)
 
 
 @mutant("a correction does not compare the record with the one that was seen", "stated and corrected", "stated")
@@ -53,7 +53,7 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("what a handler gave is corrected", "stated and corrected", "stated")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(administration, "is_stated", lambda record: record.status is Status.COMPLETED)
+    return patch.object(admin, "is_stated", lambda record: record.status is Status.COMPLETED)
 
 
 @mutant("a correction leaves the fence as it is", "stated and corrected", "I4")

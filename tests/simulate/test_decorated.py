@@ -13,10 +13,9 @@ import pytest
 
 from semel import AsyncSemel, Semel
 from semel.core.fingerprint import Fingerprints
-from semel.engine.shell import ShellBase
-from semel.testing.simulate import World, every
-from semel.testing.simulate.world import FINGERPRINTS
-from semel.testing.simulate.worlds import DECORATED
+from semel.engine.call import ShellBase
+from semel_lab.simulate import World, every
+from semel_lab.simulate.world import DECORATED, FINGERPRINTS
 
 pytestmark = pytest.mark.slow
 

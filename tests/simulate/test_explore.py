@@ -8,11 +8,10 @@ from unittest.mock import patch
 
 import pytest
 
-from semel.stores.memory.table import Table
-from semel.testing.simulate import SMALL, SOMETIMES, Asker, Violation, World, every, explore, large, replay, some
-from semel.testing.simulate.calm import calm_down
-from semel.testing.simulate.explore import Tally
-from semel.testing.simulate.simulation import Simulation
+from semel.stores.memory import Table
+from semel_lab.simulate import SMALL, SOMETIMES, Asker, Violation, World, every, explore, large, replay, some
+from semel_lab.simulate.explore import Tally, calm_down
+from semel_lab.simulate.simulation import Simulation
 
 PAIR = (Asker(0), Asker(1))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from semel.testing.simulate import SMALL, World, replay
+from semel_lab.simulate import SMALL, World, replay
 from tests.simulate.mutants import BY_NAME, RIVALS
 
 KEPT = [

@@ -12,7 +12,7 @@ import pytest
 
 from semel.core.key import Key
 from semel.stores.dynamodb import DynamoStore
-from semel.testing.simulate.models import DynamoModel, Expire, Isolation, Session
+from semel_lab.simulate.models import DynamoModel, Expire, Isolation, Session
 from tests.servers.ministack import Tables
 from tests.simulate.sequences import KEEP, KEYS, LEASE, QUIET, Clock, Kind, compare
 from tests.simulate.served import PARTS, SEQUENCES, TIME_LIMIT, Served

@@ -11,7 +11,7 @@ import pytest
 
 from semel.core.operations import Checkpoint, Complete, Fail, Lapse, Purge, Read, Renew, Resolve, Tally
 from semel.stores.mysql import MysqlStore
-from semel.testing.simulate.models import Act, Isolation, MysqlModel
+from semel_lab.simulate.models import Act, Isolation, MysqlModel
 from tests.servers.databases import Databases
 from tests.simulate.sequences import KEYS, Clock, Kind, compare
 from tests.simulate.served import CALLERS, SEQUENCES, TIME_LIMIT, Served

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from semel.stores.postgresql import PostgresStore
-from semel.testing.simulate.models import Isolation, PostgresModel
+from semel_lab.simulate.models import Isolation, PostgresModel
 from tests.servers.databases import Databases
 from tests.simulate.sequences import Clock, compare
 from tests.simulate.served import CALLERS, SEQUENCES, TIME_LIMIT, Served

@@ -12,7 +12,7 @@ import redis
 
 from semel.core.key import Key
 from semel.stores.redis import RedisStore
-from semel.testing.simulate.models import Evict, Forget, Isolation, RedisModel, Session
+from semel_lab.simulate.models import Evict, Forget, Isolation, RedisModel, Session
 from tests.servers.redis import Keys
 from tests.simulate.sequences import Clock, Kind, compare
 from tests.simulate.served import SEQUENCES, TIME_LIMIT, Served

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semel.testing.simulate import Failing, every, some
+from semel_lab.simulate import Failing, every, some
 from tests.simulate.guard_mutants import GUARD_MUTANTS
 from tests.simulate.mutants import MUTANTS, Mutant
 from tests.simulate.stated_mutants import STATED_MUTANTS

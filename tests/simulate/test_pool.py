@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.testing.simulate.pool import PieceFailed, WorkerDied, WorkerPool
+from semel_lab.simulate.verify import PieceFailed, WorkerDied, WorkerPool
 from tests.processes import child, group_members
 from tests.simulate import pool_tasks
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from semel.testing.simulate import verify
+from semel_lab.simulate import verify
 from tests.effort import FULL
 
 SCHEDULES = 5_000_000 if FULL else 30_000

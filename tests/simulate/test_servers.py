@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from semel.testing.simulate import SERVER_SOMETIMES, SERVER_WORLDS, SOMETIMES, World, every, replay, some
+from semel_lab.simulate import SERVER_SOMETIMES, SERVER_WORLDS, SOMETIMES, World, every, replay, some
 from tests.simulate.mutants import Mutant
 from tests.simulate.server_mutants import SERVER_MUTANTS
 from tests.simulate.test_mutants import notice

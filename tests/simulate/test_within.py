@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from semel.testing.simulate import WITHIN_SOMETIMES, WITHIN_WORLDS, Failing, WithinWorld, every, replay, some
-from semel.testing.simulate.within import WithinSimulation
+from semel_lab.simulate import WITHIN_SOMETIMES, WITHIN_WORLDS, Failing, WithinWorld, every, replay, some
+from semel_lab.simulate.within import WithinSimulation
 from tests.simulate.within_mutants import WITHIN_MUTANTS, WithinMutant
 
 BY_CHANCE = 2_000

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from semel.core.operations import Checkpoint, Claim, Complete, Enter, Entered, Granted
 from semel.engine.attempt import AttemptState
-from semel.engine.flows import Once
+from semel.engine.call_flow import Once
 from semel.errors import StoreUnavailable
-from semel.testing.simulate.models import MysqlModel, PostgresModel, Server, Session
-from semel.testing.simulate.models.database import Database, Waits
-from semel.testing.simulate.models.transaction import Rows, Transaction
+from semel_lab.simulate.models import MysqlModel, PostgresModel, Server, Session
+from semel_lab.simulate.models.database import Database, Waits
+from semel_lab.simulate.models.transaction import Rows, Transaction
 
 Switch = Callable[[], AbstractContextManager[Any]]
 

@@ -18,9 +18,9 @@ import pytest
 
 from semel import AsyncSemel, Semel
 from semel.cli import main
-from semel.core.guard import Limits
+from semel.core.circuit import Limits
 from semel.errors import SchemaOutdated, SemelError, StoreMisconfigured, StoreUnavailable
-from semel.stores.dynamodb import clients
+from semel.stores.dynamodb import driver
 from tests.servers.databases import Databases
 from tests.servers.ministack import CREDENTIALS, Tables
 from tests.servers.postgresql import PostgresqlServer
@@ -139,8 +139,8 @@ def _dynamodb_url(tables: Tables, situation: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    clients._session.cache_clear()
-    clients._async_session.cache_clear()
+    driver._session.cache_clear()
+    driver._async_session.cache_clear()
     return url
 
 
@@ -162,8 +162,8 @@ def url(case: Case, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch:
         case "dynamodb":
             yield _dynamodb_url(request.getfixturevalue("dynamodb"), case.situation, monkeypatch)
             monkeypatch.undo()
-            clients._session.cache_clear()
-            clients._async_session.cache_clear()
+            driver._session.cache_clear()
+            driver._async_session.cache_clear()
         case _:
             folder = tmp_path / "folder"
             folder.mkdir()

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from semel.stores.django.store import url_of
+from semel.stores.django import url_of
 from tests.servers.databases import Databases
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.core.extras import PACKAGES, requires
+from semel.extras import PACKAGES, requires
 
 ROOT = Path(__file__).parents[2]
 _CALL = 'assert semel.run("k", lambda: 1, operation="o")'

@@ -21,7 +21,7 @@ from semel.core.fingerprint import fingerprint
 from semel.core.key import Key
 from semel.errors import SemelError
 from semel.http import Route
-from semel.http.identity import check_first_sent, fingerprint_of, identity_of, key_in
+from semel.http.exchange import check_first_sent, fingerprint_of, identity_of, key_in
 from semel.http.problem import Refused
 from semel.http.request import Headers, Request, State
 

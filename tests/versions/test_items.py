@@ -13,7 +13,7 @@ import pytest
 from semel import Semel
 from semel.errors import ConcurrentModification, UsageError
 from semel.stores.dynamodb import Writes
-from semel.stores.dynamodb.clients import make_async_client
+from semel.stores.dynamodb.driver import make_async_client
 from semel.stores.dynamodb.settings import Settings
 from semel.versions import Items, Unchanged, Write, Written, arun, run, transact_item, update_versioned, upsert
 from tests.servers.ministack import Tables

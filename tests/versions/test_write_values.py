@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from semel.errors import ConcurrentModification, UsageError
 from semel.versions import Unchanged, Write, Written, arun, run, update_versioned, upsert
-from semel.versions.deciding import Step
-from semel.versions.text import Dialect, statement
+from semel.versions.execute import Step
+from semel.versions.sql_text import Dialect, statement
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from semel import AsyncSemel, Policy, Semel
 from semel.core.record import Record
-from semel.engine.request import Result
+from semel.engine.call_flow import Result
 from semel.stores.sqlite import SqliteStore
 from tests.decorated import CallStyle, call
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from semel.core.extras import requires
 from semel.errors import DependencyMissing
+from semel.extras import requires
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,19 +11,16 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from semel.cli import exits
-from semel.cli.conform import conform
-from semel.cli.demo.command import demo
-from semel.cli.doctor import doctor
-from semel.cli.erase import erase
-from semel.cli.list import list_records
-from semel.cli.migrate import migrate
+from semel.cli import exit_codes
+from semel.cli.commands.doctor import doctor
+from semel.cli.commands.erase import erase
+from semel.cli.commands.list import list_records
+from semel.cli.commands.migrate import migrate
+from semel.cli.commands.resolve import resolve
+from semel.cli.commands.restored import restored
+from semel.cli.commands.show import show
+from semel.cli.commands.sweep import sweep
 from semel.cli.printing import complain
-from semel.cli.resolve import resolve
-from semel.cli.restored import restored
-from semel.cli.show import show
-from semel.cli.sweep import sweep
-from semel.cli.verify import verify
 from semel.errors import SemelError
 
 _EPILOG = (
@@ -53,9 +50,8 @@ app.command("migrate", rich_help_panel=_DATABASE)(migrate)
 app.command("sweep", rich_help_panel=_DATABASE)(sweep)
 app.command("doctor", rich_help_panel=_DATABASE)(doctor)
 app.command("restored", rich_help_panel=_DATABASE)(restored)
-app.command("demo", rich_help_panel=_PROOF)(demo)
-app.command("verify", rich_help_panel=_PROOF)(verify)
-app.command("conform", rich_help_panel=_PROOF)(conform)
+for _entry in sorted(importlib.metadata.entry_points(group="semel.commands"), key=lambda entry: entry.name):
+    app.command(_entry.name, rich_help_panel=_PROOF)(_entry.load())
 
 
 def _print_version(wanted: bool) -> None:
@@ -83,22 +79,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         answer = command.main(args=arguments, prog_name="semel", standalone_mode=False)
         sys.stdout.flush()
-    except exits.Refused as error:
+    except exit_codes.Refused as error:
         complain(error.code, error.message)
         return error.exit_code
     except SemelError as error:
         complain(error.code, error.message)
-        return exits.exit_code(error)
+        return exit_codes.exit_code(error)
     except typer.Abort:
         complain("interrupted", "Interrupted.")
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except BrokenPipeError:
         return _reader_gone()
     except _BAD_COMMAND as error:
         _explain(str(getattr(error, "format_message", error.__str__)()), getattr(error, "ctx", None))
-        return exits.USAGE
-    code = answer if isinstance(answer, int) else exits.DONE
-    if code == exits.INTERRUPTED:
+        return exit_codes.USAGE
+    code = answer if isinstance(answer, int) else exit_codes.DONE
+    if code == exit_codes.INTERRUPTED:
         complain("interrupted", "Interrupted.")
     return code
 
@@ -113,4 +109,4 @@ def _explain(message: str, context: Any) -> None:
 def _reader_gone() -> int:
     """Whoever read our output has ended; say nothing more, not even while Python ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return exits.BROKEN_PIPE
+    return exit_codes.BROKEN_PIPE

@@ -9,9 +9,9 @@ from typing import Any
 
 import typer
 
-from semel.cli.exits import refused
-from semel.engine.aio import AsyncEngine
-from semel.engine.sync import SyncEngine
+from semel.cli.exit_codes import refused
+from semel.engine.async_engine import AsyncEngine
+from semel.engine.sync_engine import SyncEngine
 
 
 def app_option(purpose: str) -> Any:

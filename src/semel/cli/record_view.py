@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from semel.cli.printing import shown
-from semel.cli.times import local, relative, span
+from semel.cli.timefmt import local, relative, span
 from semel.core.record import Note, Record, Status
 
 SHORT = 12

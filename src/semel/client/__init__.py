@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from semel.client.httpx import AsyncClient, AsyncOnceTransport, Client, OnceTransport
-    from semel.client.outgoing import INTENT
-    from semel.client.unfinished import Pending, Resumed
+    from semel.client.models import INTENT
+    from semel.client.pending import Pending, Resumed
 
 _HOMES = {
-    "INTENT": "semel.client.outgoing",
+    "INTENT": "semel.client.models",
     "AsyncClient": "semel.client.httpx",
     "AsyncOnceTransport": "semel.client.httpx",
     "Client": "semel.client.httpx",
     "OnceTransport": "semel.client.httpx",
-    "Pending": "semel.client.unfinished",
-    "Resumed": "semel.client.unfinished",
+    "Pending": "semel.client.pending",
+    "Resumed": "semel.client.pending",
 }
 
 __all__ = ["INTENT", "AsyncClient", "AsyncOnceTransport", "Client", "OnceTransport", "Pending", "Resumed"]

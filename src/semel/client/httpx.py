@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Unpack
 
-from semel.client.effects import Cut, Send
-from semel.client.hands import KEYS, AsyncHands, Hands, Now
-from semel.client.outgoing import INTENT, Outgoing, Reply, outgoing
+from semel.api import Place
+from semel.client.executor import KEYS, AsyncHands, Hands, Now
+from semel.client.models import INTENT, Cut, Outgoing, Reply, Send, outgoing
+from semel.client.pending import Pending, Resumed, forgotten, resumed, unfinished
 from semel.client.settings import Given, Settings, split
-from semel.client.unfinished import Pending, Resumed, forgotten, resumed, unfinished
-from semel.core.extras import requires
-from semel.entry import Place
 from semel.errors import UsageError
+from semel.extras import requires
 
 with requires("semel.client", "httpx"):
     import httpx

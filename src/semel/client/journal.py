@@ -13,20 +13,31 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from semel.client.effects import Carry, Ended, Keep, NothingRan, Refused, Scan, Send, Sweep
-from semel.client.outgoing import INTENT, Outgoing, Reply, only
-from semel.client.patience import Budget
+from semel.client.models import (
+    INTENT,
+    Carry,
+    Ended,
+    Keep,
+    NothingRan,
+    Outgoing,
+    Refused,
+    Reply,
+    Scan,
+    Send,
+    Sweep,
+    only,
+)
+from semel.client.pending import NUMBER, OPERATION, Pending, number_of, taken_up
 from semel.client.retention import Described, is_old
-from semel.client.sending import Sender
+from semel.client.retry import Budget, Sender
 from semel.client.settings import Settings
-from semel.client.unfinished import NUMBER, OPERATION, Pending, number_of, taken_up
 from semel.core.flow import Flow
 from semel.core.key import Key, make_key
 from semel.core.record import Record, Status
 from semel.engine import context
 from semel.engine.attempt import AttemptState
-from semel.engine.colourless import EngineBase
-from semel.engine.request import Result
+from semel.engine.call_flow import Result
+from semel.engine.engine import EngineBase
 from semel.errors import FailedBefore, KeyTooOld, UsageError
 
 _SWEEP_EVERY: Final = 256

@@ -13,14 +13,13 @@ from http.client import HTTPResponse as HTTPAnswer
 from io import BytesIO
 from typing import Any, Final, Unpack
 
-from semel.client.effects import Cut, Send
-from semel.client.hands import KEYS, Hands, Now
-from semel.client.outgoing import INTENT, Reply, outgoing
+from semel.api import Place
+from semel.client.executor import KEYS, Hands, Now
+from semel.client.models import INTENT, Cut, Reply, Send, outgoing
+from semel.client.pending import Pending, Resumed, forgotten, resumed, unfinished
 from semel.client.settings import Given
-from semel.client.unfinished import Pending, Resumed, forgotten, resumed, unfinished
-from semel.core.extras import requires
-from semel.entry import Place
 from semel.errors import UsageError
+from semel.extras import requires
 
 with requires("semel.client.requests", "requests"):
     import requests

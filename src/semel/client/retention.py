@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from semel.client.effects import Fetch
+from semel.client.models import Fetch
 from semel.core.flow import Flow
 
 DESCRIBED_AT: Final = "/.well-known/idempotency-policy"

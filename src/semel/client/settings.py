@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypedDict, cast
 
-from semel.client.patience import Patience
+from semel.client.retry import Patience
 from semel.core.policy import Policy
 from semel.errors import UsageError
 

@@ -3,29 +3,250 @@
 What always holds: what is replayed equals what was returned, type included. Each value is read back and compared
 before it is kept; one that does not come back equal leaves a tombstone. An annotation whose values could never come
 back is refused when the shape is made, which for `once` is at decoration.
+
+Whether what would be replayed is what was returned: equal values of equal types, all the way down.
+
+What always holds: `same` is stricter than `==`. It tells `1` from `1.0`, `0.0` from `-0.0`, `Decimal("1")` from
+`Decimal("1.0")` and one time zone from another, sees what was set on an object besides its fields, and lets NaN be NaN.
+
+Shapes: how the values of one annotation become plain data and come back, by the library that knows them.
+
+What always holds: a shape only proposes. Whether a value came back unchanged is judged by `same`, before it is kept.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import math
 import types
 import typing
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
 
 import msgspec
 
-from semel.core import outcome, plain
-from semel.core.same import same
-from semel.core.shape import AsIs, ByMsgspec, ByPydantic, OneOf, Shape, taken_apart
+from semel.core import serializer
+from semel.core.record import NotKept, pack_outcome, pack_tombstone, unpack_outcome, unreadable_error
 from semel.errors import ResultNotKept, UsageError
+
+_BY_EQUALITY = frozenset({type(None), bool, int, str, bytes})
+_ABSENT = object()
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are equal with equal types, all the way down."""
+    kind = type(left)
+    if kind is not type(right):
+        return False
+    if kind in _BY_EQUALITY:
+        return bool(left == right)
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, dict):
+        return len(left) == len(right) and all(map(same, left, right)) and all(map(same, left.values(), right.values()))
+    if isinstance(left, (set, frozenset)):
+        return _same_set(left, right)
+    makeup = _makeup(kind)  # type: ignore[arg-type]  # a class can be hashed, whatever it is a class of
+    if makeup is not None:
+        return _same_object(left, right, makeup)
+    return _same_leaf(left, right)
+
+
+def _same_set(left: Any, right: Any) -> bool:
+    twins = {item: item for item in right}
+    strays = [item for item in left if item not in twins]  # NaN equals nothing, so it is looked for one by one
+    rest = [item for item in right if item not in left]
+    return (
+        len(left) == len(right)
+        and all(same(item, twins[item]) for item in left if item in twins)
+        and all(any(same(stray, item) for item in rest) for stray in strays)
+        and all(any(same(item, stray) for stray in strays) for item in rest)
+    )
+
+
+class Makeup(NamedTuple):
+    """What a class says about its objects: their fields, where else they keep things, what they only work out."""
+
+    fields: tuple[str, ...]
+    hidden: tuple[str, ...]
+    known: frozenset[str]
+
+
+@lru_cache(maxsize=1024)
+def _makeup(kind: type) -> Makeup | None:
+    hidden: tuple[str, ...] = ()
+    if issubclass(kind, msgspec.Struct):
+        fields = kind.__struct_fields__
+    elif dataclasses.is_dataclass(kind):
+        fields = tuple(field.name for field in dataclasses.fields(kind))
+    elif hasattr(kind, "model_fields"):
+        fields, hidden = tuple(kind.model_fields), ("__pydantic_extra__", "__pydantic_private__")
+    else:
+        return None
+    worked_out = [
+        name for base in kind.__mro__ for name, item in vars(base).items() if isinstance(item, cached_property)
+    ]
+    return Makeup(fields, hidden, frozenset([*fields, *worked_out]))
+
+
+def _same_object(left: Any, right: Any, makeup: Makeup) -> bool:
+    for name in (*makeup.fields, *makeup.hidden):
+        if not same(getattr(left, name, _ABSENT), getattr(right, name, _ABSENT)):
+            return False
+    mine, other = _besides(left, makeup), _besides(right, makeup)
+    return mine.keys() == other.keys() and all(same(mine[name], other[name]) for name in mine)
+
+
+def _besides(value: Any, makeup: Makeup) -> dict[str, Any]:
+    """What was set on an object that its class does not know of."""
+    held = getattr(value, "__dict__", None) or {}
+    return {name: item for name, item in held.items() if name not in makeup.known}
+
+
+def _same_leaf(left: Any, right: Any) -> bool:
+    match left:
+        case float():
+            return (math.isnan(left) and math.isnan(right)) or repr(left) == repr(right)
+        case complex():
+            return same(left.real, right.real) and same(left.imag, right.imag)
+        case Decimal():
+            return str(left) == str(right)
+        case datetime() | time():
+            return left.fold == right.fold and left.isoformat() == right.isoformat() and _same_zone(left, right)
+        case _:
+            return bool(left == right)
+
+
+def _same_zone(left: datetime | time, right: datetime | time) -> bool:
+    return type(left.tzinfo) is type(right.tzinfo) and str(left.tzinfo) == str(right.tzinfo)
+
+
+_LEAVES = (datetime, date, time, timedelta, Decimal, UUID, bytes, bytearray)
+
+
+class Shape(Protocol):
+    """How values of one annotation become plain data and come back."""
+
+    def lower(self, value: Any) -> Any:
+        """`value` as plain data. Raises for what does not fit."""
+
+    def lift(self, data: Any) -> Any:
+        """The value that `data` stands for. Raises for what does not fit."""
+
+    def fit(self, data: Any) -> Any:
+        """The value that a person meant by `data`: numbers may stand as text, texts as dates."""
+
+
+class AsIs:
+    """No annotation: plain data goes through unchanged."""
+
+    def lower(self, value: Any) -> Any:
+        """The value itself."""
+        return value
+
+    def lift(self, data: Any) -> Any:
+        """The data itself."""
+        return data
+
+    fit = lift
+
+
+class ByMsgspec:
+    """Structs, dataclasses, typed dictionaries, named tuples, enums and their containers."""
+
+    def __init__(self, annotation: Any) -> None:
+        # What msgspec works out about a struct it keeps; about a bare annotation it works it out at every call.
+        self._holder: Any = msgspec.defstruct("Holder", [("value", annotation)])
+
+    def lower(self, value: Any) -> Any:
+        """The value taken apart into plain data."""
+        return taken_apart(value)
+
+    def lift(self, data: Any) -> Any:
+        """The value put together again."""
+        return msgspec.convert({"value": data}, self._holder, builtin_types=_LEAVES, strict=True).value
+
+    def fit(self, data: Any) -> Any:
+        """The value put together from what a person wrote."""
+        return msgspec.convert({"value": data}, self._holder, builtin_types=_LEAVES, strict=False).value
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ByPydantic:
+    """Annotations with a pydantic model somewhere in them. `by_name`: members travel by name, not by alias."""
+
+    adapter: Any
+    by_name: bool
+
+    def lower(self, value: Any) -> Any:
+        """The model dumped without what it computes; where Python's own types do not suffice, as JSON would have it."""
+        settings = {"by_alias": not self.by_name, "round_trip": True, "warnings": False}
+        try:
+            return taken_apart(self.adapter.dump_python(value, **settings))
+        except TypeError:
+            return self.adapter.dump_python(value, mode="json", **settings)
+
+    def lift(self, data: Any) -> Any:
+        """The model validated again. Never strictly: enums stand as their values here."""
+        names = {"by_name": True, "by_alias": False} if self.by_name else {}
+        return self.adapter.validate_python(data, strict=False, **names)
+
+    def fit(self, data: Any) -> Any:
+        """The model validated, by names and by aliases alike."""
+        names = {"by_name": True, "by_alias": True} if self.by_name else {}
+        return self.adapter.validate_python(data, strict=False, **names)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OneOf:
+    """A union whose members cannot be told apart from data: the member's name travels along."""
+
+    members: Mapping[str, Shape]
+
+    def lower(self, value: Any) -> Any:
+        """The first member that brings the value back unchanged."""
+        for name, member in self.members.items():
+            try:
+                data = member.lower(value)
+                if same(value, member.lift(data)):
+                    return [name, data]
+            except Exception:  # noqa: BLE001, S112 - a member that cannot take it is simply not the one
+                continue
+        message = f"{type(value).__qualname__} is none of {', '.join(self.members)}"
+        raise TypeError(message)
+
+    def lift(self, data: Any) -> Any:
+        """The value by the member named."""
+        name, body = data
+        return self.members[name].lift(body)
+
+    def fit(self, data: Any) -> Any:
+        """The first member that takes what a person wrote."""
+        problem: Exception = TypeError("it fits no member of the union")
+        for member in self.members.values():
+            try:
+                return member.fit(data)
+            except Exception as error:  # noqa: BLE001 - then it is meant for another member
+                problem = error
+        raise problem
+
+
+def taken_apart(value: Any) -> Any:
+    """Objects as dictionaries, enums as their values; what `plain` can carry stays as it is."""
+    return msgspec.to_builtins(value, builtin_types=_LEAVES, str_keys=False)
+
 
 __all__ = ["Shape", "decode", "encode", "encode_stated", "inspect_empty", "shape_of"]
 
 PLAIN = "plain"
 UNDECLARED = "undeclared"
 STATED = "stated"
-_DISCREET = (msgspec.ValidationError, TypeError, LookupError, plain.NotPlain, plain.Damaged)
+_DISCREET = (msgspec.ValidationError, TypeError, LookupError, serializer.NotPlain, serializer.Damaged)
 
 
 class inspect_empty:  # noqa: N801 - stands where an annotation would
@@ -122,18 +343,18 @@ def encode(value: Any, shape: Shape, max_result: int) -> bytes:
         # Plain data of another type than declared (an int from a `float` function) is kept as what it is.
         codec, (body, _) = UNDECLARED, _kept(value, AsIs())
     if not body:
-        return outcome.pack_tombstone(why)
-    packed = outcome.pack(codec, body)
+        return pack_tombstone(why)
+    packed = pack_outcome(codec, body)
     if len(packed) > max_result:
-        return outcome.pack_tombstone(f"the result takes {len(packed)} bytes, more than max_result={max_result}")
+        return pack_tombstone(f"the result takes {len(packed)} bytes, more than max_result={max_result}")
     return packed
 
 
 def _kept(value: Any, shape: Shape) -> tuple[bytes, str]:
     """The bytes that bring the value back unchanged; nothing, and the reason, where there are none."""
     try:
-        body = plain.dumps(shape.lower(value))
-        if same(value, shape.lift(plain.loads(body))):
+        body = serializer.dumps(shape.lower(value))
+        if same(value, shape.lift(serializer.loads(body))):
             return body, ""
     except Exception as problem:  # noqa: BLE001 - whatever a value does when taken apart, the effect has happened
         return b"", f"the result cannot be encoded: {_told(problem)}"
@@ -153,7 +374,7 @@ def encode_stated(value: Any) -> bytes:
         UsageError: the value is not plain data.
     """
     try:
-        return outcome.pack(STATED, _stated(value))
+        return pack_outcome(STATED, _stated(value))
     except Exception as problem:
         message = f"The value stated cannot be stored: {_told(problem)}; nothing was resolved. Give plain data."
         raise UsageError(message) from problem
@@ -161,10 +382,10 @@ def encode_stated(value: Any) -> bytes:
 
 def _stated(value: Any) -> bytes:
     try:
-        return plain.dumps(value)
-    except plain.NotPlain:
+        return serializer.dumps(value)
+    except serializer.NotPlain:
         dump = getattr(value, "model_dump", None)
-        return plain.dumps(taken_apart(dump() if dump is not None else value))
+        return serializer.dumps(taken_apart(dump() if dump is not None else value))
 
 
 def decode(stored: bytes, shape: Shape) -> Any:
@@ -174,19 +395,19 @@ def decode(stored: bytes, shape: Shape) -> Any:
         ResultNotKept: it holds a tombstone.
         RecordUnreadable: it cannot be read, or no longer fits the annotation.
     """
-    unpacked = outcome.unpack(stored)
-    if isinstance(unpacked, outcome.NotKept):
+    unpacked = unpack_outcome(stored)
+    if isinstance(unpacked, NotKept):
         message = f"This ran before and is done, but its value was not kept: {unpacked.reason}. Nothing ran now."
         raise ResultNotKept(message, reason=unpacked.reason)
     codec, body = unpacked
     try:
         match codec:
             case "plain":
-                return shape.lift(plain.loads(body))
+                return shape.lift(serializer.loads(body))
             case "undeclared":
-                return plain.loads(body)
+                return serializer.loads(body)
             case "stated":
-                return shape.fit(plain.loads(body))
+                return shape.fit(serializer.loads(body))
     except Exception as problem:
-        raise outcome.unreadable(f"it does not fit the declared result ({_told(problem)})") from problem
-    raise outcome.unreadable(f"its codec {codec!r} is unknown to this release")
+        raise unreadable_error(f"it does not fit the declared result ({_told(problem)})") from problem
+    raise unreadable_error(f"its codec {codec!r} is unknown to this release")

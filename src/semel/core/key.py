@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from semel.core import canonical
+from semel.core.fingerprint import CannotEncode, encode_canonical
 from semel.errors import KeyInvalid, KeyMissing
 
 MAX_TEXT = 255
@@ -78,7 +78,7 @@ class Key(msgspec.Struct, frozen=True):
         if not isinstance(step, str) or not _is_text(step):
             message = f"derive() needs the name of a step, not {step!r:.100}; no key was made. Give a non-empty string."
             raise KeyInvalid(message)
-        return hashlib.sha256(b"semel.derive.1" + self.digest + canonical.encode(step, exact=True)).hexdigest()
+        return hashlib.sha256(b"semel.derive.1" + self.digest + encode_canonical(step, exact=True)).hexdigest()
 
 
 def make_key(*parts: object, version: str | int | None = None, secret: bytes | str | None = None) -> str:
@@ -192,7 +192,7 @@ def _checked(what: str, text: str) -> str:
 
 def _encoded(what: str, value: object) -> bytes:
     try:
-        return canonical.encode(value, exact=True)
-    except canonical.CannotEncode as problem:
+        return encode_canonical(value, exact=True)
+    except CannotEncode as problem:
         message = f"A part of the {what} cannot be encoded: {problem}. Nothing ran; parts are {type_of_part}."
         raise KeyInvalid(message) from None

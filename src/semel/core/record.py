@@ -2,21 +2,37 @@
 
 What always holds: instants are whole microseconds since 1970 on the store's clock, intervals are half-open (a lease is
 over, and a record expired, at the very instant named). Only settled records expire.
+
+Outcomes as bytes, and what a person or a hook may say of one that is in doubt.
+
+What always holds: an envelope says by itself how to read it. One this version cannot read raises `RecordUnreadable`
+and is never taken for "nothing there". No object is ever rebuilt from a name found in data.
+
+What erasing leaves of a record: enough to keep the key shut, and nothing that may be personal or lets it be guessed.
+
+What always holds: only a settled record is erased, and an erased record never runs again before it expires. Outcome,
+error, finished steps, what it is about, earlier notes, the texts of key and scope and the fingerprint are gone: who has
+the digest of a request tries out all the values that it can have had. Digest of the key, operation, status, fence,
+nonce, all instants and the expiry stay. A failure that could have been tried again becomes final: without its finished
+steps the next attempt would do once more what they did.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from semel.core.key import Key
 from semel.core.policy import Doubt
-from semel.errors import UsageError
+from semel.errors import RecordUnreadable, UsageError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")  # what one database or another cannot keep as text
@@ -272,3 +288,145 @@ def store_instant(moment: datetime) -> int:
         message = "A naive datetime names no moment; nothing ran. Give it a time zone."
         raise UsageError(message)
     return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+VERSION = 1
+COMPRESS_FROM = 4096
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
+    """An outcome as stored: how it is encoded, compressed and sealed, and the bytes."""
+
+    version: int
+    codec: str
+    compression: str
+    seal: str
+    body: bytes
+
+
+class NotKept(msgspec.Struct, frozen=True):
+    """A tombstone: it is done, and its value was not kept, for this reason."""
+
+    reason: str
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Envelope)
+TOMBSTONE = "none"
+_TOMBSTONE_START = b"\x95" + _ENCODER.encode(VERSION) + _ENCODER.encode(TOMBSTONE)  # an array of five begins with 95
+
+
+def pack_outcome(codec: str, body: bytes) -> bytes:
+    """Put an encoded value in an envelope, compressed where that makes it smaller."""
+    if len(body) >= COMPRESS_FROM:
+        smaller = zlib.compress(body, 1)
+        if len(smaller) < len(body):
+            return _ENCODER.encode(Envelope(VERSION, codec, "zlib", "", smaller))
+    return _ENCODER.encode(Envelope(VERSION, codec, "", "", body))
+
+
+def pack_tombstone(reason: str) -> bytes:
+    """An envelope that says only why the value was not kept."""
+    return _ENCODER.encode(Envelope(VERSION, TOMBSTONE, "", "", reason.encode(errors="backslashreplace")))
+
+
+def is_tombstone(stored: bytes) -> bool:
+    """Whether an envelope of this release is a tombstone, without reading all of it."""
+    return stored.startswith(_TOMBSTONE_START)
+
+
+def tombstone_reason(stored: bytes) -> str:
+    """Why a tombstone holds no value."""
+    return _DECODER.decode(stored).body.decode(errors="replace")
+
+
+def unpack_outcome(stored: bytes) -> tuple[str, bytes] | NotKept:
+    """Codec and bytes of an envelope, or the tombstone.
+
+    Raises:
+        RecordUnreadable: written by a newer version, or damaged.
+    """
+    try:
+        envelope = _DECODER.decode(stored)
+    except Exception as problem:
+        raise unreadable_error("its envelope is damaged") from problem
+    if envelope.version != VERSION:
+        raise unreadable_error(f"it has version {envelope.version}, and this release reads {VERSION}")
+    if envelope.seal:
+        raise unreadable_error(f"it is sealed with key {envelope.seal!r}, which is not at hand")
+    if envelope.codec == TOMBSTONE:
+        return NotKept(envelope.body.decode(errors="replace"))
+    match envelope.compression:
+        case "":
+            return envelope.codec, envelope.body
+        case "zlib":
+            return envelope.codec, _decompress(envelope.body)
+        case other:
+            raise unreadable_error(f"its compression {other!r} is unknown to this release")
+
+
+def _decompress(body: bytes) -> bytes:
+    try:
+        return zlib.decompress(body)
+    except zlib.error as problem:
+        raise unreadable_error("its compressed body is damaged") from problem
+
+
+def unreadable_error(why: str) -> RecordUnreadable:
+    """The error for a stored outcome that cannot be given back."""
+    return RecordUnreadable(
+        f"The stored outcome cannot be read: {why}. It did run before and nothing ran now; "
+        f"read it with the release that wrote it."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """It happened, with this value: what a duplicate shall get."""
+
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class DidNotHappen:
+    """It did not happen: the key may be claimed again, without doubt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """It cannot be told yet: the record stays in doubt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """It shall not happen any more: duplicates get `FailedBefore`."""
+
+
+Verdict = Happened | DidNotHappen | Unknown
+Resolution = Happened | DidNotHappen | Cancelled
+Ending = Literal["final", "retry", "doubt"]
+
+
+ERASED_REASON: Final = "it was erased"
+ERASED_OUTCOME: Final = pack_tombstone(ERASED_REASON)
+ERASED_FAILURE: Final = Failure("semel.Erased", ERASED_REASON)
+BLANK: Final = b""
+"""The fingerprint of an erased record; no request has it."""
+ERASED_RESOLUTION: Final = "Erased"
+"""How the note of an erased record names what was done."""
+
+
+def erase_record(record: Record, note: str) -> Record:
+    """What is left of a settled record."""
+    return replace(
+        record,
+        key=Key("", record.key.operation, "", record.key.digest),
+        retryable=False,
+        fingerprint=BLANK,
+        doubtful=False,
+        outcome=ERASED_OUTCOME if record.status is Status.COMPLETED else None,
+        error=ERASED_FAILURE if record.status is Status.FAILED else None,
+        about=NOTHING,
+        resolution=note,
+        steps=(),
+    )

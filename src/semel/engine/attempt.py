@@ -13,7 +13,7 @@ from typing import Any
 from semel.core.key import Key, make_key
 from semel.core.operations import Granted
 from semel.core.record import About, Lease, Step
-from semel.engine.heartbeat import Beat
+from semel.engine.background import Beat
 from semel.errors import LeaseLost, StepsChanged, UsageError
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from semel.core.key import Key
-from semel.engine import raising
+from semel.engine import call_errors
 from semel.engine.attempt import AttemptState
 
 
@@ -94,7 +94,7 @@ def refuse_reentry(key: Key, store: str) -> None:
     place = current_place.get()
     while place is not None:
         if place.state.active and place.store == store and place.state.key.digest == key.digest:
-            raise raising.reentered(key)
+            raise call_errors.reentered(key)
         place = place.outer
 
 

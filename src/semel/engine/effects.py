@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from semel.core.operations import Operation
     from semel.core.policy import Policy
     from semel.engine.attempt import AttemptState
-    from semel.engine.flows import Once
+    from semel.engine.call_flow import Once
 
 
 class Effect(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from semel.core.guard import RUNNING, Change, Guard
+from semel.core.circuit import RUNNING, Change, Guard
 from semel.core.operations import Answer, Claim, Operation, Read, Scan, give_back
 from semel.core.store import Answers, Batching, Plan
 from semel.errors import StoreUnavailable

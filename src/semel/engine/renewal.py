@@ -12,20 +12,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
+from semel.core.circuit import Change
 from semel.core.flow import Flow
-from semel.core.guard import Change
 from semel.core.operations import Answer, Operation
 from semel.core.store import AsyncDriver, Driver, Store
-from semel.engine.aio_lane import AsyncLane
+from semel.engine.async_lane import AsyncLane
 from semel.engine.attempt import AttemptState
+from semel.engine.background import Heartbeat
+from semel.engine.call_flow import Once
 from semel.engine.clock import Clock
 from semel.engine.effects import Stalled, Together
-from semel.engine.flows import Once
-from semel.engine.heartbeat import Heartbeat
 from semel.engine.lane import Lane
 from semel.engine.sync_lane import CombiningLane
-from semel.engine.sync_watch import ThreadWatch
-from semel.engine.watch import Perform
+from semel.engine.watch import Perform, ThreadWatch
 
 THREAD_NAME = "semel-leases"
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, TypeVar
 
-from semel.core.guard import Change
+from semel.core.circuit import Change
 from semel.core.operations import Answer, Operation
 from semel.core.store import Answers, Driver
 from semel.engine.lane import Lane, Round, Ticket

@@ -12,21 +12,19 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+from semel.core.circuit import Change
 from semel.core.flow import run
-from semel.core.guard import Change
 from semel.core.operations import Answer, Operation
-from semel.core.store import Store
-from semel.core.tiers import InFront, tiers_of
+from semel.core.store import InFront, Store, tiers_of
 from semel.engine.attempt import AttemptState
+from semel.engine.background import Keeper, Waiter, Waiting
+from semel.engine.call_flow import Once
 from semel.engine.clock import Clock
 from semel.engine.effects import Stalled
-from semel.engine.flows import Once
-from semel.engine.keeper import Keeper
 from semel.engine.lane import Lane
 from semel.engine.renewal import Renewals, Renewer, renewing_for_threads
 from semel.engine.sync_lane import CombiningLane
-from semel.engine.sync_watch import ThreadWatch
-from semel.engine.waiting import Waiter, Waiting
+from semel.engine.watch import ThreadWatch
 
 
 class Runtime:

@@ -13,10 +13,10 @@ from typing import Protocol
 
 from semel.core.key import Key
 from semel.core.policy import Policy
-from semel.engine import raising
+from semel.engine import call_errors
+from semel.engine.background import Waiter
 from semel.engine.clock import Clock
 from semel.engine.effects import Crowded, News
-from semel.engine.waiting import Waiter
 from semel.errors import InProgress
 
 
@@ -68,7 +68,7 @@ class Turn:
     def _refuse_crowded(self, news: News | None) -> None:
         if isinstance(news, Crowded):
             self._tell(self.key)
-            raise raising.too_many_wait(self.key, 0, whole_process=news.whole_process)
+            raise call_errors.too_many_wait(self.key, 0, whole_process=news.whole_process)
 
     def refuse(self, error: InProgress) -> None:
         """Somebody else runs the key: return if there is time to wait for it.

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
-from semel.http.django.carried import note_handled
-from semel.http.django.guard import Guard
+from semel.http.django.request_state import note_handled
 from semel.http.django.sync_call import SyncCall
 from semel.http.django.transactions import Inside, as_requested
+from semel.http.django.view_settings import Guard
 from semel.http.request import Request
 
 

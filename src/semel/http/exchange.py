@@ -3,43 +3,185 @@
 What always holds: the same request gets the same verdict everywhere. Nothing is looked up before the key was read and
 somebody stands behind it; nothing runs before the whole body is there. What the application answered reaches the client
 unchanged, whether it is kept or not; but where somebody else's outcome was recorded, that one is sent.
+
+Which request this is: its key, whose it is, and what it asks for. No I/O.
+
+What always holds: everything that a request can be refused for before anything is looked up is refused here. Two
+requests are the same only if key, scope, operation and everything that can change what they do are equal.
+
+When an answer that is sent in chunks is stopped before its end. No I/O.
+
+Invariants: an answer is never stopped because its client left while it can still be kept and replayed in time; one of
+which nothing will be kept is stopped as soon as nobody listens; and none outlives `max_runtime`, after which its lease
+is no longer renewed. What was answered whole is never stopped.
+
+What stands before an application: engine, scope and routes, checked when it is set up. No I/O.
+
+What always holds: whatever is wrong with the settings is said before the first request, and the policy document tells
+what the running settings say.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from email.utils import formatdate
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from email.utils import formatdate, parsedate_to_datetime
 from functools import lru_cache
-from typing import Any, Final
+from hashlib import sha256
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
+from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
 
 from semel.core.flow import Flow
-from semel.core.key import SHARED, Shared
+from semel.core.key import SHARED, Key, Shared, make_key
 from semel.core.policy import Policy
 from semel.core.record import Status
-from semel.engine.colourless import Asked
-from semel.engine.opened import Opened
-from semel.engine.request import Result
+from semel.engine.call_flow import Result
+from semel.engine.clock import Clock
+from semel.engine.engine import Asked, EngineBase
+from semel.engine.manual_call import Opened
 from semel.errors import KeyReused, LeaseLost, NotInTransaction, SemelError, TransactionAborted, UsageError
 from semel.http import problem
-from semel.http.identity import (
-    check_first_sent,
-    check_path,
-    computed_key,
-    fingerprint_of,
-    identity_of,
-    key_in,
-    scope_of,
-)
-from semel.http.kept import Answered
-from semel.http.problem import Refused
-from semel.http.profile import Meaning
-from semel.http.request import Request
-from semel.http.response import NotKept, Response, kept
-from semel.http.route import Route, Scope
+from semel.http.body import BadBody, content_type_of, joined, meaning
+from semel.http.policy_document import document
+from semel.http.problem import Meaning, Refused
+from semel.http.request import BadKey, Request, key_of
+from semel.http.response import Answered, Kept, NotKept, Response, kept
+from semel.http.route import Given, Route, Routes, Scope, has_control_characters
+
+VERSION: Final = "1"
+"""Of what a fingerprint is made of. Another way of reading requests needs another number."""
+_PLAIN: Final = 200
+_HALF: Final = re.compile(r"[\ud800-\udfff]")
+_CLOCKS: Final = timedelta(minutes=5)
+_LONGEST_DATE: Final = 64
+
+
+def check_path(request: Request) -> None:
+    """Refuse a path of which a framework may overlook a part, and so take it for another than we do."""
+    if has_control_characters(request.path):
+        raise Refused(problem.path_malformed())
+
+
+def key_in(request: Request, route: Route) -> str | None:
+    """The key that the request carries; None where it carries none."""
+    header = route.settings.key_header
+    try:
+        return key_of(request.headers.all(header), shortest=route.settings.shortest)
+    except BadKey as bad:
+        raise Refused(problem.malformed(header, str(bad))) from bad
+
+
+def computed_key(request: Request, route: Route) -> Any:
+    """The key that the rule of the route gives for a request without one; None where it is to pass."""
+    settings = route.settings
+    key = None if settings.key is None else settings.key(request)
+    if key is None:
+        if settings.required:
+            raise Refused(problem.missing(settings.key_header))
+        return None
+    try:
+        Key.of(key, operation="any")
+    except UsageError as bad:
+        raise Refused(problem.unusable()) from bad
+    return key
+
+
+def scope_of(who: Any) -> Any:
+    """The scope that a rule gave; primary keys, which are mostly numbers or UUIDs, as text.
+
+    A number and its text are one scope: one user may come with either, by the way of signing in.
+
+    Raises:
+        UsageError: it is something else, which may change while it means the same.
+    """
+    if isinstance(who, (str, tuple, Shared)):
+        return who
+    if isinstance(who, (int, UUID)) and not isinstance(who, bool):
+        return str(who)
+    message = (
+        f"scope= gave something of type {type(who).__name__} for a request; nothing ran. Give text, a number, a UUID "
+        f"or a tuple, such as the id of the user, or None where nobody is authenticated."
+    )
+    raise UsageError(message)
+
+
+def identity_of(request: Request, route: Route, key: Any) -> Any:
+    """The key within its operation: where several paths are one operation, the path belongs to it.
+
+    Together they may be longer than a key can be; then their digest stands for them. It is text where the others are
+    pairs, so the two never meet.
+    """
+    below, path = request.path_below, request.path
+    if below.startswith("//"):  # which some frameworks route as if there were one slash
+        below = "/" + below.lstrip("/")
+        path = path.removesuffix(request.path_below) + below
+    if route.is_exactly(below):
+        return key
+    rest = key if isinstance(key, tuple) else (key,)
+    shown = "".join(map(str, (path, *rest)))
+    if len(shown) <= _PLAIN and shown.isascii() and shown.isprintable():
+        return (path, *rest)
+    return make_key(path if _is_whole(path) else path.encode("utf-8", "surrogatepass"), *rest)
+
+
+def _is_whole(path: str) -> bool:
+    """Whether a path is text; servers leave bytes that are none as halves of characters."""
+    return path.isascii() or _HALF.search(path) is None
+
+
+def fingerprint_of(request: Request, route: Route) -> bytes:
+    """What is compared when the key comes again: a digest of all that can change what the request does."""
+    settings = route.settings
+    # Of a header that was sent more than once some readers take the first line and others the last.
+    content_type = ", ".join(request.headers.all("content-type"))
+    coding = ", ".join(request.headers.all("content-encoding")).strip().lower()
+    coding = "" if coding == "identity" else coding
+    try:
+        # What a packed body says cannot be seen, so its bytes count.
+        said = meaning(request.body, content_type, exclude=settings.exclude, raw=settings.raw or coding != "")
+    except BadBody as bad:
+        raise Refused(problem.ambiguous(str(bad))) from bad
+    kind = content_type_of(content_type).compared
+    host = [", ".join(request.headers.all("host")).strip().lower()] if settings.compare_host else []
+    head = _joined_texts(VERSION, request.method, request.path, request.query, kind, coding, *host)
+    return sha256(head + joined((said,))).digest()
+
+
+def _joined_texts(*texts: str) -> bytes:
+    """Texts as `joined` puts their bytes together."""
+    line = "".join([f"{len(text)}:{text}" for text in texts])
+    if line.isascii():
+        return line.encode()  # nearly all are: then there are as many bytes as characters
+    # Half a character in a path or query, as some servers leave it there, is kept apart from every whole one.
+    return joined([text.encode("utf-8", "surrogatepass") for text in texts])
+
+
+def check_first_sent(request: Request, route: Route) -> None:
+    """Refuse a request whose first try is older than what is kept, where the profile asks for the time of it."""
+    wording = route.settings.wording
+    if wording.first_sent is None:
+        return
+    given = request.headers.get(wording.first_sent)
+    if not given:
+        raise Refused(problem.missing(wording.first_sent))
+    try:
+        sent = None if len(given) > _LONGEST_DATE else parsedate_to_datetime(given)
+    except (ValueError, OverflowError, TypeError) as bad:
+        raise Refused(problem.malformed(wording.first_sent, "it is no date")) from bad
+    if sent is None:
+        raise Refused(problem.malformed(wording.first_sent, "it is no date"))
+    if sent.tzinfo is None:
+        raise Refused(problem.malformed(wording.first_sent, "it is no date in GMT"))
+    now = datetime.now(UTC)
+    if now - sent > (route.settings.policy or Policy()).keep_for or sent - now > _CLOCKS:
+        raise Refused(problem.outside(wording))
+
 
 _log: Final = logging.getLogger("semel")
 _ENVELOPE: Final = 64 * 1024
@@ -375,3 +517,152 @@ def replay(result: Result[Response], route: Route, request: Request) -> Response
 def _date(seconds: int) -> str:
     """An instant as HTTP writes it; many records end in the same second."""
     return formatdate(seconds, usegmt=True)
+
+
+class StreamLimit:
+    """The limits of one answer, which begins to leave now.
+
+    Args:
+        going: the call.
+        kept: what is kept of its answer.
+        now: the instant, by the engine's clock.
+    """
+
+    def __init__(self, going: Go, kept: Kept, now: float) -> None:
+        settings = going.route.settings
+        self._kept = kept
+        self._keeps = settings.store == "response" and settings.meaning(kept.status) == "stored"
+        self._is_joined = going.opened.is_joined
+        self._after_disconnect = settings.after_disconnect.total_seconds()
+        end = going.opened.claimed_at + policy_of(going.route).max_runtime.total_seconds()
+        # An answer that only begins after max_runtime gets a moment all the same: most are whole then.
+        self._end = end if now < end else now + self._after_disconnect
+        self._left: float | None = None
+
+    def client_left(self, now: float) -> None:
+        """Nobody listens any more."""
+        if self._left is None:
+            self._left = now
+
+    def due(self) -> float:
+        """When it is stopped, as far as is known now; the past means now."""
+        if self._left is None or self._is_joined:
+            return self._end  # a transaction ends with its answer, whoever listens
+        if self._kept.is_over_limit or not self._keeps:
+            return self._left
+        return min(self._end, self._left + self._after_disconnect)
+
+    def reason(self, now: float) -> str | None:
+        """Why it is stopped at this instant, if it is."""
+        if now < self.due():
+            return None
+        if now >= self._end:
+            return "it went on for longer than max_runtime"
+        if self._kept.is_over_limit or not self._keeps:
+            return "its client left, and nothing of it would be kept"
+        return "its client left, and it went on for longer than after_disconnect"
+
+    def check(self, now: float) -> None:
+        """Refuse to go on with an answer that has to stop.
+
+        Raises:
+            NoAnswer: it has to stop; nothing of it was sent.
+        """
+        reason = self.reason(now)
+        if reason is not None:
+            raise NoAnswer(f"the answer was stopped: {reason}")
+
+
+def gather(chunks: Iterable[bytes], limit: StreamLimit, clock: Clock) -> list[bytes]:
+    """All chunks of an answer of which nothing is sent before its end.
+
+    Raises:
+        NoAnswer: it has to stop before that.
+    """
+    gathered: list[bytes] = []
+    for chunk in chunks:
+        gathered.append(chunk)
+        limit.check(clock.monotonic())
+    return gathered
+
+
+E = TypeVar("E", bound=EngineBase)
+
+DESCRIBED_AT: Final = "/.well-known/idempotency-policy"
+
+
+class Front(Generic[E]):
+    """The settings of one application.
+
+    Args:
+        engine: the engine, of the colour of the application.
+        scope: from a request to whom its key belongs, taken from authenticated state; `SHARED` opts out.
+        routes: which requests carry keys; None: every POST and PATCH that carries one.
+        described_at: where the policy document is served; None: nowhere.
+        settings: what holds for every route that says nothing else.
+    """
+
+    def __init__(
+        self,
+        engine: E,
+        scope: Scope | Shared,
+        routes: Iterable[Route] | None,
+        described_at: str | None,
+        settings: Given,
+    ) -> None:
+        if not callable(scope) and not isinstance(scope, Shared):
+            raise UsageError("scope= is a function of the request, or SHARED; nothing was set up.")
+        if described_at is not None and not described_at.startswith("/"):
+            raise UsageError("described_at= is a path that begins with a slash, or None; nothing was set up.")
+        self.engine = engine
+        self.scope = scope
+        self.described_at = described_at
+        self.routes = Routes.of(routes, settings, engine.policy, described_at)
+        self._document = document(self.routes)
+
+    def described(self, method: str, path: str) -> Response | None:
+        """The policy document, where this request asks for it; the path below the mount."""
+        return self._document if path == self.described_at and method in ("GET", "HEAD") else None
+
+    def find(self, method: str, path: str) -> Route | None:
+        """The route of a request, if it is of one that carries keys; the path below the mount."""
+        return self.routes.find(method, path) if method in self.routes.methods else None
+
+    def exchange(self, request: Request, route: Route) -> Flow[Pass | Answer | Go]:
+        """What becomes of a request."""
+        return exchange(request, route, self.scope, self.link(request.mount))
+
+    def answered(self, going: Go, answer: Answered, error: Exception | None = None) -> Flow[Send | Answer]:
+        """The application has answered; `error` is what the framework made the answer of, if it was raised."""
+        return answered(going, answer, described_at=self.link(going.request.mount), error=error)
+
+    def limit(self, going: Go, kept: Kept) -> StreamLimit:
+        """When the answer of a call, which begins to leave now, is stopped before its end."""
+        return StreamLimit(going, kept, self.engine.clock.monotonic())
+
+    def raised(self, going: Go, error: Exception) -> Flow[Send | Answer]:
+        """The application has raised."""
+        return raised(going, error, self.link(going.request.mount))
+
+    def committed(self, going: Go) -> Flow[Answer | None]:
+        """The transaction of the request has ended; gives what is sent where it did not commit."""
+        return committed(going, self.link(going.request.mount))
+
+    def not_committed(self, going: Go) -> Answer:
+        """What is sent where the transaction of a request is known to have ended without a commit."""
+        return not_committed(going, self.link(going.request.mount))
+
+    def link(self, mount: str) -> str | None:
+        """Where the policy document is; a mount may hold what the client wrote, and goes into a header."""
+        return quote(mount) + self.described_at if mount and self.described_at else self.described_at
+
+
+def demand(engine: object, kind: type[E], framework: str, name: str) -> E:
+    """The engine, if it is of the right colour.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not isinstance(engine, kind):
+        raise UsageError(f"{framework} needs semel={name}(…), not {type(engine).__name__}; nothing was set up.")
+    return engine

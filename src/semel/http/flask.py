@@ -12,18 +12,16 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar, Unpack, cast
 
-from semel.core.extras import requires
 from semel.core.key import Shared
-from semel.engine.sync import SyncEngine
+from semel.engine.sync_engine import SyncEngine
 from semel.errors import UsageError
-from semel.http.exchange import Answer, Pass
-from semel.http.front import DESCRIBED_AT, Front, demand
+from semel.extras import requires
+from semel.http.exchange import DESCRIBED_AT, Answer, Front, Pass, demand
 from semel.http.policy_document import document
 from semel.http.problem import Refused
 from semel.http.response import Response
 from semel.http.route import Given, Route, Routes, Scope, settings_of
-from semel.http.wsgi import body_of, request_of, take
-from semel.http.wsgi_call import Recording, Stream
+from semel.http.wsgi import Recording, Stream, body_of, request_of, take
 
 with requires("semel.http.flask", "flask"):
     import flask

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from semel.core.policy import Policy
-from semel.http.key_header import LONGEST
+from semel.http.request import LONGEST
 from semel.http.response import Response
 from semel.http.route import Route, Routes
 

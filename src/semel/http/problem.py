@@ -2,13 +2,24 @@
 
 What always holds: `type` is stable and names one situation; `detail` says whether anything ran and what to do next, and
 holds neither the key nor anything of another caller.
+
+Profiles: how a family of services words the same promise. No I/O.
+
+What always holds: a profile chooses headers, statuses and marks; it never changes who runs. Every status of a response
+means exactly one of three things: it is the answer (stored), nothing happened (retried), nobody knows (doubtful).
+
+Problems with the body of a request under WSGI, where a server may not know where it ends. No I/O.
+
+What always holds: they are told before anything ran, and in the same words whichever framework reads the body. A length
+is digits alone: what Python reads as a number besides (`1_0`, `-1`) might be something else to whoever stands before.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import ceil
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -26,8 +37,85 @@ from semel.errors import (
     TooManyWaiting,
     TransactionAborted,
 )
-from semel.http.profile import Profile
 from semel.http.response import Response
+
+Meaning = Literal["stored", "retried", "doubtful"]
+Statuses = frozenset[int]
+
+# Said before anything was done: the same request may be sent again, with the same key.
+_REFUSED: Final = frozenset(
+    {400, 401, 403, 405, 406, 407, 408, 411, 413, 414, 415, 417, 421, 422, 425, 426, 428, 429, 431}
+)
+_NOT_NOW: Final = frozenset({501, 503, 505})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One way of wording it.
+
+    Attributes:
+        name: how it is asked for.
+        header: the request header with the key.
+        replayed: the response header, and its value, that marks a replay.
+        running: the status for a duplicate while the first still runs.
+        reused: the status for a key that stands for another request.
+        retried: statuses that mean that nothing happened.
+        stores_failures: whether 5xx are stored as answers; elsewhere nobody knows what they mean.
+        ran: the response header, and its value, on every answer of a first run, where the profile wants one.
+        first_sent: the request header with the time of the first try, where there is one.
+        outside: the status for a first try that is older than what is kept, and the header that says so.
+    """
+
+    name: str
+    header: str = "Idempotency-Key"
+    replayed: tuple[str, str] = ("Idempotency-Replayed", "true")
+    ran: tuple[str, str] | None = None
+    running: int = 409
+    reused: int = 422
+    retried: Statuses = _REFUSED | _NOT_NOW
+    stores_failures: bool = False
+    first_sent: str | None = None
+    outside: int = 412
+    rejected: tuple[tuple[str, str], ...] = ()
+
+    def meaning(self, status: int) -> Meaning:
+        """What a status says of the work behind it."""
+        if status in self.retried:
+            return "retried"
+        if status >= 500 and not self.stores_failures:  # noqa: PLR2004 - the class of server errors
+            return "doubtful"
+        return "stored"
+
+
+PROFILES: Final = {
+    profile.name: profile
+    for profile in (
+        Profile(name="ietf"),
+        Profile(
+            name="stripe-v1",
+            replayed=("Idempotent-Replayed", "true"),
+            reused=400,
+            retried=frozenset({400, 401, 403, 409, 429}),
+            stores_failures=True,
+        ),
+        Profile(
+            name="stripe-v2",
+            replayed=("Idempotent-Replayed", "true"),
+            reused=400,
+            retried=frozenset(range(400, 500)),
+        ),
+        Profile(name="paypal", header="PayPal-Request-Id", reused=400),
+        Profile(
+            name="oasis",
+            header="Repeatability-Request-ID",
+            replayed=("Repeatability-Result", "accepted"),
+            ran=("Repeatability-Result", "accepted"),
+            first_sent="Repeatability-First-Sent",
+            rejected=(("Repeatability-Result", "rejected"),),
+        ),
+    )
+}
+
 
 BASE: Final = "urn:semel:problem:"
 _UNAVAILABLE: Final = 503
@@ -214,3 +302,35 @@ def of(error: SemelError, profile: Profile, running: int | None = None) -> Probl
             return Problem("record-unreadable", _UNAVAILABLE, "Try again later", detail, 30.0)
     detail = "What became of the request is not known. Ask again with the same key."
     return Problem("refused", 500, "It could not be run", detail)
+
+
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+
+
+def length_of(given: str | None) -> int:
+    """How long a body says it is; without a word on it there is none.
+
+    Raises:
+        Refused: what it says is no number.
+    """
+    if given and _LENGTH.fullmatch(given) is None:
+        raise Refused(length_malformed())
+    return int(given or 0)
+
+
+def incomplete() -> Problem:
+    """It was cut off."""
+    detail = "The body ended before it was whole; nothing ran. Send the request again with the same key."
+    return Problem("body-incomplete", 400, "The body is incomplete", detail)
+
+
+def length_malformed() -> Problem:
+    """What it says of its length cannot be read."""
+    detail = "The header Content-Length is no number; nothing ran. Correct it and send the request again."
+    return Problem("length-malformed", 400, "The length cannot be read", detail)
+
+
+def length_required() -> Problem:
+    """It does not say how long it is, and its end cannot be told."""
+    detail = "This server cannot tell where the body ends; nothing ran. Send it again with a Content-Length."
+    return Problem("length-required", 411, "A length is required", detail)

@@ -16,9 +16,8 @@ from typing import Any, Final, Literal, TypedDict, Unpack
 from semel.core.policy import Policy
 from semel.errors import UsageError
 from semel.http.body import is_path
-from semel.http.key_header import LONGEST
-from semel.http.profile import PROFILES, Meaning, Profile
-from semel.http.request import Request
+from semel.http.problem import PROFILES, Meaning, Profile
+from semel.http.request import LONGEST, Request
 from semel.http.response import NEVER, REPLAYED
 
 Scope = Callable[[Any], Any]

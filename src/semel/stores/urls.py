@@ -11,9 +11,9 @@ from importlib.metadata import entry_points
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlencode
 
-from semel.core.extras import requires
 from semel.core.store import Store
 from semel.errors import UsageError
+from semel.extras import requires
 
 GROUP: Final = "semel.stores"
 """Entry points of third parties: the name is the scheme, the value is a callable that takes the URL."""

@@ -12,11 +12,11 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Self
 
-from semel.engine.aio import AsyncEngine
+from semel.api import Place, open_store
+from semel.engine.async_engine import AsyncEngine
 from semel.engine.clock import Clock
-from semel.engine.resending import Resends
-from semel.engine.sync import SyncEngine
-from semel.entry import Place, open_store
+from semel.engine.retry import Resends
+from semel.engine.sync_engine import SyncEngine
 from semel.errors import UsageError
 
 _FIELDS: Final = ("store", "clock", "resends", "_left", "_made", "_latest", "_leases")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from semel.engine.aio import AsyncEngine
-    from semel.engine.sync import SyncEngine
+    from semel.engine.async_engine import AsyncEngine
+    from semel.engine.sync_engine import SyncEngine
     from semel.stores.memory import MemoryStore
     from semel.testing.clock import VirtualClock
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from semel.errors import ConcurrentModification
 from semel.versions.connections import arun, run
-from semel.versions.items import transact_item
+from semel.versions.dynamodb import transact_item
 from semel.versions.write import Items, Unchanged, Write, Written, update_versioned, upsert
 
 __all__ = [

@@ -12,9 +12,9 @@ from typing import Any
 
 from semel.core import flow
 from semel.errors import UsageError
-from semel.versions import items, text
-from semel.versions.deciding import Reply, Step, writing
-from semel.versions.text import Dialect
+from semel.versions import dynamodb, sql_text
+from semel.versions.execute import Reply, Step, writing
+from semel.versions.sql_text import Dialect
 from semel.versions.write import Items, Unchanged, Write, Written
 
 _SQLITE = Dialect("sqlite", "?")
@@ -44,8 +44,8 @@ def run(connection: Any, write: Write) -> Written | Unchanged:
         ConcurrentModification: the row is not as expected; nothing was written.
         UsageError: the write or the connection cannot be used this way.
     """
-    if items.is_client(connection, awaited=False):
-        return items.run(connection, write)
+    if dynamodb.is_client(connection, awaited=False):
+        return dynamodb.run(connection, write)
     _no_items(write)
     name, perform = _sync_place(connection, write)
     return flow.run(writing(write, returning=name != "mysql"), perform)
@@ -60,8 +60,8 @@ async def arun(connection: Any, write: Write) -> Written | Unchanged:
         ConcurrentModification: the row is not as expected; nothing was written.
         UsageError: the write or the connection cannot be used this way.
     """
-    if items.is_client(connection, awaited=True):
-        return await items.arun(connection, write)
+    if dynamodb.is_client(connection, awaited=True):
+        return await dynamodb.arun(connection, write)
     _no_items(write)
     name, perform = _async_place(connection, write)
     return await flow.arun(writing(write, returning=name != "mysql"), perform)
@@ -77,7 +77,7 @@ def _sync_place(connection: Any, write: Write) -> tuple[str, Callable[[Step], Re
     def perform(step: Step) -> Reply:
         cursor = _cursor(connection, known)
         try:
-            cursor.execute(*text.statement(step, write, known))
+            cursor.execute(*sql_text.statement(step, write, known))
             rows = None if cursor.description is None else cursor.fetchall()
             return _counted(rows, cursor.rowcount)
         finally:
@@ -98,7 +98,7 @@ def _async_place(connection: Any, write: Write) -> tuple[str, Callable[[Step], A
         return spoken, through_sqlalchemy
 
     async def perform(step: Step) -> Reply:
-        sql, values = text.statement(step, write, known)
+        sql, values = sql_text.statement(step, write, known)
         if known is _ASYNCPG:
             return _counted(await connection.fetch(sql, *values), 0)
         async with _cursor(connection, known) as cursor:
@@ -130,7 +130,7 @@ def _of_sqlalchemy(connection: Any, write: Write, kinds: list[str], *, wanted: s
             f"A {kinds[0]} is not a connection that versions knows; nothing was written. Give one of sqlite3, psycopg, "
             f"asyncpg, PyMySQL, asyncmy, a connection or session of SQLAlchemy, or a client of DynamoDB."
         )
-    from semel.versions.tables import described
+    from semel.versions.sqlalchemy_core import described
 
     bind = connection if hasattr(connection, "dialect") else connection.get_bind(clause=described(write))
     if bind.dialect.name not in _SPOKEN:
@@ -142,7 +142,7 @@ def _of_sqlalchemy(connection: Any, write: Write, kinds: list[str], *, wanted: s
 
 
 def _core(step: Step, write: Write, dialect: str) -> Any:
-    from semel.versions.tables import statement
+    from semel.versions.sqlalchemy_core import statement
 
     return statement(step, write, dialect)
 

@@ -4,9 +4,8 @@ import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
-from semel.client.effects import Keep
 from semel.client.journal import Journal
-from semel.client.outgoing import Outgoing, Reply
+from semel.client.models import Keep, Outgoing, Reply
 from semel.core.flow import Flow
 from semel.core.key import Key
 
@@ -34,13 +33,13 @@ def _keeps_too_late() -> None:
 
 def _never_resumes() -> None:
     """What is unfinished stays so."""
-    import semel.client.unfinished
+    import semel.client.pending
 
     def nothing(scope: str) -> Flow[list[Any]]:
         return []
         yield
 
-    semel.client.unfinished.unfinished = nothing
+    semel.client.pending.unfinished = nothing
 
 
 MUTANTS: Final[dict[str, Callable[[], None]]] = {

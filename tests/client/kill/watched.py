@@ -6,7 +6,7 @@ from typing import Final
 
 from semel.core.operations import Checkpoint, Claim, Complete, Granted, Operation, Recorded
 from semel.core.store import Answers, Plan
-from semel.stores.clock import machine_clock
+from semel.stores.settings import machine_clock
 from semel.stores.sqlite import SqliteStore
 from semel.stores.sqlite.driver import AsyncSqliteDriver, SqliteDriver
 from semel.stores.sqlite.settings import Settings

@@ -9,9 +9,9 @@ import pymysql
 
 from semel.core.store import Driver
 from semel.stores.mysql import MysqlStore
-from semel.stores.served.driver import ServedDriver
-from semel.stores.served.libraries.pymysql import PymysqlLibrary
-from semel.stores.served.troubles import Trouble
+from semel.stores.sql.adapters.pymysql import PymysqlLibrary
+from semel.stores.sql.driver import ServedDriver
+from semel.stores.sql.errors import Trouble
 
 
 def session(url: str) -> Any:

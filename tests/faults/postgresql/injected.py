@@ -13,10 +13,10 @@ import psycopg
 
 from semel.core.store import AsyncDriver, Driver
 from semel.stores.postgresql import PostgresStore
-from semel.stores.served.command import Command, Row
-from semel.stores.served.driver import AsyncServedDriver, ServedDriver
-from semel.stores.served.libraries.asyncpg import AsyncpgLibrary
-from semel.stores.served.libraries.psycopg import PsycopgLibrary
+from semel.stores.sql.adapters.asyncpg import AsyncpgLibrary
+from semel.stores.sql.adapters.psycopg import PsycopgLibrary
+from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.driver import AsyncServedDriver, ServedDriver
 
 
 class Faults:

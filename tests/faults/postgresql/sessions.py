@@ -12,7 +12,7 @@ import psycopg
 
 from semel.core.operations import Claim
 from semel.stores.postgresql import PostgresStore
-from semel.stores.served.libraries.psycopg import PsycopgLibrary
+from semel.stores.sql.adapters.psycopg import PsycopgLibrary
 
 _WAITS = """
 SELECT count(*) FROM pg_stat_activity

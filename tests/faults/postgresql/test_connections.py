@@ -17,8 +17,8 @@ from semel.core.operations import Granted
 from semel.core.store import Plan
 from semel.errors import StoreUnavailable
 from semel.stores.postgresql import PostgresStore
-from semel.stores.postgresql.schema import _LOCK
-from semel.stores.served.command import Command
+from semel.stores.postgresql.admin import _LOCK
+from semel.stores.sql.dialect import Command
 from tests.decorated import CallStyle
 from tests.faults.callers import Caller
 from tests.faults.postgresql.sessions import Outsider

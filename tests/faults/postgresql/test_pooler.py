@@ -18,7 +18,7 @@ from semel.core.operations import Complete, Fail, Granted, Held, Lapse, Purge, R
 from semel.core.record import Failure
 from semel.core.store import Plan
 from semel.stores.postgresql import PostgresStore
-from semel.stores.served.command import Command
+from semel.stores.sql.dialect import Command
 from tests.decorated import CallStyle
 from tests.faults.callers import Caller
 from tests.faults.postgresql.pooled import bouncer

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from semel.core.guard import Limits
+from semel.core.circuit import Limits
 from semel.stores.postgresql import PostgresStore
 from tests.decorated import CallStyle
 from tests.faults.crowd import Crowd, until

@@ -19,7 +19,7 @@ from semel.errors import (
     TransactionAborted,
 )
 from semel.stores.postgresql import PostgresStore
-from semel.stores.served.joined import ServedJoined
+from semel.stores.sql.joined import ServedJoined
 from tests.decorated import CallStyle
 from tests.faults.callers import Caller
 from tests.faults.postgresql.injected import Faults, FaultyPsycopg, FaultyStore

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from semel import AsyncAttempt, Attempt, Policy
-from semel.entry import open_store
+from semel.api import open_store
 from semel.errors import LeaseLost, SemelError, StoreUnavailable
 from tests.decorated import CallStyle
 from tests.faults.callers import Caller

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from semel.entry import open_store
+from semel.api import open_store
 from tests.decorated import CALL_STYLES
 from tests.faults.callers import Caller
 from tests.faults.servers.cuts import Position, call_with_cut, hows, positions, problems

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from semel.core.guard import Limits
+from semel.core.circuit import Limits
+from semel.stores.cache import Cache, TieredStore
 from semel.stores.postgresql import PostgresStore
-from semel.stores.tiered import Cache, TieredStore
 from tests.decorated import CallStyle
 from tests.faults.crowd import Crowd
 from tests.faults.tiered.pressing import OLD, Heard

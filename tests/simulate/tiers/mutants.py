@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from semel.core.flow import Flow
 from semel.core.operations import Answer, Claim, Complete, Erase, Operation, Replay, Reused
 from semel.core.record import Record
-from semel.core.tiers import CacheOperation, Drop, Fill, Filled, Hit, InFront, Look, Missed
-from semel.stores.tiered.flows import Tiers
-from semel.stores.tiered.local import Kept
-from semel.testing.simulate.models.cache import CacheTable, Entry
+from semel.core.store import CacheOperation, Drop, Fill, Filled, Hit, InFront, Look, Missed
+from semel.stores.cache.logic import Kept, Tiers
+from semel_lab.simulate.models.cache import CacheTable, Entry
 from tests.simulate.tiers.programmes import eraser, joined_completer, reader
 from tests.simulate.tiers.world import KEEP, KEY, OTHER, SECOND, Joined, World, claim_of
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from semel.core.breaker import Breaker
+from semel.core.circuit import Breaker
 from semel.core.key import Key
 from semel.core.observer import Logging
 from semel.core.operations import (
@@ -26,14 +26,12 @@ from semel.core.operations import (
     Terms,
 )
 from semel.core.record import NOTHING, Lease, Record
-from semel.core.tiers import InFront
+from semel.core.store import InFront
 from semel.errors import StoreUnavailable
+from semel.stores.cache.logic import Gate, Local, Tiers
+from semel.stores.cache.settings import Cache
 from semel.stores.memory import Table
-from semel.stores.tiered.flows import Tiers
-from semel.stores.tiered.gate import Gate
-from semel.stores.tiered.local import Local
-from semel.stores.tiered.settings import Cache
-from semel.testing.simulate.models.cache import CacheTable, Entry
+from semel_lab.simulate.models.cache import CacheTable, Entry
 
 SECOND = 1_000_000
 KEEP = 100 * SECOND

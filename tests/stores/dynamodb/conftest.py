@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from semel.stores.dynamodb import DynamoStore
-from semel.stores.dynamodb.schema import creation
+from semel.stores.dynamodb.admin import creation
 from tests.servers.ministack import Tables
 from tests.stores.dynamodb.kit import Asker
 from tests.unit.stores.operations import Clock

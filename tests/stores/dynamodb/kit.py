@@ -8,8 +8,7 @@ from semel.core.record import Record
 from semel.core.store import Answers, Plan
 from semel.stores.dynamodb import DynamoStore
 from semel.stores.dynamodb.commands import Pause
-from semel.stores.dynamodb.driver import DynamoDriver
-from semel.stores.dynamodb.exchange import Send
+from semel.stores.dynamodb.driver import DynamoDriver, Send
 from tests.unit.stores.asking import Asking
 from tests.unit.stores.operations import KEYS, Clock
 

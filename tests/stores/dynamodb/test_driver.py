@@ -12,8 +12,8 @@ from semel.core.operations import Claim, Granted
 from semel.core.record import NOTHING
 from semel.core.store import Plan
 from semel.errors import StoreUnavailable, UsageError
-from semel.stores.dynamodb import DynamoStore, clients
-from semel.stores.dynamodb.exchange import Send
+from semel.stores.dynamodb import DynamoStore, driver
+from semel.stores.dynamodb.driver import Send
 from tests.stores.dynamodb.kit import Asker
 from tests.unit.stores.operations import FINGERPRINTS, Clock, claim, nonce, terms
 
@@ -86,8 +86,8 @@ def test_a_service_that_cannot_be_reached_is_unavailable(clock: Clock, dynamodb:
 def test_a_missing_sdk_is_named(url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch, colour: str) -> None:
     for module in ("boto3", "aiobotocore.session"):
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.setattr(clients, "_session", clients._session.__wrapped__)
-    monkeypatch.setattr(clients, "_async_session", clients._async_session.__wrapped__)
+    monkeypatch.setattr(driver, "_session", driver._session.__wrapped__)
+    monkeypatch.setattr(driver, "_async_session", driver._async_session.__wrapped__)
     store = DynamoStore(url, clock=clock)
     plan = store.plan([claim()], joined=False)
     if colour == "sync":

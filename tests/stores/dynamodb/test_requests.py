@@ -22,14 +22,12 @@ from semel.core.operations import (
     Running,
     Swept,
 )
-from semel.core.outcome import NotKept, unpack
-from semel.core.record import About, Failure, Lease, Status, Step
+from semel.core.record import About, Failure, Lease, NotKept, Status, Step, unpack_outcome
 from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
-from semel.stores.clock import machine_clock
 from semel.stores.dynamodb import DynamoStore
-from semel.stores.dynamodb.clients import make_client
-from semel.stores.dynamodb.exchange import Send
+from semel.stores.dynamodb.driver import Send, make_client
 from semel.stores.dynamodb.settings import Settings
+from semel.stores.settings import machine_clock
 from tests.servers.ministack import Tables
 from tests.stores.dynamodb.kit import Asker
 from tests.unit.stores.operations import FINGERPRINTS, KEYS, SECOND, Clock, claim, terms
@@ -182,7 +180,7 @@ def test_a_result_too_large_for_an_item_leaves_a_tombstone(asker: Asker) -> None
     asker.one(Complete(granted(asker), HALF_A_MEGABYTE), Recorded)
     outcome = asker.one(claim(number=2), Replay).record.outcome
     assert outcome is not None
-    assert isinstance(unpack(outcome), NotKept)
+    assert isinstance(unpack_outcome(outcome), NotKept)
 
 
 def test_steps_make_room_for_the_result(asker: Asker) -> None:
@@ -231,7 +229,7 @@ def test_an_outcome_is_recorded_although_the_service_counts_otherwise(asker: Ask
     asker.one(Complete(lease, HALF_A_MEGABYTE[:300_000]), Recorded)
     outcome = asker.one(claim(number=2), Replay).record.outcome
     assert outcome is not None
-    assert isinstance(unpack(outcome), NotKept)
+    assert isinstance(unpack_outcome(outcome), NotKept)
 
 
 def test_a_failure_is_recorded_in_an_item_that_is_full(asker: Asker) -> None:

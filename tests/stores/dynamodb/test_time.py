@@ -27,7 +27,7 @@ from semel.core.record import Lease, Status
 from semel.errors import StoreUnavailable
 from semel.stores.dynamodb import DynamoStore
 from semel.stores.dynamodb.clock import Moment, ServiceClock, VirtualServiceClock, span_clock
-from semel.stores.dynamodb.exchange import Send
+from semel.stores.dynamodb.driver import Send
 from tests.stores.dynamodb.kit import Asker, WatchedDriver
 from tests.unit.stores.operations import KEYS, SECOND, START, claim, terms
 

@@ -15,9 +15,8 @@ from semel.core.record import Failure
 from semel.errors import SchemaOutdated, StoreUnavailable
 from semel.stores.doctor import Finding, promises
 from semel.stores.dynamodb import DynamoStore
+from semel.stores.dynamodb.admin import check_time_to_live, creation, migrating, replicas, state
 from semel.stores.dynamodb.commands import Call, Pause
-from semel.stores.dynamodb.doctor import replicas, state, time_to_live
-from semel.stores.dynamodb.schema import creation, migrating
 from tests.servers.ministack import Tables
 from tests.stores.dynamodb.kit import Asker
 from tests.unit.stores.operations import KEYS, claim, terms
@@ -116,7 +115,7 @@ def test_replicas_in_other_regions_break_the_promise() -> None:
 
 
 def test_a_foreign_expiry_is_to_be_fixed_and_none_is_a_note() -> None:
-    assert [time_to_live(name).verdict for name in ("ttl", "", "gone_at")] == ["ok", "note", "fix"]
+    assert [check_time_to_live(name).verdict for name in ("ttl", "", "gone_at")] == ["ok", "note", "fix"]
 
 
 def test_a_table_that_takes_no_requests_is_to_be_fixed() -> None:

@@ -21,7 +21,7 @@ from semel.errors import (
     UsageError,
 )
 from semel.stores.dynamodb import Writes
-from semel.stores.dynamodb.clients import make_async_client
+from semel.stores.dynamodb.driver import make_async_client
 from semel.stores.dynamodb.settings import Settings
 from tests.servers.ministack import Tables
 

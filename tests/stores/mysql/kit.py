@@ -10,11 +10,11 @@ from semel.core.operations import Found, Read
 from semel.core.record import Record
 from semel.core.store import Answers, Plan
 from semel.stores.mysql import MysqlStore
+from semel.stores.mysql.admin import MysqlSchema, scripts
 from semel.stores.mysql.dialect import MysqlDialect
-from semel.stores.mysql.schema import MysqlSchema, scripts
-from semel.stores.mysql.session import address
-from semel.stores.served.scripts import Scripts
-from semel.stores.served.settings import Settings
+from semel.stores.mysql.settings import address
+from semel.stores.sql.migrations import Scripts
+from semel.stores.sql.settings import Settings
 from tests.unit.stores.asking import Asking
 from tests.unit.stores.operations import KEYS, Clock
 

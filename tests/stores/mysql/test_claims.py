@@ -30,7 +30,7 @@ from semel.core.operations import (
 from semel.core.record import Failure, Lease, Step
 from semel.errors import StoreUnavailable
 from semel.stores.mysql import MysqlStore
-from semel.stores.served.troubles import RowLocked
+from semel.stores.sql.errors import RowLocked
 from tests.stores.mysql.kit import Asker, connected, told
 from tests.unit.stores.operations import KEYS, claim, nonce, terms
 

@@ -4,9 +4,9 @@ import pytest
 
 from semel.stores.doctor import Finding
 from semel.stores.mysql import MysqlStore
-from semel.stores.mysql.doctor import MysqlDoctor, collations, defaults, durability, engines, pooling, role
-from semel.stores.served.libraries.pymysql import PymysqlLibrary
-from semel.stores.served.talk import Talk
+from semel.stores.mysql.admin import MysqlDoctor, collations, defaults, durability, engines, pooling, role
+from semel.stores.sql.adapters.pymysql import PymysqlLibrary
+from semel.stores.sql.admin import Talk
 from tests.servers.databases import Databases
 
 FINE = {

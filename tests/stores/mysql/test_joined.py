@@ -11,8 +11,8 @@ import pytest
 from semel.core.operations import Claim, Complete, Enter, Entered, Granted, Operation, Recorded, Replay, Running
 from semel.errors import NotInTransaction, TransactionAborted, UsageError
 from semel.stores.mysql import MysqlStore
-from semel.stores.mysql.session import address
-from semel.stores.served.settings import Settings
+from semel.stores.mysql.settings import address
+from semel.stores.sql.settings import Settings
 from tests.servers.databases import Databases
 from tests.stores.mysql.kit import Asker, Connection, connected, told
 from tests.unit.stores.operations import KEYS, claim
@@ -151,14 +151,14 @@ def test_a_deadlock_ends_the_callers_transaction(asker: Asker) -> None:
         def demand_transaction(self, connection: Connection) -> None: ...
 
         def trouble(self, error: Exception) -> Any:
-            from semel.stores.mysql.errnos import of_mysql
+            from semel.stores.mysql.errors import of_mysql
 
             return of_mysql(error)
 
         def execute(self, connection: Connection, command: Any) -> Any:
             raise pymysql.OperationalError(1213, "Deadlock found when trying to get lock")
 
-    from semel.stores.served.joined import ServedJoined
+    from semel.stores.sql.joined import ServedJoined
 
     asker.record()
     joined = ServedJoined(asker.store._place, Refusing(), object(), lambda: None)

@@ -15,9 +15,9 @@ from semel.core.key import Key
 from semel.core.operations import Complete, Granted, Page, Query, Recorded, Replay, Scan
 from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
 from semel.stores.mysql import MysqlStore
-from semel.stores.served.command import Command
-from semel.stores.served.migrate import migrating
-from semel.stores.served.talk import Talk
+from semel.stores.sql.admin import Talk
+from semel.stores.sql.dialect import Command
+from semel.stores.sql.migrations import migrating
 from tests.servers.databases import Databases
 from tests.stores.mysql.kit import NEXT, Asker, connected, release, rows, told
 from tests.unit.stores.operations import ABOUTS, Clock, claim

@@ -11,10 +11,8 @@ from semel.core.operations import Checkpoint, Complete, Doubtful, Fail, Granted,
 from semel.core.record import Failure, Status, Step
 from semel.errors import InDoubt, SchemaOutdated, StoreUnavailable, UsageError
 from semel.stores.mysql import MysqlStore
-from semel.stores.served.command import Command
-from semel.stores.served.restored import RESTORED
-from semel.stores.served.talk import Talk
-from semel.stores.served.upkeep import Upkeep
+from semel.stores.sql.admin import RESTORED, Talk, Upkeep
+from semel.stores.sql.dialect import Command
 from tests.servers.databases import Databases
 from tests.stores.mysql.kit import Asker, connected, rows, told
 from tests.unit.stores.operations import KEYS, SECOND, START, Clock, claim, nonce, terms

@@ -7,7 +7,7 @@ import pytest
 from semel.core.operations import Found, Granted, Read
 from semel.errors import SchemaOutdated
 from semel.stores.mysql import MysqlStore
-from semel.stores.mysql.schema import MysqlSchema
+from semel.stores.mysql.admin import MysqlSchema
 from tests.servers.databases import Databases
 from tests.stores.mysql.kit import Asker, connected, told
 from tests.unit.stores.operations import KEYS, Clock, claim

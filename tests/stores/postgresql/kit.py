@@ -15,10 +15,10 @@ from semel.core.operations import Claim, Complete, Granted, Operation, Terms
 from semel.core.policy import Doubt
 from semel.core.record import About, Lease
 from semel.stores.postgresql import PostgresStore
+from semel.stores.postgresql.admin import PostgresSchema, scripts
 from semel.stores.postgresql.dialect import PostgresDialect
-from semel.stores.postgresql.schema import PostgresSchema, scripts
-from semel.stores.served.scripts import Scripts
-from semel.stores.served.settings import Settings
+from semel.stores.sql.migrations import Scripts
+from semel.stores.sql.settings import Settings
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND

@@ -10,7 +10,7 @@ from semel.core.operations import Claim, Fail
 from semel.core.record import Failure
 from semel.stores.doctor import Finding, about_clock, promises
 from semel.stores.postgresql import PostgresStore
-from semel.stores.postgresql.doctor import durability, habits, persistence, pooling, replication
+from semel.stores.postgresql.admin import durability, habits, persistence, pooling, replication
 from tests.servers.postgresql import PostgresqlServer
 from tests.stores.postgresql.kit import NEXT, SECOND, Asker, claim, claims, completions, release, rows
 

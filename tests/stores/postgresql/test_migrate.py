@@ -11,13 +11,13 @@ from semel.core.operations import Erase, Erased, Granted, Page, Pending, Query, 
 from semel.core.record import Status
 from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
 from semel.stores.postgresql import PostgresStore
+from semel.stores.postgresql.admin import PostgresSchema, scripts
 from semel.stores.postgresql.dialect import PostgresDialect
-from semel.stores.postgresql.schema import PostgresSchema, scripts
-from semel.stores.served.command import Command
-from semel.stores.served.migrate import migrating
-from semel.stores.served.opening import opening
-from semel.stores.served.settings import Settings
-from semel.stores.served.talk import Talk
+from semel.stores.sql.admin import Talk
+from semel.stores.sql.context import opening
+from semel.stores.sql.dialect import Command
+from semel.stores.sql.migrations import migrating
+from semel.stores.sql.settings import Settings
 from tests.stores.postgresql.kit import NEXT, Asker, claim, claims, completions, release, rows
 
 TABLES = "SELECT count(*) FROM pg_class WHERE relname LIKE 'semel%' AND relkind IN ('r', 'p')"

@@ -12,10 +12,10 @@ import pytest
 from semel.core.operations import Purge, Tally
 from semel.stores.postgresql import PostgresStore
 from semel.stores.postgresql.dialect import PostgresDialect
-from semel.stores.served.command import Command
-from semel.stores.served.libraries.psycopg import PsycopgLibrary
-from semel.stores.served.library import Texts
-from semel.stores.served.settings import Settings
+from semel.stores.sql.adapter import Texts
+from semel.stores.sql.adapters.psycopg import PsycopgLibrary
+from semel.stores.sql.dialect import Command
+from semel.stores.sql.settings import Settings
 from tests.stores.postgresql.kit import SECOND, Asker, claims, completions, rows
 
 Make = Callable[[PostgresDialect], Command]

@@ -10,8 +10,7 @@ from semel.core.operations import Doubtful, Fail, Granted, Recorded, Replay
 from semel.core.record import Failure, Status
 from semel.errors import InDoubt, UsageError
 from semel.stores.postgresql import PostgresStore
-from semel.stores.served.restored import RESTORED
-from semel.stores.served.upkeep import Upkeep
+from semel.stores.sql.admin import RESTORED, Upkeep
 from tests.stores.postgresql.kit import DAY, SECOND, Asker, claim, completions, rows
 from tests.unit.stores.operations import START, Clock
 

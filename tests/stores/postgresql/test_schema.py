@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from semel.stores.postgresql import PostgresStore
-from semel.stores.sql import RECORD_COLUMNS
+from semel.stores.rows import RECORD_COLUMNS
 from tests.stores.postgresql.kit import Asker, claim, rows
 
 CHECKS = """

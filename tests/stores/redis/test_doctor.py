@@ -8,7 +8,7 @@ import pytest
 
 from semel.stores.doctor import DEFAULT_HORIZON, Finding, promises
 from semel.stores.redis import RedisStore
-from semel.stores.redis.doctor import judged
+from semel.stores.redis.admin import judged
 from semel.stores.redis.settings import Settings
 from tests.servers.redis import Keys, RedisServer
 from tests.unit.stores.operations import claim

@@ -7,7 +7,7 @@ import pytest
 
 from semel.core.operations import Complete, Granted
 from semel.errors import StoreUnavailable
-from semel.stores.redis import RedisStore, greeting
+from semel.stores.redis import RedisStore, connections
 from tests.servers.redis import RedisServer, said
 from tests.stores.redis.kit import Asker
 from tests.unit.stores.operations import KEYS, Clock, claim
@@ -51,7 +51,7 @@ def test_a_server_that_evicts_from_now_on_is_refused_over_the_connection_that_st
         start_redis(settings={"maxmemory": "100mb", "maxmemory-policy": "noeviction"}) as server,
         asking(colour, server.endpoint.url) as asker,
     ):
-        monkeypatch.setattr(greeting, "EVERY", 0.0)
+        monkeypatch.setattr(connections, "EVERY", 0.0)
         asker.one(claim(KEYS[1], number=2), Granted)
         said(server.endpoint.url, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         assert "noeviction" in refused(asker)
@@ -62,7 +62,7 @@ def test_a_server_that_evicts_from_now_on_is_refused_over_the_connection_that_st
 def test_a_server_is_not_looked_at_for_every_round(
     start_redis: Start, colour: type[Asker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(greeting, "EVERY", 3600.0)
+    monkeypatch.setattr(connections, "EVERY", 3600.0)
     with start_redis() as server, asking(colour, server.endpoint.url) as asker:
         for number in range(3):
             asker.one(claim(KEYS[number], number=number + 1), Granted)

@@ -3,12 +3,12 @@
 import random
 from typing import Any
 
-from semel.core.breaker import Breaker
+from semel.core.circuit import Breaker
 from semel.core.observer import Logging
-from semel.core.tiers import CacheOperation
-from semel.stores.tiered.gate import Gate
-from semel.stores.tiered.redis_cache import RedisCache
-from semel.stores.tiered.settings import Cache
+from semel.core.store import CacheOperation
+from semel.stores.cache.logic import Gate
+from semel.stores.cache.redis import RedisCache
+from semel.stores.cache.settings import Cache
 from tests.servers.redis import Keys
 from tests.unit.stores.operations import START
 

@@ -11,8 +11,8 @@ import pytest
 
 from semel import Happened, Policy, Semel
 from semel.errors import ResultNotKept
+from semel.stores.cache import Cache, TieredStore
 from semel.stores.sqlite import SqliteStore
-from semel.stores.tiered import Cache, TieredStore
 from semel.testing.clock import VirtualClock
 from tests.servers.redis import Keys, RedisServer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from semel import Semel
-from semel.core.tiers import Drop, Dropped, Fill, Filled, Hit, Look, Missed
+from semel.core.store import Drop, Dropped, Fill, Filled, Hit, Look, Missed
 from tests.faults.tiered.pressing import Heard
 from tests.servers.redis import Keys, RedisServer
 from tests.stores.tiered.kit import Asked

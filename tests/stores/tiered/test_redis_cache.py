@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from semel.core.record import Step
-from semel.core.tiers import CacheOperation, Drop, Fill, Filled, Hit, Look, Missed
-from semel.testing.simulate.models.cache import CacheTable
+from semel.core.store import CacheOperation, Drop, Fill, Filled, Hit, Look, Missed
+from semel_lab.simulate.models.cache import CacheTable
 from tests.servers.redis import Keys, RedisServer
 from tests.stores.tiered.kit import INSTALL_ID, Asked
 from tests.unit.stores.operations import KEYS, SECOND, START

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from semel import AsyncSemel, Semel
-from semel.core.tiers import Drop, Fill, Filled, Look, Missed
+from semel.core.store import Drop, Fill, Filled, Look, Missed
 from semel.errors import ResultNotKept, StoreUnavailable
 from tests.servers.databases import Databases
 from tests.servers.redis import Keys

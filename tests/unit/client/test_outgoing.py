@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from semel.client.outgoing import INTENT, Outgoing, Reply, outgoing
+from semel.client.models import INTENT, Outgoing, Reply, outgoing
 
 
 def made(**changes: Any) -> Outgoing:

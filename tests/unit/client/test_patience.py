@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from semel.client.patience import Budget, Patience
+from semel.client.retry import Budget, Patience
 
 PATIENCE = Patience(tries=5, give_up_after=60.0, shortest=0.2, longest=3.0)
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from semel.client.effects import Cut, Ended, NothingRan, Refused, Rest, Send, Unsettled
-from semel.client.outgoing import Outgoing, Reply
-from semel.client.patience import Budget, Patience
-from semel.client.sending import Sender
+from semel.client.models import Cut, Ended, NothingRan, Outgoing, Refused, Reply, Rest, Send, Unsettled
+from semel.client.retry import Budget, Patience, Sender
 from semel.core.flow import run
 from semel.errors import LeaseLost
 from tests.client.answers import ANSWERS, UNSETTLED

@@ -5,8 +5,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from semel.client.outgoing import Headers, Reply
-from semel.client.signals import Again, Done, Refusal, signal_of
+from semel.client.models import Headers, Reply
+from semel.client.response_class import Again, Done, Refusal, signal_of
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
 PROBLEM = ("Content-Type", "application/problem+json; charset=utf-8")

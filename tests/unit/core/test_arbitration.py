@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.core.arbitration import Winnable, judge, may_take_over
-from semel.core.erasing import erased
+from semel.core.claim_rules import Winnable, judge, may_take_over
 from semel.core.operations import ClaimAnswer, Doubtful, Granted, Replay, Reused, Running
-from semel.core.record import Record, Status
+from semel.core.record import Record, Status, erase_record
 from tests.unit.core.records import claim, record, running
 
 NOW = 60
@@ -29,7 +28,7 @@ def judged(found: Record | None, **terms: Any) -> Winnable | ClaimAnswer:
         (None, Winnable("absent")),
         (record(expires_us=NOW), Winnable("expired")),
         (record(expires_us=NOW, fingerprint=b"\x02"), Winnable("expired")),
-        (erased(record(expires_us=NOW), "note"), Winnable("expired")),
+        (erase_record(record(expires_us=NOW), "note"), Winnable("expired")),
         (record(**RETRYABLE), Winnable("again")),
         (record(**{**RETRYABLE, "doubtful": True}), Winnable("takeover")),
         (running(lease_us=OVER), Winnable("takeover")),
@@ -57,9 +56,9 @@ def test_what_may_be_won(found: Record | None, expected: Winnable) -> None:
         (record(expires_us=NOW + 1), Replay),
         (record(status=Status.FAILED, outcome=None), Replay),
         (record(status=Status.CANCELLED, outcome=None), Replay),
-        (erased(record(), "note"), Replay),
-        (erased(record(fingerprint=b"\x02"), "note"), Replay),
-        (erased(record(**RETRYABLE), "note"), Replay),
+        (erase_record(record(), "note"), Replay),
+        (erase_record(record(fingerprint=b"\x02"), "note"), Replay),
+        (erase_record(record(**RETRYABLE), "note"), Replay),
         (record(fingerprint=b"\x02"), Reused),
         (running(lease_us=LIVE, fingerprint=b"\x02"), Reused),
         (record(**{**DOUBT, "fingerprint": b"\x02"}), Reused),
@@ -135,7 +134,7 @@ def records(draw: st.DrawFn) -> Record:
         reconcile_after_us=draw(st.integers(0, 2)),
         doubtful=draw(st.booleans()),
     )
-    return erased(found, "note") if found.settled and draw(st.booleans()) else found
+    return erase_record(found, "note") if found.settled and draw(st.booleans()) else found
 
 
 @given(records(), st.sampled_from(["rerun", "reconcile", "hold"]))

@@ -1,6 +1,6 @@
 """The circuit breaker: what opens it, what it lets through, and when it closes again."""
 
-from semel.core.breaker import Breaker
+from semel.core.circuit import Breaker
 
 
 def breaker(failures: int = 3, chance: float = 1.0) -> Breaker:

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.core import codec, outcome
-from semel.core.same import same
+from semel.core import codec
+from semel.core.codec import same
+from semel.core.record import NotKept, unpack_outcome
 from semel.errors import ResultNotKept
 from tests.unit.core import results
 from tests.unit.core.effort import fewer
@@ -284,7 +285,7 @@ def _deep() -> list[Any]:
 def test_encoding_never_raises_and_never_hangs(value: object, annotation: Any) -> None:
     began = clock.process_time()
     stored = codec.encode(value, codec.shape_of(annotation), LIMIT)
-    assert isinstance(outcome.unpack(stored), outcome.NotKept)
+    assert isinstance(unpack_outcome(stored), NotKept)
     assert clock.process_time() - began < 2
 
 
@@ -294,7 +295,7 @@ def test_the_limit_counts_the_packed_size(size: int, kept: bool) -> None:
     shape = codec.shape_of(str)
     packed = len(codec.encode(value, shape, LIMIT))
     stored = codec.encode(value, shape, packed - size)
-    assert (not isinstance(outcome.unpack(stored), outcome.NotKept)) == kept
+    assert (not isinstance(unpack_outcome(stored), NotKept)) == kept
 
 
 def test_what_compresses_well_may_be_large() -> None:

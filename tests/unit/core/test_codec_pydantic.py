@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from semel.core import codec
-from semel.core.same import same
+from semel.core.codec import same
 from semel.errors import ResultNotKept
 from tests.unit.core.effort import fewer
 from tests.unit.core.results import Colour, Left, Level, Line, Pair, lines, moments, pairs

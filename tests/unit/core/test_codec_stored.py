@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.core import codec, outcome, plain
-from semel.core.same import same
+from semel.core import codec, serializer
+from semel.core.codec import same
+from semel.core.record import VERSION, Envelope, pack_outcome, pack_tombstone
 from semel.errors import RecordUnreadable, ResultNotKept, UsageError
 from tests.unit.core.results import SUPPORTED, Card, Colour, Inner, Left, Level, Line, Order, Pair, Right, Row
 from tests.unit.core.values import plain_values
@@ -95,23 +96,23 @@ def test_what_was_stated_and_does_not_fit_is_unreadable(value: object, annotatio
 
 def test_a_tombstone_is_a_result_not_kept() -> None:
     with pytest.raises(ResultNotKept, match="because") as caught:
-        codec.decode(outcome.pack_tombstone("because"), codec.shape_of(int))
+        codec.decode(pack_tombstone("because"), codec.shape_of(int))
     assert caught.value.reason == "because"  # type: ignore[attr-defined]  # facts are attributes
 
 
 @pytest.mark.parametrize(
     "stored",
     [
-        outcome.pack("pickle", plain.dumps(1)),
-        outcome.pack("", plain.dumps(1)),
-        outcome.pack("plain", b""),
-        outcome.pack("plain", b"\xc1"),
-        outcome.pack("undeclared", b"\xc1"),
-        outcome.pack("stated", b"\xc1"),
-        outcome.pack("plain", plain.dumps("not a number")),
-        msgspec.msgpack.encode(outcome.Envelope(outcome.VERSION + 1, "plain", "", "", plain.dumps(1))),
-        msgspec.msgpack.encode(outcome.Envelope(outcome.VERSION, "plain", "zstd", "", plain.dumps(1))),
-        msgspec.msgpack.encode(outcome.Envelope(outcome.VERSION, "plain", "", "key-1", plain.dumps(1))),
+        pack_outcome("pickle", serializer.dumps(1)),
+        pack_outcome("", serializer.dumps(1)),
+        pack_outcome("plain", b""),
+        pack_outcome("plain", b"\xc1"),
+        pack_outcome("undeclared", b"\xc1"),
+        pack_outcome("stated", b"\xc1"),
+        pack_outcome("plain", serializer.dumps("not a number")),
+        msgspec.msgpack.encode(Envelope(VERSION + 1, "plain", "", "", serializer.dumps(1))),
+        msgspec.msgpack.encode(Envelope(VERSION, "plain", "zstd", "", serializer.dumps(1))),
+        msgspec.msgpack.encode(Envelope(VERSION, "plain", "", "key-1", serializer.dumps(1))),
         b"",
         b"cos\nsystem\n(S'true'\ntR.",
     ],
@@ -134,10 +135,10 @@ def test_a_record_of_another_shape_is_a_value_or_unreadable(kind: str, data: st.
 def test_random_bodies_are_a_value_or_unreadable(body: bytes) -> None:
     for name in ("plain", "undeclared", "stated"):
         with contextlib.suppress(RecordUnreadable):
-            codec.decode(outcome.pack(name, body), codec.shape_of(Order))
+            codec.decode(pack_outcome(name, body), codec.shape_of(Order))
 
 
 def test_an_unreadable_record_does_not_tell_what_it_held() -> None:
     with pytest.raises(RecordUnreadable) as caught:
-        codec.decode(outcome.pack("plain", plain.dumps({"x": "4111-1111"})), codec.shape_of(Left))
+        codec.decode(pack_outcome("plain", serializer.dumps({"x": "4111-1111"})), codec.shape_of(Left))
     assert "4111" not in str(caught.value)

@@ -16,9 +16,8 @@ import msgspec
 import pydantic
 import pytest
 
-from semel.core import encodable
-from semel.core.canonical import encode
-from semel.core.encodable import why_not
+from semel.core import fingerprint
+from semel.core.fingerprint import encode_canonical, why_not
 
 T = TypeVar("T")
 
@@ -177,5 +176,5 @@ def test_annotations_whose_values_cannot_be_encoded_are_named(annotation: Any, c
     ids=lambda value: type(value).__name__,
 )
 def test_every_type_that_passes_has_an_encoding(value: object) -> None:
-    assert isinstance(value, encodable._PLAIN)
-    assert encode(value)
+    assert isinstance(value, fingerprint._PLAIN)
+    assert encode_canonical(value)

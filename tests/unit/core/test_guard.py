@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from semel.core.breaker import Breaker
-from semel.core.guard import Guard, Limits
+from semel.core.circuit import Breaker, Guard, Limits
 from semel.core.operations import (
     Checkpoint,
     Complete,

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.core.outcome import COMPRESS_FROM, TOMBSTONE, VERSION, Envelope, NotKept, pack, pack_tombstone, unpack
+from semel.core.record import (
+    COMPRESS_FROM,
+    TOMBSTONE,
+    VERSION,
+    Envelope,
+    NotKept,
+    pack_outcome,
+    pack_tombstone,
+    unpack_outcome,
+)
 from semel.errors import RecordUnreadable
 
 
@@ -24,27 +33,27 @@ def _compression(packed: bytes) -> str:
 
 @given(st.binary(max_size=200), st.integers(1, 100))
 def test_what_is_packed_is_unpacked(body: bytes, times: int) -> None:
-    assert unpack(pack("plain", body * times)) == ("plain", body * times)
+    assert unpack_outcome(pack_outcome("plain", body * times)) == ("plain", body * times)
 
 
 @pytest.mark.parametrize(("size", "compression"), [(COMPRESS_FROM - 1, ""), (COMPRESS_FROM, "zlib")])
 def test_large_bodies_are_compressed(size: int, compression: str) -> None:
-    assert _compression(pack("plain", b"x" * size)) == compression
+    assert _compression(pack_outcome("plain", b"x" * size)) == compression
 
 
 def test_what_would_not_get_smaller_is_not_compressed() -> None:
     noise = zlib.compress(bytes(range(256)) * 16) + b"".join(
         (n * 2654435761 % 2**32).to_bytes(4, "big") for n in range(2048)
     )
-    assert _compression(pack("plain", noise)) == ""
+    assert _compression(pack_outcome("plain", noise)) == ""
 
 
 def test_a_tombstone_says_why() -> None:
-    assert unpack(pack_tombstone("too large")) == NotKept("too large")
+    assert unpack_outcome(pack_tombstone("too large")) == NotKept("too large")
 
 
 def test_a_reason_that_is_broken_text_is_told_all_the_same() -> None:
-    assert unpack(pack_tombstone("half \ud800")) == NotKept("half \\ud800")
+    assert unpack_outcome(pack_tombstone("half \ud800")) == NotKept("half \\ud800")
 
 
 @pytest.mark.parametrize(
@@ -70,18 +79,18 @@ def test_a_reason_that_is_broken_text_is_told_all_the_same() -> None:
 )
 def test_what_cannot_be_read_says_so_and_that_it_ran(stored: bytes, told: str) -> None:
     with pytest.raises(RecordUnreadable, match=f"{told}.*did run before and nothing ran now"):
-        unpack(stored)
+        unpack_outcome(stored)
 
 
 def test_an_envelope_may_grow_at_its_end() -> None:
     grown = msgspec.msgpack.encode([VERSION, "plain", "", "", b"x", "something new"])
-    assert unpack(grown) == ("plain", b"x")
+    assert unpack_outcome(grown) == ("plain", b"x")
 
 
 @given(st.binary(max_size=80))
 def test_random_bytes_are_unreadable(stored: bytes) -> None:
     try:
-        unpacked = unpack(stored)
+        unpacked = unpack_outcome(stored)
     except RecordUnreadable:
         return
     assert unpacked is not None
@@ -89,14 +98,14 @@ def test_random_bytes_are_unreadable(stored: bytes) -> None:
 
 @given(st.binary(max_size=200), st.data())
 def test_truncated_envelopes_are_unreadable(body: bytes, data: st.DataObject) -> None:
-    packed = pack("plain", body * 30)
+    packed = pack_outcome("plain", body * 30)
     with pytest.raises(RecordUnreadable):
-        unpack(packed[: data.draw(st.integers(0, len(packed) - 1))])
+        unpack_outcome(packed[: data.draw(st.integers(0, len(packed) - 1))])
 
 
 @given(st.binary(max_size=200), st.data())
 def test_damaged_envelopes_never_raise_anything_else(body: bytes, data: st.DataObject) -> None:
-    packed = bytearray(pack("plain", body * 30))
+    packed = bytearray(pack_outcome("plain", body * 30))
     packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
     with contextlib.suppress(RecordUnreadable):
-        unpack(bytes(packed))
+        unpack_outcome(bytes(packed))

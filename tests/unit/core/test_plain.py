@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.msgpack import Ext
 
-from semel.core.plain import MAX_DEPTH, Damaged, NotPlain, dumps, loads
-from semel.core.same import same
+from semel.core.codec import same
+from semel.core.serializer import MAX_DEPTH, Damaged, NotPlain, dumps, loads
 from tests.unit.core.values import plain_values
 
 

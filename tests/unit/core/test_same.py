@@ -12,7 +12,7 @@ import pydantic
 import pytest
 from hypothesis import given
 
-from semel.core.same import same
+from semel.core.codec import same
 from tests.unit.core.values import hashable, plain_values
 
 NAN = float("nan")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel import Semel
-from semel.core.text import MAX_MARKS, TooManyMarks, normalized
+from semel.core.fingerprint import MAX_MARKS, TooManyMarks, normalized
 from semel.errors import UsageError
 
 ACUTE = "\u0301"

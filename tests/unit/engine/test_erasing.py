@@ -7,7 +7,7 @@ from typing import Any
 from semel import Key, Semel
 from semel.core.flow import run
 from semel.core.operations import Awaiting, Complete, Confirm, Erase, Granted, Invalidate, Operation, Pending
-from semel.engine.erasing import erase, repeat_invalidations
+from semel.engine.admin import erase, repeat_invalidations
 from semel.errors import StoreUnavailable
 from semel.stores.memory import MemoryStore, Table
 from tests.unit.core.records import claim

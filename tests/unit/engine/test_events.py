@@ -12,7 +12,7 @@ from semel import About, AsyncSemel, Key, Policy, Semel
 from semel.core.fingerprint import fingerprint
 from semel.core.observer import Event
 from semel.core.operations import Claim
-from semel.engine.request import terms_of
+from semel.engine.call_flow import terms_of
 from semel.errors import FailedBefore, InDoubt, InProgress, KeyReused, ResultNotKept
 from semel.stores.memory import MemoryStore
 

@@ -20,12 +20,11 @@ from semel.core.key import Key
 from semel.core.operations import Claim, Granted, Tally
 from semel.core.record import NOTHING
 from semel.core.store import Answers, Plan
-from semel.engine import flows, sync_shell
+from semel.engine import call_flow, sync_call
+from semel.engine.call_flow import terms_of
 from semel.engine.lane import Lane, Ticket
-from semel.engine.request import terms_of
 from semel.engine.sync_lane import CombiningLane, closed_seat
-from semel.stores.memory import MemoryStore
-from semel.stores.memory.store import AsyncMemoryDriver, MemoryDriver
+from semel.stores.memory import AsyncMemoryDriver, MemoryDriver, MemoryStore
 from semel.testing.clock import VirtualClock
 
 AT_ONCE = Policy(when_running="reject")
@@ -103,13 +102,13 @@ LINES_OF: list[Any] = [
     CombiningLane.asking,
     CombiningLane._await,
     CombiningLane._lead,
-    sync_shell.Shell._operate,
-    sync_shell.Shell.perform,
-    sync_shell.Shell.carry,
+    sync_call.Shell._operate,
+    sync_call.Shell.perform,
+    sync_call.Shell.carry,
     flow.run,
-    flows.Once._claim,
-    flows.Once.flow,
-    flows.Once._granted,
+    call_flow.Once._claim,
+    call_flow.Once.flow,
+    call_flow.Once._granted,
 ]
 TRACED: frozenset[CodeType] = frozenset(function.__code__ for function in LINES_OF)
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from semel import AsyncSemel, Policy, Semel
-from semel.core.guard import Limits
+from semel.core.circuit import Limits
 from semel.core.observer import Event
 from semel.core.operations import Claim, Complete
 from semel.engine.clock import SystemClock
 from semel.errors import KeyReused, StoreUnavailable
 from semel.stores.memory import MemoryStore
-from semel.testing.contract.watched import WatchedStore
+from semel.testing.contract.instrumented_store import WatchedStore
 
 REST = 60.0
 LIMITS = Limits(failures=3, rest=REST, longest_rest=REST, resends=0)

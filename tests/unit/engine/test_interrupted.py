@@ -14,8 +14,7 @@ from semel.core.store import Answers, Plan
 from semel.engine.lane import Lane, Round, Ticket
 from semel.engine.sync_lane import CombiningLane
 from semel.errors import StoreUnavailable
-from semel.stores.memory import MemoryStore
-from semel.stores.memory.store import AsyncMemoryDriver, MemoryDriver
+from semel.stores.memory import AsyncMemoryDriver, MemoryDriver, MemoryStore
 
 
 class Interrupted(MemoryDriver):

@@ -13,7 +13,7 @@ from semel import AsyncSemel, Policy, Semel
 from semel.core.operations import Renew
 from semel.stores.memory import MemoryStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract.watched import WatchedStore
+from semel.testing.contract.instrumented_store import WatchedStore
 
 LEASE = 3.0
 POLICY = Policy(lease_for=timedelta(seconds=LEASE))

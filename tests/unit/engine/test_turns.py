@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semel import AsyncSemel, Policy, Semel
-from semel.core.guard import Limits
+from semel.core.circuit import Limits
 from semel.core.observer import Event
 from semel.errors import InProgress, KeyReentered
 

@@ -8,7 +8,7 @@ import pytest
 
 from semel import AsyncSemel, Policy, Semel
 from semel.core.policy import PolicyFields
-from semel.engine.request import Result
+from semel.engine.call_flow import Result
 from semel.errors import PolicyInvalid
 
 semel = Semel("memory://")

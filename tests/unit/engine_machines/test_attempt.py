@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from semel.core.record import About, Step
 from semel.engine.attempt import AttemptState, StepBook
-from semel.engine.heartbeat import Heartbeat
+from semel.engine.background import Heartbeat
 from semel.errors import LeaseLost, StepsChanged
 from tests.unit.core.records import claim, granted
 

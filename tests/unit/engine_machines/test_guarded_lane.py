@@ -5,8 +5,7 @@ from typing import cast
 
 import pytest
 
-from semel.core.breaker import Breaker
-from semel.core.guard import Guard
+from semel.core.circuit import Breaker, Guard
 from semel.core.operations import Complete, Found, Operation, Read, Recorded, Renew
 from semel.core.store import Plan, Store
 from semel.engine.lane import Lane, Ticket

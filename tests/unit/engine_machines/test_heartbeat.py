@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.core.operations import Answer, Held, Lost
-from semel.engine.heartbeat import Beat, Heartbeat
+from semel.engine.background import Beat, Heartbeat
 from semel.errors import StoreUnavailable
 from tests.unit.core.records import lease
 

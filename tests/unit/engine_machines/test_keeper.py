@@ -3,9 +3,8 @@
 import pytest
 
 from semel.core.operations import Found, Operation, Read, Swept, Tally
+from semel.engine.background import FIRST_LOOK, TALLY_EVERY, Keeper, Waiter, Waiting
 from semel.engine.effects import Ended, Promoted, Rest, TimedOut, Together
-from semel.engine.keeper import TALLY_EVERY, Keeper
-from semel.engine.waiting import FIRST_LOOK, Waiter, Waiting
 from semel.errors import StoreUnavailable
 from semel.testing.clock import VirtualClock
 from tests.unit.core.records import record, running

@@ -1,8 +1,8 @@
 """The watch over leases, driven by hand: it renews them as one list, and tells a stall from a store that is silent."""
 
 from semel.core.operations import Answer, Held, Lost, Renew
+from semel.engine.background import Beat
 from semel.engine.effects import Rest, Stalled, Together
-from semel.engine.heartbeat import Beat
 from semel.engine.renewal import Renewer
 from semel.errors import StoreUnavailable
 from semel.testing.clock import VirtualClock

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from semel import SHARED, About, Policy, errors
 from semel.core.key import Key
-from semel.engine.once import Rules, rules_of
-from semel.engine.request import Request
+from semel.engine.call_flow import Request
+from semel.engine.decorator import Rules, rules_of
 
 if TYPE_CHECKING:
     from fractions import Fraction as Elsewhere

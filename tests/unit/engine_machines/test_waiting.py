@@ -7,11 +7,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from semel.core.guard import Limits
+from semel.core.circuit import Limits
 from semel.core.operations import Found, Read
 from semel.core.record import Record, Status
+from semel.engine.background import BETWEEN_LOOKS, FIRST_LOOK, JITTER, Waiter, Waiting
 from semel.engine.effects import Crowded, Ended, Promoted, TimedOut
-from semel.engine.waiting import BETWEEN_LOOKS, FIRST_LOOK, JITTER, Waiter, Waiting
 from semel.errors import StoreUnavailable
 from tests.unit.core.effort import fewer
 from tests.unit.core.records import record, running

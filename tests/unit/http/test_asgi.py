@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from semel import AsyncSemel, Policy
-from semel.engine.opened import AsyncOpened
-from semel.engine.request import Result
+from semel.engine.call_flow import Result
+from semel.engine.manual_call import AsyncOpened
 from semel.errors import LeaseLost
 from semel.http.exchange import NoAnswer
 from semel.http.response import Response

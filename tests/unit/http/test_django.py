@@ -155,7 +155,7 @@ def test_a_body_in_chunks_without_an_end_is_411(effects: Effects, chosen: dict[s
 def test_two_lines_of_a_key_are_told_apart_under_asgi() -> None:
     from django.test import AsyncRequestFactory
 
-    from semel.http.django.message import request_of
+    from semel.http.django.adapters import request_of
 
     request = AsyncRequestFactory().post("/orders")
     request.scope["headers"] += [(b"idempotency-key", b"a"), (b"idempotency-key", b"b")]

@@ -11,7 +11,7 @@ from django.test import RequestFactory
 from django.urls import path
 
 from semel import SHARED, AsyncSemel, Semel
-from semel.engine.opened import AsyncOpened, SyncOpened
+from semel.engine.manual_call import AsyncOpened, SyncOpened
 from semel.errors import StoreUnavailable
 from semel.http.django import IdempotencyMiddleware
 from semel.http.exchange import Undone

@@ -12,7 +12,7 @@ import pytest
 from semel import SHARED, Policy, Semel
 from semel.core.flow import run
 from semel.core.key import Key
-from semel.engine.opened import SyncOpened
+from semel.engine.manual_call import SyncOpened
 from semel.errors import (
     InDoubt,
     InProgress,
@@ -24,14 +24,11 @@ from semel.errors import (
     UsageError,
 )
 from semel.http import Route
-from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, Send, Settle, answered, exchange
-from semel.http.identity import scope_of
-from semel.http.kept import Answered
+from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, Send, Settle, answered, exchange, scope_of
 from semel.http.policy_document import document, openapi
-from semel.http.problem import of
-from semel.http.profile import PROFILES
+from semel.http.problem import PROFILES, of
 from semel.http.request import Headers, Request, State
-from semel.http.response import NEVER, REPLAYED, Response
+from semel.http.response import NEVER, REPLAYED, Answered, Response
 from semel.http.route import Given, Routes, Settings, settings_of
 
 NOW = datetime.now(UTC)

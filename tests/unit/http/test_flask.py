@@ -13,7 +13,7 @@ from werkzeug.exceptions import Conflict
 from werkzeug.test import TestResponse
 
 from semel import AsyncSemel, Policy, Semel
-from semel.engine.opened import SyncOpened
+from semel.engine.manual_call import SyncOpened
 from semel.errors import LeaseLost, UsageError
 from semel.http import Route
 from semel.http.flask import Idempotency

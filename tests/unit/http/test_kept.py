@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semel.http.kept import Kept, kept_whole
+from semel.http.response import Kept, kept_whole
 
 TEN = b"1234567890"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.http.key_header import LONGEST, BadKey, key_of
+from semel.http.request import LONGEST, BadKey, key_of
 
 PRINTABLE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=LONGEST)
 

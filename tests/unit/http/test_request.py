@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from semel.http import Route
 from semel.http.body import joined
-from semel.http.identity import fingerprint_of, identity_of
+from semel.http.exchange import fingerprint_of, identity_of
 from semel.http.request import Headers, RawHeaders, Request, State
 
 NAMES = st.sampled_from(["content-type", "Content-Type", "origin", "ORIGIN", "x-1", "X-1", "1", ""])

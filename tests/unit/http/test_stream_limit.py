@@ -10,10 +10,9 @@ import pytest
 
 from semel import Policy
 from semel.http import Route
-from semel.http.exchange import Go
-from semel.http.kept import Kept
+from semel.http.exchange import Go, StreamLimit
+from semel.http.response import Kept
 from semel.http.route import Given
-from semel.http.stream_limit import StreamLimit
 
 RUNTIME, AFTER = 900.0, 30.0
 SETTINGS = Given(policy=Policy(max_runtime=timedelta(seconds=RUNTIME)), after_disconnect=timedelta(seconds=AFTER))

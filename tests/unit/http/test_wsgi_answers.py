@@ -9,12 +9,12 @@ from wsgiref.validate import validator
 import pytest
 
 from semel import Policy, Semel
-from semel.engine.opened import SyncOpened
-from semel.engine.request import Result
+from semel.engine.call_flow import Result
+from semel.engine.manual_call import SyncOpened
 from semel.errors import UsageError
 from semel.http.exchange import NoAnswer
 from semel.http.response import Response
-from semel.http.wsgi_call import EndWithheld
+from semel.http.wsgi import EndWithheld
 from tests.unit.http.wsgi_world import (
     PLAIN,
     App,

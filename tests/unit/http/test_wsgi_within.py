@@ -13,7 +13,7 @@ import pytest
 
 from semel import Semel
 from semel.http import transaction
-from semel.http.wsgi_call import EndWithheld
+from semel.http.wsgi import EndWithheld
 from semel.testing.clock import VirtualClock
 from tests.unit.http.wsgi_world import (
     App,

@@ -12,7 +12,7 @@ from wsgiref.validate import validator
 import pytest
 
 from semel import Semel
-from semel.engine.opened import SyncOpened
+from semel.engine.manual_call import SyncOpened
 from semel.errors import LeaseLost
 from semel.http import Route
 from semel.http.wsgi import IdempotencyMiddleware

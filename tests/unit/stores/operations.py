@@ -27,9 +27,8 @@ from semel.core.operations import (
     Tally,
     Terms,
 )
-from semel.core.outcome import Ending
 from semel.core.policy import Doubt
-from semel.core.record import About, Failure, Lease, Status, Step
+from semel.core.record import About, Ending, Failure, Lease, Status, Step
 
 T = TypeVar("T")
 Ends = Literal[Status.COMPLETED, Status.FAILED, Status.CANCELLED]

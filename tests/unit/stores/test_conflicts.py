@@ -7,24 +7,24 @@ import pytest
 from botocore.exceptions import ClientError
 
 from semel.errors import StoreUnavailable
-from semel.stores.dynamodb.troubles import translated as translated_of_dynamodb
-from semel.stores.served.troubles import RowLocked, Trouble, translated
-from semel.stores.sqlite.translate import WriteLocked
-from semel.stores.sqlite.translate import translated as translated_of_sqlite
+from semel.stores.dynamodb.errors import translated as translated_of_dynamodb
+from semel.stores.sql.errors import RowLocked, Trouble, translate_error
+from semel.stores.sqlite.errors import WriteLocked
+from semel.stores.sqlite.errors import translate_error as translated_of_sqlite
 
 AWAY = [Trouble.SLOW, Trouble.LOST, Trouble.DENIED, Trouble.READ_ONLY, Trouble.FULL]
 
 
 @pytest.mark.parametrize("trouble", [Trouble.CONFLICT, Trouble.LOCKED])
 def test_somebody_in_the_way_is_a_conflict(trouble: Trouble) -> None:
-    error = translated(OSError("x"), trouble, "postgresql://x")
+    error = translate_error(OSError("x"), trouble, "postgresql://x")
     assert isinstance(error, StoreUnavailable)
     assert error.conflict
 
 
 @pytest.mark.parametrize("trouble", AWAY)
 def test_a_server_that_cannot_serve_is_none(trouble: Trouble) -> None:
-    error = translated(OSError("x"), trouble, "postgresql://x")
+    error = translate_error(OSError("x"), trouble, "postgresql://x")
     assert isinstance(error, StoreUnavailable)
     assert not error.conflict
 

@@ -10,8 +10,7 @@ from semel.errors import UsageError
 from semel.stores.dynamodb import Writes
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Cancelled, Now
-from semel.stores.dynamodb.inside import Steps, inside
-from semel.stores.dynamodb.writes import Opened
+from semel.stores.dynamodb.transact import Opened, Steps, inside
 from tests.unit.core.records import lease
 
 LEASE = lease(b"n" * 16)

@@ -9,7 +9,7 @@ from botocore.session import get_session
 
 from semel.errors import SchemaOutdated, StoreMisconfigured, StoreUnavailable
 from semel.stores.dynamodb.commands import Cancelled, Refused, TooLarge
-from semel.stores.dynamodb.troubles import AGAIN, expected, translated, trouble_of
+from semel.stores.dynamodb.errors import AGAIN, expected, translated, trouble_of
 
 ACTIONS = (
     "CreateTable",

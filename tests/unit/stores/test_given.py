@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semel.errors import UsageError
-from semel.stores.given import count, read, seconds, text, truth
+from semel.stores.settings import count, read, seconds, text, truth
 
 
 @pytest.mark.parametrize(

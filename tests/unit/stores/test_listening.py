@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semel.stores.listening import pass_on
+from semel.stores.listener import pass_on
 
 
 @pytest.mark.parametrize("word", [b"00ff", "00ff"])

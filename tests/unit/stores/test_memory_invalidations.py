@@ -1,7 +1,7 @@
 """The notes of the memory store about what caches have to forget."""
 
 from semel.core.operations import Awaiting, Confirm, Invalidate, Invalidation, Pending, Recorded
-from semel.stores.memory.invalidations import Invalidations
+from semel.stores.memory import Invalidations
 
 
 def noted(*invalidations: Invalidation) -> Invalidations:

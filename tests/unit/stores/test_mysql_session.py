@@ -6,13 +6,13 @@ import pytest
 
 from semel.errors import UsageError
 from semel.stores.mysql import MysqlStore
-from semel.stores.mysql.errnos import of_mysql, trouble_of
-from semel.stores.mysql.saying import Own, said
-from semel.stores.mysql.session import address, session_statements
-from semel.stores.served.command import Command
-from semel.stores.served.marks import Marks, demand, mark
-from semel.stores.served.settings import Settings
-from semel.stores.served.troubles import Trouble
+from semel.stores.mysql.errors import of_mysql, trouble_of
+from semel.stores.mysql.settings import address, session_statements
+from semel.stores.mysql.statements import Own, said
+from semel.stores.sql.context import Marks, demand, mark
+from semel.stores.sql.dialect import Command
+from semel.stores.sql.errors import Trouble
+from semel.stores.sql.settings import Settings
 
 
 def found(url: str) -> dict[str, object]:
@@ -68,7 +68,7 @@ def test_numbers_mean_troubles(number: int, trouble: Trouble | None) -> None:
 
 
 def test_no_number_means_two_troubles() -> None:
-    from semel.stores.mysql.errnos import _TROUBLES
+    from semel.stores.mysql.errors import _TROUBLES
 
     numbers = [number for each in _TROUBLES.values() for number in each]
     assert len(numbers) == len(set(numbers))

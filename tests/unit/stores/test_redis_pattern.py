@@ -6,7 +6,7 @@ import pytest
 
 from semel.core.key import Key
 from semel.errors import UsageError
-from semel.stores.redis.pattern import DEFAULT, Pattern
+from semel.stores.redis.settings import DEFAULT, Pattern
 
 DIGEST = bytes(range(32))
 

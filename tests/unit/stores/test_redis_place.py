@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from semel.core.key import Key
-from semel.stores.redis.pattern import DEFAULT, Pattern
-from semel.stores.redis.place import _MOST, Place
-from semel.stores.redis.settings import Settings
+from semel.stores.redis.key_names import _MOST, Place
+from semel.stores.redis.settings import DEFAULT, Pattern, Settings
 
 
 def place() -> Place:

@@ -4,7 +4,7 @@ import pytest
 from redis import exceptions
 
 from semel.errors import RecordUnreadable, StoreUnavailable
-from semel.stores.redis.troubles import answered, lost, unreached
+from semel.stores.redis.errors import answered, lost, unreached
 
 NAME = "redis://db:6379/0"
 REFUSALS = [

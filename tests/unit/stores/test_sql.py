@@ -4,9 +4,8 @@ import pytest
 
 from semel.core.record import About, Failure, Record, Status, Step
 from semel.errors import RecordUnreadable
-from semel.stores.sql import RECORD_COLUMNS, about_values, claim_values, record_of
-from semel.stores.sqlite.commands import SQL
-from semel.stores.storable import new_record, storable
+from semel.stores.rows import RECORD_COLUMNS, about_values, claim_values, new_record, record_of, storable
+from semel.stores.sqlite.statements import SQL
 from tests.unit.stores.operations import KEYS, START, claim
 
 

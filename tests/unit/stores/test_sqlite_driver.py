@@ -192,7 +192,7 @@ def test_a_write_waits_for_the_lock_and_then_goes_through(
             if len(pauses) == 3:
                 rival.execute("COMMIT")
 
-        monkeypatch.setattr("semel.stores.sqlite.connect.time.sleep", pause)
+        monkeypatch.setattr("semel.stores.sqlite.database.time.sleep", pause)
         asker.granted()
     assert len(pauses) == 3
     assert len(set(pauses)) == 3  # jittered

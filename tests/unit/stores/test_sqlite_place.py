@@ -15,8 +15,8 @@ import pytest
 
 from semel import AsyncSemel, Semel
 from semel.errors import StoreMisconfigured, UsageError
-from semel.stores.sqlite import SqliteStore, migrate, place
-from semel.stores.sqlite.place import filesystem_of
+from semel.stores.sqlite import SqliteStore, migrate, settings
+from semel.stores.sqlite.settings import filesystem_of
 from tests.unit.stores.kit import Asker
 from tests.unit.stores.operations import Clock
 
@@ -64,7 +64,7 @@ def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semel.stores.sqlite.place.os.access", lambda *_: False)
+    monkeypatch.setattr("semel.stores.sqlite.settings.os.access", lambda *_: False)
     with pytest.raises(StoreMisconfigured, match="read-only for this user"):
         record_at(tmp_path / "semel.db")
     assert list(tmp_path.iterdir()) == []
@@ -168,14 +168,14 @@ def test_the_file_system_of_a_path_is_that_of_its_nearest_mount(path: str, kind:
 def test_a_network_file_system_is_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(f"22 1 8:1 / {tmp_path} rw - nfs server:/export rw\n")
-    monkeypatch.setattr(place, "MOUNTS", mounts)
+    monkeypatch.setattr(settings, "MOUNTS", mounts)
     with pytest.raises(StoreMisconfigured, match=r"network file system \(nfs\).*locks do not hold"):
         record_at(tmp_path / "semel.db")
     assert not (tmp_path / "semel.db").exists()
 
 
 def test_a_system_without_a_list_of_mounts_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "MOUNTS", tmp_path / "none")
+    monkeypatch.setattr(settings, "MOUNTS", tmp_path / "none")
     asker = Asker(SqliteStore(tmp_path / "semel.db"), Clock())
     assert asker.record() is None
     asker.driver.close()

@@ -9,11 +9,10 @@ import pytest
 from semel.core.operations import Awaiting, Complete, Erase, Erased, Pending, Query, Recorded, Scan
 from semel.core.record import Status
 from semel.errors import RecordUnreadable, SchemaOutdated, StoreUnavailable
-from semel.stores.sql import RECORD_COLUMNS
+from semel.stores.rows import RECORD_COLUMNS
 from semel.stores.sqlite import SqliteStore, migrate, pending_sql
-from semel.stores.sqlite.commands import SQL
-from semel.stores.sqlite.scan import scan_command
-from semel.stores.sqlite.versions import migrations, newest, schema_sql
+from semel.stores.sqlite.migrations import migrations, newest, schema_sql
+from semel.stores.sqlite.statements import SQL, scan_command
 from tests.unit.stores.kit import Asker, connected
 from tests.unit.stores.operations import KEYS, Clock, claim
 

@@ -12,7 +12,7 @@ from semel.errors import (
     StoreUnavailable,
     TransactionAborted,
 )
-from semel.stores.sqlite.translate import BUGS, OF_ONE_OPERATION, TRANSLATED, translated, translated_joined
+from semel.stores.sqlite.errors import BUGS, OF_ONE_OPERATION, TRANSLATED, translate_error, translate_joined_error
 
 CLASSES = {value for value in vars(sqlite3).values() if isinstance(value, type) and issubclass(value, Exception)}
 
@@ -48,7 +48,7 @@ def test_every_class_of_sqlite3_is_mapped_or_listed() -> None:
 def test_a_code_has_one_meaning(code: int, expected: type[SemelError]) -> None:
     for kind in TRANSLATED:
         cause = error(code, kind)
-        meaning = translated(cause, "sqlite:///x.db")
+        meaning = translate_error(cause, "sqlite:///x.db")
         assert isinstance(meaning, expected)
         assert meaning.__cause__ is cause
         assert "sqlite:///x.db" in str(meaning)
@@ -56,31 +56,31 @@ def test_a_code_has_one_meaning(code: int, expected: type[SemelError]) -> None:
 
 
 def test_an_error_of_a_commit_leaves_the_end_open() -> None:
-    assert "not known" in str(translated(error(sqlite3.SQLITE_IOERR_FSYNC), "x", written=True))
+    assert "not known" in str(translate_error(error(sqlite3.SQLITE_IOERR_FSYNC), "x", written=True))
 
 
 def test_missing_tables_are_an_outdated_schema() -> None:
-    meaning = translated(error(sqlite3.SQLITE_ERROR, text="no such table: semel_record"), "x")
+    meaning = translate_error(error(sqlite3.SQLITE_ERROR, text="no such table: semel_record"), "x")
     assert isinstance(meaning, SchemaOutdated)
 
 
 @pytest.mark.parametrize("kind", [*BUGS[:1], sqlite3.IntegrityError, sqlite3.ProgrammingError])
 def test_a_bug_stays_a_bug(kind: type[sqlite3.Error]) -> None:
     bug = error(sqlite3.SQLITE_MISUSE, kind)
-    assert translated(bug, "x") is bug
+    assert translate_error(bug, "x") is bug
 
 
 def test_a_mistake_in_our_own_sql_stays_a_bug() -> None:
     bug = error(sqlite3.SQLITE_ERROR, text='near "SELEC": syntax error')
-    assert translated(bug, "x") is bug
+    assert translate_error(bug, "x") is bug
 
 
 def test_a_lost_transaction_of_the_caller_is_aborted() -> None:
-    assert isinstance(translated_joined(error(sqlite3.SQLITE_FULL), "x", lost=True), TransactionAborted)
-    assert isinstance(translated_joined(error(sqlite3.SQLITE_BUSY_SNAPSHOT), "x", lost=False), TransactionAborted)
+    assert isinstance(translate_joined_error(error(sqlite3.SQLITE_FULL), "x", lost=True), TransactionAborted)
+    assert isinstance(translate_joined_error(error(sqlite3.SQLITE_BUSY_SNAPSHOT), "x", lost=False), TransactionAborted)
 
 
 def test_other_errors_on_the_callers_connection_mean_the_same_as_on_ours() -> None:
-    assert isinstance(translated_joined(error(sqlite3.SQLITE_FULL), "x", lost=False), StoreUnavailable)
+    assert isinstance(translate_joined_error(error(sqlite3.SQLITE_FULL), "x", lost=False), StoreUnavailable)
     closed = sqlite3.ProgrammingError("Cannot operate on a closed database.")
-    assert isinstance(translated_joined(closed, "x", lost=False), NotInTransaction)
+    assert isinstance(translate_joined_error(closed, "x", lost=False), NotInTransaction)

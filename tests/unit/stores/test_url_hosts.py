@@ -3,7 +3,7 @@
 import pytest
 
 from semel.errors import UsageError
-from semel.stores.tiered import Cache
+from semel.stores.cache import Cache
 from semel.stores.urls import store_from_url
 from tests.strict_urlsplit import make_urlsplit_strict
 

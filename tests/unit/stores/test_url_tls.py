@@ -4,7 +4,7 @@ import pytest
 
 from semel import Semel
 from semel.errors import UsageError
-from semel.stores.tiered import Cache
+from semel.stores.cache import Cache
 from semel.stores.urls import store_from_url
 
 # Each of them would be plain text, or may turn out to be, although something in it is about TLS.

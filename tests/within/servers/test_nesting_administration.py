@@ -8,8 +8,8 @@ import pytest
 
 from semel import DidNotHappen, Semel
 from semel.errors import UsageError
-from semel.stores.mysql.session import address
-from semel.stores.served.settings import Settings
+from semel.stores.mysql.settings import address
+from semel.stores.sql.settings import Settings
 from tests.servers.databases import Databases
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ What always holds: the same request gets the same verdict as in every other fram
 in a thread or awaited; whichever it is, the outcome is recorded before the last byte is sent.
 """
 
-from semel.core.extras import requires
+from semel.extras import requires
 
 with requires("semel.http.django", "django"):
     from semel.http.django.decorator import idempotent

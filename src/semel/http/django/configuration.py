@@ -16,14 +16,14 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
+from semel.api import AsyncSemel, Semel, open_store
 from semel.core.key import SHARED
 from semel.core.store import Store
-from semel.engine.aio import AsyncEngine
-from semel.engine.colourless import EngineBase
-from semel.engine.sync import SyncEngine
-from semel.entry import AsyncSemel, Semel, open_store
+from semel.engine.async_engine import AsyncEngine
+from semel.engine.engine import EngineBase
+from semel.engine.sync_engine import SyncEngine
 from semel.http.django.transactions import with_aliases
-from semel.http.front import DESCRIBED_AT, Front, demand
+from semel.http.exchange import DESCRIBED_AT, Front, demand
 from semel.http.route import Given, Route
 
 E = TypeVar("E", bound=EngineBase)

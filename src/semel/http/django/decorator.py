@@ -18,10 +18,10 @@ from django.http.multipartparser import MultiPartParserError
 
 from semel.errors import UsageError
 from semel.http.django.async_call import AsyncCall
-from semel.http.django.carried import carried, note_handled
-from semel.http.django.guard import MARK, Guard
+from semel.http.django.request_state import carried, note_handled
 from semel.http.django.sync_call import SyncCall
 from semel.http.django.transactions import Inside, as_requested
+from semel.http.django.view_settings import MARK, Guard
 
 View = Callable[..., Any]
 V = TypeVar("V", bound=View)

@@ -2,29 +2,56 @@
 
 What always holds: requests without a key pass untouched, and so do views that claim by themselves: the settings that
 stand at a view win. It runs awaited under ASGI and in a thread under WSGI, whichever Django asks for.
+
+The policy document of a project: the routes of its middleware, and the views that have settings of their own.
+
+What always holds: it says what the running settings say; a view is described under the pattern of its URL.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.urls import Resolver404, resolve
+from django.urls import Resolver404, URLPattern, URLResolver, get_resolver, resolve
 
-from semel.engine.aio import AsyncEngine
-from semel.engine.sync import SyncEngine
+from semel.engine.async_engine import AsyncEngine
+from semel.engine.sync_engine import SyncEngine
 from semel.errors import UsageError
+from semel.http.django.adapters import response_of
 from semel.http.django.async_call import AsyncCall
-from semel.http.django.carried import carried
 from semel.http.django.configuration import Configuration, demand_scope, made_of, read
-from semel.http.django.document import whole_document
-from semel.http.django.guard import guard_of
-from semel.http.django.message import response_of
+from semel.http.django.request_state import carried
 from semel.http.django.sync_call import SyncCall
-from semel.http.front import Front
+from semel.http.django.view_settings import Guard, guard_of
+from semel.http.exchange import Front
+from semel.http.policy_document import document
 from semel.http.response import Response
-from semel.http.route import Route
+from semel.http.route import Route, Routes
+
+
+def whole_document(front: Front[Any]) -> Response:
+    """The document as it is served."""
+    views = (guard.route_at(path, front.engine) for path, guard in _guards(get_resolver().url_patterns, ""))
+    return document(Routes((*_distinct(views), *front.routes.every)))
+
+
+def _distinct(routes: Iterator[Route]) -> list[Route]:
+    return list({(route.path, route.settings.methods): route for route in routes}.values())
+
+
+def _guards(patterns: list[Any], prefix: str) -> Iterator[tuple[str, Guard]]:
+    for pattern in patterns:
+        path = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from _guards(pattern.url_patterns, path)
+        elif isinstance(pattern, URLPattern):
+            for method in ("post", "patch", "put", "delete"):
+                guard = guard_of(pattern.callback, method)
+                if guard is not None and method.upper() in guard.settings.methods:
+                    yield path, guard
 
 
 class IdempotencyMiddleware:

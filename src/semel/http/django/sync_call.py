@@ -2,33 +2,146 @@
 
 What always holds: what the view answered is recorded before it is given to the server, and where the request has a
 transaction, that is committed before, or taken back. What escapes from here has taken it back as well.
+
+A stream that is iterated in a thread. `async_stream.py` is its twin.
+
+Invariants: chunks pass on as they come, and the iteration ends after the outcome is recorded. A server that stops
+asking for more stops nothing but a stream that `StreamLimit` ends: what is left is worked off when it closes the
+response.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, Protocol
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
 from msgspec.structs import replace
 
 from semel.core.flow import Flow, run
-from semel.engine.opened import SyncOpened
-from semel.engine.sync import SyncEngine
-from semel.http.django.body import body_of
-from semel.http.django.carried import Carried, carry
-from semel.http.django.message import add, ends_with_head, pairs_of, rendered, request_of, response_of
-from semel.http.django.sync_stream import SyncStream
-from semel.http.exchange import Answer, Go, NotStored, Open, ReadBody, Send, Undone, WhoAsks, settlement
-from semel.http.front import Front
-from semel.http.kept import Answered, Kept, kept_whole
+from semel.engine.manual_call import SyncOpened
+from semel.engine.sync_engine import SyncEngine
+from semel.http.django.adapters import add, body_of, ends_with_head, pairs_of, rendered, request_of, response_of
+from semel.http.django.request_state import Carried, carry
+from semel.http.exchange import (
+    Answer,
+    Front,
+    Go,
+    NotStored,
+    Open,
+    ReadBody,
+    Send,
+    StreamLimit,
+    Undone,
+    WhoAsks,
+    gather,
+    settlement,
+)
 from semel.http.problem import Refused
-from semel.http.response import Response
+from semel.http.response import Answered, Kept, Response, kept_whole
 from semel.http.route import Route
-from semel.http.stream_limit import StreamLimit, gather
-from semel.http.transaction import running_in
-from semel.http.unit_of_work import UnitOfWork
+from semel.http.transaction import UnitOfWork, running_in
+
+_log: Final = logging.getLogger("semel")
+
+
+class SyncSettled(Protocol):
+    """The call that a stream belongs to."""
+
+    def current(self) -> AbstractContextManager[None]:
+        """Inside, code of the view finds its attempt."""
+
+    @property
+    def operation(self) -> str:
+        """What is done, as the record names it."""
+
+    def now(self) -> float:
+        """The instant, by the engine's clock."""
+
+    def limit(self, kept: Kept) -> StreamLimit:
+        """When the answer, which begins to leave now, is stopped before its end."""
+
+    def recorded(self, response: Any, answer: Answered) -> Send | Answer:
+        """Settle with what the view answered."""
+
+    def raised(self, error: Exception) -> Send | Answer:
+        """Settle with what the view raised, and raise it."""
+
+    def abandon(self, error: BaseException) -> None:
+        """The view was cut off."""
+
+
+class SyncStream:
+    """The chunks of a response, looked at as they pass.
+
+    Attributes:
+        response: the same, with the stream in place.
+    """
+
+    def __init__(self, call: SyncSettled, response: Any, most: int) -> None:
+        self.response = response
+        self._call = call
+        self._chunks: Iterator[bytes] = iter(response.streaming_content)
+        self._kept = Kept(most)
+        self._kept.begin(response.status_code, pairs_of(response))
+        self._limit = call.limit(self._kept)
+        self._is_left = False
+        self._held: list[bytes] = []
+        self._close = response.close
+        self._passing = self._passed_on()
+        response.streaming_content = self
+        response.close = self._closed
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._passing
+
+    def _closed(self) -> None:
+        self._is_left = True
+        self._limit.client_left(self._call.now())
+        try:
+            for _ in self._passing:
+                pass
+        finally:
+            self._close()
+
+    def _passed_on(self) -> Iterator[bytes]:
+        reason: str | None = None
+        try:
+            while reason is None and (chunk := self._next()) is not None:
+                self._kept.add(chunk)
+                if self._kept.is_complete:
+                    self._held.append(chunk)  # a client that has it takes it for the end
+                else:
+                    yield chunk
+                reason = self._limit.reason(self._call.now())
+        except Exception as error:
+            self._call.raised(error)
+            raise
+        except BaseException as error:
+            self._call.abandon(error)
+            raise
+        if reason is not None:
+            self._stop(reason)
+            return
+        if isinstance(self._call.recorded(self.response, self._kept.whole()), Answer):
+            # There is only the end to withhold; the server cuts the connection, and the client asks again.
+            raise Undone("this answer does not count; what was sent is broken off")
+        yield from self._held
+
+    def _stop(self, reason: str) -> None:
+        """End the answer where it is: recorded as carried out and not kept, then its chunks are closed."""
+        _log.warning("%s: the streamed answer was stopped: %s", self._call.operation, reason)
+        self._call.recorded(self.response, self._kept.cut_off())
+        self._close()
+        if not self._is_left:
+            raise Undone(f"the answer was stopped: {reason}")
+
+    def _next(self) -> bytes | None:
+        with self._call.current():
+            return next(self._chunks, None)
+
 
 _FIRST_REFUSAL = 400
 

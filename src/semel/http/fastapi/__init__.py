@@ -4,7 +4,7 @@ What always holds: the claim comes after every other dependency of the route, so
 replay. Requests without a key pass untouched. A dependency without the route class is refused.
 """
 
-from semel.core.extras import requires
+from semel.extras import requires
 
 with requires("semel.http.fastapi", "fastapi"):
     from semel.http.fastapi.dependency import Idempotency

@@ -15,14 +15,13 @@ from starlette.requests import HTTPConnection
 
 from semel.core.flow import arun
 from semel.core.key import Shared
-from semel.engine.aio import AsyncEngine
-from semel.engine.aio_shell import AsyncAttempt
-from semel.engine.opened import AsyncOpened
+from semel.engine.async_call import AsyncAttempt
+from semel.engine.async_engine import AsyncEngine
+from semel.engine.manual_call import AsyncOpened
 from semel.errors import InProgress, UsageError
-from semel.http.asgi_tasks import Tasks
-from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, WhoAsks
-from semel.http.fastapi.visit import VISIT, Instead, MustWait, Visit
-from semel.http.front import Front, demand
+from semel.http.asgi import Tasks
+from semel.http.exchange import Answer, Front, Go, Open, Pass, ReadBody, WhoAsks, demand
+from semel.http.fastapi.keyed_request import VISIT, Instead, MustWait, Visit
 from semel.http.request import Headers, Request, State
 from semel.http.response import Response
 from semel.http.route import Given, Route, Within

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from semel.http.key_header import LONGEST
 from semel.http.policy_document import openapi
+from semel.http.request import LONGEST
 from semel.http.route import Route
 
 _PROBLEM: Final = {

@@ -23,11 +23,11 @@ from starlette.types import Receive, Scope, Send
 
 from semel.errors import UsageError
 from semel.http import problem
-from semel.http.asgi_call import Gone
+from semel.http.asgi import Gone
+from semel.http.exchange import DESCRIBED_AT
 from semel.http.fastapi.dependency import POLICY_AT, ROUTE, Idempotency
+from semel.http.fastapi.keyed_request import Visit, settled
 from semel.http.fastapi.openapi import operation
-from semel.http.fastapi.visit import Visit, settled
-from semel.http.front import DESCRIBED_AT
 from semel.http.policy_document import document
 from semel.http.route import Route, Routes
 

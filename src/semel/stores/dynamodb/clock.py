@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from semel.stores.clock import StoreClock
+from semel.stores.settings import StoreClock
 
 SECOND: Final = 1_000_000
 _SPREAD: Final = 100_000

@@ -4,6 +4,11 @@ What always holds: a write that is refused says what stood in its way; from that
 write over that very item and no other. So a claim of an unknown key, a replay, a renewal and a completion take one
 request each, and nothing is ever decided by a read. Operations on one record follow each other in the order of the
 list; those on different records go side by side, and what befalls one is its answer alone.
+
+What an operation makes of the very record that was seen: the rules of the memory store's table, at two instants.
+
+What always holds: whether time is up is judged at the earliest instant that now can be, and what is written begins at
+the latest. The caller writes the result only over what was seen.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from semel.core.claim_rules import Winnable, judge
 from semel.core.operations import (
     Answer,
     Checkpoint,
@@ -36,27 +42,63 @@ from semel.core.operations import (
     Resolve,
     Scan,
     Tally,
+    Unresolvable,
 )
-from semel.core.record import Record
+from semel.core.record import Record, Status
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable, UsageError
-from semel.stores.dynamodb import requests
+from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Chain, Now, Refused, Together, TooLarge
-from semel.stores.dynamodb.items import LARGEST, Seen, fits, seen_of
-from semel.stores.dynamodb.listing import Places, lapse, purge, scan
-from semel.stores.dynamodb.rules import applied, storable_operation
-from semel.stores.dynamodb.shrinking import shrunk
-from semel.stores.refusals import no_notes
+from semel.stores.dynamodb.items import LARGEST, Seen, fits, seen_of, shrunk
+from semel.stores.dynamodb.scan import Places, lapse, purge, scan
+from semel.stores.errors import no_notes
+from semel.stores.memory import Table
+from semel.stores.rows import storable, stored_failure
+
+
+def applied(record: Record | None, operation: Operation, digest: bytes, moment: Moment) -> tuple[Answer, Record | None]:
+    """The answer, and the record as it then has to be; the same one where nothing has to be written."""
+    early = _too_early(record, operation, moment)
+    if early is not None:
+        return early, record
+    table = Table()
+    if record is not None:
+        table.records[digest] = record
+    answer = table.apply(operation, moment.high)
+    return answer, table.records.get(digest)
+
+
+def _too_early(record: Record | None, operation: Operation, moment: Moment) -> Answer | None:
+    """The answer where it may be that time is not up yet."""
+    match operation:
+        case Claim():
+            verdict = judge(record, operation, moment.low)
+            return None if isinstance(verdict, Winnable) else verdict
+        case Resolve() if record is not None and record.nonce != operation.nonce:
+            live = record.status is Status.RUNNING and record.lease_us > moment.low
+            return Unresolvable(record) if live else None
+    return None
+
+
+def storable_operation(operation: Operation) -> Operation:
+    """The operation with its texts as they come back from an item, so that one sent again is recognised."""
+    match operation:
+        case Fail(_, _, error):
+            return replace(operation, error=stored_failure(error))
+        case Checkpoint(_, step):
+            return replace(operation, step=replace(step, name=storable(step.name)))
+    return operation
+
 
 _ROUNDS: Final = 8
 Steps = Generator[Any, Any, Any]
 Write = Callable[[str, Any, Moment], Call]
 _WRITES: Final[dict[type, Write]] = {
-    Renew: requests.renew,
-    Complete: requests.complete,
-    Fail: requests.fail,
-    Checkpoint: requests.checkpoint,
+    Renew: request_builders.renew,
+    Complete: request_builders.complete,
+    Fail: request_builders.fail,
+    Checkpoint: request_builders.checkpoint,
 }
 
 
@@ -112,7 +154,7 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             return Found(None if seen is None else seen.record, moment.low)
         case Tally(digest, replays):
             moment = yield Now()
-            yield requests.tally(table, digest, replays, moment)
+            yield request_builders.tally(table, digest, replays, moment)
             return Recorded(moment.low)
         case Scan():
             return (yield from scan(table, operation))
@@ -130,7 +172,7 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
 
 def seen_now(table: str, digest: bytes) -> Steps:
     """What is stored now; None where nothing is."""
-    reply = yield requests.get(table, digest)
+    reply = yield request_builders.get(table, digest)
     item = reply.get("Item")
     return None if item is None else seen_of(item)
 
@@ -171,7 +213,7 @@ def settled_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
         answer, changed = changed_by(record, operation, moment, room)
         if changed is None or changed is record:
             return answer
-        reply = yield requests.put(table, changed, seen)
+        reply = yield request_builders.put(table, changed, seen)
         if isinstance(reply, TooLarge):
             if room < LARGEST:
                 raise too_large(changed.reference)

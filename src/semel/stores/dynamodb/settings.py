@@ -12,8 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from semel.errors import UsageError
-from semel.stores.clock import StoreClock
-from semel.stores.given import HOUR, Reader, count, read, seconds, text
+from semel.stores.settings import HOUR, Reader, StoreClock, count, read, seconds, text
 
 _TABLE: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 _READERS: Final[dict[str, Reader]] = {

@@ -9,15 +9,13 @@ from typing import Any
 from semel.core.flow import Flow
 from semel.core.operations import Operation
 from semel.core.store import Plan
-from semel.stores.clock import machine_clock
 from semel.stores.doctor import Finding
-from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoDriver
-from semel.stores.dynamodb.exchange import Place
-from semel.stores.dynamodb.inside import joined_plan
-from semel.stores.dynamodb.joined import AsyncDynamoJoined, DynamoJoined, writes_of
+from semel.stores.dynamodb.admin import migrating
+from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoDriver, Place
 from semel.stores.dynamodb.plan import plan
-from semel.stores.dynamodb.schema import migrating
 from semel.stores.dynamodb.settings import Settings
+from semel.stores.dynamodb.transact import AsyncDynamoJoined, DynamoJoined, joined_plan, writes_of
+from semel.stores.settings import machine_clock
 
 
 class DynamoStore:
@@ -60,7 +58,7 @@ class DynamoStore:
 
     def examine(self, horizon: timedelta) -> list[Finding]:
         """What `semel doctor` finds here."""
-        from semel.stores.dynamodb.doctor import examining
+        from semel.stores.dynamodb.admin import examining
 
         findings: list[Finding] = self._carried(examining(self._place.settings.table, horizon, machine_clock))
         return findings

@@ -12,13 +12,11 @@ from typing import Any, Final
 
 from semel.core.operations import Claim, Confirm, Erase, Lapse, Pending, Purge, Resolve, Scan, Tally
 from semel.core.record import LEASE_ENDED
-from semel.stores.scanning import scan_terms
-from semel.stores.served import marks
-from semel.stores.served.command import NOW, Command, Known
-from semel.stores.served.dialect import Sweep, Values
-from semel.stores.served.settings import Settings
-from semel.stores.sql import RECORD_COLUMNS, claim_row, erase_row, load_statements
-from semel.stores.storable import storable
+from semel.stores.list_query import scan_terms
+from semel.stores.rows import RECORD_COLUMNS, claim_row, erase_row, load_statements, storable
+from semel.stores.sql import context
+from semel.stores.sql.dialect import NOW, Command, Known, Sweep, Values
+from semel.stores.sql.settings import Settings
 
 _LEASE: Final = ("digest", "nonce", "fence")
 _CLAIM: Final = (
@@ -76,7 +74,7 @@ class MysqlDialect:
     def _loaded(self) -> dict[str, str]:
         target = self._names["record_table"]
         rules = {
-            name: load_statements("semel.stores.served", "rules.sql", {"r": row}, only="part")
+            name: load_statements("semel.stores.sql", "rules.sql", {"r": row}, only="part")
             for name, row in (("", "r"), ("t_", target))
         }
         return load_statements(
@@ -161,11 +159,11 @@ class MysqlDialect:
 
     def mark(self, name: str) -> Command | None:
         """A savepoint: transactions have no name that the server would tell."""
-        return marks.mark(name)
+        return context.mark(name)
 
     def demand(self, name: str) -> Command | None:
         """Refused where the savepoint is gone with its transaction."""
-        return marks.demand(name)
+        return context.demand(name)
 
     def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:
         """Look records up."""

@@ -6,17 +6,16 @@ from datetime import timedelta
 from typing import Any, Final
 
 from semel.stores.doctor import Finding
+from semel.stores.mysql.admin import MysqlSchema
 from semel.stores.mysql.dialect import MysqlDialect
-from semel.stores.mysql.errnos import of_mysql
-from semel.stores.mysql.schema import MysqlSchema
-from semel.stores.mysql.session import address
-from semel.stores.served.joining import Server
-from semel.stores.served.library import AsyncLibrary, Library
-from semel.stores.served.marks import Marks
-from semel.stores.served.place import Place
-from semel.stores.served.settings import Settings
-from semel.stores.served.store import ServedStore
-from semel.stores.served.upkeep import Upkeep
+from semel.stores.mysql.errors import of_mysql
+from semel.stores.mysql.settings import address
+from semel.stores.sql.adapter import AsyncLibrary, Library
+from semel.stores.sql.admin import Upkeep
+from semel.stores.sql.context import Marks, Place
+from semel.stores.sql.joined import Server
+from semel.stores.sql.settings import Settings
+from semel.stores.sql.store import ServedStore
 
 MYSQL: Final = Server(
     "MySQL",
@@ -44,20 +43,18 @@ class MysqlStore(ServedStore):
         super().__init__(Place(given, dialect, self._schema, marks=Marks()))
 
     def _library(self) -> Library:
-        from semel.stores.served.libraries.pymysql import PymysqlLibrary
+        from semel.stores.sql.adapters.pymysql import PymysqlLibrary
 
         return PymysqlLibrary()
 
     def _async_library(self) -> AsyncLibrary:
-        from semel.stores.served.libraries.asyncmy import AsyncmyLibrary
+        from semel.stores.sql.adapters.asyncmy import AsyncmyLibrary
 
         return AsyncmyLibrary()
 
     def upkeep(self) -> Upkeep:
         """What operators do: migrate, look, mark as restored."""
-        from semel.stores.mysql.doctor import MysqlDoctor
-        from semel.stores.mysql.restored import MysqlRestoring
-        from semel.stores.mysql.search import search_sql
+        from semel.stores.mysql.admin import MysqlDoctor, MysqlRestoring, search_sql
 
         settings, schema = self._place.settings, self._schema
         restoring = MysqlRestoring(settings, schema)

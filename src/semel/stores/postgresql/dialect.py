@@ -11,12 +11,10 @@ from typing import Final, cast
 
 from semel.core.operations import Claim, Confirm, Erase, Lapse, Pending, Purge, Resolve, Scan, Tally
 from semel.core.record import LEASE_ENDED, NOTHING
-from semel.stores.scanning import scan_terms
-from semel.stores.served.command import NOW, Command, Known
-from semel.stores.served.dialect import Sweep, Values
-from semel.stores.served.settings import Settings
-from semel.stores.sql import RECORD_COLUMNS, claim_row, erase_row, load_statements
-from semel.stores.storable import storable
+from semel.stores.list_query import scan_terms
+from semel.stores.rows import RECORD_COLUMNS, claim_row, erase_row, load_statements, storable
+from semel.stores.sql.dialect import NOW, Command, Known, Sweep, Values
+from semel.stores.sql.settings import Settings
 
 _KINDS: Final = {"text": "text", "number": "bigint", "digest": "bytea"}
 _LEASE: Final = {"digest": "bytea", "nonce": "bytea", "fence": "bigint"}
@@ -160,7 +158,7 @@ class PostgresDialect:
 
     def _loaded(self, settings: Settings) -> dict[str, str]:
         kept = {name: f"{{{name}}}" for name in ("input", "transaction", "restrictions")}
-        rules = load_statements("semel.stores.served", "rules.sql", {"r": "r"}, only="part")
+        rules = load_statements("semel.stores.sql", "rules.sql", {"r": "r"}, only="part")
         return load_statements(
             "semel.stores.postgresql",
             "statements.sql",

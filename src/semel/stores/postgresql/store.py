@@ -6,17 +6,17 @@ from datetime import timedelta
 from typing import Any
 
 from semel.stores.doctor import Finding
+from semel.stores.postgresql.admin import PostgresSchema
 from semel.stores.postgresql.dialect import PostgresDialect
-from semel.stores.postgresql.schema import PostgresSchema
-from semel.stores.postgresql.session import check_tls
-from semel.stores.served.borrowed import Borrowed
-from semel.stores.served.driver import Hears
-from semel.stores.served.joining import POSTGRESQL
-from semel.stores.served.library import AsyncLibrary, Library
-from semel.stores.served.place import Place
-from semel.stores.served.settings import Settings
-from semel.stores.served.store import ServedStore
-from semel.stores.served.upkeep import Upkeep
+from semel.stores.postgresql.settings import check_tls
+from semel.stores.sql.adapter import AsyncLibrary, Library
+from semel.stores.sql.admin import Upkeep
+from semel.stores.sql.context import Place
+from semel.stores.sql.driver import Hears
+from semel.stores.sql.external_pool import Borrowed
+from semel.stores.sql.joined import POSTGRESQL
+from semel.stores.sql.settings import Settings
+from semel.stores.sql.store import ServedStore
 
 
 class PostgresStore(ServedStore):
@@ -39,24 +39,24 @@ class PostgresStore(ServedStore):
 
     def _library(self) -> Library:
         if self._place.settings.pooled:
-            from semel.stores.served.libraries.pooled import PooledPsycopg
+            from semel.stores.sql.adapters.pgbouncer import PooledPsycopg
 
             return PooledPsycopg()
-        from semel.stores.served.libraries.psycopg import PsycopgLibrary
+        from semel.stores.sql.adapters.psycopg import PsycopgLibrary
 
         return PsycopgLibrary()
 
     def _async_library(self) -> AsyncLibrary:
         if self._place.settings.pooled:
-            from semel.stores.served.libraries.pooled import PooledAsyncpg
+            from semel.stores.sql.adapters.pgbouncer import PooledAsyncpg
 
             return PooledAsyncpg()
-        from semel.stores.served.libraries.asyncpg import AsyncpgLibrary
+        from semel.stores.sql.adapters.asyncpg import AsyncpgLibrary
 
         return AsyncpgLibrary()
 
     def _hears(self) -> tuple[Hears | None, Hears | None]:
-        from semel.stores.postgresql.listening import AsyncListener, Listener
+        from semel.stores.postgresql.listener import AsyncListener, Listener
 
         if self._place.settings.pooled and not self._place.settings.listen_url:
             return None, None
@@ -64,10 +64,8 @@ class PostgresStore(ServedStore):
 
     def upkeep(self) -> Upkeep:
         """What operators do: migrate, look, mark as restored."""
-        from semel.stores.postgresql.doctor import PostgresDoctor
-        from semel.stores.postgresql.restored import PostgresRestoring
-        from semel.stores.postgresql.search import search_sql
-        from semel.stores.served.libraries.psycopg import PsycopgLibrary
+        from semel.stores.postgresql.admin import PostgresDoctor, PostgresRestoring, search_sql
+        from semel.stores.sql.adapters.psycopg import PsycopgLibrary
 
         settings, schema = self._place.settings, self._schema
         restoring = PostgresRestoring(settings, schema)

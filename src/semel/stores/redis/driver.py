@@ -17,14 +17,13 @@ from typing import Any, Final, TypeVar
 from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.stores.redis import connections
-from semel.stores.redis.commands import Batch, Reply
-from semel.stores.redis.greeting import Looks
-from semel.stores.redis.listening import AsyncListener, Listener
-from semel.stores.redis.place import Place
-from semel.stores.redis.round import Parcels, Words, together
-from semel.stores.redis.routes import Route
+from semel.stores.redis.connections import Looks
+from semel.stores.redis.errors import WIRE, is_demoted, lost
+from semel.stores.redis.key_names import Place
+from semel.stores.redis.listener import AsyncListener, Listener
+from semel.stores.redis.pipeline import Parcels, Route, Words, together
+from semel.stores.redis.plan import Batch, Reply
 from semel.stores.redis.settings import Address
-from semel.stores.redis.troubles import WIRE, is_demoted, lost
 
 T = TypeVar("T")
 Replies = list[Answers | Exception]

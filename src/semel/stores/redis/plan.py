@@ -2,15 +2,29 @@
 
 What always holds: a plan answers each operation as the memory store's table would. Each operation on a record is one
 script on one key, and all of a list go out together. An error is the answer of the one operation that it befell.
+
+Commands: what a plan yields to a driver, a list at a time. Frozen values, without colour and without a connection.
+
+What always holds: a command touches one key, so any command may go to whichever node holds that key. The reply of a
+command is its value or the error that befell it; one of a list never stands for its neighbours'.
+
+Plans that pass over many records: a page of a listing, and the sweep.
+
+There is no index: what is there is found by SCAN, a few keys at a time, so the server never stands still for it and a
+record can never be missing from a listing. What always holds: what was looked at decides nothing. A record is deleted
+or marked by a script that judges it again; a page holds records as they are when it is read.
 """
 
 from __future__ import annotations
 
+import heapq
+import re
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from semel.core import erasing
-from semel.core.arbitration import Winnable, granted, judge
+import msgspec
+
+from semel.core.claim_rules import Winnable, granted, judge
 from semel.core.operations import (
     Answer,
     Checkpoint,
@@ -27,33 +41,233 @@ from semel.core.operations import (
     Lapse,
     Lost,
     Operation,
+    Page,
     Pending,
     Purge,
+    Query,
     Read,
     Recorded,
     Renew,
     Resolve,
     Resolved,
     Scan,
+    Swept,
     Tally,
     Unresolvable,
 )
-from semel.core.record import Lease, Status
+from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, Lease, Record, Status
 from semel.core.store import Answers, Plan
-from semel.errors import StoreUnavailable
-from semel.stores.redis.commands import Reply, Script, Talk
-from semel.stores.redis.fields import (
+from semel.errors import RecordUnreadable, StoreUnavailable
+from semel.stores.errors import no_notes
+from semel.stores.memory import matches
+from semel.stores.redis.key_names import Place
+from semel.stores.redis.record_hash import (
+    about_of,
     instant_told,
     packed_about,
     packed_failure,
     packed_key,
     packed_step,
     record_of,
+    texts_of,
 )
-from semel.stores.redis.place import Place
-from semel.stores.redis.walks import lapse, purge, scan, walked
-from semel.stores.refusals import no_notes
-from semel.stores.storable import new_record
+from semel.stores.rows import new_record
+
+Reply = Any
+"""What the server said, or an exception."""
+Batch = Sequence["Command"]
+Talk = Generator[Batch, list[Reply], Any]
+
+
+class Script(msgspec.Struct, frozen=True):
+    """One of the scripts, on one record."""
+
+    name: str
+    key: str
+    values: tuple[Any, ...] = ()
+
+
+class Look(msgspec.Struct, frozen=True):
+    """Fields of a record, without a script: for passing over many."""
+
+    key: str
+    fields: tuple[str, ...]
+
+
+class Walk(msgspec.Struct, frozen=True):
+    """The next few keys that fit `match`. The reply is a pair: where to go on (None: that was all), and the keys."""
+
+    match: str
+    place: Any = None
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """The store's now, in microseconds; of any node."""
+
+
+Command = Script | Look | Walk | Clock
+
+
+_HEX: Final = re.compile(r"[0-9a-f]{0,64}")
+_SETTLED: Final = frozenset({b"completed", b"failed", b"cancelled"})
+_QUICK: Final = ("created_us", "status")
+_DEEP: Final = (*_QUICK, "key", "about")
+Keys = Generator[Any, list[Reply], list[str]]
+FoundKeys = tuple[int, bytes, str]
+"""When a record was created, its digest and its key: in the order of a listing."""
+
+
+def walked(match: str) -> Keys:
+    """Every key that fits, once."""
+    found: dict[str, None] = {}
+    place: Any = None
+    while True:
+        place, keys = yield from step(match, place)
+        found.update(dict.fromkeys(keys))
+        if place is None:
+            return list(found)
+
+
+def step(match: str, place: Any) -> Generator[Any, list[Reply], tuple[Any, list[str]]]:
+    """The next few keys, and where to go on; None: that was all."""
+    (reply,) = yield [Walk(match, place)]
+    if isinstance(reply, Exception):
+        raise reply
+    onward, keys = reply
+    return onward, keys
+
+
+def scan(place: Place, operations: Sequence[Scan]) -> Talk:
+    """A page for each."""
+    answers: Answers = []
+    for operation in operations:
+        answers.append((yield from _page(place, operation)))
+    return answers
+
+
+def _page(place: Place, operation: Scan) -> Generator[Any, list[Reply], Page]:
+    """One pass over all records finds the oldest that fit; those are read as they are then."""
+    query = operation.query
+    if query.reference is not None and not _HEX.fullmatch(query.reference):
+        return Page((), None)
+    match = place.pattern.match(query.operation, query.reference or "")
+    fields = _DEEP if _is_deep(place, query) else _QUICK
+    oldest: list[FoundKeys] = []
+    at: Any = None
+    while True:
+        at, keys = yield from step(match, at)
+        looks = yield [Look(key, fields) for key in keys]
+        found = {one for key, reply in zip(keys, looks, strict=True) if (one := _fits(place, key, reply, operation))}
+        oldest = heapq.nsmallest(operation.limit + 1, found.union(oldest))
+        if at is None:
+            break
+    page = oldest[: operation.limit]
+    records = yield from _read(place, page, query)
+    last = page[-1] if len(oldest) > operation.limit else None
+    return Page(tuple(records), None if last is None else (last[0], last[1]))
+
+
+def _is_deep(place: Place, query: Query) -> bool:
+    """Whether more than status and time has to be looked at."""
+    unnamed = query.operation is not None and not place.pattern.names_operation
+    return unnamed or any((query.scope is not None, query.process_instance is not None, query.business_key is not None))
+
+
+def _fits(place: Place, key: str, reply: Reply, operation: Scan) -> FoundKeys | None:
+    """Whether what was looked at may be part of the page; when the record is read, all of it is compared."""
+    digest = place.pattern.digest(key)
+    if digest is None or isinstance(reply, Exception) or None in reply[:2]:
+        return None  # it is gone, or no record
+    query, found = operation.query, (int(reply[0]), digest)
+    fits = (
+        (query.status is None or reply[1].decode() == query.status)
+        and (query.before_us is None or found[0] < query.before_us)
+        and (query.after_us is None or found[0] >= query.after_us)
+        and (operation.cursor is None or found > operation.cursor)
+    )
+    return (*found, key) if fits and (len(reply) == len(_QUICK) or _fits_deep(reply[2:], query)) else None
+
+
+def _fits_deep(reply: Sequence[bytes | None], query: Query) -> bool:
+    try:
+        (scope, operation, _), about = texts_of(reply[0]), about_of(reply[1])
+    except RecordUnreadable:
+        return False
+    wanted = (
+        (query.scope, scope),
+        (query.operation, operation),
+        (query.process_instance, about.process_instance),
+        (query.business_key, about.business_key),
+    )
+    return all(asked is None or asked == there for asked, there in wanted)
+
+
+def _read(place: Place, page: Sequence[FoundKeys], query: Query) -> Generator[Any, list[Reply], list[Record]]:
+    """The records of a page as they are now, without those of another store whose pattern begins alike."""
+    replies = yield [Script("read", key, (0,)) for _, _, key in page]
+    records: list[Record] = []
+    for (_, digest, key), reply in zip(page, replies, strict=True):
+        try:
+            record = _told(digest, reply)
+        except RecordUnreadable:
+            continue  # it keeps nobody from the others; the doctor counts it, and whoever claims it is told
+        if record is None or place.pattern.key(record.key.operation, digest) != key:
+            continue
+        records += [record] if matches(record, query) else []
+    return records
+
+
+def _told(digest: bytes, reply: Reply) -> Record | None:
+    if isinstance(reply, Exception):
+        raise reply
+    return None if isinstance(reply, int) else record_of(digest, reply)
+
+
+def purge(place: Place, operations: Sequence[Purge]) -> Talk:
+    """Delete what is settled and expired; on a real clock Redis has done most of it by itself."""
+    answers: Answers = []
+    for operation in operations:
+        count = yield from _swept(place, "purge", (), operation.limit)
+        answers.append(Swept(count))
+    return answers
+
+
+def lapse(place: Place, operations: Sequence[Lapse]) -> Talk:
+    """Mark running records whose lease is over."""
+    answers: Answers = []
+    for operation in operations:
+        count = yield from _swept(place, "lapse", (packed_failure(LEASE_ENDED),), operation.limit)
+        answers.append(Swept(count))
+    return answers
+
+
+def _swept(place: Place, script: str, values: tuple[Any, ...], limit: int) -> Generator[Any, list[Reply], int]:
+    count = 0
+    at: Any = None
+    while True:
+        at, keys = yield from step(place.pattern.match(), at)
+        now, *looks = yield [Clock(), *(Look(key, ("status", "expires_us", "lease_us")) for key in keys)]
+        if isinstance(now, Exception):
+            raise now
+        due = [key for key, reply in zip(keys, looks, strict=True) if _is_due(script, reply, now)]
+        due = [key for key in dict.fromkeys(due) if place.pattern.digest(key)][: limit - count]
+        done = yield [Script(script, key, values) for key in due]
+        for reply in done:
+            if isinstance(reply, Exception):
+                raise reply
+            count += reply
+        if at is None or count >= limit:
+            return count
+
+
+def _is_due(script: str, reply: Reply, now: int) -> bool:
+    if isinstance(reply, Exception) or None in reply:
+        return False
+    status, expires_us, lease_us = reply
+    if script == "purge":
+        return status in _SETTLED and int(expires_us) <= now
+    return bool(status == b"running" and int(lease_us) <= now)
+
 
 Values = tuple[Any, ...]
 Many = Callable[[Place, Sequence[Any]], Talk]
@@ -215,7 +429,7 @@ def _resolved(operation: Resolve, reply: Reply) -> Answer:
 
 def _erases(place: Place, operations: Sequence[Erase]) -> Talk:
     keys = yield from _located(place, [(operation.digest, operation.operation) for operation in operations])
-    left = (erasing.TOMBSTONE, packed_failure(erasing.FAILURE))
+    left = (ERASED_OUTCOME, packed_failure(ERASED_FAILURE))
     scripts = [Script("erase", key, (operation.note, *left)) for key, operation in zip(keys, operations, strict=True)]
     return _each(operations, (yield scripts), _erased)
 

@@ -11,11 +11,10 @@ from semel.core.store import AsyncJoined, Joined, Plan
 from semel.errors import UsageError
 from semel.stores.doctor import Finding
 from semel.stores.redis.driver import AsyncRedisDriver, RedisDriver
-from semel.stores.redis.pattern import Pattern
-from semel.stores.redis.place import Place
+from semel.stores.redis.key_names import Place
+from semel.stores.redis.pipeline import route
 from semel.stores.redis.plan import plan
-from semel.stores.redis.routes import route
-from semel.stores.redis.settings import Settings
+from semel.stores.redis.settings import Pattern, Settings
 
 
 class RedisStore:
@@ -49,7 +48,7 @@ class RedisStore:
 
     def examine(self, horizon: timedelta) -> list[Finding]:
         """What `semel doctor` finds here."""
-        from semel.stores.redis.doctor import examine
+        from semel.stores.redis.admin import examine
 
         return examine(self._place, RedisDriver(self._place, route(self._place.settings), greet=False), horizon)
 

@@ -6,25 +6,215 @@ process and its account of them in memory, so a child that inherits an open conn
 not hold, even on connections of its own (seen: a child that is refused for ever, and one without any lock in
 /proc/locks). Where a round does not end in time, its connections are inherited after all; the child then neither uses
 nor closes them.
+
+Connections of the store's own: opened, set up and begun in one way.
+
+What always holds: WAL; our connections never begin by themselves (`isolation_level=None`); a write transaction begins
+with IMMEDIATE, so that it never reads first and fails on its first write; waiting for the write lock is bounded and
+jittered, so that processes do not wait in step.
+
+The writer thread: rounds of event loops run on it, one after the other, so that no loop waits for the disk.
+
+What always holds: one thread per database and process, started on first use. A caller who is gone (cancelled, or its
+loop closed) does not disturb the round: it goes on and its result is dropped.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
+import random
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final, cast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar, cast
 
-from semel.stores.sqlite.commands import SQL
-from semel.stores.sqlite.connect import connect_reader, connect_writer
-from semel.stores.sqlite.settings import Settings
-from semel.stores.sqlite.translate import WriteLocked
-from semel.stores.sqlite.worker import Worker
+from semel.errors import StoreUnavailable, UsageError
+from semel.stores.sqlite.errors import WriteLocked, is_locked, translate_error
+from semel.stores.sqlite.migrations import apply_pending, check_version, version_of
+from semel.stores.sqlite.settings import Settings, check_place, create_private
+from semel.stores.sqlite.statements import SQL
+
+T = TypeVar("T")
+OLDEST: Final = (3, 37, 0)  # STRICT tables; RETURNING came in 3.35
+_STATEMENTS: Final = 256
+_READ_WAIT: Final = 1.0  # seconds; readers of a WAL wait only while another process recovers it
+_CACHE: Final = "PRAGMA cache_size = -16384"  # KiB, at most: keys are digests, so each claim needs another page
+_SHORTEST: Final = 0.0005
+_LONGEST: Final = 0.02
+_SYNCHRONOUS: Final = {
+    "FULL": "PRAGMA synchronous = FULL",
+    "EXTRA": "PRAGMA synchronous = EXTRA",
+    "NORMAL": "PRAGMA synchronous = NORMAL",
+}
+
+
+def connect_writer(settings: Settings, patience: float) -> tuple[sqlite3.Connection, list[int]]:
+    """A connection for writing, to a database that has the schema of this release when this returns.
+
+    Given back with the versions that had to be applied for that.
+
+    Raises:
+        StoreUnavailable: the place cannot work, or the write lock was not to be had within `patience` seconds.
+        SchemaOutdated: the schema is newer than this release, or older and may not be migrated now.
+        RecordUnreadable: the file is not a database.
+    """
+    _check_library()
+    check_place(settings.path)
+    create_private(settings.path)
+    try:
+        connection = _connect(settings.path, timeout=0.0)
+        deadline = time.monotonic() + patience
+        try:
+            # Even a reading can find the file locked here: another process may be turning it to WAL, or closing it.
+            applied = _patiently(lambda: _set_up(connection, settings, deadline), settings.name, deadline)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise translate_error(error, settings.name) from error
+    return connection, applied
+
+
+def connect_reader(settings: Settings) -> sqlite3.Connection:
+    """A connection for reading, to a database that is known to be ready.
+
+    Raises:
+        StoreUnavailable: the file cannot be opened any more.
+    """
+    try:
+        connection = _connect(settings.path, timeout=_READ_WAIT)
+        connection.execute("PRAGMA query_only = ON")
+    except sqlite3.Error as error:
+        raise translate_error(error, settings.name) from error
+    return connection
+
+
+def begin(connection: sqlite3.Connection, name: str, deadline: float) -> None:
+    """Begin a write transaction, waiting for the write lock until `deadline` (monotonic).
+
+    Raises:
+        StoreUnavailable: another process held the lock all that time; nothing was written.
+    """
+    _patiently(lambda: connection.execute("BEGIN IMMEDIATE"), name, deadline)
+
+
+def _patiently(act: Callable[[], T], name: str, deadline: float) -> T:
+    longest = _SHORTEST
+    while True:
+        try:
+            return act()
+        except sqlite3.OperationalError as error:
+            if not is_locked(error):
+                raise
+            left = deadline - time.monotonic()
+            if left <= 0:
+                message = (
+                    f"{name} was locked for too long, by another process or by a transaction of your own that is "
+                    f"still open; nothing was recorded. Commit it, or try again; "
+                    f"look for a long transaction on the file, or raise busy_for."
+                )
+                raise WriteLocked(message) from error
+        time.sleep(min(left, random.uniform(0, longest)))  # noqa: S311 - jitter, not a secret
+        longest = min(longest * 1.5, _LONGEST)
+
+
+def _connect(path: str, *, timeout: float) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
+    )
+
+
+def _set_up(connection: sqlite3.Connection, settings: Settings, deadline: float) -> list[int]:
+    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    if mode != "wal":
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        message = (
+            f"{settings.name} cannot use a write-ahead log (journal_mode stays {mode!r}); nothing ran. "
+            f"Put the file on a local disk."
+        )
+        raise StoreUnavailable(message)
+    connection.execute(_CACHE)
+    connection.execute(_SYNCHRONOUS[settings.synchronous])
+    if not check_version(version_of(connection), settings.name, may_migrate=settings.migrate):
+        return []
+    begin(connection, settings.name, deadline)
+    applied = apply_pending(connection, settings.name, settings.clock)
+    connection.execute("COMMIT")  # an error before this closes the connection, and with it the transaction
+    return applied
+
+
+def _check_library() -> None:
+    if sqlite3.sqlite_version_info < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        message = (
+            f"semel needs SQLite {needed} or newer, and this Python was built with {sqlite3.sqlite_version}; "
+            f"nothing ran. Use a Python with a newer SQLite."
+        )
+        raise UsageError(message)
+
+
+_Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+
+
+class Worker:
+    """Runs jobs on a thread of its own and hands results back to the loops they came from."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
+        """Run `job` on the thread; await the future for what it returns."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            self._jobs.put((job, loop, future))
+        return future
+
+    def stop(self) -> None:
+        """End the thread after what was submitted before."""
+        with self._starting:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._jobs.put(None)
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._carry_out(*job)
+            del job  # a result may be large, and the next job may be long in coming
+
+    def _carry_out(self, job: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+        result, error = None, None
+        try:
+            result = job()
+        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever waits, not to this thread
+            error = problem
+        with suppress(RuntimeError):  # the loop was closed meanwhile; nobody is left to tell
+            loop.call_soon_threadsafe(_settle, future, result, error)
+
+
+def _settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+    if future.done():
+        return  # cancelled: what was recorded stays recorded
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
 
 _FORK_WAIT: Final = 2.0  # seconds that a fork waits for a round to end
 _IDLE_READERS: Final = 8

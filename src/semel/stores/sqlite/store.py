@@ -9,14 +9,20 @@ from typing import Any
 
 from semel.core.operations import Operation
 from semel.core.store import Plan
-from semel.stores.clock import StoreClock, machine_clock
 from semel.stores.doctor import Finding
+from semel.stores.settings import StoreClock, machine_clock
 from semel.stores.sqlite.database import attach, detach, known_install
 from semel.stores.sqlite.driver import AsyncSqliteDriver, SqliteDriver
-from semel.stores.sqlite.joined import AsyncSqliteJoined, SqliteJoined
+from semel.stores.sqlite.joined import (
+    AsyncSqliteJoined,
+    AsyncWrappedJoined,
+    SqliteJoined,
+    WrappedJoined,
+    async_inside_of,
+    inside_of,
+)
 from semel.stores.sqlite.plan import plan
 from semel.stores.sqlite.settings import Settings
-from semel.stores.sqlite.wrapped import AsyncWrappedJoined, WrappedJoined, async_inside_of, inside_of
 
 
 class SqliteStore:
@@ -96,7 +102,7 @@ class SqliteStore:
 
     def examine(self, horizon: timedelta) -> list[Finding]:
         """What `semel doctor` finds here."""
-        from semel.stores.sqlite.doctor import examine
+        from semel.stores.sqlite.admin import examine
 
         return examine(self._settings, horizon)
 

@@ -26,7 +26,7 @@ A scenario that a store is known to break can be overridden by its name, which t
 
 from __future__ import annotations
 
-from semel.core.extras import requires
+from semel.extras import requires
 
 with requires("semel.testing.contract", "pytest"):
     import pytest
@@ -34,28 +34,31 @@ with requires("semel.testing.contract", "pytest"):
 # Before the topics are imported: their assertions shall explain themselves as those of any test do.
 pytest.register_assert_rewrite("semel.testing.contract.topics")
 
-from semel.testing.contract.topics.administration import RecordsContract, SweepContract  # noqa: E402 - see above
-from semel.testing.contract.topics.cancelling import CancellationContract  # noqa: E402
-from semel.testing.contract.topics.claims import ClaimContract, FingerprintContract, KeepingContract  # noqa: E402
-from semel.testing.contract.topics.concurrency import ConcurrencyContract, NestingContract  # noqa: E402
-from semel.testing.contract.topics.correcting import CorrectingContract  # noqa: E402
-from semel.testing.contract.topics.doubts import HoldContract, ResolvingContract  # noqa: E402
-from semel.testing.contract.topics.erasing import ErasingContract, InvalidationContract  # noqa: E402
-from semel.testing.contract.topics.failures import AttemptContract, FailureContract  # noqa: E402
-from semel.testing.contract.topics.faults import LostReplyContract, RefusalContract  # noqa: E402
-from semel.testing.contract.topics.fingerprints import FingerprintChangeContract, SecretContract  # noqa: E402
-from semel.testing.contract.topics.inputs import InputContract  # noqa: E402
-from semel.testing.contract.topics.leases import LeaseContract, RenewalContract  # noqa: E402
-from semel.testing.contract.topics.lists import ListContract  # noqa: E402
-from semel.testing.contract.topics.operations import OperationContract  # noqa: E402
-from semel.testing.contract.topics.reconciling import ReconcileContract  # noqa: E402
-from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, VersionContract  # noqa: E402
-from semel.testing.contract.topics.stalls import StallContract  # noqa: E402
-from semel.testing.contract.topics.steps import DeriveContract, StepContract  # noqa: E402
-from semel.testing.contract.topics.sweeping import SweepingReconcileContract  # noqa: E402
-from semel.testing.contract.topics.waiting import CrowdContract, PromotionContract, WaitingContract  # noqa: E402
-from semel.testing.contract.topics.zombies import LateWriteContract, ZombieContract  # noqa: E402
-from semel.testing.contract.world import MakeStore  # noqa: E402
+from semel.testing.contract.topics.administration import RecordsContract, SweepContract, SweepingReconcileContract
+from semel.testing.contract.topics.cancelling import CancellationContract
+from semel.testing.contract.topics.claims import (
+    ClaimContract,
+    ConcurrencyContract,
+    FingerprintContract,
+    KeepingContract,
+    NestingContract,
+)
+from semel.testing.contract.topics.doubts import CorrectingContract, HoldContract, ReconcileContract, ResolvingContract
+from semel.testing.contract.topics.erasing import ErasingContract, InvalidationContract
+from semel.testing.contract.topics.failures import AttemptContract, FailureContract, LostReplyContract, RefusalContract
+from semel.testing.contract.topics.fingerprints import FingerprintChangeContract, SecretContract
+from semel.testing.contract.topics.leases import (
+    LateWriteContract,
+    LeaseContract,
+    RenewalContract,
+    StallContract,
+    ZombieContract,
+)
+from semel.testing.contract.topics.operations import InputContract, ListContract, OperationContract
+from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, VersionContract
+from semel.testing.contract.topics.steps import DeriveContract, StepContract
+from semel.testing.contract.topics.waiting import CrowdContract, PromotionContract, WaitingContract
+from semel.testing.contract.world import MakeStore
 
 __all__ = ["InvalidationContract", "MakeStore", "StoreContract"]
 

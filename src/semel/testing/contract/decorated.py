@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from semel.core.key import SHARED
-from semel.testing.contract.colours import Colour
+from semel.testing.contract.engine_adapters import Colour
 
 _UNDECLARED = object()
 

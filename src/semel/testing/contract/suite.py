@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from semel.testing.clock import VirtualClock
-from semel.testing.contract.colours import ColourName
-from semel.testing.contract.door import CallStyle
+from semel.testing.contract.api_client import CallStyle
+from semel.testing.contract.engine_adapters import ColourName
 from semel.testing.contract.world import MakeStore, World
 
 _LONGEST = 100.0

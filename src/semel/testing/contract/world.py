@@ -13,16 +13,15 @@ from typing import Any
 from semel.core.fingerprint import fingerprint
 from semel.core.key import SHARED, Key
 from semel.core.operations import Answer, Claim, ClaimAnswer, Found, Granted, Operation, Read
-from semel.core.outcome import Happened
 from semel.core.policy import Policy
-from semel.core.record import NOTHING, About, Lease, Record
+from semel.core.record import NOTHING, About, Happened, Lease, Record
 from semel.core.store import Store
-from semel.engine.request import terms_of
+from semel.engine.call_flow import terms_of
 from semel.testing.clock import VirtualClock
+from semel.testing.contract.api_client import OPERATION, CallStyle, Door, Handler
 from semel.testing.contract.calls import Call, Gate, current_call, until
-from semel.testing.contract.colours import ColourName, colour_of
-from semel.testing.contract.door import OPERATION, CallStyle, Door, Handler
-from semel.testing.contract.watched import WatchedStore
+from semel.testing.contract.engine_adapters import ColourName, colour_of
+from semel.testing.contract.instrumented_store import WatchedStore
 
 MakeStore = Callable[[], Store]
 

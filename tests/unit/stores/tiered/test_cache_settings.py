@@ -8,8 +8,8 @@ import pytest
 
 from semel import AsyncSemel, Semel
 from semel.errors import UsageError
+from semel.stores.cache import Cache, TieredStore
 from semel.stores.memory import MemoryStore
-from semel.stores.tiered import Cache, TieredStore
 
 
 def test_a_url_carries_settings_of_the_cache_and_of_redis() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 from semel import AsyncSemel
-from semel.stores.tiered import Cache
+from semel.stores.cache import Cache
 
 
 async def seven() -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from semel.core.breaker import Breaker
+from semel.core.circuit import Breaker
 from semel.core.observer import Event
 from semel.core.operations import (
     Complete,
@@ -26,13 +26,10 @@ from semel.core.operations import (
     Running,
 )
 from semel.core.record import About, Failure, Record, Status
-from semel.core.tiers import Drop, Dropped, Fill, Filled, Hit, InFront, Look, Missed
+from semel.core.store import Drop, Dropped, Fill, Filled, Hit, InFront, Look, Missed
 from semel.errors import StoreUnavailable
-from semel.stores.tiered.entries import LARGEST
-from semel.stores.tiered.flows import Tiers
-from semel.stores.tiered.gate import Gate
-from semel.stores.tiered.local import Local
-from semel.stores.tiered.settings import Cache
+from semel.stores.cache.logic import LARGEST, Gate, Local, Tiers
+from semel.stores.cache.settings import Cache
 from tests.unit.stores.operations import FINGERPRINTS, KEYS, SECOND, START, claim
 from tests.unit.stores.tiered.records import completed
 

@@ -1,9 +1,9 @@
 """The gate in front of a cache: when callers go past it, who tries it, and what the observer hears."""
 
-from semel.core.breaker import Breaker
+from semel.core.circuit import Breaker
 from semel.core.observer import Event
 from semel.errors import StoreUnavailable
-from semel.stores.tiered.gate import Gate
+from semel.stores.cache.logic import Gate
 
 SILENCE = StoreUnavailable("nothing came")
 

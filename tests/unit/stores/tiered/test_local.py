@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from semel.core.key import Key
 from semel.core.record import About, Record
-from semel.stores.tiered.local import Kept, Local
+from semel.stores.cache.logic import Kept, Local
 from tests.unit.stores.tiered.records import completed
 
 KEYS = [Key.of(f"k-{number}", operation="charge") for number in range(5)]

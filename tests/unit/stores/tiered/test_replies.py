@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from semel.core.breaker import Breaker
+from semel.core.circuit import Breaker
 from semel.core.observer import Logging
-from semel.core.tiers import CacheOperation, Drop, Dropped, Fill, Filled, Look, Missed
+from semel.core.store import CacheOperation, Drop, Dropped, Fill, Filled, Look, Missed
 from semel.errors import StoreUnavailable
-from semel.stores.tiered.gate import Gate
-from semel.stores.tiered.redis_cache import RedisCache
-from semel.stores.tiered.settings import Cache
+from semel.stores.cache.logic import Gate
+from semel.stores.cache.redis import RedisCache
+from semel.stores.cache.settings import Cache
 from tests.unit.stores.operations import KEYS, START
 from tests.unit.stores.tiered.records import completed
 

@@ -13,8 +13,8 @@ from semel.core.operations import Checkpoint, Claim, Complete, Fail
 from semel.core.policy import Policy
 from semel.core.record import Record, Status
 from semel.errors import InProgress
+from semel.testing.contract.api_client import Door, Handler
 from semel.testing.contract.calls import Call, until
-from semel.testing.contract.door import Door, Handler
 from semel.testing.contract.suite import Contract, only_async
 from semel.testing.contract.world import World
 

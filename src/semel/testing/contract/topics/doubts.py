@@ -1,18 +1,25 @@
-"""Doubts: it started and no outcome is known. Who may go on, who has to ask, and how a held one is ended."""
+"""Doubts: it started and no outcome is known. Who may go on, who has to ask, and how a held one is ended.
+
+Reconciling: a hook is asked whether it happened, late enough for the answer to be true, and only then.
+
+A value that a person stated can be replaced by another; nothing else that is settled can.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
-from semel.core.outcome import Cancelled, DidNotHappen, Happened, Resolution, Unknown
+from semel.core.operations import Resolve, Resolved, Unresolvable
 from semel.core.policy import Policy
-from semel.core.record import Status
+from semel.core.record import Cancelled, DidNotHappen, Happened, Lease, Resolution, Status, Unknown
 from semel.errors import FailedBefore, InDoubt, LeaseLost, NotResolvable, UsageError
-from semel.testing.contract.door import Door
-from semel.testing.contract.suite import Contract
+from semel.testing.contract.api_client import Door
+from semel.testing.contract.suite import Contract, only_async
 from semel.testing.contract.world import World
 
 HOLD = Policy(in_doubt="hold")
@@ -246,3 +253,326 @@ async def _held(world: World) -> Door:
     door = world.door()
     await door.sweep()
     return door
+
+
+MICROSECOND = 1e-6
+RECONCILE_LEASE, RECONCILE_QUIET = 30, 45
+
+
+class ReconcileContract(Contract):
+    """What each answer of the hook leads to."""
+
+    async def test_the_hook_is_not_asked_before_the_quiet_time_is_over(self, world: World) -> None:
+        policy = _asking(world, Happened("found"))
+        await world.crash(policy=policy)
+        world.clock.advance(RECONCILE_LEASE + RECONCILE_QUIET - MICROSECOND)
+        error = await world.door().error(policy=policy)
+        assert isinstance(error, InDoubt)
+        assert error.retry_after is not None
+        assert world.ran == []
+
+    async def test_the_hook_is_asked_at_the_end_of_the_quiet_time(self, world: World) -> None:
+        policy = _asking(world, Happened("found"))
+        await world.crash(policy=policy)
+        world.clock.advance(RECONCILE_LEASE + RECONCILE_QUIET)
+        await world.door().run(policy=policy)
+        assert world.ran == ["asked"]
+
+    async def test_who_comes_too_early_learns_when_to_come_back(self, world: World) -> None:
+        policy = _asking(world, Happened("found"))
+        await world.crash(policy=policy)
+        world.clock.advance(RECONCILE_LEASE + 5)
+        error = await world.door().error(policy=policy)
+        assert isinstance(error, InDoubt)
+        assert error.retry_after == pytest.approx(RECONCILE_QUIET - 5)
+
+    async def test_the_longer_quiet_time_of_the_two_counts(self, world: World) -> None:
+        await world.crash(policy=_asking(world, Unknown(), quiet=100))
+        world.clock.advance(RECONCILE_LEASE + 99)
+        policy = _asking(world, Happened("found"), quiet=1)
+        assert isinstance(await world.door().error(policy=policy), InDoubt)
+        world.clock.advance(1)
+        assert await world.door().value(policy=policy) == "found"
+
+    async def test_the_quiet_time_of_a_raised_error_counts_from_the_error(self, world: World) -> None:
+        policy = _asking(world, Happened("found"))
+        await world.door().error(handler=world.raising(OSError()), policy=policy)
+        world.clock.advance(RECONCILE_QUIET - MICROSECOND)
+        assert isinstance(await world.door().error(policy=policy), InDoubt)
+        world.clock.advance(MICROSECOND)
+        assert await world.door().value(policy=policy) == "found"
+
+    async def test_happened_gives_the_value_without_running(self, world: World) -> None:
+        policy = await _ready(world, Happened("found"))
+        result = await world.door().run(policy=policy)
+        assert (result.value, result.replayed, world.ran) == ("found", True, ["asked"])
+
+    async def test_happened_is_recorded_for_everybody(self, world: World) -> None:
+        policy = await _ready(world, Happened("found"))
+        await world.door().run(policy=policy)
+        assert await world.door().value(policy=policy) == "found"
+        assert world.ran == ["asked"]
+
+    async def test_did_not_happen_runs_without_doubt(self, world: World) -> None:
+        policy = await _ready(world, DidNotHappen())
+        door = world.door()
+        seen: list[bool] = []
+        await door.run(handler=lambda: seen.append(door.current().in_doubt), policy=policy)
+        assert (world.ran, seen) == (["asked"], [False])
+
+    async def test_the_hook_is_asked_although_the_attempts_are_used_up(self, world: World) -> None:
+        policy = (await _ready(world, Happened(7))).replace(max_attempts=1)
+        assert await world.door().value(policy=policy) == 7
+
+    async def test_what_did_not_happen_is_not_run_once_the_attempts_are_used_up(self, world: World) -> None:
+        policy = (await _ready(world, DidNotHappen())).replace(max_attempts=1)
+        assert isinstance(await world.door().error(policy=policy), FailedBefore)
+        assert world.ran == ["asked"]
+
+    async def test_unknown_stays_in_doubt(self, world: World) -> None:
+        policy = await _ready(world, Unknown())
+        door = world.door()
+        assert isinstance(await door.error(policy=policy), InDoubt)
+        assert (await door.read()).status is Status.IN_DOUBT
+        assert world.ran == ["asked"]
+
+    async def test_unknown_is_asked_again_after_another_quiet_time(self, world: World) -> None:
+        policy = await _ready(world, Unknown())
+        door = world.door()
+        await door.error(policy=policy)
+        await door.error(policy=policy)
+        assert world.ran == ["asked"]
+        world.clock.advance(RECONCILE_QUIET)
+        await door.error(policy=policy)
+        assert world.ran == ["asked", "asked"]
+
+    async def test_a_hook_that_raises_leaves_the_doubt(self, world: World) -> None:
+        policy = await _ready(world, OSError("bank is closed"))
+        door = world.door()
+        assert isinstance(await door.error(policy=policy), OSError)
+        assert (await door.read()).status is Status.IN_DOUBT
+        assert world.ran == ["asked"]
+
+    async def test_a_hook_that_answers_something_else_leaves_the_doubt(self, world: World) -> None:
+        policy = await _ready(world, "yes")
+        door = world.door()
+        assert isinstance(await door.error(policy=policy), UsageError)
+        assert (await door.read()).status is Status.IN_DOUBT
+
+    async def test_asking_in_vain_is_no_attempt(self, world: World) -> None:
+        policy = await _ready(world, Unknown())
+        door = world.door()
+        await door.error(policy=policy)
+        assert (await door.read()).attempts == 1
+
+    async def test_the_hook_knows_the_attempt_it_is_asked_about(self, world: World) -> None:
+        seen: list[Any] = []
+
+        def hook(attempt: Any) -> Happened:
+            seen.append((attempt.key.value, attempt.derive("charge"), attempt.in_doubt))
+            return Happened("found")
+
+        policy = Policy(in_doubt="reconcile", reconcile=hook)
+        lease = await world.crash(policy=policy)
+        world.clock.advance(60)
+        await world.door().run(policy=policy)
+        assert seen == [("k", lease.key.derive("charge"), True)]
+
+    async def test_two_who_come_at_once_ask_once(self, world: World) -> None:
+        policy = await _ready(world, Happened("found"))
+        calls = [world.door().start(policy=policy) for _ in range(2)]
+        await world.ended(*calls)
+        assert [call.value for call in calls] == ["found"] * 2
+        assert world.ran == ["asked"]
+
+    @only_async
+    async def test_a_hook_may_be_a_coroutine(self, world: World) -> None:
+        gate = world.gate()
+        policy = Policy(in_doubt="reconcile", reconcile=world.finding(gate))
+        await world.crash(policy=policy)
+        world.clock.advance(60)
+        call = world.door().start(policy=policy)
+        await gate.reached()
+        gate.open()
+        assert (await world.finish(call)).value == "found"
+
+    @only_async
+    async def test_a_slow_hook_keeps_its_lease(self, world: World) -> None:
+        gate = world.gate()
+        policy = Policy(in_doubt="reconcile", reconcile=world.finding(gate), wait_for=timedelta(minutes=10))
+        await world.crash(policy=policy)
+        world.clock.advance(60)
+        calls = [world.door().start(policy=policy) for _ in range(2)]
+        await gate.reached()
+        await world.pass_time(70)
+        gate.open()
+        await world.ended(*calls)
+        assert (world.ran, [call.value for call in calls]) == (["asked"], ["found"] * 2)
+
+    async def test_a_reconciled_zombie_gets_what_was_found(self, world: World) -> None:
+        gate = world.gate()
+        policy = _asking(world, Happened("found"))
+        zombie = world.door().start(handler=world.stopping(gate, "zombie"), policy=policy)
+        await gate.reached()
+        world.clock.advance(RECONCILE_LEASE + RECONCILE_QUIET)
+        await world.door().run(policy=policy)
+        gate.open()
+        await world.ended(zombie)
+        assert zombie.error is None or isinstance(zombie.error, LeaseLost)
+        assert await world.door().value(policy=policy) == "found"
+
+
+def _asking(world: World, verdict: Any, quiet: float = RECONCILE_QUIET) -> Policy:
+    """A policy whose hook notes that it was asked, then answers or raises `verdict`."""
+
+    def hook(_attempt: Any) -> Any:
+        world.ran.append("asked")
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
+
+    asked: Callable[[Any], Any] = hook
+    return Policy(in_doubt="reconcile", reconcile=asked, reconcile_after=timedelta(seconds=quiet))
+
+
+async def _ready(world: World, verdict: Any) -> Policy:
+    """A world in which a process crashed long enough ago to be asked about."""
+    policy = _asking(world, verdict)
+    await world.crash(policy=policy)
+    world.clock.advance(RECONCILE_LEASE + RECONCILE_QUIET)
+    return policy
+
+
+_AFTER_LEASE = 60
+_FIRST, _SECOND, _THIRD = b"1" * 16, b"2" * 16, b"3" * 16
+
+
+async def _stated(world: World, value: Any = "wrong") -> Door:
+    await world.crash(policy=HOLD)
+    world.clock.advance(_AFTER_LEASE)
+    door = world.door()
+    await door.resolve(Happened(value))
+    return door
+
+
+def _stating(lease: Lease, nonce: bytes, outcome: bytes, corrects: bytes | None = None) -> Resolve:
+    return Resolve(lease.key.digest, nonce, Status.COMPLETED, outcome, "note", corrects=corrects)
+
+
+async def _stated_lease(world: World) -> Lease:
+    lease = await world.crash(policy=HOLD)
+    world.clock.advance(_AFTER_LEASE)
+    (answer,) = await world.perform(_stating(lease, _FIRST, b"wrong"))
+    assert isinstance(answer, Resolved)
+    return lease
+
+
+class CorrectingContract(Contract):
+    """Corrections replace what was stated about the very record that was seen."""
+
+    async def test_a_stated_value_can_be_corrected(self, world: World) -> None:
+        door = await _stated(world)
+        assert await door.value(policy=HOLD) == "wrong"
+        await door.resolve(Happened("right"), correct=True, reason="mistyped", by="ada")
+        result = await door.run(policy=HOLD)
+        assert (result.value, result.replayed, world.ran) == ("right", True, [])
+
+    async def test_a_correction_says_who_and_why(self, world: World) -> None:
+        door = await _stated(world)
+        record = await door.resolve(Happened("right"), correct=True, reason="mistyped", by="ada")
+        assert record.note is not None
+        assert (record.note.resolution, record.note.reason, record.note.by) == ("Happened", "mistyped", "ada")
+
+    async def test_a_correction_can_be_corrected(self, world: World) -> None:
+        door = await _stated(world)
+        await door.resolve(Happened("better"), correct=True)
+        await door.resolve(Happened("best"), correct=True)
+        assert await door.value(policy=HOLD) == "best"
+
+    async def test_what_a_handler_returned_is_not_corrected(self, world: World) -> None:
+        door = world.door()
+        await door.run()
+        before = await world.stored()
+        with pytest.raises(NotResolvable):
+            await door.resolve(Happened("other"), correct=True)
+        assert await world.stored() == before
+
+    @pytest.mark.parametrize("resolution", [DidNotHappen(), Cancelled()])
+    async def test_a_correction_never_says_that_it_did_not_happen(self, world: World, resolution: Any) -> None:
+        door = await _stated(world)
+        before = await world.stored()
+        with pytest.raises(UsageError):
+            await door.resolve(resolution, correct=True)
+        assert await world.stored() == before
+
+    @pytest.mark.parametrize("resolution", [DidNotHappen(), Cancelled()])
+    async def test_what_was_not_stated_to_have_happened_is_not_corrected(self, world: World, resolution: Any) -> None:
+        await world.crash(policy=HOLD)
+        world.clock.advance(_AFTER_LEASE)
+        door = world.door()
+        await door.resolve(resolution)
+        before = await world.stored()
+        with pytest.raises(NotResolvable):
+            await door.resolve(Happened("other"), correct=True)
+        assert await world.stored() == before
+
+    async def test_what_is_in_doubt_is_resolved_and_not_corrected(self, world: World) -> None:
+        await world.crash(policy=HOLD)
+        world.clock.advance(_AFTER_LEASE)
+        before = await world.stored()
+        with pytest.raises(NotResolvable):
+            await world.door().resolve(Happened("other"), correct=True)
+        assert await world.stored() == before
+
+    async def test_a_store_corrects_only_what_is_completed(self, world: World) -> None:
+        lease = await world.crash(policy=HOLD)
+        world.clock.advance(_AFTER_LEASE)
+        before = await world.stored()
+        (answer,) = await world.perform(_stating(lease, _SECOND, b"right", corrects=lease.nonce))
+        assert isinstance(answer, Unresolvable)
+        assert await world.stored() == before
+
+    async def test_what_was_erased_is_not_filled_in_again(self, world: World) -> None:
+        lease = await _stated_lease(world)
+        door = world.door()
+        erased = await door.erase()
+        with pytest.raises(NotResolvable):
+            await door.resolve(Happened("other"), correct=True)
+        (answer,) = await world.perform(_stating(lease, _SECOND, b"right", corrects=_FIRST))
+        assert isinstance(answer, Unresolvable)
+        assert (await world.stored()) == erased
+
+    async def test_a_correction_sent_again_answers_as_the_first_time(self, world: World) -> None:
+        lease = await _stated_lease(world)
+        correction = _stating(lease, _SECOND, b"right", corrects=_FIRST)
+        (first,) = await world.perform(correction)
+        world.clock.advance(1)
+        (second,) = await world.perform(correction)
+        assert isinstance(first, Resolved)
+        assert first.record.outcome == b"right"
+        assert second == first
+
+    async def test_of_two_corrections_of_one_record_the_second_changes_nothing(self, world: World) -> None:
+        lease = await _stated_lease(world)
+        (first,) = await world.perform(_stating(lease, _SECOND, b"right", corrects=_FIRST))
+        (second,) = await world.perform(_stating(lease, _THIRD, b"other", corrects=_FIRST))
+        assert isinstance(first, Resolved)
+        assert isinstance(second, Unresolvable)
+        assert await world.stored() == first.record
+
+    async def test_a_correction_raises_the_fence(self, world: World) -> None:
+        lease = await _stated_lease(world)
+        before = await world.stored()
+        (answer,) = await world.perform(_stating(lease, _SECOND, b"right", corrects=_FIRST))
+        assert isinstance(answer, Resolved)
+        assert before is not None
+        assert answer.record.fence == before.fence + 1
+
+    @pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
+    async def test_a_correction_that_reopens_the_key_is_refused_by_the_store(self, world: World, status: Any) -> None:
+        lease = await _stated_lease(world)
+        before = await world.stored()
+        reopening = msgspec.structs.replace(_stating(lease, _SECOND, b"", corrects=_FIRST), status=status, outcome=None)
+        (answer,) = await world.perform(reopening)
+        assert isinstance(answer, Unresolvable)
+        assert await world.stored() == before

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from semel.core import codec
-from semel.core.erasing import BLANK, erased
+from semel.core.codec import AsIs
 from semel.core.fingerprint import fingerprint
 from semel.core.operations import (
     Awaiting,
@@ -32,8 +32,7 @@ from semel.core.operations import (
     Unresolvable,
 )
 from semel.core.policy import Policy
-from semel.core.record import About, Failure, Lease, Record, Status, Step
-from semel.core.shape import AsIs
+from semel.core.record import BLANK, About, Failure, Lease, Record, Status, Step, erase_record
 from semel.errors import FailedBefore, NotResolvable, ResultNotKept, UsageError
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
@@ -60,8 +59,8 @@ class ErasingContract(Contract):
         before = await _settled(world, how)
         world.clock.advance(5)
         (answer,) = await world.perform(Erase(before.key.digest, NOTE))
-        assert answer == Erased(erased(before, NOTE))
-        assert await world.stored(PERSONAL, scope=PERSONAL) == erased(before, NOTE)
+        assert answer == Erased(erase_record(before, NOTE))
+        assert await world.stored(PERSONAL, scope=PERSONAL) == erase_record(before, NOTE)
 
     @pytest.mark.parametrize("how", SETTLED)
     async def test_nothing_personal_is_left(self, world: World, how: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from semel.core import canonical, codec
-from semel.core.fingerprint import Fingerprints, Secrets
+from semel.core import codec
+from semel.core.codec import AsIs
+from semel.core.fingerprint import Fingerprints, Secrets, encode_canonical
 from semel.core.operations import Claim, Complete, Fail, Granted
 from semel.core.policy import Policy
 from semel.core.record import Failure, Status
-from semel.core.shape import AsIs
 from semel.errors import InProgress, KeyReused, RecordUnreadable
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
@@ -29,7 +29,7 @@ KEPT_ONE_HOUR = Policy(keep_for=timedelta(hours=1))
 
 
 def _first_version(asked: object) -> bytes:
-    return b"\x01" + hashlib.sha256(canonical.encode(asked)).digest()
+    return b"\x01" + hashlib.sha256(encode_canonical(asked)).digest()
 
 
 def _plain(asked: object) -> bytes:

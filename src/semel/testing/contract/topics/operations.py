@@ -1,23 +1,34 @@
-"""Operations: what a store answers to lists of them, and to the same one sent again. No engine is involved."""
+"""Operations: what a store answers to lists of them, and to the same one sent again. No engine is involved.
+
+Bad input: a typed error that says nothing ran, before anything is sent to the store.
+
+Lists: an operation does the same alone and beside others of its kind, whatever statements a store has for either.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from semel.core import codec
+from semel.core.codec import AsIs
 from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
     Doubtful,
+    Erase,
     Fail,
     Found,
     Granted,
     Held,
     Lapse,
+    Operation,
     Purge,
     Query,
     Read,
@@ -34,11 +45,135 @@ from semel.core.operations import (
     Terms,
 )
 from semel.core.policy import Doubt, Policy
-from semel.core.record import Failure, Lease, Status, Step
-from semel.core.shape import AsIs
-from semel.testing.contract.suite import Contract
+from semel.core.record import Failure, Lease, Record, Status, Step
+from semel.errors import KeyInvalid, KeyMissing, PolicyInvalid, UsageError
+from semel.stores.memory import Table
+from semel.testing.contract.suite import Contract, only_by_run
 from semel.testing.contract.topics.doubts import PAIRS
 from semel.testing.contract.world import World
+
+BAD_KEYS: list[tuple[Any, type[UsageError]]] = [
+    (None, KeyMissing),
+    ("", KeyInvalid),
+    ((), KeyInvalid),
+    (["a"], KeyInvalid),
+    (object(), KeyInvalid),
+    ("x" * 256, KeyInvalid),
+    ("é" * 128, KeyInvalid),
+    ("line\nbreak", KeyInvalid),
+    ("nul\x00", KeyInvalid),
+    ("\ud800", KeyInvalid),
+    (("a", ["b"]), KeyInvalid),
+    (("a", object()), KeyInvalid),
+    ((float("nan"),), KeyInvalid),
+]
+# A decorated function takes such an argument as a key, or scope, of one part; and it has a name of its own.
+BAD_KEYS_OF_RUN: list[Any] = [1, 1.5, b"bytes"]
+BAD_SETTINGS_OF_RUN: dict[str, dict[str, Any]] = {
+    "no operation": {"operation": None},
+    "scope of another type": {"scope": 7},
+}
+BAD_SETTINGS: dict[str, dict[str, Any]] = {
+    "empty operation": {"operation": ""},
+    "operation of another type": {"operation": 7},
+    "long operation": {"operation": "x" * 256},
+    "no scope": {"scope": None},
+    "empty scope": {"scope": ""},
+    "about something unknown": {"about": {"colour": "red"}},
+    "about of another type": {"about": {"subject": 7}},
+    "tag of another type": {"about": {"tags": {"till": 7}}},
+    "policy as a dictionary": {"policy": {"keep_for": 1}},
+    "policy as a word": {"policy": "hold"},
+    "fingerprint of an object": {"fingerprint": object()},
+    "fingerprint of no number": {"fingerprint": {"x": float("nan")}},
+    "result that cannot be replayed": {"returns": Callable[[], int]},
+}
+BAD_POLICIES: list[dict[str, Any]] = [
+    {"keep_for": timedelta(0)},
+    {"keep_for": timedelta(seconds=-1)},
+    {"keep_for": 3600},
+    {"keep_for": timedelta(days=365 * 101)},
+    {"lease_for": timedelta(0)},
+    {"lease_for": timedelta(seconds=-30)},
+    {"max_runtime": timedelta(0)},
+    {"wait_for": timedelta(seconds=-1)},
+    {"reconcile_after": timedelta(seconds=-1)},
+    {"when_running": "queue"},
+    {"in_doubt": "ignore"},
+    {"in_doubt": "reconcile"},
+    {"in_doubt": "reconcile", "reconcile": "hook"},
+    {"reconcile": print},
+    {"store_down": "retry"},
+    {"max_attempts": 0},
+    {"max_attempts": True},
+    {"max_attempts": 1.5},
+    {"max_result": 0},
+    {"final_errors": ("ValueError",)},
+    {"retry_errors": (int,)},
+    {"final_errors": (UsageError,)},
+]
+
+
+class InputContract(Contract):
+    """Nothing runs and nothing is stored."""
+
+    @pytest.mark.parametrize(("key", "kind"), BAD_KEYS, ids=lambda part: repr(part).split(" object at")[0][:20])
+    async def test_a_bad_key_is_refused(self, world: World, key: Any, kind: type[UsageError]) -> None:
+        door = world.door()
+        error = await door.error(key)
+        assert type(error) is kind
+        assert world.ran == await door.keys() == []
+
+    @only_by_run
+    @pytest.mark.parametrize("key", BAD_KEYS_OF_RUN, ids=repr)
+    async def test_a_bare_value_is_no_key_of_run(self, world: World, key: Any) -> None:
+        door = world.door()
+        error = await door.error(key)
+        assert type(error) is KeyInvalid
+        assert "othing ran" in str(error)
+        assert world.ran == await door.keys() == []
+
+    @only_by_run
+    @pytest.mark.parametrize("settings", BAD_SETTINGS_OF_RUN.values(), ids=BAD_SETTINGS_OF_RUN.keys())
+    async def test_a_bad_setting_of_run_is_refused(self, world: World, settings: dict[str, Any]) -> None:
+        door = world.door()
+        error = await door.error(**settings)
+        assert isinstance(error, UsageError)
+        assert world.ran == await door.keys() == []
+
+    @pytest.mark.parametrize("settings", BAD_SETTINGS.values(), ids=BAD_SETTINGS.keys())
+    async def test_a_bad_setting_is_refused(self, world: World, settings: dict[str, Any]) -> None:
+        door = world.door()
+        error = await door.error(**settings)
+        assert isinstance(error, UsageError)
+        assert world.ran == await door.keys() == []
+
+    @pytest.mark.parametrize("settings", BAD_POLICIES, ids=str)
+    async def test_a_bad_policy_is_refused(self, world: World, settings: dict[str, Any]) -> None:
+        door = world.door()
+        with pytest.raises(PolicyInvalid) as caught:
+            door.once(key="order", **settings)(world.returning("value"))
+        assert "nothing ran" in caught.value.message
+
+    async def test_a_key_of_the_longest_length_is_accepted(self, world: World) -> None:
+        assert await world.door().value("x" * 255) == "value"
+
+    async def test_every_refusal_says_that_nothing_ran(self, world: World) -> None:
+        door = world.door()
+        errors = [await door.error(key) for key, _ in BAD_KEYS]
+        assert [error for error in errors if "othing ran" not in str(error)] == []
+
+    @only_by_run
+    async def test_a_handler_that_cannot_be_called_is_refused(self, world: World) -> None:
+        engine = world.door().engine
+        call = world.start(lambda: engine.run("k", "handler", operation="pay"))
+        await world.ended(call)
+        assert isinstance(call.error, UsageError)
+
+    async def test_reading_a_key_needs_its_operation(self, world: World) -> None:
+        with pytest.raises(UsageError):
+            await world.door().find("k", operation=None)
+
 
 VALUE = codec.encode("value", AsIs(), 1000)
 OOPS = Failure("builtins.OSError", "oops")
@@ -270,3 +405,141 @@ def _granted_key(answer: Any) -> str:
 def _found_key(answer: Any) -> str | None:
     assert isinstance(answer, Found)
     return None if answer.record is None else answer.record.key.value
+
+
+KEEP = 20
+POLICY = Policy(keep_for=timedelta(seconds=KEEP))
+STEP = Step(0, "reserve", VALUE)
+
+
+class Case(NamedTuple):
+    """An operation on a claimed key, what is done to the key before it, and whether it settles the record."""
+
+    operation: Callable[[World, Lease], Operation]
+    before: Callable[[Lease], Operation] | None = None
+    settles: bool = False
+
+
+def _claim(world: World, lease: Lease) -> Claim:
+    return replace(world.claim(policy=POLICY), key=lease.key)
+
+
+def _final(lease: Lease) -> Fail:
+    return Fail(lease, "final", OOPS, doubtful=False)
+
+
+def _retry(lease: Lease) -> Fail:
+    return Fail(lease, "retry", OOPS, doubtful=False)
+
+
+def _doubt(lease: Lease) -> Fail:
+    return Fail(lease, "doubt", OOPS, doubtful=True)
+
+
+def _complete(lease: Lease) -> Complete:
+    return Complete(lease, VALUE)
+
+
+def _resolve(status: Status, outcome: bytes | None) -> Callable[[World, Lease], Resolve]:
+    # One of the three statuses that a decision can have.
+    return lambda _world, lease: Resolve(lease.key.digest, b"n" * 16, status, outcome, "looked")  # type: ignore[arg-type]
+
+
+CASES: dict[str, Case] = {
+    "renew": Case(lambda _world, lease: Renew(lease, 30_000_000)),
+    "complete": Case(lambda _world, lease: _complete(lease), settles=True),
+    "complete after a step": Case(
+        lambda _world, lease: _complete(lease), before=lambda lease: Checkpoint(lease, STEP), settles=True
+    ),
+    "fail for good": Case(lambda _world, lease: _final(lease), settles=True),
+    "fail and retry": Case(lambda _world, lease: _retry(lease), settles=True),
+    "fail in doubt": Case(lambda _world, lease: _doubt(lease)),
+    "give back": Case(lambda _world, lease: replace(_retry(lease), started=False), settles=True),
+    "checkpoint": Case(lambda _world, lease: Checkpoint(lease, STEP)),
+    "claim what runs": Case(_claim, before=lambda lease: Renew(lease, 100_000_000)),
+    "claim what lapsed": Case(_claim),
+    "claim what failed": Case(_claim, before=_retry),
+    "claim what is in doubt": Case(_claim, before=_doubt),
+    "claim what is completed": Case(_claim, before=_complete),
+    "resolve as happened": Case(_resolve(Status.COMPLETED, VALUE), before=_doubt, settles=True),
+    "resolve as not happened": Case(_resolve(Status.FAILED, None), before=_doubt, settles=True),
+    "resolve as cancelled": Case(_resolve(Status.CANCELLED, None), before=_doubt, settles=True),
+    "erase": Case(lambda _world, lease: Erase(lease.key.digest, "note"), before=_complete),
+    "tally": Case(lambda _world, lease: Tally(lease.key.digest, 3), before=_complete),
+    "read": Case(lambda _world, lease: Read(lease.key.digest, with_steps=True), before=_complete),
+}
+SETTLING = {name: case for name, case in CASES.items() if case.settles}
+
+of_each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+of_each_settling = pytest.mark.parametrize("case", SETTLING.values(), ids=SETTLING.keys())
+alone_and_several = pytest.mark.parametrize("count", [1, 3], ids=["alone", "in a list"])
+
+
+class ListContract(Contract, calls=False):
+    """What an operation does to its record does not depend on how many travel with it."""
+
+    @of_each_case
+    @alone_and_several
+    async def test_a_list_does_to_each_record_what_the_rules_say(self, world: World, case: Case, count: int) -> None:
+        leases = await _claimed(world, case, count, 3 * KEEP)
+        before = await _records(world, leases)
+        operations = [case.operation(world, lease) for lease in leases]
+        now = world.clock.store_clock()
+        answers = await world.perform(*operations)
+        after = await _records(world, leases)
+        for place, operation in enumerate(operations):
+            expected, left = _by_the_rules(before[place], operation, now)
+            assert type(answers[place]) is type(expected), f"{place + 1} of {count}: {answers[place]!r}"
+            assert after[place] == left, f"{place + 1} of {count}"
+
+    @of_each_settling
+    @alone_and_several
+    async def test_an_outcome_after_a_run_longer_than_keep_for_is_kept_for_its_full_time(
+        self, world: World, case: Case, count: int
+    ) -> None:
+        leases = await _claimed(world, case, count, 3 * KEEP)
+        await world.perform(*[case.operation(world, lease) for lease in leases])
+        full = world.clock.store_clock() + KEEP * 1_000_000
+        kept = [record.expires_us for record in await _records(world, leases)]
+        assert kept == [full] * count
+
+    @of_each_settling
+    @alone_and_several
+    async def test_an_outcome_after_a_short_run_expires_as_the_claim_said(
+        self, world: World, case: Case, count: int
+    ) -> None:
+        said = world.clock.store_clock() + KEEP * 1_000_000
+        leases = await _claimed(world, case, count, 1)
+        await world.perform(*[case.operation(world, lease) for lease in leases])
+        kept = [record.expires_us for record in await _records(world, leases)]
+        assert kept == [said] * count
+
+    @alone_and_several
+    async def test_renewed_leases_last_their_full_time_after_a_run_longer_than_keep_for(
+        self, world: World, count: int
+    ) -> None:
+        leases = await _claimed(world, CASES["renew"], count, 3 * KEEP)
+        await world.perform(*[Renew(lease, 30_000_000) for lease in leases])
+        full = world.clock.store_clock() + 30_000_000
+        assert [record.lease_us for record in await _records(world, leases)] == [full] * count
+
+
+async def _claimed(world: World, case: Case, count: int, seconds: int) -> list[Lease]:
+    """Keys that were claimed so many seconds ago, and are as the case wants them."""
+    leases = [await world.crash(f"k{number}", policy=POLICY) for number in range(count)]
+    if case.before is not None:
+        await world.perform(*[case.before(lease) for lease in leases])
+    world.clock.advance(seconds)
+    return leases
+
+
+async def _records(world: World, leases: list[Lease]) -> list[Record]:
+    found: list[Any] = await world.perform(*[Read(lease.key.digest, with_steps=True) for lease in leases])
+    return [answer.record for answer in found]
+
+
+def _by_the_rules(record: Record, operation: Operation, now: int) -> tuple[Any, Record | None]:
+    """The answer of the decision table to one operation, and the record that it leaves."""
+    table = Table()
+    table.records[record.key.digest] = record
+    return table.apply(operation, now), table.records.get(record.key.digest)

@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from semel.core import codec, outcome
+from semel.core import codec
+from semel.core.codec import same
 from semel.core.operations import Complete
 from semel.core.policy import Policy
-from semel.core.record import Status
-from semel.core.same import same
+from semel.core.record import Status, pack_outcome
 from semel.errors import RecordUnreadable, ResultNotKept
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
@@ -222,7 +222,7 @@ class VersionContract(Contract):
             msgspec.msgpack.encode([1, "plain", "zstd", "", b"\xc0"]),
             msgspec.msgpack.encode([1, "plain", "", "key-7", b"\xc0"]),
             b"\xc1 no envelope at all",
-            outcome.pack(codec.PLAIN, b"\xd4\x63\x00"),
+            pack_outcome(codec.PLAIN, b"\xd4\x63\x00"),
         ],
         ids=["version", "codec", "compression", "seal", "damaged", "extension"],
     )

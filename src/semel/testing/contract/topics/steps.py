@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from semel.core import codec
+from semel.core.codec import AsIs, same
 from semel.core.key import is_key
 from semel.core.operations import Checkpoint, Renew
 from semel.core.policy import Policy
 from semel.core.record import Step
-from semel.core.same import same
-from semel.core.shape import AsIs
 from semel.errors import LeaseLost, ResultNotKept, StepsChanged, UsageError
-from semel.testing.contract.door import Door, Handler
+from semel.testing.contract.api_client import Door, Handler
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
 

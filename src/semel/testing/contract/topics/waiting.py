@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from semel.core.guard import Limits
+from semel.core.circuit import Limits
 from semel.core.operations import Claim, Read
 from semel.core.policy import Policy
 from semel.errors import InDoubt, InProgress, TooManyWaiting
+from semel.testing.contract.api_client import Door
 from semel.testing.contract.calls import Call, Gate
-from semel.testing.contract.door import Door
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
 

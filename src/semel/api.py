@@ -1,0 +1,154 @@
+"""The two classes people use: an engine of one colour, opened on a store that is given by URL, path or object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from semel.core.circuit import Limits
+from semel.core.fingerprint import Secret
+from semel.core.observer import Observer
+from semel.core.policy import Policy
+from semel.core.store import Store
+from semel.engine.async_engine import AsyncEngine
+from semel.engine.clock import Clock
+from semel.engine.sync_engine import SyncEngine
+from semel.errors import UsageError
+from semel.extras import missing_error
+
+if TYPE_CHECKING:
+    from semel.stores.cache import Cache
+
+Place = object
+"""A URL, a path, a store, or an engine or pool of a library that is known."""
+
+_SYNC: Final = 0
+_ASYNC: Final = 1
+
+
+def open_store(place: Place, **settings: Any) -> Store:
+    """The store at `place`. Nothing is connected yet.
+
+    Raises:
+        UsageError: the place is neither a URL, a path nor a store, or settings were given for an open store.
+    """
+    if isinstance(place, str):
+        from semel.stores.urls import store_from_url
+
+        return store_from_url(place, **settings)
+    if isinstance(place, PathLike):
+        from semel.stores.sqlite import SqliteStore
+
+        return SqliteStore(place, **settings)
+    if hasattr(place, "plan") and not settings:
+        return cast("Store", place)
+    from semel.stores.from_pool import store_on
+
+    found = store_on(place, **settings)
+    if found is not None:
+        return found
+    message = (
+        f"{type(place).__qualname__} is no store; nothing was opened. Give a URL such as sqlite:///semel.db, the path "
+        f"of a file, an engine or pool, or a store (whose settings are its own)."
+    )
+    raise UsageError(message)
+
+
+def _check_installed(store: Store, kind: int) -> None:
+    """Refuse a store whose client library of this kind is missing now, not at the first call; nothing is loaded.
+
+    Raises:
+        DependencyMissing: it is not installed.
+    """
+    libraries = getattr(store, "libraries", None)
+    if libraries is not None and find_spec(libraries[kind]) is None:
+        raise missing_error(f"{store.name.partition(':')[0]}://", libraries[kind])
+
+
+def _with_tiers(store: Store, cache: object, observer: Observer | None) -> Store:
+    """The store, behind a cache where one was asked for."""
+    if cache is None:
+        return store
+    from semel.stores.cache import Cache, TieredStore
+
+    return TieredStore(store, Cache.of(cache), observer=observer)
+
+
+class Semel(SyncEngine):
+    """Makes operations happen once, for code that calls and waits.
+
+    Args:
+        store: a URL (`sqlite:///semel.db`, `memory://`), the path of a SQLite file, or a store.
+        cache: a cache of completed records in front of a SQL store: the URL of a Redis, or a `Cache`.
+        policy: the policy of operations that name none.
+        observer: told what happens; by default it goes to `logging`.
+        clock: what waiting is measured by; tests put a virtual one here.
+        limits: how much a store in trouble is asked, how many may wait for it, and how many for others.
+        fingerprint_secret: keys the digests of what was asked; of several the first makes them, and all compare.
+        settings: settings of the store, as its reference page names them.
+    """
+
+    def __init__(
+        self,
+        store: Place,
+        *,
+        cache: str | Cache | None = None,
+        policy: Policy | None = None,
+        observer: Observer | None = None,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
+        **settings: Any,
+    ) -> None:
+        found = open_store(store, **settings)
+        _check_installed(found, _SYNC)
+        opened = _with_tiers(found, cache, observer)
+        super().__init__(
+            opened,
+            policy=policy,
+            observer=observer,
+            clock=clock,
+            limits=limits,
+            fingerprint_secret=fingerprint_secret,
+        )
+
+
+class AsyncSemel(AsyncEngine):
+    """Makes operations happen once, for code that awaits.
+
+    Args:
+        store: a URL (`sqlite:///semel.db`, `memory://`), the path of a SQLite file, or a store.
+        cache: a cache of completed records in front of a SQL store: the URL of a Redis, or a `Cache`.
+        policy: the policy of operations that name none.
+        observer: told what happens; by default it goes to `logging`.
+        clock: what waiting is measured by; tests put a virtual one here.
+        limits: how much a store in trouble is asked, how many may wait for it, and how many for others.
+        fingerprint_secret: keys the digests of what was asked; of several the first makes them, and all compare.
+        settings: settings of the store, as its reference page names them.
+    """
+
+    def __init__(
+        self,
+        store: Place,
+        *,
+        cache: str | Cache | None = None,
+        policy: Policy | None = None,
+        observer: Observer | None = None,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
+        **settings: Any,
+    ) -> None:
+        found = open_store(store, **settings)
+        _check_installed(found, _ASYNC)
+        opened = _with_tiers(found, cache, observer)
+        super().__init__(
+            opened,
+            policy=policy,
+            observer=observer,
+            clock=clock,
+            limits=limits,
+            fingerprint_secret=fingerprint_secret,
+        )

@@ -1,0 +1,89 @@
+"""`semel doctor`: look at a database and say which promises hold there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from semel.cli import exit_codes
+from semel.cli.exit_codes import refused
+from semel.cli.printing import console, shown
+from semel.cli.store_option import Url, store_at
+from semel.cli.timefmt import duration, span
+from semel.stores.doctor import DEFAULT_HORIZON, Examined, Finding, Promise, promises
+
+_STYLES = {"ok": "green", "note": "yellow", "fix": "bold red"}
+
+
+def doctor(
+    url: Url = None,
+    *,
+    retry_horizon: Annotated[
+        str,
+        typer.Option(metavar="DURATION", help="How long after its first call a caller may still try again."),
+    ] = span(DEFAULT_HORIZON),
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Look at a database: durability, role, clock, proxies, schema, and what waits there. Changes nothing.
+
+    Exit code 0: every promise of this release holds there. 1: something must be fixed first.
+    """
+    horizon = duration(retry_horizon)
+    store = store_at(url)
+    if not isinstance(store, Examined):
+        message = f"{store.name} cannot be looked at; nothing was done."
+        raise refused(message)
+    findings = store.examine(horizon)
+    held = promises(findings, best_effort=getattr(store, "best_effort", False))
+    if as_json:
+        _print_json(store.name, horizon, findings, held)
+    else:
+        _print_tables(store.name, findings, held)
+    if any(finding.verdict == "fix" for finding in findings):
+        raise typer.Exit(exit_codes.OTHER)
+
+
+def _print_json(name: str, horizon: timedelta, findings: Sequence[Finding], held: Sequence[Promise]) -> None:
+    told = {
+        "store": name,
+        "retry_horizon_s": horizon.total_seconds(),
+        "fine": all(finding.verdict != "fix" for finding in findings),
+        "findings": findings,
+        "promises": held,
+    }
+    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+
+
+def _print_tables(name: str, findings: Sequence[Finding], held: Sequence[Promise]) -> None:
+    out = console()
+    out.print(shown(name, "bold"), soft_wrap=True)
+    grid = _grid("", "what", "found", "what to do")
+    for finding in findings:
+        verdict = Text(finding.verdict, _STYLES[finding.verdict])
+        grid.add_row(verdict, finding.topic, shown(finding.found), finding.advice)
+    out.print(grid)
+    grid = _grid("holds", "boundary", "promise", "condition")
+    for row in held:
+        grid.add_row(_answer(row), row.boundary, row.promise, row.because)
+    out.print(grid)
+
+
+def _grid(*columns: str) -> Table:
+    grid = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
+    for column in columns:
+        grid.add_column(column, no_wrap=column in ("", "holds", "what"))
+    return grid
+
+
+def _answer(row: Promise) -> Text:
+    if row.holds is None:
+        return Text("-", "dim")
+    return Text("yes", "green") if row.holds else Text("no", "bold red")

@@ -1,0 +1,111 @@
+"""`semel migrate`: bring a database to the schema of this release, or print the SQL that would."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from typing import Annotated, Literal, Protocol, runtime_checkable
+
+import typer
+from rich.text import Text
+
+from semel.api import open_store
+from semel.cli.exit_codes import refused
+from semel.cli.printing import console, shown
+from semel.cli.store_option import VARIABLE, Url, as_place, named
+from semel.core.store import Store
+from semel.stores.sql.admin import Kept, Upkeep
+from semel.stores.sqlite import SqliteStore, pending_sql
+from semel.stores.sqlite import migrate as apply
+from semel.stores.sqlite.migrations import schema_sql
+
+
+class Half(StrEnum):
+    """The halves of a migration."""
+
+    PRE = "pre"
+    POST = "post"
+
+
+@runtime_checkable
+class Makes(Protocol):
+    """A store that makes what it needs by itself, without SQL."""
+
+    name: str
+
+    def migrate(self) -> list[str]:
+        """Make what is missing; answers what was done."""
+
+
+def migrate(
+    url: Url = None,
+    *,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the SQL that is pending there, or all of it, and change nothing.")
+    ] = False,
+    half: Annotated[
+        Half | None,
+        typer.Option(
+            help="pre: what workers of the release before can live with (default). post: the rest, once they are gone.",
+            show_default=False,
+        ),
+    ] = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Also make the indexes for searching, without holding anybody up.")
+    ] = False,
+    partitions: Annotated[
+        int, typer.Option(min=0, max=1024, help="Hash partitions of the record table, when it is created.")
+    ] = 0,
+) -> None:
+    """Apply the migrations that a database still needs.
+
+    An SQLite file, the tables on a server and a DynamoDB table are created where there are none. Running it again
+    changes nothing. --half, --search and --partitions are for SQL servers.
+    """
+    if sql and not (url or os.environ.get(VARIABLE)):
+        sys.stdout.write(schema_sql())
+        return
+    store = open_store(as_place(named(url)))
+    if isinstance(store, Kept):
+        _server(store.name, store.upkeep(), half, sql=sql, search=search, partitions=partitions)
+        return
+    if half or search or partitions:
+        message = f"--half, --search and --partitions are for SQL servers, not for {store.name}; nothing was done."
+        raise refused(message)
+    if isinstance(store, Makes):
+        if sql:
+            message = f"{store.name} knows no SQL; nothing was done. Without --sql the table is made."
+            raise refused(message)
+        _say(store.name, store.migrate())
+        return
+    path = _file(store)
+    if sql:
+        sys.stdout.write(pending_sql(path) or "-- Nothing is pending.\n")
+        return
+    _say(path, [f"{version:04}" for version in apply(path)])
+
+
+def _server(name: str, upkeep: Upkeep, half: Half | None, *, sql: bool, search: bool, partitions: int) -> None:
+    wanted: Literal["pre", "post"] | None = None if half is None else "pre" if half is Half.PRE else "post"
+    if sql:
+        text = upkeep.pending_sql(wanted, search=search, partitions=partitions)
+        sys.stdout.write(text or "-- Nothing is pending.\n")
+        return
+    _say(name, upkeep.migrate(wanted, search=search, partitions=partitions))
+    left = upkeep.pending()
+    if left:
+        line = f"pending: {', '.join(left)}. Once no worker of the release before runs: semel migrate --half post"
+        console().print(Text(line, "yellow"), soft_wrap=True)
+
+
+def _say(name: str, applied: list[str]) -> None:
+    done = f"applied {', '.join(applied)}" if applied else "up to date, nothing to apply"
+    console().print(Text.assemble(shown(name), ": ", (done, "green")), soft_wrap=True)
+
+
+def _file(store: Store) -> str:
+    if isinstance(store, SqliteStore):
+        return store.path
+    message = f"{store.name} has no schema to migrate; nothing was done."
+    raise refused(message)

@@ -1,0 +1,36 @@
+"""`semel show`: all that is known of one record."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from semel.cli.lookup import Operation, Scope, Which, check_which, find
+from semel.cli.printing import console
+from semel.cli.record_view import as_line, as_object, panel
+from semel.cli.store_option import Url, opened
+from semel.cli.timefmt import now
+
+
+def show(
+    which: Which,
+    url: Url = None,
+    *,
+    operation: Operation = None,
+    scope: Scope = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+) -> None:
+    """Show one record: its life, finished steps, error and resolution.
+
+    Outcomes are never shown.
+    """
+    check_which(which, url)
+    with opened(url) as semel:
+        record = find(semel, which, operation, scope)
+    if as_json:
+        fields = as_object(record) | {"steps": [step.name for step in record.steps]}
+        sys.stdout.write(as_line(fields) + "\n")
+    else:
+        console().print(panel(record, now()))

@@ -1,0 +1,118 @@
+"""`semel sweep`: delete what is expired, mark what has lapsed, ask the reconcile hooks, say what is held."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any, Self
+
+import typer
+from rich.text import Text
+
+from semel.cli.app_engine import app_option, check_alone, load
+from semel.cli.exit_codes import IN_DOUBT
+from semel.cli.printing import complain, console
+from semel.cli.store_option import Url, opened
+from semel.cli.timefmt import duration, local, now
+from semel.engine.admin import SweepReport
+from semel.engine.sync_engine import SyncEngine
+from semel.errors import TryLater
+
+
+def sweep(
+    url: Url = None,
+    *,
+    every: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Sweep again and again: 30s, 15m, 1h.", show_default=False)
+    ] = None,
+    app: Annotated[str | None, app_option("so that its reconcile hooks are asked")] = None,
+) -> None:
+    """Sweep once, or every so often until it is ended.
+
+    Without --app no hook is known, so what needs reconciling stays in doubt. Ctrl-C and SIGTERM end it between sweeps.
+    The exit code of a single sweep is 4 where records are held: somebody has to resolve them.
+    """
+    check_alone(url, app)
+    pause = None if every is None else duration(every).total_seconds()
+    with _sweeper(url, app) as sweep_once, Ending() as ending:
+        while not ending.asked:
+            held = _report(sweep_once, going_on=pause is not None)
+            if pause is None:
+                if held:
+                    raise typer.Exit(IN_DOUBT)
+                return
+            ending.wait(pause)
+
+
+def _report(sweep_once: Callable[[], SweepReport], *, going_on: bool) -> int:
+    """Sweep, print what was done, and answer how many records are held."""
+    try:
+        report = sweep_once()
+    except TryLater as error:
+        if not going_on:
+            raise
+        complain(error.code, f"{error.message} The next sweep tries again.")
+        return 0
+    parts = [Text(local(now()), "dim")]
+    names = ["deleted", "lapsed", "reconciled", "held", *(["invalidated"] if report.invalidated else [])]
+    for name in names:
+        count = getattr(report, name)
+        style = "dim" if not count else "bold yellow" if name in ("lapsed", "held") else "bold green"
+        parts.append(Text(f"{name} {count}", style))
+    if report.held:
+        parts.append(Text("see: semel list --stuck", "dim"))
+    console().print(Text("  ").join(parts), soft_wrap=True)
+    return report.held
+
+
+@contextmanager
+def _sweeper(url: str | None, app: str | None) -> Iterator[Callable[[], SweepReport]]:
+    """What to call for one sweep, by the colour of the engine."""
+    if app is None:
+        with opened(url) as semel:
+            yield semel.sweep
+        return
+    engine = load(app)
+    if isinstance(engine, SyncEngine):
+        with engine:
+            yield engine.sweep
+        return
+    with asyncio.Runner() as runner:
+        try:
+            yield lambda: runner.run(engine.sweep())
+        finally:
+            runner.run(engine.close())
+
+
+class Ending:
+    """Turns SIGINT and SIGTERM into a wish that is looked at between sweeps; the second one ends at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._pipe = os.pipe()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        for end in self._pipe:
+            os.close(end)
+
+    def _ask(self, number: int, _frame: FrameType | None) -> None:
+        self.asked = True
+        signal.signal(number, self._before[signal.Signals(number)])
+        os.write(self._pipe[1], b"!")
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless an end is asked for first."""
+        select.select([self._pipe[0]], [], [], seconds)

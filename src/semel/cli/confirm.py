@@ -1,0 +1,61 @@
+"""What decisions of a person have in common: a reason, a name, a question, and a record that stays as it was shown."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from semel.cli.exit_codes import OTHER, Refused, refused
+from semel.cli.printing import console, shown
+from semel.cli.record_view import panel
+from semel.cli.timefmt import now
+from semel.core.record import Record
+from semel.engine.sync_engine import SyncEngine
+
+Reason = Annotated[str, typer.Option(help="Why; kept with the record.", show_default=False)]
+By = Annotated[
+    str | None, typer.Option(help="Who decides; kept with the record. Default: the login name.", show_default=False)
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def check_reason(reason: str) -> None:
+    """Refuse a reason that says nothing."""
+    if not reason.strip():
+        message = "--reason is empty; nothing was changed. Say why, for whoever reads the record later."
+        raise refused(message)
+
+
+def login() -> str:
+    """Who this is."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no name for this user anywhere
+        return f"uid {os.getuid()}"
+
+
+def ask(record: Record, meaning: Text, question: str, *, reason: str, who: str) -> None:
+    """Show the record and what the decision means, and ask; a no ends the command."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        message = "There is no terminal to ask on; nothing was changed. Look with semel show, then add --yes."
+        raise refused(message)
+    out = console()
+    out.print(panel(record, now()))
+    out.print(Text.assemble("  ", meaning))
+    out.print(Text.assemble("  reason: ", shown(reason), "  by ", shown(who), style="dim"))
+    if not typer.confirm(f"\n{question}", default=False):
+        out.print("Nothing was changed.")
+        raise typer.Exit(OTHER)
+
+
+def check_unchanged(record: Record, semel: SyncEngine) -> None:
+    """Somebody may have claimed it or decided while the question stood there."""
+    seen = semel.read(record.key)
+    if seen is None or (seen.status, seen.fence) != (record.status, record.fence):
+        message = f"The record {record.reference[:16]} changed while you were asked; nothing was changed. Look again."
+        raise Refused("concurrent_modification", message, OTHER)

@@ -1,0 +1,260 @@
+"""The guard of a store: which operations are sent while it does not answer, and what its replies say of it.
+
+A pure state machine around a breaker, for one place that is asked in rounds, one after the other. What always holds:
+what ends or keeps alive something that runs is never refused, so that an attempt can record its outcome the moment the
+store is back; what begins something or only looks is refused at once while the store rests, and nothing ran. Only a
+store that could not answer counts against it: a conflict is an answer. Of the last failure only words are kept, so that
+a refusal can say why without keeping anybody's stack alive.
+
+The circuit breaker: when to leave a place alone that does not answer, and when to try it again.
+
+A pure state machine; the instants and the chance come in from outside. What always holds: only a place that could not
+answer counts as a failure, whatever it answered; while it is open at most one try at a time is let through, after a
+rest that doubles with each failed one and never exceeds `longest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from semel.core.operations import Checkpoint, Complete, Enter, Fail, Operation, Renew
+from semel.core.store import Answers
+from semel.errors import StoreMisconfigured, StoreUnavailable, UsageError
+
+BreakerState = Literal["closed", "open", "half-open"]
+
+
+class Breaker:
+    """Closed: everything goes through. Open: nothing does. Half-open: one try is on its way.
+
+    Args:
+        failures: how many in a row open it.
+        rest: seconds until the first try after that.
+        longest: the longest rest.
+        chance: a number from 0 up to 1; a rest is between half and all of its length, so that processes do not come
+            back together.
+    """
+
+    def __init__(self, *, failures: int, rest: float, longest: float, chance: Callable[[], float]) -> None:
+        self._most = failures
+        self._first_rest = rest
+        self._longest = longest
+        self._chance = chance
+        self._failed = 0
+        self._tries = 0
+        self._again_at = 0.0
+        self._trying_since: float | None = None
+
+    @property
+    def state(self) -> BreakerState:
+        """What it does with the next one who asks."""
+        if self._failed < self._most:
+            return "closed"
+        return "open" if self._trying_since is None else "half-open"
+
+    def admits(self, now: float) -> bool:
+        """Whether somebody may ask the place now. Whoever may says how it went."""
+        if self._failed < self._most:
+            return True
+        # A try whose end was never told (its caller is gone) does not keep the place shut for ever.
+        if self._trying_since is not None and now - self._trying_since < self._longest:
+            return False
+        if now < self._again_at:
+            return False
+        self._trying_since = now
+        return True
+
+    def remaining(self, now: float) -> float:
+        """Seconds until the next try; 0 when there may be one."""
+        return max(0.0, self._again_at - now) if self._failed >= self._most else 0.0
+
+    def succeeded(self) -> None:
+        """The place answered."""
+        self._failed = self._tries = 0
+        self._trying_since = None
+
+    def unheard(self) -> None:
+        """What was let through told nothing of the place: the next try need not wait for it."""
+        self._trying_since = None
+
+    def failed(self, now: float, *, at_once: bool = False) -> None:
+        """The place did not answer. `at_once`: this one failure is enough to open it."""
+        self._failed = self._most if at_once else min(self._failed + 1, self._most)
+        if self._failed < self._most:
+            return
+        length = min(self._first_rest * 2.0 ** min(self._tries, 32), self._longest)
+        self._again_at = now + length * (0.5 + self._chance() / 2)
+        self._tries += 1
+        self._trying_since = None
+
+
+RUNNING = (Complete, Fail, Renew, Checkpoint, Enter)
+"""What belongs to an attempt that runs."""
+
+Change = Literal["store_open", "store_closed"]
+_SHORTEST = 0.05
+_AnsweredOrFailure = Literal[True] | StoreUnavailable | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a store in trouble is asked, how many may wait for it, and how many for what others run.
+
+    Args:
+        failures: how many rounds without an answer, in a row, until the store is left alone.
+        patience: a single round without an answer for so many seconds is enough for that.
+        rest: seconds until it is tried again, the first time; twice as long after each try that failed.
+        longest_rest: the longest of these.
+        most_waiting: how many operations of a process may wait for their turn.
+        resends: how many claims may be sent again at first; each call adds a tenth, up to ten times as many.
+        waiters: how many callers of a process may wait for keys that others run.
+        waiters_per_key: how many of them may wait for one key.
+    """
+
+    failures: int = 5
+    patience: float = 5.0
+    rest: float = 0.1
+    longest_rest: float = 2.0
+    most_waiting: int = 10_000
+    resends: int = 10
+    waiters: int = 10_000
+    waiters_per_key: int = 1_000
+
+    def __post_init__(self) -> None:
+        for name in ("failures", "most_waiting", "resends", "waiters", "waiters_per_key"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < (name != "resends"):
+                message = f"{name} must be a whole number from {int(name != 'resends')} up, not {value!r}; nothing ran."
+                raise UsageError(message)
+        if not 0 < self.rest <= self.longest_rest or self.patience <= 0:
+            message = "patience and rest must be above 0, and longest_rest not shorter than rest; nothing ran."
+            raise UsageError(message)
+
+    def breaker(self, chance: Callable[[], float]) -> Breaker:
+        """A breaker with these limits."""
+        return Breaker(failures=self.failures, rest=self.rest, longest=self.longest_rest, chance=chance)
+
+
+class Guard:
+    """Stands in front of one store.
+
+    Whoever sends asks `refusal` for each operation, says `sent` when a round goes out and `heard` when it is back.
+
+    Args:
+        breaker: when to leave the store alone.
+        clock: the monotonic time, in seconds.
+        name: what the store is called in messages.
+        patience: a round that stayed without an answer for so long opens the breaker by itself.
+    """
+
+    __slots__ = (
+        "_breaker",
+        "_changes",
+        "_clock",
+        "_failures",
+        "_last_kind",
+        "_last_message",
+        "_name",
+        "_patience",
+        "_sent",
+        "closed",
+    )
+
+    def __init__(
+        self, breaker: Breaker, clock: Callable[[], float], *, name: str = "The store", patience: float = 5.0
+    ) -> None:
+        self.closed = True
+        self._breaker = breaker
+        self._clock = clock
+        self._name = name
+        self._patience = patience
+        self._sent: float | None = None
+        self._failures = 0
+        self._last_kind: type[StoreUnavailable] = StoreUnavailable
+        self._last_message = ""
+        self._changes: list[Change] = []
+
+    def refusal(self, operation: Operation) -> StoreUnavailable | None:
+        """Why `operation` must not be sent now; None: it may."""
+        if self.closed or isinstance(operation, RUNNING):
+            return None
+        now = self._clock()
+        # A try that is on its way may take longer than any rest: whoever came in as another would wait behind it.
+        if self._sent is None and self._breaker.admits(now):
+            return None
+        return self._unavailable(max(_SHORTEST, self._breaker.remaining(now)))
+
+    def _unavailable(self, rest: float) -> StoreUnavailable:
+        kind, reason = self._last_kind, self._last_message
+        when = "once that is mended" if kind is StoreMisconfigured else f"in {rest:.2f} s"
+        # A read can be refused while a handler runs: what is said is about the request, not about the whole call.
+        message = (
+            f"{self._name} is unavailable (failures in a row: {self._failures}), so this request was not sent: nothing "
+            f"ran and nothing was recorded for it. Retry with the same key {when}. The last failure: {reason}"
+        )
+        error = kind(message, retry_after=rest, asked=False)
+        error.__cause__ = kind(reason)
+        return error
+
+    def sent(self) -> None:
+        """A round goes out. Where it only holds what is never refused, it is as good a try as any."""
+        self._sent = now = self._clock()
+        if not self.closed:
+            self._breaker.admits(now)
+
+    def heard(self, replies: Iterable[Answers | Exception]) -> None:
+        """The round is back: with answers, with errors, or with nothing that says anything (an empty list)."""
+        sent, self._sent = self._sent, None
+        verdict = _verdict(replies)
+        if verdict is True:
+            if self._failures:
+                self._failures = 0
+                self._breaker.succeeded()
+                self._become(closed=True)
+        elif verdict is None:
+            self._breaker.unheard()
+        else:
+            self._note(verdict)
+            if self._breaker.state != "open":  # a write sent while it rests is no try, and does not prolong the rest
+                now = self._clock()
+                self._breaker.failed(now, at_once=sent is not None and now - sent >= self._patience)
+                self._become(closed=self._breaker.state == "closed")
+
+    def _note(self, failure: StoreUnavailable) -> None:
+        self._failures += 1
+        self._last_kind = StoreMisconfigured if isinstance(failure, StoreMisconfigured) else StoreUnavailable
+        self._last_message = failure.message
+
+    def left(self) -> None:
+        """Whoever sent is gone, and with it what was on its way: the next one who sends goes on from here."""
+        self._sent = None
+        self._breaker.unheard()
+
+    def _become(self, *, closed: bool) -> None:
+        if closed is not self.closed:
+            self.closed = closed
+            self._changes.append("store_closed" if closed else "store_open")
+
+    def changes(self) -> Sequence[Change]:
+        """What became of the store since this was last asked."""
+        if not self._changes:
+            return ()
+        changes, self._changes = self._changes, []
+        return changes
+
+
+def _verdict(replies: Iterable[Answers | Exception]) -> _AnsweredOrFailure:
+    """True: the store answered, for which one answer is enough. Else its last failure; None: nothing tells which."""
+    failure: StoreUnavailable | None = None
+    for reply in replies:
+        for answer in (reply,) if isinstance(reply, Exception) else reply:
+            if not isinstance(answer, StoreUnavailable):
+                if not isinstance(answer, Exception):
+                    return True
+            elif answer.conflict:
+                return True
+            elif answer.asked:
+                failure = answer
+    return failure

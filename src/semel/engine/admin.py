@@ -1,0 +1,327 @@
+"""Looking at records and ending doubts, as flows: read, list, resolve, sweep.
+
+What always holds: an administrator is fenced like any writer. Resolving is a compare-and-set on a record in doubt,
+with a reason that is kept; reconciling is an ordinary take-over whose holder asks the hook and runs nothing.
+
+Erasing a record, and repeating what caches in front of the store have not confirmed, as flows.
+
+What always holds: erasing never makes an effect possible again (`semel.core.erasing`). An invalidation is forgotten
+only after every cache has confirmed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from semel.core import codec
+from semel.core.flow import Flow
+from semel.core.key import Key
+from semel.core.operations import (
+    Awaiting,
+    Confirm,
+    Erase,
+    Erased,
+    Fail,
+    Found,
+    Granted,
+    Invalidate,
+    Invalidation,
+    Lapse,
+    Page,
+    Pending,
+    Purge,
+    Query,
+    Read,
+    Resolve,
+    Resolved,
+    Scan,
+    Swept,
+    Unresolvable,
+)
+from semel.core.record import (
+    ERASED_RESOLUTION,
+    Cancelled,
+    DidNotHappen,
+    Failure,
+    Happened,
+    Note,
+    Record,
+    Resolution,
+    Status,
+)
+from semel.core.store import Store
+from semel.engine.attempt import AttemptState
+from semel.engine.call_flow import Once, Request, Result, terms_of
+from semel.engine.clock import Clock
+from semel.engine.effects import Apart, Pause
+from semel.engine.engine import Known
+from semel.engine.retry import Resends
+from semel.errors import NotResolvable, SemelError, StoreUnavailable, UsageError
+
+_INVALIDATIONS_PER_PAGE: Final = 100
+
+
+def has_tiers(store: Store) -> bool:
+    """Whether caches stand in front of the records of this store."""
+    return bool(getattr(store, "tiers", False))
+
+
+def erase(key: Key, *, reason: str, by: str, tiers: bool) -> Flow[Record]:
+    """Take out of a settled record what may be personal; what keeps the key shut stays.
+
+    Raises:
+        UsageError: no reason was given.
+        NotResolvable: there is no record under that key, or it is not settled.
+    """
+    if not isinstance(reason, str) or not reason.strip():
+        message = "erase() needs a reason, which is kept with the record; nothing was erased."
+        raise UsageError(message)
+    note = Note(ERASED_RESOLUTION, reason[:1000], by).text()
+    answer = yield Erase(key.digest, note, key.operation, tiers)
+    match answer:
+        case Erased(record):
+            return record
+        case Unresolvable(found):
+            raise not_erasable(key, found)
+    raise AssertionError(answer)
+
+
+def not_erasable(key: Key, record: Record | None) -> NotResolvable:
+    """The error for a record that cannot be erased, or is not there."""
+    if record is None:
+        return NotResolvable(f"There is no record {key.reference[:16]}; nothing was erased.", reference=key.reference)
+    then = (
+        "Resolve it first: semel show, then semel resolve."
+        if record.status is Status.IN_DOUBT
+        else "Erase it once it has ended."
+    )
+    return NotResolvable(
+        f"The record {record.reference[:16]} is {record.status}, so what it needs to end is still in use; "
+        f"nothing was erased. {then}",
+        reference=record.reference,
+    )
+
+
+def repeat_invalidations() -> Flow[int]:
+    """Send again what caches have not confirmed, oldest first; answers how many they have confirmed now.
+
+    What they cannot confirm yet stays noted for the next sweep, and holds up none of the others. Where a cache is away
+    for many in a row, so does the rest.
+    """
+    confirmed, in_a_row = 0, 0
+    left: set[Invalidation] = set()
+    while True:
+        most = _INVALIDATIONS_PER_PAGE + len(left)
+        awaiting: Awaiting = yield Pending(most)
+        for noted in awaiting.invalidations:
+            if noted in left:
+                continue
+            try:
+                yield Invalidate(noted.digest, noted.operation, noted.noted_us)
+            except StoreUnavailable as error:
+                left.add(noted)
+                in_a_row = 0 if error.conflict else in_a_row + 1
+                if in_a_row == _INVALIDATIONS_PER_PAGE:
+                    return confirmed
+            else:
+                yield Confirm(noted.digest, noted.noted_us)
+                confirmed, in_a_row = confirmed + 1, 0
+        if len(awaiting.invalidations) < most:
+            return confirmed
+
+
+PAGE = 200
+_BATCH = 500
+_LONGEST_REST = 1.0
+
+
+def read(key: Key) -> Flow[Record | None]:
+    """The record of a key, expired ones included until they are deleted."""
+    found: Found = yield Read(key.digest, with_steps=True, operation=key.operation)
+    return found.record
+
+
+def page(query: Query, cursor: tuple[int, bytes] | None) -> Flow[Page]:
+    """One page of records."""
+    answer: Page = yield Scan(query, cursor, PAGE)
+    return answer
+
+
+def resolve(
+    key: Key,
+    resolution: Resolution,
+    *,
+    reason: str,
+    by: str,
+    nonce: bytes,
+    known: Known | None,
+    correct: bool = False,
+) -> Flow[Record]:
+    """End a doubt by decision. Where the operation is known, a value has to fit what it declares to return.
+
+    With `correct`, replace the value that an earlier `Happened` stated: that it happened stays, and nothing runs again.
+
+    Raises:
+        UsageError: no reason was given, or the resolution is none.
+        NotResolvable: nothing is in doubt under that key, or, with `correct`, no value was stated.
+    """
+    if not isinstance(reason, str) or not reason.strip():
+        message = "resolve() needs a reason, which is kept with the record; nothing was changed."
+        raise UsageError(message)
+    status, outcome = _decided(resolution)
+    if outcome is not None and known is not None:
+        _check_fit(outcome, known)
+    corrects = (yield from _stated(key, resolution)) if correct else None
+    note = Note(type(resolution).__name__, reason[:1000], by).text()
+    answer = yield Resolve(key.digest, nonce, status, outcome, note, key.operation, corrects)
+    match answer:
+        case Resolved(record):
+            return record
+        case Unresolvable(None):
+            message = f"There is no record {key.reference[:16]}; nothing was changed."
+            raise NotResolvable(message)
+        case Unresolvable(Record() as record):
+            raise not_resolvable(record)
+    raise AssertionError(answer)
+
+
+def not_resolvable(record: Record) -> NotResolvable:
+    """The error for a record whose doubt is ended, or that still runs."""
+    then = (
+        "The value that was stated then can be changed: correct=True, or --correct."
+        if is_stated(record)
+        else "Only what is in doubt, or whose lease is over, can be resolved."
+    )
+    return NotResolvable(
+        f"The record {record.reference[:16]} is {record.status}, not in doubt; nothing was changed. {then}"
+    )
+
+
+def is_stated(record: Record) -> bool:
+    """Whether somebody stated what it gave, so that the value can be corrected."""
+    note = record.note
+    stated = note is not None and note.resolution == Happened.__name__
+    return stated and record.status is Status.COMPLETED and not record.erased
+
+
+def _stated(key: Key, resolution: Resolution) -> Flow[bytes]:
+    """The nonce of the record whose stated value is to be replaced."""
+    if not isinstance(resolution, Happened):
+        message = "Only a value that was stated can be corrected, by another Happened(value); nothing was changed."
+        raise UsageError(message)
+    found: Found = yield Read(key.digest, operation=key.operation)
+    if found.record is None or not is_stated(found.record):
+        message = (
+            f"No value was stated for {key.reference[:16]}, so there is none to correct; nothing was changed. "
+            f"Only what was resolved with Happened can be corrected."
+        )
+        raise NotResolvable(message)
+    return found.record.nonce
+
+
+def _check_fit(outcome: bytes, known: Known) -> None:
+    try:
+        codec.decode(outcome, known.shape)
+    except SemelError as problem:
+        message = f"The value stated is not what the operation returns: {problem.__cause__}; nothing was changed."
+        raise UsageError(message) from None
+
+
+_Settled = Literal[Status.COMPLETED, Status.FAILED, Status.CANCELLED]
+
+
+def _decided(resolution: Resolution) -> tuple[_Settled, bytes | None]:
+    match resolution:
+        case Happened(value):
+            return Status.COMPLETED, codec.encode_stated(value)
+        case DidNotHappen():
+            return Status.FAILED, None
+        case Cancelled():
+            return Status.CANCELLED, None
+        case _:
+            message = (
+                f"{resolution!r} resolves nothing; nothing was changed. "
+                f"Give Happened(value), DidNotHappen() or Cancelled()."
+            )
+            raise UsageError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did and what it leaves: deleted, newly in doubt, reconciled, and still waiting for somebody.
+
+    `invalidated` counts erased records that the caches in front of the store have confirmed only now.
+    """
+
+    deleted: int
+    lapsed: int
+    reconciled: int
+    held: int
+    invalidated: int = 0
+
+
+def sweep(
+    known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes], resends: Resends, *, tiers: bool = False
+) -> Flow[SweepReport]:
+    """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held.
+
+    Where caches stand in front of the store, first repeat what they have not confirmed.
+    """
+    invalidated = (yield from repeat_invalidations()) if tiers else 0
+    deleted = yield from _until_none(Purge(_BATCH), clock)
+    lapsed = yield from _until_none(Lapse(_BATCH), clock)
+    reconciled, held = 0, 0
+    cursor: tuple[int, bytes] | None = None
+    while True:
+        answer = yield from page(Query(status=Status.IN_DOUBT), cursor)
+        for record in answer.records:
+            if (yield from _reconcile(record, known.get(record.key.operation), clock, new_nonce, resends)):
+                reconciled += 1
+            else:
+                held += 1
+        cursor = answer.cursor
+        if cursor is None:
+            return SweepReport(deleted, lapsed, reconciled, held, invalidated)
+
+
+def _until_none(operation: Purge | Lapse, clock: Clock) -> Flow[int]:
+    """Batch after batch, each followed by as long a rest as it took: half of the time belongs to those who claim."""
+    total = 0
+    while True:
+        began = clock.monotonic()
+        swept: Swept = yield operation
+        total += swept.count
+        if swept.count < operation.limit:
+            return total
+        took = clock.monotonic() - began
+        if took > 0:
+            yield Pause(min(took, _LONGEST_REST))
+
+
+def _reconcile(
+    record: Record, known: Known | None, clock: Clock, new_nonce: Callable[[], bytes], resends: Resends
+) -> Flow[bool]:
+    """Whether the doubt of this record could be ended by asking."""
+    if known is None or known.policy.reconcile is None:
+        return False
+    request = Request(record.key, record.fingerprint, known.policy, terms_of(known.policy), record.about, known.shape)
+    try:
+        yield Apart(Reconciling(request, clock, new_nonce, resends))
+    except Exception:  # noqa: BLE001 - still in doubt, or the hook failed: kept in the record, and no reason to stop
+        return False
+    return True
+
+
+class Reconciling(Once):
+    """A take-over that asks the hook and runs nothing: there are no arguments to run the handler with."""
+
+    def _granted(self, granted: Granted) -> Flow[Result[Any]]:
+        attempt = self.attempt = AttemptState(granted)
+        settled = yield from self._reconcile(attempt)
+        if settled is not None:
+            return settled
+        gone = Failure("semel.DidNotHappen", "the reconcile hook said that it did not happen")
+        yield from self._settle(Fail(attempt.lease, "retry", gone, doubtful=False, started=False))
+        return Result(None, replayed=False)

@@ -1,0 +1,552 @@
+"""The life of one call, as flows: claim, run, settle; wait, replay, take over, reconcile; and cleaning up.
+
+What always holds: the handler is called only under a granted claim (or unprotected, where the policy says so); its
+value reaches the caller only once it is recorded; a refused write gives the recorded outcome or `LeaseLost`, never the
+attempt's own value. An operation whose reply was lost is sent again, the same one, so its answer is that of the first.
+Cleaning up after a cancelled caller is a flow of its own (`abandoned`), because a closed flow never yields.
+
+What one call asks for, as a value, and what comes of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from semel.core import codec
+from semel.core.codec import Shape
+from semel.core.fingerprint import Fingerprints
+from semel.core.flow import Flow
+from semel.core.key import Key
+from semel.core.operations import (
+    Answer,
+    Checkpoint,
+    Claim,
+    ClaimAnswer,
+    Complete,
+    Doubtful,
+    Enter,
+    Entered,
+    Fail,
+    Found,
+    Granted,
+    Lost,
+    Read,
+    Recorded,
+    Replay,
+    Reused,
+    Running,
+    Terms,
+    give_back,
+)
+from semel.core.policy import Policy, microseconds
+from semel.core.record import (
+    About,
+    DidNotHappen,
+    Failure,
+    Happened,
+    Lease,
+    Record,
+    Status,
+    Step,
+    Unknown,
+    is_tombstone,
+    tombstone_reason,
+)
+from semel.engine import call_errors
+from semel.engine.attempt import AttemptState
+from semel.engine.clock import Clock
+from semel.engine.crash import Crash
+from semel.engine.effects import Ask, Call, CallStep, Crowded, Ended, Pause, Promoted, TimedOut, Wait
+from semel.engine.retry import Resends
+from semel.errors import NotInTransaction, StoreMisconfigured, StoreUnavailable, TransactionAborted, TryLater
+
+T = TypeVar("T")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One call: which key, what was asked, under which policy, and what the result looks like.
+
+    `asked` and `fingerprints` serve to compare it with a record whose fingerprint was taken in another way. Without
+    them only equal fingerprints are the same request.
+    """
+
+    key: Key
+    fingerprint: bytes
+    policy: Policy
+    terms: Terms
+    about: About
+    shape: Shape
+    asked: Any = None
+    fingerprints: Fingerprints | None = None
+
+    def __repr__(self) -> str:
+        return f"Request({self.key.operation!r}, {self.key.reference})"  # arguments may be personal
+
+    def is_asked_by(self, stored: bytes) -> bool:
+        """Whether a stored fingerprint is one of this request.
+
+        Raises:
+            RecordUnreadable: it was made in a way that is not known here.
+        """
+        if stored == self.fingerprint:
+            return True
+        return self.fingerprints is not None and self.fingerprints.matches(stored, self.asked)
+
+
+def terms_of(policy: Policy) -> Terms:
+    """What of a policy the store has to know."""
+    return Terms(
+        microseconds(policy.lease_for),
+        microseconds(policy.keep_for),
+        policy.in_doubt,
+        microseconds(policy.reconcile_after),
+    )
+
+
+class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
+    """What a call gave.
+
+    Attributes:
+        value: the value, fresh or replayed.
+        replayed: whether it was stored before; then nothing ran now.
+        cache: whether a cache in front of the store answered.
+        seconds: how long the call took, waiting included.
+        protected: false only where the store was down and the policy said to run all the same.
+    """
+
+    value: T
+    replayed: bool
+    seconds: float = 0.0
+    cache: bool = False
+    protected: bool = True
+    _granted: Granted | None = None
+    _outcome: bytes | None = None
+    _at_us: int = 0
+    _found: Record | None = None
+
+    def __repr__(self) -> str:
+        return f"Result(value={self.value!r}, replayed={self.replayed}, protected={self.protected})"
+
+    def why_not_kept(self) -> str | None:
+        """Why the value of this run could not be kept for duplicates; None where it was, or was replayed."""
+        outcome = self._outcome
+        return tombstone_reason(outcome) if outcome is not None and is_tombstone(outcome) else None
+
+    @cached_property
+    def record(self) -> Record | None:
+        """The record behind the value; None where the call was unprotected."""
+        if self._found is not None or self._granted is None:
+            return self._found
+        return replace(
+            self._granted.record,
+            status=Status.COMPLETED,
+            outcome=self._outcome,
+            completed_us=self._at_us,
+            updated_us=self._at_us,
+            expires_us=self._granted.record.kept_until(self._at_us),
+            error=None,
+        )
+
+
+_MOST_LATE = 2
+_TOO_LATE = Failure("semel.GrantedTooLate", "the lease was over before the answer to the claim was read")
+_EXHAUSTED = Failure("semel.AttemptsUsedUp", "every attempt ended without an outcome, the last one without a word")
+
+
+class Once:
+    """One call on its way: where it is, so that it can be cleaned up from any point."""
+
+    def __init__(self, request: Request, clock: Clock, new_nonce: Callable[[], bytes], resends: Resends) -> None:
+        self.request = request
+        self.fingerprint = request.fingerprint
+        self.attempt: AttemptState | None = None
+        self._clock = clock
+        self._new_nonce = new_nonce
+        self._resends = resends
+        self._began = clock.monotonic()
+        self._settling: Complete | Fail | None = None
+        self._unsure: Claim | None = None
+        self._late = 0
+        self.started = False
+        self.may_wait = True
+        self.has_left_transaction = False
+        self.written: Complete | Fail | None = None
+        self.asked = self._began
+
+    def flow(self) -> Flow[Result[Any]]:
+        """Claim, and do what the answer calls for."""
+        self._resends.called()
+        while True:
+            answer = yield from self._claim()
+            match answer:
+                case Granted():
+                    result = yield from self._granted(answer)
+                    if result is not None:
+                        return result
+                case Replay(record, _, cached):
+                    return self._replayed(record, cached=cached)
+                case Reused(record):
+                    self._compare(record.fingerprint)
+                case Doubtful(record, remaining_us):
+                    raise call_errors.in_doubt(record, remaining_us)
+                case Running(remaining_us):
+                    deadline = self._began + self.request.policy.wait_for.total_seconds()
+                    ended = yield from self._wait(remaining_us, deadline)
+                    if ended is not None:
+                        return self._replayed(ended)
+                case None:
+                    return (yield from self._unprotected())
+
+    def _compare(self, stored: bytes) -> None:
+        """Claim the next time with the record's own fingerprint, if that was taken of this request in another way.
+
+        Raises:
+            KeyReused: it is another request.
+            RecordUnreadable: nobody here can tell.
+        """
+        if stored == self.fingerprint or not self.request.is_asked_by(stored):
+            raise call_errors.reused(self.request.key)
+        self.fingerprint = stored
+
+    def _claim(self) -> Flow[ClaimAnswer | None]:
+        request = self.request
+        claim = Claim(request.key, self.fingerprint, self._new_nonce(), request.terms, request.about)
+        self.asked = self._clock.monotonic()  # once: a claim granted again holds the lease of the first time
+        sent = 0
+        failure = ""  # its words alone: the error itself leads to this frame
+        while True:
+            try:
+                answer: ClaimAnswer = yield claim
+            except StoreUnavailable as error:
+                pause = None
+                # Not asked: it never left, and before the rest is over the answer would be the same. Misconfigured: it
+                # is the same until somebody changes the URL or the server.
+                if error.asked and not isinstance(error, StoreMisconfigured):
+                    sent += 1
+                    failure = error.message
+                    self._unsure = claim
+                    pause = self._resends.of_claim(sent)
+                if pause is not None:
+                    yield Pause(pause)
+                elif request.policy.store_down == "run":
+                    return None
+                elif sent and not error.asked:
+                    raise call_errors.not_sent_again(failure, error.retry_after) from error
+                else:
+                    raise
+            else:
+                self._unsure = None
+                return answer
+
+    def _unprotected(self) -> Flow[Result[Any]]:
+        value = yield Call(None)
+        return Result(value, replayed=False, seconds=self._seconds(), protected=False)
+
+    def _wait(self, remaining_us: int, deadline: float) -> Flow[Record | None]:
+        """The record to replay, or None to claim again. Raises `InProgress` when the time is over."""
+        key = self.request.key
+        if not self.may_wait or self.request.policy.when_running == "reject":
+            raise call_errors.in_progress(key, remaining_us)
+        news = yield Wait(key.digest, deadline)
+        match news:
+            case Ended(record) if self._is_answered_by(record):
+                return record
+            case Ended() | Promoted():
+                return None
+            case Crowded(whole_process):
+                raise call_errors.too_many_wait(key, remaining_us, whole_process=whole_process)
+            case TimedOut():
+                return (yield from self._last_look(remaining_us))
+        raise AssertionError(news)
+
+    def _is_answered_by(self, record: Record) -> bool:
+        """Whether a final record is the answer to this request, whichever way its fingerprint was taken."""
+        return record.is_for(self.fingerprint) or self.request.is_asked_by(record.fingerprint)
+
+    def _last_look(self, remaining_us: int) -> Flow[Record]:
+        """It may have ended in the very moment the waiter gave up."""
+        found: Found = yield Read(self.request.key.digest, operation=self.request.key.operation)
+        record = found.record
+        if record is not None and record.final and record.expires_us > found.now_us:
+            if self._is_answered_by(record):
+                return record
+        elif record is not None:
+            remaining_us = record.lease_us - found.now_us
+        raise call_errors.in_progress(self.request.key, remaining_us)
+
+    def _is_over(self, attempt: AttemptState) -> bool:
+        """Whether the lease is over before the handler was called: this process, or its event loop, stood still.
+
+        In the caller's transaction there is no lease that could be over.
+        """
+        if attempt.lease.transaction:
+            return False
+        if attempt.beat is not None:
+            return attempt.is_lost
+        return self._clock.monotonic() >= self.asked + self.request.policy.lease_for.total_seconds()
+
+    def _return_late(self, granted: Granted) -> Flow[None]:
+        """Give back a claim that somebody else may have taken over by now, so that it can be asked for anew.
+
+        Raises:
+            StoreUnavailable: it was too late too often, or could not be given back.
+        """
+        self._late += 1
+        policy = self.request.policy
+        undo = give_back(granted, _TOO_LATE)
+        assert undo is not None  # noqa: S101 - a grant can be given back
+        try:
+            # By the store's clock it may still hold, and then this call would wait for itself; left behind it would be
+            # taken for something that may have run. So it is tried for longer than an outcome.
+            yield from self._settle(undo, max(policy.lease_for, policy.wait_for).total_seconds())
+        except StoreUnavailable as error:
+            raise call_errors.not_given_back(self.request.key, error) from error
+        self.written = None
+        if self._late > _MOST_LATE:
+            raise call_errors.granted_too_late(self.request.key)
+
+    def _granted(self, granted: Granted) -> Flow[Result[Any] | None]:
+        """Run it, and record what came of it. None: the lease was over before that, so nothing ran; claim again."""
+        attempt = self.attempt = AttemptState(granted)
+        if granted.reconcile and not self._is_over(attempt):
+            # Asked even when the attempts are used up: what happened has happened.
+            settled = yield from self._reconcile(attempt)
+            if settled is not None:
+                return settled
+        if self._is_over(attempt):
+            yield from self._return_late(granted)
+            return None
+        if attempt.number > self._most(attempt):
+            yield from self._settle(Fail(attempt.lease, "final", _EXHAUSTED, attempt.in_doubt, started=False))
+            raise call_errors.failed_before(_EXHAUSTED, granted.record)
+        try:
+            self.started = True
+            value = yield Call(attempt)
+            attempt.book.check_complete()
+        except Exception as error:
+            found = yield from self._failed(attempt, error)
+            if found is not None:
+                return found
+            raise
+        return (yield from self._complete(attempt, value, replayed=False))
+
+    def _complete(self, attempt: AttemptState, value: Any, *, replayed: bool) -> Flow[Result[Any]]:
+        outcome = codec.encode(value, self.request.shape, self.request.policy.max_result)
+        answer = yield from self._settle(Complete(attempt.lease, outcome))
+        if isinstance(answer, Lost):
+            return (yield from self._refused(None))
+        return Result(
+            value,
+            replayed=replayed,
+            seconds=self._seconds(),
+            _granted=attempt.granted,
+            _outcome=outcome,
+            _at_us=answer.at_us,
+        )
+
+    def _reconcile(self, attempt: AttemptState) -> Flow[Result[Any] | None]:
+        """Ask before running. None means: it did not happen, so it may run, and without doubt."""
+        try:
+            verdict = yield Ask(attempt, self.request.policy)
+        except Exception as error:
+            yield from self._settle(Fail(attempt.lease, "doubt", Failure.of(error), doubtful=True, started=False))
+            raise
+        match verdict:
+            case Happened(value):
+                return (yield from self._complete(attempt, value, replayed=True))
+            case DidNotHappen():
+                attempt.in_doubt = False
+                return None
+            case Unknown():
+                unknown = Failure("semel.Unknown", "the reconcile hook could not tell whether it happened")
+                yield from self._settle(Fail(attempt.lease, "doubt", unknown, doubtful=True, started=False))
+                raise call_errors.in_doubt(attempt.granted.record, self.request.terms.reconcile_after_us)
+            case other:
+                problem = call_errors.bad_verdict(other)
+                yield from self._settle(Fail(attempt.lease, "doubt", Failure.of(problem), doubtful=True, started=False))
+                raise problem
+
+    def _failed(self, attempt: AttemptState, error: Exception) -> Flow[Result[Any] | None]:
+        """Record how it ended. Gives the recorded outcome if somebody else has the key by now."""
+        try:
+            answer = yield from self._settle(self.failure(attempt, error))
+        except NotInTransaction:
+            self.has_left_transaction = True
+            return None  # the handler ended the caller's transaction; its own error says more
+        except TransactionAborted:
+            return None  # the caller's transaction is past writing to; the handler's own error says more
+        if isinstance(answer, Lost):
+            return (yield from self._refused(error))
+        return None
+
+    def failure(self, attempt: AttemptState, error: BaseException) -> Fail:
+        """What an error of the handler means for the record, by policy."""
+        ending = self._ending(attempt, error)
+        doubtful = attempt.in_doubt or ending == "doubt"
+        return Fail(attempt.lease, ending, Failure.of(error), doubtful=doubtful)
+
+    def _most(self, attempt: AttemptState) -> float:
+        """How many attempts there may be: no limit inside a transaction, where those rolled back were never counted."""
+        most = self.request.policy.max_attempts
+        return math.inf if most is None or attempt.lease.transaction else most
+
+    def _ending(self, attempt: AttemptState, error: BaseException) -> Literal["final", "retry", "doubt"]:
+        policy = self.request.policy
+        last = attempt.number >= self._most(attempt)
+        if isinstance(error, policy.final_errors):
+            return "final"
+        if isinstance(error, policy.retry_errors):
+            # Nothing happened now, but an earlier attempt may have had its effect: a doubt is not a settled record.
+            return "final" if last else "doubt" if attempt.in_doubt else "retry"
+        # Only a policy that would rerun by itself is bounded here; the others wait for an answer, not for a retry.
+        return "final" if last and policy.in_doubt == "rerun" and isinstance(error, Exception) else "doubt"
+
+    def _settle(self, write: Complete | Fail, longer: float = 0.0) -> Flow[Recorded | Lost]:
+        """Send a settling write until the store answers, for as long as the lease can last without renewal."""
+        self._settling = self.written = write
+        until = self._clock.monotonic() + self.request.policy.lease_for.total_seconds() + longer
+        sent = 0
+        while True:
+            try:
+                answer: Recorded | Lost = yield write
+            except StoreUnavailable as error:
+                sent += 1
+                pause = self._resends.of_outcome(sent)
+                if self._clock.monotonic() + pause > until:
+                    raise call_errors.not_recorded(self.request.key, error) from error
+                yield Pause(pause)
+            else:
+                self._settling = None
+                self.attempt = None
+                return answer
+
+    def _refused(self, error: Exception | None) -> Flow[Result[Any]]:
+        """Somebody else has the key: their outcome if there is one, never this attempt's own."""
+        try:
+            found: Found = yield Read(self.request.key.digest, operation=self.request.key.operation)
+        except StoreUnavailable as silent:
+            raise call_errors.lease_lost(self.request.key) from (
+                error or silent
+            )  # it ran, whatever the store has to say
+        record = found.record
+        if record is not None and record.final and record.is_for(self.fingerprint):
+            return self._replayed(record)
+        raise call_errors.lease_lost(self.request.key) from error
+
+    def _replayed(self, record: Record, *, cached: bool = False) -> Result[Any]:
+        value = call_errors.replay(record, self.request.shape)
+        return Result(value, replayed=True, seconds=self._seconds(), cache=cached, _found=record)
+
+    def _seconds(self) -> float:
+        return self._clock.monotonic() - self._began
+
+    def is_left_open(self, unheard: Answer | Exception | None) -> bool:
+        """Whether a claim was granted, and nobody has begun to write down what came of it."""
+        return self.written is None and (self.attempt is not None or isinstance(unheard, Granted))
+
+    def abandoned(self, error: BaseException, unheard: Answer | Exception | None = None) -> Flow[None]:
+        """Leave nothing half done after the caller was cancelled or interrupted, as far as that can still be done.
+
+        Args:
+            error: what cut the call off.
+            unheard: the last answer of the store, which may not have come as far as this flow.
+        """
+        if isinstance(error, Crash):
+            return
+        if self.attempt is None and self.written is None and isinstance(unheard, Granted):
+            self.attempt = AttemptState(unheard)
+        try:
+            yield from self._cleaned_up(error)
+        except (NotInTransaction, TryLater):
+            return  # the lease, or the caller's transaction, ends by itself
+
+    def _cleaned_up(self, error: BaseException) -> Flow[None]:
+        if self._settling is not None:
+            yield from self._settle(self._settling)
+        elif self.attempt is not None:
+            yield from self._settle(self._abandoning(self.attempt, error))
+        elif self._unsure is not None:
+            # A claim whose reply was lost may have been granted; asked again it says so, and can be given back.
+            undo = give_back((yield self._unsure))
+            if undo is not None:
+                yield undo
+
+    def _abandoning(self, attempt: AttemptState, error: BaseException) -> Fail:
+        if self.started:
+            return self.failure(attempt, error)
+        doubt = attempt.in_doubt
+        return Fail(attempt.lease, "doubt" if doubt else "retry", Failure.of(error), doubtful=doubt, started=False)
+
+
+def read_committed(lease: Lease) -> Flow[Record | None]:
+    """What this very attempt has written, as everybody else sees it; None where nothing of it is committed."""
+    found: Found = yield Read(lease.key.digest, operation=lease.key.operation)
+    record = found.record
+    return record if record is not None and record.nonce == lease.nonce else None
+
+
+def step(
+    attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, *, joined: bool, resends: Resends
+) -> Flow[Any]:
+    """One step: its recorded value if it is finished, else run it and record it under the lease."""
+    attempt.check()
+    index, finished, again = attempt.book.enter(name, joined=joined)
+    if finished is not None:
+        return codec.decode(finished.outcome, shape)
+    lease = attempt.lease
+    if joined:
+        entered: Entered | Lost = yield Enter(lease)
+        if isinstance(entered, Lost):
+            raise call_errors.lease_lost(attempt.key)
+        lease = call_errors.with_transaction(lease, entered)
+        # A commit whose answer was lost may have been one: then the step is finished, whatever its caller thinks.
+        committed = (yield from _committed(attempt.key, index)) if again else None
+        if committed is not None:
+            return codec.decode(committed.outcome, shape)
+    try:
+        value = yield CallStep()
+    except Exception:
+        if not joined:
+            attempt.book.leave()
+        raise
+    attempt.check()
+    outcome = codec.encode(value, shape, max_result)
+    answer: Answer = yield from _save_step(attempt, Checkpoint(lease, Step(index, name, outcome)), resends)
+    if isinstance(answer, Lost):
+        raise call_errors.lease_lost(attempt.key)
+    return value
+
+
+def _committed(key: Key, index: int) -> Flow[Step | None]:
+    found: Found = yield Read(key.digest, with_steps=True, operation=key.operation)
+    steps = () if found.record is None else found.record.steps
+    return next((step for step in steps if step.index == index), None)
+
+
+def _save_step(attempt: AttemptState, checkpoint: Checkpoint, resends: Resends) -> Flow[Answer]:
+    """Record a step whose effect has happened.
+
+    Closes: somebody else's claim holds the record for a moment, in a round of its own, so that this write finds it
+    locked. Giving up would have the effect repeated, so it is tried until the lease is over. A store that does not
+    answer is asked twice more.
+    """
+    is_alone = not checkpoint.lease.transaction and attempt.beat is not None
+    sent = 0
+    while True:
+        try:
+            answer: Answer = yield checkpoint
+        except StoreUnavailable as error:
+            sent += 1
+            is_held = error.conflict and is_alone and not attempt.is_lost
+            pause = resends.of_outcome(sent) if is_held else resends.of_step(sent)
+            if pause is None:
+                raise
+            yield Pause(pause)
+        else:
+            return answer

@@ -1,0 +1,395 @@
+"""From a function and its arguments to a key and a fingerprint, without colour.
+
+What always holds: everything is worked out at decoration; what could not be encoded, replayed or told apart later is
+refused there. What is neither key, scope nor ignored is the fingerprint, unless `fingerprint=` says what is. An
+argument that equals its default stays out of it, so that a parameter with a default may come and go.
+
+Which colour a function has, and what is said to one of the wrong colour.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from semel.core import codec
+from semel.core.fingerprint import NO_SECRETS, Fingerprints, Members, MembersWithoutDefaults, Secrets, why_not
+from semel.core.key import SHARED, Key, Shared
+from semel.core.operations import Terms
+from semel.core.policy import Policy
+from semel.core.record import About
+from semel.engine.call_flow import Request, terms_of
+from semel.errors import KeyMissing, UsageError
+
+
+def wrong_colour(function: Any, *, wanted: str) -> UsageError:
+    """The error for a function of the other colour."""
+    other = "AsyncSemel" if wanted == "def" else "Semel"
+    return UsageError(
+        f"{getattr(function, '__qualname__', function)} must be written with {wanted!r} to be used here; nothing ran. "
+        f"Use {other} for the other colour."
+    )
+
+
+def gave_wrong_colour(function: Any, value: Any, *, wanted: str) -> UsageError:
+    """The error for a function whose colour shows only in what it gives; by then it was called."""
+    other = "AsyncSemel" if wanted == "def" else "Semel"
+    return UsageError(
+        f"{getattr(function, '__qualname__', function)} was called and gave a {type(value).__name__}; what it did "
+        f"until then stands, and nothing more of it ran. Write it with {wanted!r}, or use {other} for the other colour."
+    )
+
+
+def is_async(function: Any) -> bool:
+    """Whether calling `function` gives something to await."""
+    target = inspect.unwrap(function)
+    target = getattr(target, "func", target)
+    called = getattr(type(target), "__call__", None)  # noqa: B004 - an object that can be called may be a coroutine function
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(called)
+
+
+def is_plainly_sync(function: Any) -> bool:
+    """Whether `function` is a plain `def` that does not say it gives something to await."""
+    if is_async(function) or not inspect.isfunction(function) or function.__name__ == "<lambda>":
+        return False
+    declared = str(function.__annotations__.get("return", ""))
+    return not any(word in declared for word in ("Awaitable", "Coroutine", "Future", "Task"))
+
+
+def refuse_generator(function: Any) -> None:
+    """A generator has no result that could be replayed.
+
+    Raises:
+        UsageError: `function` is a generator function of either colour.
+    """
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        message = (
+            f"{getattr(function, '__qualname__', function)} is a generator, which has no one result to replay; nothing "
+            f"ran. Return a list instead."
+        )
+        raise UsageError(message)
+
+
+KeyRule = str | tuple[str, ...] | Callable[..., Any]
+ScopeRule = str | tuple[str, ...] | Callable[..., Any] | Shared
+FingerprintRule = str | tuple[str, ...] | Callable[..., Any] | None
+AboutRule = Mapping[str, Any] | About | Callable[..., Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How to read one function's calls."""
+
+    operation: str
+    signature: inspect.Signature
+    names: Names | None
+    key: Callable[[Mapping[str, Any], Any, Any], Any]
+    scope: Callable[[Mapping[str, Any], Any, Any], Any]
+    about: AboutRule
+    asked: Callable[[Mapping[str, Any], Any, Any], Any] | None
+    fingerprints: Fingerprints
+    policy: Policy
+    terms: Terms
+    shape: codec.Shape
+
+    def request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Request:
+        """What one call asks for.
+
+        Raises:
+            UsageError: the arguments give no key, no scope, or no fingerprint.
+        """
+        values = self._bind(args, kwargs)
+        key = Key.of(self.key(values, args, kwargs), operation=self.operation, scope=self.scope(values, args, kwargs))
+        asked = values if self.asked is None else self.asked(values, args, kwargs)
+        taken = self.fingerprints.take(asked)
+        about = self.about(*args, **kwargs) if callable(self.about) else self.about
+        about = About.of(about)
+        return Request(key, taken, self.policy, self.terms, about, self.shape, asked, self.fingerprints)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
+        values = None if self.names is None else self.names.bind(args, kwargs)
+        if values is not None:
+            return values
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The parameters of an ordinary function: binds ordinary calls, in a tenth of the time `Signature.bind` takes."""
+
+    every: tuple[str, ...]
+    positional: int
+    defaults: dict[str, Any]
+
+    @staticmethod
+    def of(parameters: Mapping[str, inspect.Parameter]) -> Names | None:
+        """The names, or None where a call has to be bound with care: `*args`, `**kwargs`, positional-only."""
+        kinds = [parameter.kind for parameter in parameters.values()]
+        if not set(kinds) <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}:
+            return None
+        positional = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return Names(tuple(parameters), positional, _defaults(parameters))
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """The arguments by name; None for a call that is not in order."""
+        if len(args) > self.positional:
+            return None
+        values = dict(zip(self.every, args, strict=False))
+        if len(values) == len(self.every) and not kwargs:
+            return values
+        if values.keys() & kwargs.keys():
+            return None
+        values = {**self.defaults, **values, **kwargs}
+        return values if values.keys() == set(self.every) else None
+
+
+def _defaults(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    """What a call that does not name a parameter gives to it."""
+    empty: dict[Any, Any] = {inspect.Parameter.VAR_POSITIONAL: (), inspect.Parameter.VAR_KEYWORD: {}}
+    given = {name: empty.get(p.kind, p.default) for name, p in parameters.items()}
+    return {name: default for name, default in given.items() if default is not inspect.Parameter.empty}
+
+
+def rules_of(
+    function: Callable[..., Any],
+    *,
+    key: KeyRule,
+    scope: ScopeRule,
+    operation: str | None,
+    ignore: tuple[str, ...],
+    about: AboutRule,
+    policy: Policy,
+    fingerprint: FingerprintRule = None,
+    secrets: Secrets = NO_SECRETS,
+    hints: Mapping[str, Any] | None = None,
+) -> Rules:
+    """Work out how calls of `function` are read.
+
+    Raises:
+        UsageError: a name is unknown, an annotation cannot be encoded or replayed, or the operation has no name.
+    """
+    signature = inspect.signature(function)
+    parameters = signature.parameters
+    hints = resolved_hints(function) if hints is None else hints
+    roots = [*_roots("key", key, parameters), *_roots("scope", scope, parameters), *_ignored(ignore, parameters)]
+    compared = _compared(fingerprint, ignore, parameters)
+    if compared is None:
+        compared = tuple(name for name in parameters if name not in roots)
+    _check_encodable([path for path in compared if "." not in path], hints, function)
+    return Rules(
+        operation=operation_name(function, operation),
+        signature=signature,
+        names=Names.of(parameters),
+        key=_reader("key", key),
+        scope=_reader("scope", scope),
+        about=about,
+        asked=_asked_reader(fingerprint, compared),
+        fingerprints=_fingerprints(fingerprint, compared, parameters, secrets),
+        policy=policy,
+        terms=terms_of(policy),
+        shape=shape_of_result(function, hints),
+    )
+
+
+def shape_of_result(function: Callable[..., Any], hints: Mapping[str, Any] | None = None) -> codec.Shape:
+    """The shape of what a handler declares to return."""
+    hints = resolved_hints(function) if hints is None else hints
+    return codec.shape_of(hints.get("return", codec.inspect_empty))
+
+
+class Shapes:
+    """The shapes of results by function, each looked at once: a step is run over and over."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Any, codec.Shape] = WeakKeyDictionary()
+
+    def of(self, function: Callable[..., Any]) -> codec.Shape:
+        """The shape of what `function` declares to return."""
+        plain = getattr(function, "__func__", function)  # a method is made anew each time it is looked up
+        try:
+            known = self._known.get(plain)
+            if known is None:
+                known = self._known[plain] = shape_of_result(function)
+        except TypeError:
+            return shape_of_result(function)  # such as a callable object that nothing can refer to weakly
+        return known
+
+
+def operation_name(function: Callable[..., Any], given: str | None) -> str:
+    """The name of the operation: as given, else where the function lives.
+
+    Raises:
+        UsageError: a lambda or a partial has no name that lasts, or the name given cannot be one.
+    """
+    if given is not None:
+        return Key.of("any", operation=given).operation
+    name = getattr(function, "__qualname__", None)
+    if name is None or "<lambda>" in name or isinstance(function, functools.partial):
+        message = "A lambda or partial has no name that lasts; nothing ran. Give operation=."
+        raise UsageError(message)
+    return Key.of("any", operation=f"{function.__module__}.{name}").operation
+
+
+def resolved_hints(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """The annotations as types. What cannot be resolved is left out, except for the result.
+
+    Raises:
+        UsageError: the result's annotation names something that cannot be found.
+    """
+    target = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
+    if not hasattr(target, "__annotations__"):
+        target = getattr(type(target), "__call__", target)  # noqa: B004 - an object that can be called
+    try:
+        return typing.get_type_hints(target, localns=_nonlocals(target))
+    except Exception:  # noqa: BLE001 - names only known to type checkers; then one by one
+        return _hints_one_by_one(target)
+
+
+def _nonlocals(target: Any) -> dict[str, Any]:
+    """Names that annotations may use besides the module's: the closure, and where the function is being defined."""
+    names: dict[str, Any] = {}
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__") == getattr(target, "__module__", None):
+            names = {**frame.f_locals, **names}
+        frame = frame.f_back
+    return names
+
+
+def _hints_one_by_one(target: Any) -> Mapping[str, Any]:
+    hints: dict[str, Any] = {}
+    namespace = {**getattr(target, "__globals__", {}), **_nonlocals(target)}
+    for name, annotation in getattr(target, "__annotations__", {}).items():
+        try:
+            hints[name] = eval(annotation, namespace) if isinstance(annotation, str) else annotation  # noqa: S307 - the function's own source
+        except Exception as problem:  # noqa: BLE001 - names only known to type checkers
+            if name == "return":
+                message = (
+                    f"The result annotation {annotation!r} cannot be resolved ({problem}); nothing ran. "
+                    f"Import it at run time, so that replays can be decoded to it."
+                )
+                raise UsageError(message) from None
+    return hints
+
+
+def _roots(what: str, rule: Any, parameters: Mapping[str, Any]) -> list[str]:
+    """The parameters that are wholly key or scope; of a dotted path the rest of the object stays in the fingerprint."""
+    if (isinstance(rule, Shared) and what == "scope") or callable(rule):
+        return []
+    paths = (rule,) if isinstance(rule, str) else rule
+    if not isinstance(paths, tuple) or not paths or not all(isinstance(p, str) and all(p.split(".")) for p in paths):
+        message = f"{what}= is a parameter name, a tuple of names, or a callable, not {rule!r}; nothing ran."
+        raise UsageError(message)
+    for path in paths:
+        if path.split(".")[0] not in parameters:
+            message = f"{what}={path!r} names no parameter; nothing ran. There are: {', '.join(parameters) or 'none'}."
+            raise UsageError(message)
+    return [path for path in paths if "." not in path]
+
+
+def _ignored(ignore: tuple[str, ...], parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    names = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+    unknown = [name for name in names if name not in parameters]
+    if unknown:
+        message = f"ignore= names {unknown[0]!r}, which is no parameter; nothing ran."
+        raise UsageError(message)
+    return names
+
+
+def _compared(rule: Any, ignore: tuple[str, ...], parameters: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The names and paths that `fingerprint=` gives; None where it is left out, none where a callable is to say."""
+    if rule is None:
+        return None
+    if ignore:
+        message = "fingerprint= says what is compared, so ignore= has nothing to leave out; nothing ran. Give only one."
+        raise UsageError(message)
+    paths = (rule,) if isinstance(rule, str) else rule
+    if callable(paths) or paths == ():
+        return ()
+    _roots("fingerprint", paths, parameters)
+    return tuple(dict.fromkeys(paths))
+
+
+def _asked_reader(rule: Any, compared: tuple[str, ...]) -> Callable[[Mapping[str, Any], Any, Any], Any] | None:
+    """How to get what is compared from a call; None where that is the arguments by name."""
+    if callable(rule):
+        return lambda _values, args, kwargs: rule(*args, **kwargs)
+    if not any("." in path for path in compared):
+        return None
+    readers = {path: _path(path, UsageError) for path in compared}
+    return lambda values, _args, _kwargs: {path: read(values) for path, read in readers.items()}
+
+
+def _fingerprints(
+    rule: Any, compared: tuple[str, ...], parameters: Mapping[str, inspect.Parameter], secrets: Secrets
+) -> Fingerprints:
+    if callable(rule):
+        return Fingerprints(secrets)
+    members = MembersWithoutDefaults(compared, _defaults(parameters))
+    return Fingerprints(secrets, {1: Members(compared).encode, 2: members.encode})
+
+
+def _check_encodable(asked: Iterable[str], hints: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    for name in asked:
+        if name in ("self", "cls") and name not in hints:
+            problem: str | None = "it is the object the method belongs to"
+        else:
+            problem = why_not(hints.get(name, Any))
+        if problem is not None:
+            message = (
+                f"The argument {name!r} of {getattr(function, '__qualname__', function)} cannot be part of the "
+                f"fingerprint: {problem}. Nothing ran; leave it out with ignore=({name!r},)."
+            )
+            raise UsageError(message)
+
+
+def _reader(what: str, rule: Any) -> Callable[[Mapping[str, Any], Any, Any], Any]:
+    if isinstance(rule, Shared):
+        return lambda _values, _args, _kwargs: SHARED
+    if callable(rule):
+        return lambda _values, args, kwargs: _as_key(what, rule(*args, **kwargs))
+    if isinstance(rule, str):
+        read = _path(rule)
+
+        def read_one(values: Mapping[str, Any], _args: Any, _kwargs: Any) -> Any:
+            value = read(values)
+            return value if type(value) is str else _as_key(what, value)
+
+        return read_one
+    readers = [_path(path) for path in rule]
+    return lambda values, _args, _kwargs: tuple(read(values) for read in readers)
+
+
+def _path(path: str, error: type[UsageError] = KeyMissing) -> Callable[[Mapping[str, Any]], Any]:
+    root, *rest = path.split(".")
+    if not rest:
+        return operator.itemgetter(root)
+
+    def read(values: Mapping[str, Any]) -> Any:
+        found = values[root]
+        for name in rest:
+            try:
+                found = found[name] if isinstance(found, Mapping) else getattr(found, name)
+            except (LookupError, AttributeError):
+                message = f"{path!r} leads nowhere: there is no {name!r} in a {type(found).__name__}; nothing ran."
+                raise error(message) from None
+        return found
+
+    return read
+
+
+def _as_key(what: str, value: Any) -> Any:
+    """One argument as key: text as it is, other plain values as a tuple of one, so that 1 is not "1"."""
+    if value is None:
+        message = f"The argument that is the {what} is None; nothing ran. Give it a value."
+        raise KeyMissing(message)
+    # A string enum is equal to its text, so it is the same key.
+    return value if isinstance(value, (str, Shared)) or type(value) is tuple else (value,)

@@ -1,0 +1,336 @@
+"""What both colours share: settings, requests, the registry of operations. No I/O, nothing that waits."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Required, TypedDict, get_args
+
+from semel.core import codec
+from semel.core.circuit import Change, Guard, Limits
+from semel.core.fingerprint import Fingerprints, Secret, Secrets
+from semel.core.key import SHARED, Key
+from semel.core.observer import Event, Logging, Observer, is_heard, notify
+from semel.core.operations import Complete, Fail, Query
+from semel.core.policy import Policy, PolicyFields
+from semel.core.record import About, Status, store_instant
+from semel.core.store import Store
+from semel.engine import context
+from semel.engine.background import Waiting
+from semel.engine.call_flow import Once, Request, Result, terms_of
+from semel.engine.clock import Clock, SystemClock
+from semel.engine.crash import Crash
+from semel.engine.decorator import Shapes, resolved_hints, shape_of_result
+from semel.engine.effects import Stalled
+from semel.engine.lane import Lane
+from semel.engine.retry import Resends
+from semel.errors import InProgress, LeaseLost, NotInTransaction, SemelError, UsageError
+
+_KINDS = {
+    "in_doubt": "in_doubt",
+    "lease_lost": "lease_lost",
+    "key_reused": "reused",
+    "in_progress": "waited",
+    "too_many_waiting": "waited",
+    "store_unavailable": "store_down",
+    "store_misconfigured": "store_down",
+    "failed_before": "replayed",
+    "result_not_kept": "replayed",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """An operation this engine was told about: how to reconcile it and how to read its results."""
+
+    policy: Policy
+    shape: codec.Shape
+
+
+class Asked(TypedDict, total=False):
+    """What a call is asked with, beside its key."""
+
+    operation: Required[str]
+    scope: Any
+    fingerprint: Any
+    policy: Policy | None
+    about: About | Mapping[str, Any] | None
+    returns: Any
+
+
+class EngineBase:
+    """Settings of an engine, and requests made from them."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy: Policy | None = None,
+        clock: Clock | None = None,
+        observer: Observer | None = None,
+        new_nonce: Callable[[], bytes] | None = None,
+        limits: Limits | None = None,
+        fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
+    ) -> None:
+        self.store = store
+        self.policy = policy or Policy()
+        self.clock: Clock = clock or SystemClock()
+        self.observer: Observer = observer or Logging()
+        self.new_nonce = new_nonce or _new_nonce
+        self.jitter = secrets.SystemRandom().random
+        self.limits = limits or Limits()
+        self.resends = Resends(self.jitter, self.limits.resends)
+        self._left: list[Guard] = []
+        self.known: dict[str, Known] = {}
+        self.secrets = Secrets(fingerprint_secret)
+        self.fingerprints = Fingerprints(self.secrets)
+        self.shapes = Shapes()
+        self._not_kept: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.store.name!r})"
+
+    def _new_lane(self) -> Lane:
+        """A new lane to the store, with a guard in front of it unless the store has its own."""
+        guard = None
+        with suppress(IndexError):  # most often nothing was left, and another thread may be quicker
+            guard = self._left.pop()
+        if guard is None and not getattr(self.store, "guards", False):
+            breaker = self.limits.breaker(self.jitter)
+            patience = self.limits.patience
+            guard = Guard(breaker, self.clock.monotonic, name=self.store.name, patience=patience)
+        return Lane(self.store, guard, self.limits.most_waiting)
+
+    def _new_waiting(self) -> Waiting:
+        """A new place to wait for keys that others run."""
+        return Waiting(self.jitter, self.limits)
+
+    def _leave(self, guard: Guard | None) -> None:
+        """A lane is gone. Where its store was left alone the next lane goes on so, and tells when it answers again."""
+        if guard is not None and not guard.closed:
+            guard.left()
+            self._left.append(guard)
+
+    def _policy(self, policy: Policy | None, changes: PolicyFields) -> Policy:
+        if policy is not None and not isinstance(policy, Policy):
+            message = f"policy= must be a Policy, not {type(policy).__name__}; nothing ran."
+            raise UsageError(message)
+        return (policy or self.policy).replace(**changes)
+
+    def _request(
+        self,
+        key: Any,
+        handler: Callable[..., Any],
+        *,
+        operation: str,
+        scope: Any,
+        asked: Any,
+        policy: Policy | None,
+        about: About | Mapping[str, Any] | None,
+        returns: Any,
+    ) -> Request:
+        if not callable(handler):
+            message = f"The handler must be callable, not {type(handler).__name__}; nothing ran."
+            raise UsageError(message)
+        shape = shape_of(returns) if returns is not codec.inspect_empty else _shape(handler)
+        return self._asked(key, operation=operation, scope=scope, asked=asked, policy=policy, about=about, shape=shape)
+
+    def _asked(
+        self,
+        key: Any,
+        *,
+        operation: str,
+        scope: Any,
+        asked: Any,
+        policy: Policy | None,
+        about: About | Mapping[str, Any] | None,
+        shape: codec.Shape,
+    ) -> Request:
+        policy = self._policy(policy, {})
+        identity = key if isinstance(key, Key) else Key.of(key, operation=operation, scope=scope)
+        fingerprints = self.fingerprints
+        taken, terms = fingerprints.take(asked), terms_of(policy)
+        request = Request(identity, taken, policy, terms, About.of(about), shape, asked, fingerprints)
+        self.known.setdefault(identity.operation, Known(policy, shape))
+        return request
+
+    def _to_open(self, key: Any, asked: Asked, joined: Any) -> Once:
+        """The call that `open` begins. It never waits in a transaction: whoever opened that takes turns."""
+        request = self._asked(
+            key,
+            operation=asked["operation"],
+            scope=asked.get("scope", SHARED),
+            asked=asked.get("fingerprint"),
+            policy=asked.get("policy"),
+            about=asked.get("about"),
+            shape=shape_of(asked.get("returns", codec.inspect_empty)),
+        )
+        self._enter(request)
+        once = Once(request, self.clock, self.new_nonce, self.resends)
+        once.may_wait = joined is None
+        return once
+
+    def _tell_waited(self, key: Key) -> None:
+        """Tell the observer of a request that was refused, because somebody else still runs its key."""
+        if is_heard(self.observer, "waited"):
+            event = Event(kind="waited", operation=key.operation, reference=key.reference, detail=InProgress.__name__)
+            notify(self.observer, event)
+
+    def _enter(self, request: Request) -> None:
+        context.refuse_reentry(request.key, self.store.name)
+
+    def _identity(self, key: Any, operation: str | None, scope: Any) -> Key:
+        """The key, given as a value with its operation, or as the `Key` of a record."""
+        if isinstance(key, Key):
+            return key
+        if operation is None:
+            message = "operation= is needed to find a record by its key; nothing was read or changed."
+            raise UsageError(message)
+        return Key.of(key, operation=operation, scope=scope)
+
+    def _tell_result(self, request: Request, result: Result[Any]) -> None:
+        """Tell the observer of a call that ended well."""
+        kind = "replayed" if result.replayed else "ran"
+        if not is_heard(self.observer, kind):
+            return
+        event = Event(
+            kind=kind,  # type: ignore[arg-type]  # one of the two words just chosen
+            operation=request.key.operation,
+            reference=request.key.reference,
+            seconds=result.seconds,
+        )
+        notify(self.observer, event)
+
+    def _tell_not_kept(self, request: Request, result: Result[Any]) -> None:
+        """Tell the observer, once for each operation, if the result which a function gave could not be kept."""
+        reason = result.why_not_kept()
+        operation = request.key.operation
+        if reason is None or operation in self._not_kept:
+            return
+        self._not_kept.add(operation)
+        detail = f"{reason}; duplicates get ResultNotKept. Declare the type of the result, or return plain data."
+        event = Event(kind="not_kept", operation=operation, reference=request.key.reference, detail=detail)
+        notify(self.observer, event)
+
+    def _tell_change(self, change: Change) -> None:
+        """Tell the observer that the store is left alone from now on, or answers again."""
+        if is_heard(self.observer, change):
+            notify(self.observer, Event(kind=change, operation="", reference="", detail=self.store.name))
+
+    def _tell_stall(self, stall: Stalled) -> None:
+        """Tell the observer that this process, or its event loop, stood still for so long that leases lapsed."""
+        if is_heard(self.observer, "stalled"):
+            leases = "1 lease" if stall.lapsed == 1 else f"{stall.lapsed} leases"
+            detail = f"stood still for {stall.seconds:.1f} s; {leases} lapsed"
+            event = Event(kind="stalled", operation="", reference="", seconds=stall.seconds, detail=detail)
+            notify(self.observer, event)
+
+    def _tell_error(self, once: Once, error: BaseException) -> None:
+        """Tell the observer of a call that did not."""
+        kind = _KINDS.get(error.code) if isinstance(error, SemelError) else None
+        self._tell_failure(once, error, kind or _how_it_ended(once, error))
+
+    def _tell_rolled_back(self, once: Once, error: BaseException) -> None:
+        """Tell the observer of a call that did not end well, whose transaction is rolled back by whoever opened it."""
+        if isinstance(error, LeaseLost):
+            kind = "lease_lost"
+        else:
+            left = once.has_left_transaction or isinstance(error, NotInTransaction)
+            kind = "in_doubt" if left else "rolled_back"
+        self._tell_failure(once, error, kind)
+
+    def _tell_failure(self, once: Once, error: BaseException, kind: str | None) -> None:
+        if kind is None or not is_heard(self.observer, kind):
+            return
+        event = Event(
+            kind=kind,  # type: ignore[arg-type]  # one of the known words
+            operation=once.request.key.operation,
+            reference=once.request.key.reference,
+            detail=type(error).__name__,
+        )
+        notify(self.observer, event)
+
+
+def _how_it_ended(once: Once, error: BaseException) -> str | None:
+    """What became of a call that ended with an error; None where it was cut off before anything happened."""
+    if isinstance(error, Crash):
+        return None  # the dead tell nothing
+    match once.written:
+        case Complete():
+            return "ran"  # recorded, although its caller did not stay to see it
+        case Fail(lease, "doubt"):
+            # Inside the caller's transaction nothing is in doubt yet: that decides, unless the handler has ended it.
+            return "in_doubt" if once.has_left_transaction or not lease.transaction else "failed"
+        case None if not isinstance(error, Exception):
+            return "in_doubt" if once.started else None
+    return "failed"
+
+
+def _new_nonce() -> bytes:
+    return os.urandom(16)
+
+
+def _shape(handler: Callable[..., Any]) -> codec.Shape:
+    """What a handler declares to return. `run` asks at every call, so what needs no resolving is not resolved."""
+    declared = getattr(handler, "__annotations__", None)
+    if type(declared) is dict and not hasattr(handler, "__wrapped__"):
+        returns = declared.get("return", codec.inspect_empty)
+        if returns is codec.inspect_empty:
+            return codec.shape_of(returns)
+        if isinstance(returns, type) and not get_args(returns):
+            return _shape_of_class(returns)
+    return shape_of_result(handler, resolved_hints(handler))
+
+
+def shape_of(returns: Any) -> codec.Shape:
+    """What results look like that are said to be `returns`."""
+    return _shape_of_class(returns) if isinstance(returns, type) else codec.shape_of(returns)
+
+
+@lru_cache(maxsize=256)
+def _shape_of_class(declared: type) -> codec.Shape:
+    return codec.shape_of(declared)
+
+
+def query_of(
+    *,
+    status: str | None = None,
+    operation: str | None = None,
+    scope: Any = None,
+    before: datetime | None = None,
+    after: datetime | None = None,
+    process_instance: str | None = None,
+    business_key: str | None = None,
+    reference: str | None = None,
+) -> Query:
+    """Which records to list.
+
+    Raises:
+        UsageError: the status is no known word, or a time is naive.
+    """
+    try:
+        wanted = None if status is None else Status(status)
+    except ValueError:
+        message = f"There is no status {status!r}; nothing was read. There are: {', '.join(Status)}."
+        raise UsageError(message) from None
+    return Query(
+        status=wanted,
+        operation=operation,
+        scope=_scope_text(scope),
+        before_us=None if before is None else store_instant(before),
+        after_us=None if after is None else store_instant(after),
+        process_instance=process_instance,
+        business_key=business_key,
+        reference=reference,
+    )
+
+
+def _scope_text(scope: Any) -> str | None:
+    if scope is None:
+        return None
+    return "" if scope is SHARED else Key.of("any", operation="any", scope=scope).scope

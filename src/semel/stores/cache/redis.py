@@ -1,0 +1,159 @@
+"""The cache in Redis: one script on one key for each operation, and one round trip for all that go together.
+
+What always holds: nothing that befalls a look or a fill is an error, nor is any answer to it; it is a miss. A drop that
+was not acknowledged is an error. Every key says which database it stands for; while that is not known, the cache is not
+asked. The deadlines of entries, epochs and tombstones are compared with the server's clock
+inside the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from semel.core.store import CacheOperation, Drop, Dropped, Fill, Filled, Hit, Look, Missed, Plan
+from semel.errors import StoreUnavailable
+from semel.stores.cache.logic import Gate, packed, unpacked
+from semel.stores.cache.settings import PATTERN, Cache
+from semel.stores.redis.driver import AsyncRedisDriver, RedisDriver
+from semel.stores.redis.key_names import Place
+from semel.stores.redis.pipeline import route
+from semel.stores.redis.plan import Reply, Script
+from semel.stores.redis.settings import Pattern, Settings
+from semel.stores.settings import StoreClock
+
+EPOCH_US: Final = 10_000_000
+"""How long an epoch stands: a store that takes longer to answer a claim fills nothing in."""
+
+_NO_ROOM: Final = 2
+
+
+class RedisCache:
+    """Entries in the Redis that a `Cache` names."""
+
+    batch = 64
+    guards = True
+    """It has a breaker of its own, the gate."""
+
+    def __init__(
+        self, cache: Cache, gate: Gate, install_id: Callable[[], bytes | None], clock: StoreClock | None = None
+    ) -> None:
+        assert cache.url is not None  # noqa: S101 - without a URL there is no such tier
+        spelt = {} if "pattern=" in cache.url else {"pattern": PATTERN}
+        settings = Settings.of(
+            cache.url,
+            # A cache may forget: what is gone is asked of the store again.
+            **{"evicting": "allowed", "listen": False, "clock": clock, **spelt},
+            timeout=cache.timeout,
+            connect_timeout=cache.timeout,
+        )
+        self._place = Place(settings, Pattern(settings.pattern))
+        self._gate = gate
+        self._install_id = install_id
+        self.name = settings.name
+
+    def plan(self, operations: Sequence[CacheOperation], *, joined: bool) -> Plan:
+        """One script for each operation, all sent together."""
+        del joined
+        write, read = _WAYS[type(operations[0])]
+        replies: list[Reply]
+        # Read for every round: should another database stand there by the time of a fill, the fill goes to that one's
+        # key, where the epoch of the look does not stand.
+        install_id = self._install_id()
+        if install_id is None:
+            replies = [_unknown()] * len(operations)
+        elif self._gate.resting and not isinstance(operations[0], Drop):
+            replies = [_passed_by()] * len(operations)
+        else:
+            naming = Naming(self._place.pattern, install_id)
+            replies = yield [write(naming, operation) for operation in operations]
+            self._note(replies)
+        return [read(operation, reply) for operation, reply in zip(operations, replies, strict=True)]
+
+    def _note(self, replies: Sequence[Reply]) -> None:
+        silent = next((reply for reply in replies if isinstance(reply, StoreUnavailable)), None)
+        if silent is None:
+            self._gate.answered()
+        else:
+            self._gate.silent(silent)
+
+    def driver(self) -> RedisDriver:
+        """A driver for threads."""
+        return RedisDriver(self._place, route(self._place.settings))
+
+    def async_driver(self) -> AsyncRedisDriver:
+        """A driver for an event loop."""
+        return AsyncRedisDriver(self._place, route(self._place.settings))
+
+
+class Naming(NamedTuple):
+    """How the keys of entries are spelt, for one database."""
+
+    pattern: Pattern
+    install_id: bytes
+
+    def key(self, operation: str, digest: bytes) -> str:
+        """The key of an entry: in the place of the digest stands which database it is, and then the digest."""
+        return self.pattern.key(operation, self.install_id + digest)
+
+
+def _look(naming: Naming, operation: Look) -> Script:
+    key = operation.key
+    return Script("cache_look", naming.key(key.operation, key.digest), (operation.epoch, EPOCH_US))
+
+
+def _looked(operation: Look, reply: Reply) -> Any:
+    del operation
+    match reply:
+        case [1, bytes(body), int(), int(rest)]:
+            entry = unpacked(body)
+            return Missed() if entry is None else Hit(*entry, rest)
+        case [0, bytes(epoch), int(now), int()]:
+            return Missed(epoch, now)
+    return Missed()
+
+
+def _fill(naming: Naming, operation: Fill) -> Script:
+    key = operation.record.key
+    body = packed(operation.record, operation.now_us)
+    return Script("cache_fill", naming.key(key.operation, key.digest), (operation.epoch, operation.until_us, body))
+
+
+def _filled(operation: Fill, reply: Reply) -> Any:
+    del operation
+    return Filled(reply == 1, full=reply == _NO_ROOM)
+
+
+def _drop(naming: Naming, operation: Drop) -> Script:
+    return Script("cache_drop", naming.key(operation.operation, operation.digest), (operation.quiet_us,))
+
+
+def _dropped(operation: Drop, reply: Reply) -> Any:
+    del operation
+    if isinstance(reply, int):
+        return Dropped(reply)
+    return reply if isinstance(reply, Exception) else _not_understood()
+
+
+_WAYS: Final[dict[type, tuple[Callable[[Naming, Any], Script], Callable[[Any, Reply], Any]]]] = {
+    Look: (_look, _looked),
+    Fill: (_fill, _filled),
+    Drop: (_drop, _dropped),
+}
+
+
+def _not_understood() -> StoreUnavailable:
+    return StoreUnavailable(
+        "The cache gave an answer that no Redis gives, so nothing is confirmed. Look at its address."
+    )
+
+
+def _unknown() -> StoreUnavailable:
+    return StoreUnavailable(
+        "Which database stands behind the cache is not known before it was reached, so nothing was asked of the cache. "
+        "Try again once the database answers."
+    )
+
+
+def _passed_by() -> StoreUnavailable:
+    return StoreUnavailable("The cache does not answer and is left alone for a moment; the store behind it is asked.")

@@ -1,0 +1,112 @@
+"""The store with tiers: a SQL store that decides, and caches of completed records in front of it.
+
+What always holds: as a store it is the one behind, untouched: plans, drivers and joined connections are its own, so
+inside the caller's transaction nothing is looked up in a cache and nothing is filled in. What the caches answer is
+decided in `flows`, which the engine drives, with a lane for the cache beside the lane of the store.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import time
+import weakref
+from collections.abc import Callable
+from typing import cast
+
+from semel.core.circuit import Breaker
+from semel.core.flow import Flow
+from semel.core.observer import Logging, Observer
+from semel.core.operations import Answer, Operation
+from semel.core.store import AsyncDriver, Behind, Front, Store, maker_of_separate_drivers
+from semel.errors import UsageError
+from semel.extras import requires
+from semel.stores.cache.logic import Gate, Local, Tiers
+from semel.stores.cache.settings import Cache
+from semel.stores.settings import StoreClock
+from semel.stores.wrapper import PassingStore
+
+
+class TieredStore(PassingStore):
+    """Records in `store`, with completed ones cached as `cache` says.
+
+    Args:
+        store: the store that decides: of SQL, or in memory for tests.
+        cache: a URL or a `Cache`.
+        observer: told of hits, misses, and a cache that does not answer; by default it goes to `logging`.
+        clock: a virtual clock for the cache's server, for tests alone.
+        monotonic: what lives in this process are measured by.
+
+    Raises:
+        UsageError: the store cannot stand behind a cache, or a setting is not usable.
+    """
+
+    tiers = True
+
+    def __init__(
+        self,
+        store: Store,
+        cache: str | Cache,
+        *,
+        observer: Observer | None = None,
+        clock: StoreClock | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not (getattr(store, "behind_cache", False) and hasattr(store, "install_id")):
+            message = (
+                f"{store.name} cannot stand behind a cache; nothing was opened. A cache goes in front of PostgreSQL, "
+                f"MySQL, MariaDB or SQLite, which note what has still to be removed from it."
+            )
+            raise UsageError(message)
+        given = Cache.of(cache)
+        observer = observer or Logging()
+        breaker = Breaker(failures=2, rest=0.2, longest=5.0, chance=random.random)
+        self._store = behind = cast("Behind", store)
+        self._gate = Gate(breaker, monotonic, observer)
+        self._local = Local(given.local, given.local_bytes) if given.local else None
+        self.front = _front(given, self._gate, lambda: behind.install_id, clock)
+        self._tiers = Tiers(
+            given,
+            self._gate,
+            self._local,
+            monotonic=monotonic,
+            observer=observer,
+            new_epoch=lambda: secrets.token_bytes(16),
+        )
+        renew = weakref.WeakMethod(self._renew_locks)
+        os.register_at_fork(after_in_child=lambda: _call(renew()))
+
+    def _renew_locks(self) -> None:
+        self._gate.renew_lock()
+        if self._local is not None:
+            self._local.renew_lock()
+
+    def _behind(self) -> Store:
+        return self._store
+
+    @property
+    def separate_async_driver(self) -> Callable[[], AsyncDriver] | None:
+        """What makes a driver of the store behind for another event loop than the caller's."""
+        return maker_of_separate_drivers(self._store)
+
+    def at_hand(self, operation: Operation) -> Answer | None:
+        """The answer, where this process knows it."""
+        return self._tiers.at_hand(operation)
+
+    def ask(self, operation: Operation) -> Flow[Answer] | None:
+        """How the tiers answer; None where only the store behind is asked."""
+        return self._tiers.ask(operation)
+
+
+def _front(cache: Cache, gate: Gate, install_id: Callable[[], bytes | None], clock: StoreClock | None) -> Front | None:
+    if cache.url is None:
+        return None
+    with requires("cache=", "redis"):
+        from semel.stores.cache.redis import RedisCache
+    return RedisCache(cache, gate, install_id, clock)
+
+
+def _call(function: Callable[[], None] | None) -> None:
+    if function is not None:
+        function()

@@ -1,0 +1,184 @@
+"""Looking at a table: its key, its expiry, its replicas, this machine's clock, and what waits there.
+
+What always holds: nothing is changed. No more than a sample of the records is read, because reading is paid for.
+
+The table: its key, its way to be paid for, and the attribute by which the service deletes what has expired.
+
+What always holds: an existing table is never changed except for switching its time to live on, and nothing is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from datetime import timedelta
+from typing import Any, Final
+
+from semel.core.record import Status
+from semel.errors import SchemaOutdated, StoreUnavailable
+from semel.stores.doctor import MICROSECOND, Finding, Numbers, about_clock, about_records, demanded
+from semel.stores.dynamodb.clock import Moment
+from semel.stores.dynamodb.commands import Call, Item, Now, Pause
+from semel.stores.dynamodb.items import KEY, TTL, plain, settled_statuses
+from semel.stores.dynamodb.request_builders import Expression
+from semel.stores.settings import StoreClock
+
+_LOOKS: Final = 120
+_BETWEEN: Final = 0.5
+Steps = Generator[Any, Any, Any]
+
+
+def creation(table: str) -> dict[str, Any]:
+    """What the table is made with."""
+    return {
+        "TableName": table,
+        "KeySchema": [{"AttributeName": KEY, "KeyType": "HASH"}],
+        "AttributeDefinitions": [{"AttributeName": KEY, "AttributeType": "B"}],
+        "BillingMode": "PAY_PER_REQUEST",
+    }
+
+
+def time_to_live_request(table: str) -> dict[str, Any]:
+    """How the service is told to delete what has expired."""
+    return {"TableName": table, "TimeToLiveSpecification": {"Enabled": True, "AttributeName": TTL}}
+
+
+def described(table: str) -> Steps:
+    """The description of the table; None where there is none."""
+    try:
+        reply = yield Call("describe_table", {"TableName": table})
+    except SchemaOutdated:
+        return None
+    return reply["Table"]
+
+
+def expiring(table: str) -> Steps:
+    """The attribute by which the service deletes; empty where it does not."""
+    reply = yield Call("describe_time_to_live", {"TableName": table})
+    told = reply["TimeToLiveDescription"]
+    return told.get("AttributeName", "") if told["TimeToLiveStatus"] in ("ENABLED", "ENABLING") else ""
+
+
+def keyed(description: dict[str, Any]) -> bool:
+    """Whether a table has the key that records need."""
+    wanted = creation("")
+    kinds = {one["AttributeName"]: one["AttributeType"] for one in description["AttributeDefinitions"]}
+    return bool(description["KeySchema"] == wanted["KeySchema"] and kinds.get(KEY) == "B")
+
+
+def migrating(table: str) -> Steps:
+    """Make what is missing; answers what was done.
+
+    Raises:
+        SchemaOutdated: there is a table of that name with another key.
+    """
+    done: list[str] = []
+    description = yield from described(table)
+    if description is None:
+        yield Call("create_table", creation(table))
+        done.append("table")
+        description = yield from _active(table)
+    if not keyed(description):
+        message = f"The table {table} has another key than records need; nothing was changed. Name another table."
+        raise SchemaOutdated(message)
+    if (yield from expiring(table)) != TTL:
+        yield Call("update_time_to_live", time_to_live_request(table))
+        done.append("time to live")
+    return done
+
+
+def _active(table: str) -> Steps:
+    for _ in range(_LOOKS):
+        description = yield from described(table)
+        if description is not None and description["TableStatus"] == "ACTIVE":
+            return description
+        yield Pause(_BETWEEN)
+    message = f"The table {table} is still being made; nothing else was done. Run `semel migrate` again in a minute."
+    raise StoreUnavailable(message)
+
+
+_PAGES: Final = 20
+_WANTED: Final = ("status", "lease_us", "expires_us", "keep_us")
+
+
+def examining(table: str, horizon: timedelta, clock: StoreClock) -> Steps:
+    """What is found there."""
+    description = yield from described(table)
+    if description is None:
+        return [Finding("schema", "there is no such table", "fix", "run `semel migrate`", ("schema",))]
+    findings = [
+        demanded(
+            "schema",
+            f"key {_key(description)}",
+            "this is a table of something else: name another one",
+            "schema",
+            fine=keyed(description),
+        ),
+        state(description["TableStatus"]),
+        replicas(description),
+        Finding("paid for", description.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED")),
+        check_time_to_live((yield from expiring(table))),
+    ]
+    moment: Moment = yield Now()
+    offset = clock() - (moment.low + moment.high) // 2
+    findings.append(about_clock(offset * MICROSECOND, (moment.high - moment.low) / 2 * MICROSECOND))
+    if keyed(description):
+        numbers, partial = yield from _numbers(table, moment)
+        findings += about_records(numbers, horizon)
+        if partial:
+            advice = "a listing reads the whole table: `semel list --status in_doubt`"
+            findings.append(Finding("sample", f"the first {_PAGES} MB of records", "note", advice))
+    return findings
+
+
+def state(status: str) -> Finding:
+    """Whether the table takes requests."""
+    advice = "wait until it is ACTIVE, or look at it in the console of the service"
+    return demanded("table", status, advice, "durable", fine=status in ("ACTIVE", "UPDATING"))
+
+
+def replicas(description: dict[str, Any]) -> Finding:
+    """Whether another region could let somebody else win."""
+    regions = [one["RegionName"] for one in description.get("Replicas", [])]
+    strong = description.get("MultiRegionConsistency") == "STRONG"
+    if not regions:
+        return Finding("replicas", "one region decides")
+    found = f"also in {', '.join(regions)}, {'strongly' if strong else 'eventually'} consistent"
+    advice = "two regions can each let a claim win: send all claims to one, or use strong consistency across regions"
+    return demanded("replicas", found, advice, "primary", fine=strong)
+
+
+def check_time_to_live(attribute: str) -> Finding:
+    """Whether the service deletes what has expired."""
+    if attribute == TTL:
+        return Finding("time to live", "the service deletes expired records by itself, within days")
+    if attribute:
+        advice = f"the service deletes by {attribute!r}, which is not semel's: switch it off"
+        return Finding("time to live", attribute, "fix", advice, ("kept",))
+    advice = "expired records stay until `semel sweep`: run `semel migrate` to have the service delete them"
+    return Finding("time to live", "off", "note", advice)
+
+
+def _key(description: dict[str, Any]) -> str:
+    kinds = {one["AttributeName"]: one["AttributeType"] for one in description["AttributeDefinitions"]}
+    return ", ".join(f"{one['AttributeName']} ({kinds[one['AttributeName']]})" for one in description["KeySchema"])
+
+
+def _numbers(table: str, moment: Moment) -> Steps:
+    expression = Expression()
+    projection = ", ".join(expression.name(name) for name in _WANTED)
+    parameters = {"TableName": table, "ProjectionExpression": projection, **expression.parameters()}
+    expired = in_doubt = lapsed = 0
+    shortest: int | None = None
+    start: Item | None = {}
+    for _ in range(_PAGES):
+        reply = yield Call("scan", {**parameters, **({"ExclusiveStartKey": start} if start else {})})
+        for item in reply["Items"]:
+            status, lease_us, expires_us, keep_us = (plain(item[name]) for name in _WANTED)
+            expired += status in settled_statuses() and expires_us <= moment.low
+            in_doubt += status == Status.IN_DOUBT
+            lapsed += status == Status.RUNNING and lease_us <= moment.low
+            shortest = keep_us if shortest is None else min(shortest, keep_us)
+        start = reply.get("LastEvaluatedKey")
+        if start is None:
+            break
+    return Numbers(expired, in_doubt, lapsed, shortest), start is not None

@@ -1,0 +1,215 @@
+"""Requests: each operation as one conditional write, which says in its refusal what stood in the way.
+
+What always holds: a write after the claim demands nonce and fence and a running record in its condition, so a late
+worker changes nothing. A condition also holds what the written values were calculated from; where that has changed, the
+write is refused and calculated again from the item that came back. Every write raises `version`.
+
+Expressions of DynamoDB, put together from attribute names and values.
+
+What always holds: every name and every value is a placeholder, so reserved words and what callers wrote cannot change
+the meaning of an expression.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from semel.core.operations import Checkpoint, Complete, Fail, Renew
+from semel.core.record import LEASE_ENDED, Lease, Record, Status
+from semel.stores.dynamodb.clock import Moment
+from semel.stores.dynamodb.commands import Call, Item
+from semel.stores.dynamodb.items import KEY, TTL, Seen, attribute, item_of, key_of, settled_statuses, step_value
+from semel.stores.rows import storable
+
+
+class Expression:
+    """The names and values of one request, collected while its texts are written."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._values: dict[str, dict[str, Any]] = {}
+
+    def name(self, attribute_name: str) -> str:
+        """What stands for an attribute."""
+        mark = f"#{attribute_name}"
+        self._names[mark] = attribute_name
+        return mark
+
+    def value(self, value: Any) -> str:
+        """What stands for a value."""
+        mark = f":v{len(self._values)}"
+        self._values[mark] = attribute(value)
+        return mark
+
+    def compare(self, attribute_name: str, sign: str, value: Any) -> str:
+        """A comparison of an attribute with a value."""
+        return f"{self.name(attribute_name)} {sign} {self.value(value)}"
+
+    def equal(self, **values: Any) -> list[str]:
+        """Each attribute has this value."""
+        return [self.compare(name, "=", value) for name, value in values.items()]
+
+    def one_of(self, attribute_name: str, values: list[Any]) -> str:
+        """The attribute has one of these values."""
+        return f"{self.name(attribute_name)} IN ({', '.join(map(self.value, values))})"
+
+    def setting(self, **values: Any) -> list[str]:
+        """Assignments for SET."""
+        return self.equal(**values)
+
+    def rising(self, attribute_name: str, by: int = 1) -> str:
+        """The assignment that adds to a number."""
+        mark = self.name(attribute_name)
+        return f"{mark} = {mark} + {self.value(by)}"
+
+    def parameters(self) -> dict[str, Any]:
+        """What the request has to carry for its texts to be understood."""
+        parameters: dict[str, Any] = {"ExpressionAttributeNames": self._names}
+        if self._values:
+            parameters["ExpressionAttributeValues"] = self._values
+        return parameters
+
+
+_TELL: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+
+
+def get(table: str, digest: bytes) -> Call:
+    """Read one item as it is, not as it was on some replica a moment ago."""
+    return Call("get_item", {"TableName": table, "Key": key_of(digest), "ConsistentRead": True})
+
+
+def put(table: str, record: Record, over: Seen | None) -> Call:
+    """Write a whole record over the very item that was seen, or where there is none.
+
+    Closes: two claims that both saw no item, or both saw the same one. One of the two is refused.
+    """
+    expression = Expression()
+    if over is None:
+        terms = [f"attribute_not_exists({expression.name(KEY)})"]
+    else:
+        terms = expression.equal(nonce=over.record.nonce, version=over.version)
+    item = item_of(record, 1 if over is None else over.version + 1)
+    return Call("put_item", {"TableName": table, "Item": item, **_condition(expression, terms), **_TELL})
+
+
+def renew(table: str, operation: Renew, moment: Moment) -> Call:
+    """Closes: a renewal that arrives after somebody else has taken over."""
+    expression = Expression()
+    sets = expression.setting(lease_us=moment.high + operation.lease_us, updated_us=moment.high)
+    terms = _held(expression, operation.lease)
+    return _update(table, operation.lease.key.digest, expression, sets=sets, terms=terms)
+
+
+def complete(table: str, operation: Complete, moment: Moment) -> Call:
+    """Closes: a completion under a lease that is not the current one.
+
+    As nearly always, the lease still runs and more than half of the time to keep it is left; otherwise it is refused
+    and written from what came back.
+    """
+    expression = Expression()
+    sets = [
+        *expression.setting(status=Status.COMPLETED.value, outcome=operation.outcome),
+        *_settling(expression, moment),
+    ]
+    terms = [*_held(expression, operation.lease), *_in_time(expression, moment)]
+    gone = f" REMOVE {expression.name('error_type')}, {expression.name('error_message')}"
+    return _update(table, operation.lease.key.digest, expression, sets=sets, terms=terms, gone=gone)
+
+
+def fail(table: str, operation: Fail, moment: Moment) -> Call:
+    """Closes: an end without a value under a lease that is not the current one. See `complete`."""
+    expression = Expression()
+    doubt = operation.ending == "doubt"
+    unstarted = 0 if operation.started else 1
+    sets = expression.setting(
+        status=(Status.IN_DOUBT if doubt else Status.FAILED).value,
+        error_type=storable(operation.error.type),
+        error_message=storable(operation.error.message),
+        doubtful=operation.doubtful,
+    )
+    sets.append(expression.rising("attempts", -unstarted))
+    if doubt:
+        sets += expression.setting(lease_us=moment.high, updated_us=moment.high)
+    else:
+        sets += [*expression.setting(retryable=operation.ending == "retry"), *_settling(expression, moment)]
+    terms = [*_held(expression, operation.lease), *_in_time(expression, moment)]
+    terms.append(expression.compare("attempts", ">=", unstarted))
+    return _update(table, operation.lease.key.digest, expression, sets=sets, terms=terms)
+
+
+def checkpoint(table: str, operation: Checkpoint, moment: Moment) -> Call:
+    """Closes: a step recorded under a lease that is not the current one. The same step again finds itself there."""
+    expression, step = Expression(), operation.step
+    place = f"{expression.name('steps')}.{expression.name(str(step.index))}"
+    sets = [f"{place} = {expression.value(step_value(step))}", *expression.setting(updated_us=moment.high)]
+    terms = [*_held(expression, operation.lease), f"attribute_not_exists({place})"]
+    return _update(table, operation.lease.key.digest, expression, sets=sets, terms=terms)
+
+
+def lapse(table: str, digest: bytes, moment: Moment) -> Call:
+    """Closes: a lease that was renewed, or a record that was settled, since it was listed."""
+    expression = Expression()
+    sets = expression.setting(
+        status=Status.IN_DOUBT.value,
+        error_type=LEASE_ENDED.type,
+        error_message=LEASE_ENDED.message,
+        doubtful=True,
+        updated_us=moment.high,
+    )
+    return _update(table, digest, expression, sets=sets, terms=lapsed(expression, moment))
+
+
+def lapsed(expression: Expression, moment: Moment) -> list[str]:
+    """The conditions for what has run past its lease."""
+    return [*expression.equal(status=Status.RUNNING.value), expression.compare("lease_us", "<=", moment.low)]
+
+
+def delete(table: str, digest: bytes, moment: Moment) -> Call:
+    """Closes: a record that was claimed again since it was listed."""
+    expression = Expression()
+    terms = expired(expression, moment)
+    return Call("delete_item", {"TableName": table, "Key": key_of(digest), **_condition(expression, terms)})
+
+
+def expired(expression: Expression, moment: Moment) -> list[str]:
+    """The conditions for what is settled and expired."""
+    return [expression.one_of("status", settled_statuses()), expression.compare("expires_us", "<=", moment.low)]
+
+
+def tally(table: str, digest: bytes, replays: int, moment: Moment) -> Call:
+    """Closes: a record that was deleted since it was replayed; it must not come back as half an item."""
+    expression = Expression()
+    sets = [expression.rising("replays", replays), *expression.setting(replayed_us=moment.low)]
+    terms = [f"attribute_exists({expression.name(KEY)})"]
+    return _update(table, digest, expression, sets=sets, terms=terms)
+
+
+def _held(expression: Expression, lease: Lease) -> list[str]:
+    return expression.equal(nonce=lease.nonce, fence=lease.fence, status=Status.RUNNING.value)
+
+
+def _in_time(expression: Expression, moment: Moment) -> list[str]:
+    return [expression.compare(name, sign, moment.high) for name, sign in (("lease_us", ">="), ("extend_from_us", ">"))]
+
+
+def _settling(expression: Expression, moment: Moment) -> list[str]:
+    now = moment.high
+    return [
+        *expression.setting(completed_us=now, updated_us=now, lease_us=now),
+        f"{expression.name(TTL)} = {expression.name('expires_s')}",
+    ]
+
+
+def _update(
+    table: str, digest: bytes, expression: Expression, *, sets: list[str], terms: list[str], gone: str = ""
+) -> Call:
+    text = f"SET {', '.join([*sets, expression.rising('version')])}{gone}"
+    condition = _condition(expression, terms)
+    return Call(
+        "update_item",
+        {"TableName": table, "Key": key_of(digest), "UpdateExpression": text, **condition, **_TELL},
+    )
+
+
+def _condition(expression: Expression, terms: list[str]) -> Item:
+    return {"ConditionExpression": " AND ".join(terms), **expression.parameters()}

@@ -1,0 +1,428 @@
+"""The rules of the store, applied to a dictionary: every operation is one pure step at one instant.
+
+What always holds: `apply` is atomic because it never waits; the caller holds the lock. Time comes in as an argument.
+The simulator runs this very table, so what is proved there is what runs here.
+
+Records in this process's memory: for tests, for one process, and as the plainest statement of the rules.
+
+Invalidations that caches in front of the table have not confirmed, as pure steps like those of the table.
+
+What always holds: a note goes only when it is confirmed, and a confirmation never takes away a note that came after
+the invalidation it speaks of.
+
+The memory store: the table behind a lock, with a driver of each colour. Nothing survives the process.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, NoReturn, assert_never
+
+from msgspec.structs import replace
+
+from semel.core.claim_rules import Winnable, granted, judge
+from semel.core.flow import run
+from semel.core.operations import (
+    Answer,
+    Awaiting,
+    Checkpoint,
+    Claim,
+    ClaimAnswer,
+    Complete,
+    Confirm,
+    Enter,
+    Erase,
+    Erased,
+    Fail,
+    Found,
+    Held,
+    Invalidate,
+    Invalidation,
+    Lapse,
+    Lost,
+    Operation,
+    Page,
+    Pending,
+    Purge,
+    Query,
+    Read,
+    Recorded,
+    Renew,
+    Resolve,
+    Resolved,
+    Scan,
+    Swept,
+    Tally,
+    Unresolvable,
+)
+from semel.core.record import LEASE_ENDED, Lease, Record, Status, erase_record
+from semel.core.store import Answers, AsyncJoined, Joined, Plan
+from semel.errors import UsageError
+from semel.stores.rows import new_record
+from semel.stores.settings import StoreClock, machine_clock
+
+__all__ = ["MemoryStore", "Table"]
+
+
+class Invalidations:
+    """One note per digest."""
+
+    def __init__(self) -> None:
+        self._noted: dict[bytes, Invalidation] = {}
+
+    def apply(self, operation: Invalidate | Pending | Confirm, now: int) -> Recorded | Awaiting:
+        """Carry out `operation` at the instant `now`."""
+        match operation:
+            case Invalidate():
+                return Recorded(now)  # there is no cache in front of the table
+            case Pending(limit):
+                oldest = sorted(self._noted.values(), key=lambda noted: (noted.noted_us, noted.digest))
+                return Awaiting(tuple(oldest[: max(limit, 0)]))
+            case Confirm(digest, before_us):
+                noted = self._noted.get(digest)
+                if noted is not None and noted.noted_us <= before_us:
+                    del self._noted[digest]
+                return Recorded(now)
+
+    def note(self, invalidation: Invalidation) -> None:
+        """Keep it until it is confirmed. It is later than the one before it, whatever the clock says."""
+        before = self._noted.get(invalidation.digest)
+        if before is not None and before.noted_us >= invalidation.noted_us:
+            invalidation = replace(invalidation, noted_us=before.noted_us + 1)
+        self._noted[invalidation.digest] = invalidation
+
+
+class Table:
+    """Records by digest, and the invalidations that caches in front of them have not confirmed."""
+
+    def __init__(self) -> None:
+        self.records: dict[bytes, Record] = {}
+        self.invalidations = Invalidations()
+        self.lock = threading.Lock()
+
+    @cached_property
+    def install_id(self) -> bytes:
+        """Which table this is: a shared cache outlives it, and must not answer for another."""
+        return secrets.token_bytes(16)
+
+    def apply(self, operation: Operation, now: int) -> Answer:
+        """Carry out `operation` at the instant `now`."""
+        match operation:
+            case Claim():
+                return self.claim(operation, now)
+            case Renew(lease, lease_us):
+                return self.renew(lease, lease_us, now)
+            case Complete():
+                return self.complete(operation, now)
+            case Fail():
+                return self.fail(operation, now)
+            case Checkpoint():
+                return self.checkpoint(operation, now)
+            case Enter():
+                return Lost()  # there is no transaction to enter
+            case Read(digest):
+                return Found(self.records.get(digest), now)
+            case Scan():
+                return self.scan(operation)
+            case Resolve():
+                return self.resolve(operation, now)
+            case Erase():
+                return self.erase(operation, now)
+            case Invalidate() | Pending() | Confirm():
+                return self.invalidations.apply(operation, now)
+            case Purge() | Lapse() | Tally():
+                return self.upkeep(operation, now)
+            case _:
+                assert_never(operation)
+
+    def claim(self, claim: Claim, now: int) -> ClaimAnswer:
+        """Judge and write in one step."""
+        seen = self.records.get(claim.key.digest)
+        verdict = judge(seen, claim, now)
+        if not isinstance(verdict, Winnable):
+            return verdict
+        record = (
+            self._fresh(claim, now, seen) if verdict.how in ("absent", "expired") else self._again(claim, now, seen)
+        )
+        self.records[claim.key.digest] = record
+        return granted(record)
+
+    def _fresh(self, claim: Claim, now: int, expired: Record | None) -> Record:
+        fence = 1 if expired is None else expired.fence + 1
+        return new_record(claim, now, lease_us=claim.terms.lease_us, fence=fence)
+
+    def _again(self, claim: Claim, now: int, seen: Record | None) -> Record:
+        assert seen is not None  # noqa: S101 - `judge` answers "absent" otherwise
+        fresh = self._fresh(claim, now, seen)
+        return replace(
+            fresh,
+            attempts=seen.attempts + 1,
+            doubtful=seen.doubtful or not seen.settled,
+            error=seen.error,
+            created_us=seen.created_us,
+            steps=seen.steps,
+            resolution=seen.resolution,
+        )
+
+    def owned(self, lease: Lease) -> Record | None:
+        """The record, if `lease` is its current one: the fence that keeps late workers out."""
+        record = self.records.get(lease.key.digest)
+        if record is None or record.nonce != lease.nonce or record.fence != lease.fence:
+            return None
+        return record
+
+    def _write(self, record: Record, now: int, **changes: Any) -> None:
+        self.records[record.key.digest] = replace(record, updated_us=now, **changes)
+
+    def renew(self, lease: Lease, lease_us: int, now: int) -> Held | Lost:
+        """Extend a lease that is still the current one."""
+        record = self.owned(lease)
+        if record is None or record.status is not Status.RUNNING:
+            return Lost()
+        self._write(record, now, lease_us=now + lease_us)
+        return Held(now + lease_us)
+
+    def complete(self, operation: Complete, now: int) -> Recorded | Lost:
+        """Record a value; the same completion again answers as the first time."""
+        record = self.owned(operation.lease)
+        if record is None:
+            return Lost()
+        if record.status is Status.COMPLETED:
+            return Recorded(record.completed_us or now)
+        if record.status is not Status.RUNNING:
+            return Lost()
+        self._settle(record, now, status=Status.COMPLETED, outcome=operation.outcome, error=None)
+        return Recorded(now)
+
+    def _settle(self, record: Record, now: int, **changes: Any) -> None:
+        kept = record.kept_until(now)
+        self._write(record, now, completed_us=now, expires_us=kept, lease_us=min(record.lease_us, now), **changes)
+
+    def fail(self, operation: Fail, now: int) -> Recorded | Lost:
+        """Record an end without a value; the same one again answers as the first time."""
+        record = self.owned(operation.lease)
+        if record is None or record.status is Status.COMPLETED:
+            return Lost()
+        if record.status is not Status.RUNNING:
+            return Recorded(record.updated_us) if record.error == operation.error else Lost()
+        attempts = record.attempts if operation.started else max(record.attempts - 1, 0)
+        changes = {"error": operation.error, "doubtful": operation.doubtful, "attempts": attempts}
+        match operation.ending:
+            case "final":
+                self._settle(record, now, status=Status.FAILED, retryable=False, **changes)
+            case "retry":
+                self._settle(record, now, status=Status.FAILED, retryable=True, **changes)
+            case "doubt":
+                self._write(record, now, status=Status.IN_DOUBT, lease_us=min(record.lease_us, now), **changes)
+        return Recorded(now)
+
+    def checkpoint(self, operation: Checkpoint, now: int) -> Recorded | Lost:
+        """Record a finished step under the lease; the same step again answers as the first time."""
+        record = self.owned(operation.lease)
+        if record is None or record.status is not Status.RUNNING:
+            return Lost()
+        if operation.step not in record.steps:
+            steps = tuple(sorted((*record.steps, operation.step), key=lambda step: step.index))
+            self._write(record, now, steps=steps)
+        return Recorded(now)
+
+    def scan(self, operation: Scan) -> Page:
+        """One page, oldest first."""
+        ordered = sorted(self.records.values(), key=lambda record: (record.created_us, record.key.digest))
+        found = [record for record in ordered if matches(record, operation.query) and after(record, operation.cursor)]
+        page = tuple(found[: operation.limit])
+        more = len(found) > operation.limit
+        return Page(page, (page[-1].created_us, page[-1].key.digest) if more else None)
+
+    def resolve(self, operation: Resolve, now: int) -> Resolved | Unresolvable:
+        """End a doubt by decision; the new nonce shuts out whoever may still be running."""
+        record = self.records.get(operation.digest)
+        if record is not None and record.nonce == operation.nonce:
+            return Resolved(record)
+        if record is None or not _may_resolve(record, operation, now):
+            return Unresolvable(record)
+        self._settle(
+            record,
+            now,
+            status=operation.status,
+            retryable=operation.status is Status.FAILED,
+            outcome=operation.outcome,
+            nonce=operation.nonce,
+            fence=record.fence + 1,
+            doubtful=False,
+            resolution=operation.note,
+        )
+        return Resolved(self.records[operation.digest])
+
+    def erase(self, operation: Erase, now: int) -> Erased | Unresolvable:
+        """Leave of a settled record what keeps the key shut."""
+        record = self.records.get(operation.digest)
+        if record is None or not record.settled:
+            return Unresolvable(record)
+        left = self.records[operation.digest] = erase_record(record, operation.note)
+        if operation.tiers:
+            self.invalidations.note(Invalidation(operation.digest, record.key.operation, now))
+        return Erased(left)
+
+    def upkeep(self, operation: Purge | Lapse | Tally, now: int) -> Answer:
+        """What no caller waits for."""
+        match operation:
+            case Purge(limit):
+                return self.purge(limit, now)
+            case Lapse(limit):
+                return self.lapse(limit, now)
+            case Tally(digest, replays):
+                return self.tally(digest, replays, now)
+
+    def purge(self, limit: int, now: int) -> Swept:
+        """Delete what is settled and expired, and nothing else."""
+        gone = _first(limit, (r for r in self.records.values() if r.settled and r.expires_us <= now))
+        for record in gone:
+            del self.records[record.key.digest]
+        return Swept(len(gone))
+
+    def lapse(self, limit: int, now: int) -> Swept:
+        """Mark running records whose lease is over as in doubt."""
+        stale = (r for r in self.records.values() if r.status is Status.RUNNING and r.lease_us <= now)
+        gone = _first(limit, stale)
+        for record in gone:
+            self._write(record, now, status=Status.IN_DOUBT, error=LEASE_ENDED, doubtful=True)
+        return Swept(len(gone))
+
+    def tally(self, digest: bytes, replays: int, now: int) -> Recorded:
+        """Add replays counted in memory."""
+        record = self.records.get(digest)
+        if record is not None:
+            self.records[digest] = replace(record, replays=record.replays + replays, replayed_us=now)
+        return Recorded(now)
+
+
+def _first(limit: int, records: Iterator[Record]) -> list[Record]:
+    return [record for record, _ in zip(records, range(limit), strict=False)]
+
+
+def after(record: Record, cursor: tuple[int, bytes] | None) -> bool:
+    """Whether a record comes after a cursor."""
+    return cursor is None or (record.created_us, record.key.digest) > cursor
+
+
+def matches(record: Record, query: Query) -> bool:
+    """Whether a record is among those asked for."""
+    tests: tuple[tuple[object, Callable[[], bool]], ...] = (
+        (query.status, lambda: record.status is query.status),
+        (query.operation, lambda: record.key.operation == query.operation),
+        (query.scope, lambda: record.key.scope == query.scope),
+        (query.before_us, lambda: record.created_us < (query.before_us or 0)),
+        (query.after_us, lambda: record.created_us >= (query.after_us or 0)),
+        (query.process_instance, lambda: record.about.process_instance == query.process_instance),
+        (query.business_key, lambda: record.about.business_key == query.business_key),
+        (query.reference, lambda: record.reference.startswith(query.reference or "")),
+    )
+    return all(wanted is None or holds() for wanted, holds in tests)
+
+
+def _may_resolve(record: Record, operation: Resolve, now: int) -> bool:
+    """Whether the record is in doubt at this instant; for a correction, whether it is still the one that was seen."""
+    if operation.corrects is not None:
+        seen = record.status is Status.COMPLETED and record.nonce == operation.corrects
+        return seen and not record.erased and operation.status is Status.COMPLETED
+    lapsed = record.status is Status.RUNNING and record.lease_us <= now
+    return lapsed or record.status is Status.IN_DOUBT
+
+
+class MemoryStore:
+    """Records in memory. `clock` is the store's clock; stores on one `table` are one place."""
+
+    batch = 64
+    behind_cache = True
+
+    def __init__(self, *, clock: StoreClock = machine_clock, table: Table | None = None) -> None:
+        self.clock = clock
+        self.table = table or Table()
+        self.name = f"memory://{id(self.table):x}"  # two tables are two places, also to a handler that asks again
+        # A fork while another thread holds the lock would leave it locked for ever in the child.
+        renew = weakref.WeakMethod(self._renew_lock)
+        os.register_at_fork(after_in_child=lambda: _call(renew()))
+
+    def _renew_lock(self) -> None:
+        self.table.lock = threading.Lock()
+
+    @property
+    def install_id(self) -> bytes:
+        """Which table this is."""
+        return self.table.install_id
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """One command: the operations themselves."""
+        del joined  # `join` refuses first
+        answers: Answers = yield operations
+        return answers
+
+    def apply(self, operations: Sequence[Operation]) -> Answers:
+        """Carry out operations one after the other, in one hold of the lock."""
+        with self.table.lock:
+            return [self.table.apply(operation, self.clock()) for operation in operations]
+
+    def driver(self) -> MemoryDriver:
+        """A driver for threads."""
+        return MemoryDriver(self)
+
+    def async_driver(self) -> AsyncMemoryDriver:
+        """A driver for an event loop."""
+        return AsyncMemoryDriver(self)
+
+    def join(self, connection: Any) -> Joined:
+        """There is no transaction to join."""
+        _refuse(connection)
+
+    def async_join(self, connection: Any) -> AsyncJoined:
+        """There is no transaction to join."""
+        _refuse(connection)
+
+
+class MemoryDriver:
+    """Carries rounds out at once."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        """Run each plan."""
+        return [run(plan, self._store.apply) for plan in plans]
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class AsyncMemoryDriver:
+    """The same for an event loop: nothing here ever waits."""
+
+    eager = True
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._driver = MemoryDriver(store)
+
+    async def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        """Run each plan."""
+        return self._driver.perform(plans)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def _call(function: Callable[[], None] | None) -> None:
+    if function is not None:
+        function()
+
+
+def _refuse(connection: object) -> NoReturn:
+    message = (
+        f"The memory store has no transaction that a {type(connection).__qualname__} could share; nothing ran. "
+        f"Use a SQL store for within()."
+    )
+    raise UsageError(message)

@@ -1,0 +1,96 @@
+"""Being told of ends: one connection of each process that has waiters subscribes to a channel, and wakes them.
+
+What always holds: nobody relies on it. A message that is lost, or a connection that breaks, only means that waiters
+find out by their own look; the connection is opened again after a while. The listener touches no record.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import cycle
+from typing import Any, Final
+
+from redis.exceptions import RedisError
+
+from semel.stores.listener import AGAIN_AFTER, ListeningTask, Told, log_broken, pass_on
+from semel.stores.redis import connections
+from semel.stores.redis.key_names import Place
+from semel.stores.redis.pipeline import HOME
+from semel.stores.redis.settings import Address
+
+_MESSAGE: Final = b"message"
+
+
+def _nodes(place: Place) -> Iterator[Address | None]:
+    """Whom to listen to, one after the other. Any node of a cluster is told of what is published at another."""
+    return cycle(place.settings.addresses if place.settings.kind == "cluster" else (HOME,))
+
+
+def _pass_on(reply: Any, told: Told) -> None:
+    if reply[0] == _MESSAGE:
+        pass_on(reply[2], told)
+
+
+class Listener:
+    """A thread that listens. It looks up from the channel twice a second, to see whether it shall end."""
+
+    def __init__(self, place: Place, told: Told) -> None:
+        self._place = place
+        self._told = told
+        self._nodes = _nodes(place)
+        self._ended = threading.Event()
+        self._pid = os.getpid()
+        self._connection: Any = None
+        self._thread = threading.Thread(target=self._run, name="semel-listener", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._listened()
+            except Exception as error:  # noqa: BLE001 - waiters look by themselves meanwhile
+                if not self._ended.is_set():
+                    log_broken(error)
+            self._ended.wait(AGAIN_AFTER)
+
+    def _listened(self) -> None:
+        connection = self._connection = connections.connect(self._place.settings, next(self._nodes), greet=False)
+        try:
+            connection.send_command("SUBSCRIBE", self._place.pattern.channel)
+            while not self._ended.is_set():
+                if connection.can_read(0.5):
+                    _pass_on(connection.read_response(), self._told)
+        finally:
+            connection.disconnect()
+
+    def close(self) -> None:
+        """End the thread and its connection."""
+        if self._pid == os.getpid():
+            self._ended.set()
+            connection = self._connection
+            with suppress(RedisError, OSError):
+                if connection is not None and connections.is_open(connection):
+                    connection.send_command("PING")  # the reply wakes the thread
+            self._thread.join()
+
+
+class AsyncListener(ListeningTask):
+    """A task that listens."""
+
+    def __init__(self, place: Place, told: Told) -> None:
+        self._place = place
+        self._told = told
+        self._nodes = _nodes(place)
+        super().__init__()
+
+    async def _listened(self) -> None:
+        connection = await connections.aconnect(self._place.settings, next(self._nodes), greet=False)
+        try:
+            await connection.send_command("SUBSCRIBE", self._place.pattern.channel)
+            while True:
+                _pass_on(await connection.read_response(), self._told)
+        finally:
+            await connection.disconnect(nowait=True)

@@ -1,0 +1,190 @@
+"""The way between a record and its hash in Redis: all that is known of a key is in one hash.
+
+What always holds: a hash is read in the order of `FIELDS`, and every script gives records back through that tuple. What
+this release cannot read is `RecordUnreadable`, never a guess.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final, get_args
+
+import msgspec
+
+from semel.core.key import Key
+from semel.core.policy import Doubt
+from semel.core.record import NOTHING, About, Failure, Record, Status, Step
+from semel.errors import RecordUnreadable
+from semel.stores.rows import storable, stored_about, stored_failure
+
+FIELDS: Final = (
+    "key",
+    "status",
+    "retryable",
+    "fingerprint",
+    "fence",
+    "nonce",
+    "lease_us",
+    "in_doubt_policy",
+    "reconcile_after_us",
+    "doubtful",
+    "attempts",
+    "outcome",
+    "error",
+    "about",
+    "created_us",
+    "started_us",
+    "updated_us",
+    "completed_us",
+    "expires_us",
+    "keep_us",
+    "resolution",
+    "replays",
+    "replayed_us",
+    "steps",
+)
+_NOW: Final = len(FIELDS)
+_WORDS: Final = {status.value.encode(): status for status in Status}
+_DOUBTS: Final[dict[bytes, Doubt]] = {word.encode(): word for word in get_args(Doubt)}
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_TEXTS: Final = msgspec.msgpack.Decoder(tuple[str, str, str])
+_PAIR: Final = msgspec.msgpack.Decoder(tuple[str, str])
+_ABOUT: Final = msgspec.msgpack.Decoder(About)
+_STEP: Final = msgspec.msgpack.Decoder(tuple[int, str, bytes])
+
+
+def packed_key(key: Key) -> bytes:
+    """The texts of a key; its digest is in the name of the hash."""
+    return _ENCODER.encode((key.scope, key.operation, key.value))
+
+
+def packed_about(about: About) -> bytes:
+    """What a claim is about; empty where it says nothing."""
+    kept = stored_about(about)
+    return b"" if kept == NOTHING else _ENCODER.encode(kept)
+
+
+def packed_failure(failure: Failure) -> bytes:
+    """An error; equal ones are equal bytes."""
+    kept = stored_failure(failure)
+    return _ENCODER.encode((kept.type, kept.message))
+
+
+def packed_step(step: Step) -> tuple[str, bytes]:
+    """The field of a finished step, and the step."""
+    body = _ENCODER.encode((step.index, storable(step.name), step.outcome))
+    return f"step:{hashlib.blake2b(body, digest_size=16).hexdigest()}", body
+
+
+def texts_of(packed: bytes | None) -> tuple[str, str, str]:
+    """Scope, operation and value of a key.
+
+    Raises:
+        RecordUnreadable: it is none.
+    """
+    try:
+        return _TEXTS.decode(packed or b"")
+    except msgspec.MsgspecError as problem:
+        raise RecordUnreadable("A record without a key cannot be read; nothing ran.") from problem
+
+
+def about_of(packed: bytes | None) -> About:
+    """What a claim is about.
+
+    Raises:
+        RecordUnreadable: it is nothing that this release knows.
+    """
+    try:
+        return _ABOUT.decode(packed) if packed else NOTHING
+    except msgspec.MsgspecError as problem:
+        raise RecordUnreadable("What a record is about cannot be read; nothing ran.") from problem
+
+
+def instant_told(reply: Sequence[Any]) -> int:
+    """The store's now that a script told beside a record."""
+    return int(reply[_NOW])
+
+
+def record_of(digest: bytes, reply: Sequence[Any]) -> Record:
+    """The record that a script told, with the finished steps that it told.
+
+    Raises:
+        RecordUnreadable: it holds what this release does not know, or is no record at all.
+    """
+    try:
+        return _record(digest, reply)
+    except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as problem:
+        message = (
+            f"The record {digest.hex()} cannot be read ({type(problem).__name__}: {problem}); nothing ran. "
+            f"Read it with the release that wrote it."
+        )
+        raise RecordUnreadable(message, reference=digest.hex()) from problem
+
+
+def _record(digest: bytes, reply: Sequence[Any]) -> Record:
+    (
+        key,
+        status,
+        retryable,
+        fingerprint,
+        fence,
+        nonce,
+        lease_us,
+        in_doubt_policy,
+        reconcile_after_us,
+        doubtful,
+        attempts,
+        outcome,
+        error,
+        about,
+        created_us,
+        started_us,
+        updated_us,
+        completed_us,
+        expires_us,
+        keep_us,
+        resolution,
+        replays,
+        replayed_us,
+        _,
+        _,
+        *steps,
+    ) = reply
+    scope, operation, value = _TEXTS.decode(key)
+    return Record(
+        key=Key(scope, operation, value, digest),
+        status=_WORDS[status],
+        retryable=retryable == b"1",
+        fingerprint=fingerprint,
+        fence=int(fence),
+        nonce=nonce,
+        lease_us=int(lease_us),
+        in_doubt_policy=_DOUBTS[in_doubt_policy],
+        reconcile_after_us=int(reconcile_after_us),
+        doubtful=doubtful == b"1",
+        attempts=int(attempts),
+        outcome=outcome,
+        error=None if error is None else Failure(*_PAIR.decode(error)),
+        about=_ABOUT.decode(about) if about else NOTHING,
+        created_us=int(created_us),
+        started_us=int(started_us),
+        updated_us=int(updated_us),
+        completed_us=None if completed_us is None else int(completed_us),
+        expires_us=int(expires_us),
+        keep_us=int(keep_us),
+        resolution=None if resolution is None else resolution.decode(),
+        replays=int(replays),
+        replayed_us=None if replayed_us is None else int(replayed_us),
+        steps=_steps(steps) if steps else (),
+    )
+
+
+def _steps(kept: Sequence[bytes]) -> tuple[Step, ...]:
+    """Finished steps in their order: by index, and by when they were recorded."""
+    numbered = []
+    for entry in kept:
+        number, _, body = entry.partition(b":")
+        numbered.append((int(number), Step(*_STEP.decode(body))))
+    numbered.sort(key=lambda pair: (pair[1].index, pair[0]))
+    return tuple(step for _, step in numbered)

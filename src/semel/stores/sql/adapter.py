@@ -1,0 +1,85 @@
+"""The port to client libraries: how each of them sends a command, and what its errors mean.
+
+One file per library in `libraries/`. What always holds: a library sends exactly the statements of a command, with bound
+values, on the connection it is given; it begins, commits and rolls back nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, Protocol
+
+from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.errors import Trouble
+from semel.stores.sql.settings import Settings
+
+
+class Joinable(Protocol):
+    """A client library whose calls block, as far as a connection of the caller needs it."""
+
+    def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of the last statement of `command`."""
+
+    def trouble(self, error: Exception) -> Trouble | None:
+        """What an error of this library means; None: nothing that is known."""
+
+    def demand_transaction(self, connection: Any) -> None:
+        """Refuse a connection of the caller that has no transaction open and would not begin one by itself.
+
+        Raises:
+            NotInTransaction: it has none.
+        """
+
+
+class Library(Joinable, Protocol):
+    """The same with connections of the store's own; with `keeps = False` they are borrowed, and given back at once."""
+
+    def connect(self, settings: Settings) -> Any:
+        """A connection of the store's own, in autocommit, with the store's timeouts."""
+
+    def close(self, connection: Any) -> None:
+        """Let go of a connection; never raises."""
+
+
+class AsyncJoinable(Protocol):
+    """A client library whose calls are awaited, as far as a connection of the caller needs it."""
+
+    def execute(self, connection: Any, command: Command) -> Awaitable[list[Row]]:
+        """The rows of the last statement of `command`."""
+
+    def trouble(self, error: Exception) -> Trouble | None:
+        """What an error of this library means; None: nothing that is known."""
+
+    def demand_transaction(self, connection: Any) -> None:
+        """Refuse a connection of the caller that has no transaction open and would not begin one by itself."""
+
+
+class AsyncLibrary(AsyncJoinable, Protocol):
+    """The same with connections of the store's own; with `keeps = False` they are borrowed, and given back at once."""
+
+    async def connect(self, settings: Settings) -> Any:
+        """A connection of the store's own, in autocommit, with the store's timeouts."""
+
+    async def close(self, connection: Any) -> None:
+        """Let go of a connection; never raises."""
+
+
+class Texts:
+    """Texts with `?` as a library wants them, each made once."""
+
+    def __init__(self, numbered: str) -> None:
+        """`numbered` is what a mark becomes: `%s`, or `$` to be followed by its number."""
+        self._mark = numbered
+        self._made: dict[str, str] = {}
+
+    def __call__(self, text: str) -> str:
+        """The text, with its marks replaced."""
+        made = self._made.get(text)
+        if made is None:
+            pieces = (text.replace("%", "%%") if self._mark == "%s" else text).split("?")
+            marks = [f"{self._mark}{number}" if self._mark == "$" else self._mark for number in range(1, len(pieces))]
+            made = pieces[0] + "".join(mark + piece for mark, piece in zip(marks, pieces[1:], strict=True))
+            if len(self._made) > 500:  # noqa: PLR2004 - texts made for lists of every length
+                self._made.clear()
+            self._made[text] = made
+        return made

@@ -1,0 +1,125 @@
+"""asyncmy: MySQL and MariaDB on an event loop.
+
+What always holds: rows come as tuples whatever cursor class the caller has set. The store's own connections send a
+command in one text; a caller's connection gets its statements one after the other. A connection of the caller in
+autocommit must have begun a transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, cast
+
+from semel.errors import NotInTransaction
+from semel.extras import requires
+from semel.stores.mysql.errors import TOO_LARGE, trouble_of
+from semel.stores.mysql.settings import address, session_statements
+from semel.stores.mysql.statements import FACTS, TRIES, Own, chain, said, texts
+from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.errors import Trouble
+from semel.stores.sql.settings import Settings
+
+with requires("mysql://", "asyncmy"):
+    import asyncmy
+    from asyncmy import errors
+    from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_AUTOCOMMIT, SERVER_STATUS_IN_TRANS
+    from asyncmy.cursors import Cursor
+
+
+class _Asyncmy:
+    def trouble(self, error: Exception) -> Trouble | None:
+        """What an error of asyncmy means."""
+        if isinstance(error, errors.MySQLError):
+            if isinstance(error, errors.InterfaceError):
+                return Trouble.LOST
+            return trouble_of(error.args[0]) if error.args else None
+        return Trouble.LOST if isinstance(error, (OSError, EOFError, TimeoutError)) else None
+
+
+class AsyncmyLibrary(_Asyncmy):
+    """Sends commands through `asyncmy.Connection`s of the store's own."""
+
+    async def connect(self, settings: Settings) -> Any:
+        """A connection of the store's own."""
+        async with asyncio.timeout(settings.connect_timeout):
+            connection = await asyncmy.connect(
+                **address(settings),
+                charset="utf8mb4",
+                autocommit=True,
+                connect_timeout=max(1, round(settings.connect_timeout)),
+                # The server ends a statement that takes too long; this is for a server that does not answer at all.
+                read_timeout=settings.statement_timeout + settings.connect_timeout,
+                program_name="semel",
+            )
+        own = Own(connection)
+        try:
+            own.learn(*(await _rows(connection, f"{session_statements(settings)}; {FACTS}"))[0])
+        except BaseException:
+            connection.close()
+            raise
+        return own
+
+    async def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        own: Own = connection
+        text, values = said(command)
+        sql = Cursor(own.connection).mogrify(text, values)
+        if own.too_large(sql):
+            raise errors.DataError(TOO_LARGE, "the text is larger than max_allowed_packet")
+        turn = 0
+        while True:
+            try:
+                return await _rows(own.connection, sql)
+            except errors.MySQLError as error:
+                turn += 1
+                trouble = self.trouble(error)
+                if command.atomic and trouble is not Trouble.LOST:
+                    await own.connection.rollback()
+                if trouble is not Trouble.HELD or own.waits or turn == TRIES:
+                    raise
+
+    async def close(self, connection: Any) -> None:
+        """Let go of a connection, politely if that takes no time."""
+        with suppress(Exception):
+            async with asyncio.timeout(1):
+                await connection.connection.ensure_closed()
+        with suppress(Exception):
+            connection.connection.close()
+
+    def demand_transaction(self, connection: Any) -> None:
+        """Nothing to demand: the store's own connections are in autocommit."""
+
+
+class AsyncmyJoined(_Asyncmy):
+    """Sends commands through an `asyncmy.Connection` of the caller."""
+
+    async def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        rows: list[Row] = []
+        async with connection.cursor(Cursor) as cursor:
+            for part in chain(command):
+                await cursor.execute(texts(part.text), part.values)
+                rows = list(await cursor.fetchall()) if cursor.description else rows
+        return rows
+
+    def demand_transaction(self, connection: Any) -> None:
+        """A transaction must be open, or begin with the first statement."""
+        status = connection.server_status
+        begun = status & SERVER_STATUS_IN_TRANS
+        if not connection.connected or (status & SERVER_STATUS_AUTOCOMMIT and not begun):
+            message = (
+                "within() needs an open transaction, and this asyncmy connection is closed or in autocommit mode "
+                "without one; nothing ran. Write `await connection.begin()` first."
+            )
+            raise NotInTransaction(message)
+
+
+async def _rows(connection: Any, sql: str) -> list[Row]:
+    """The rows of the last statement that has some."""
+    async with connection.cursor(Cursor) as cursor:
+        await cursor.execute(sql)
+        rows = cast("list[Row]", list(await cursor.fetchall()) if cursor.description else [])
+        while await cursor.nextset():
+            rows = list(await cursor.fetchall()) if cursor.description else rows
+        return rows

@@ -1,0 +1,86 @@
+"""asyncpg: PostgreSQL on an event loop.
+
+What always holds: outside `transaction()` every statement of a caller's connection would commit by itself, so such a
+connection is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+from semel.errors import NotInTransaction
+from semel.extras import requires
+from semel.stores.postgresql.settings import session_settings
+from semel.stores.sql.adapter import Texts
+from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.errors import Trouble, trouble_of
+from semel.stores.sql.settings import Settings
+from semel.stores.store_url import addresses_of, join_url, split_url
+
+with requires("postgresql://", "asyncpg"):
+    import asyncpg
+
+_texts: Final = Texts("$")
+_PORT: Final = 5432
+
+
+def connect_arguments(url: str) -> dict[str, Any]:
+    """Where to connect to, as asyncpg takes it.
+
+    asyncpg gives a URL to the parser of the Python release, which takes brackets for those of the only host: those in a
+    user name or password are quoted, and a list of hosts with an IPv6 address in it is handed over as a list.
+    """
+    parts = split_url(url)
+    login, at, hosts = parts.netloc.rpartition("@")
+    login = login.replace("[", "%5B").replace("]", "%5D")
+    addresses = addresses_of(parts)
+    if "[" not in hosts or len(addresses) == 1:
+        return {"dsn": join_url(parts._replace(netloc=f"{login}{at}{hosts}"))}
+    return {
+        "dsn": join_url(parts._replace(netloc=f"{login}{at}")),
+        "host": [unquote(host) or "localhost" for host, _ in addresses],
+        "port": [port or _PORT for _, port in addresses],
+    }
+
+
+class AsyncpgLibrary:
+    """Sends commands through `asyncpg.Connection`."""
+
+    async def connect(self, settings: Settings) -> Any:
+        """A connection of the store's own."""
+        return await asyncpg.connect(
+            **connect_arguments(settings.url),
+            timeout=settings.connect_timeout,
+            # The server ends a statement that takes too long; this is for a server that does not answer at all.
+            command_timeout=settings.statement_timeout + settings.connect_timeout,
+            server_settings=session_settings(settings),
+        )
+
+    def execute(self, connection: Any, command: Command) -> Awaitable[list[Row]]:
+        """The rows of `command`."""
+        return cast("Awaitable[list[Row]]", connection.fetch(_texts(command.text), *command.values))
+
+    async def close(self, connection: Any) -> None:
+        """Let go of a connection, politely if that takes no time."""
+        with suppress(Exception):
+            await connection.close(timeout=1)
+
+    def trouble(self, error: Exception) -> Trouble | None:
+        """What an error of asyncpg means."""
+        if isinstance(error, asyncpg.PostgresError):
+            return trouble_of(error.sqlstate)
+        if isinstance(error, asyncpg.InterfaceError):
+            return Trouble.LOST if "connection" in str(error) and "closed" in str(error) else None
+        return Trouble.LOST if isinstance(error, (OSError, TimeoutError, asyncpg.InternalClientError)) else None
+
+    def demand_transaction(self, connection: Any) -> None:
+        """The connection must be inside `transaction()`."""
+        if not connection.is_in_transaction():
+            message = (
+                "within() needs an open transaction, and this asyncpg connection has none, so every statement would "
+                "commit by itself; nothing ran. Write `async with connection.transaction():` around it."
+            )
+            raise NotInTransaction(message)

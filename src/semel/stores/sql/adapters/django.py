@@ -1,0 +1,60 @@
+"""Django: the connection of an alias, inside `transaction.atomic`.
+
+What always holds: outside `atomic` Django commits every statement by itself, so such a connection is refused. What
+Django says of a transaction that it will roll back is believed: nothing is sent to it any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from semel.errors import NotInTransaction
+from semel.stores.sql.adapter import Texts
+from semel.stores.sql.adapters.dbapi import Meaning, kinds, plain
+from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.errors import Trouble
+
+_texts: Final = Texts("%s")
+
+
+class DjangoLibrary:
+    """Sends commands through `django.db.connections[alias]`."""
+
+    def __init__(self, meaning: Meaning) -> None:
+        self._meaning = meaning
+
+    def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        rows: list[Row] = []
+        step: Command | None = command
+        with connection.cursor() as cursor:
+            while step is not None:
+                cursor.execute(_texts(step.text), step.values)
+                rows = plain(cursor.fetchall()) if cursor.description else rows
+                step = step.then
+        return rows
+
+    def trouble(self, error: Exception) -> Trouble | None:
+        """What an error of Django means, or the one that it wraps."""
+        if any(name.endswith(".TransactionManagementError") for name in kinds(error)):
+            return Trouble.ABORTED
+        return None if error.__cause__ is None else self._meaning(error.__cause__)
+
+    def demand_transaction(self, connection: Any) -> None:
+        """The connection must be inside `atomic`."""
+        demand_atomic(connection)
+
+
+def demand_atomic(connection: Any) -> None:
+    """Refuse a Django connection that is not inside `atomic`.
+
+    Raises:
+        NotInTransaction: every statement of it would commit by itself.
+    """
+    if connection.in_atomic_block:
+        return
+    message = (
+        f"within() needs an open transaction, and the Django connection {connection.alias!r} is not inside atomic(), "
+        f"so every statement would commit by itself; nothing ran. Write `with transaction.atomic(using=…):` around it."
+    )
+    raise NotInTransaction(message)

@@ -1,0 +1,81 @@
+"""PostgreSQL behind a proxy that pools transactions: psycopg and asyncpg, relying on nothing that a session remembers.
+
+What always holds: every command is one transaction, so the proxy may carry it out on any session; no statement is left
+prepared, and settings last as long as the transaction. It costs two more round trips for each command.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+import asyncpg
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from semel.stores.postgresql.settings import session_settings
+from semel.stores.sql.adapters.asyncpg import AsyncpgLibrary, connect_arguments
+from semel.stores.sql.adapters.psycopg import PsycopgLibrary, connected
+from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.settings import Settings
+
+_OF_SESSIONS: Final = ("application_name", "default_transaction_isolation")
+_WORDS: Final = ("BEGIN", "COMMIT", "ROLLBACK")
+
+
+def _begin(settings: Settings) -> str:
+    chosen = {name: value for name, value in session_settings(settings).items() if name not in _OF_SESSIONS}
+    return "; ".join(
+        ["BEGIN ISOLATION LEVEL READ COMMITTED", *(f"SET LOCAL {name} = '{value}'" for name, value in chosen.items())]
+    )
+
+
+class PooledPsycopg(PsycopgLibrary):
+    """psycopg, one transaction per command."""
+
+    def connect(self, settings: Settings) -> Any:
+        """A connection to the proxy."""
+        self._begin = _begin(settings).encode()
+        return connected(settings, prepare_threshold=None)
+
+    def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows; a transaction that was begun by a command goes on."""
+        if connection.info.transaction_status != TransactionStatus.IDLE or command.text in _WORDS:
+            return super().execute(connection, command)
+        connection.execute(self._begin)
+        try:
+            rows = super().execute(connection, command)
+        except Exception:
+            with suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        return rows
+
+
+class PooledAsyncpg(AsyncpgLibrary):
+    """asyncpg, one transaction per command."""
+
+    async def connect(self, settings: Settings) -> Any:
+        """A connection to the proxy."""
+        self._begin = _begin(settings)
+        return await asyncpg.connect(
+            **connect_arguments(settings.url),
+            statement_cache_size=0,
+            timeout=settings.connect_timeout,
+            command_timeout=settings.statement_timeout + settings.connect_timeout,
+        )
+
+    async def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows; a transaction that was begun by a command goes on."""
+        if connection.is_in_transaction() or command.text in _WORDS:
+            return await super().execute(connection, command)
+        await connection.execute(self._begin)
+        try:
+            rows = await super().execute(connection, command)
+        except Exception:
+            with suppress(asyncpg.PostgresError, OSError):
+                await connection.execute("ROLLBACK")
+            raise
+        await connection.execute("COMMIT")
+        return rows

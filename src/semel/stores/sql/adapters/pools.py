@@ -1,0 +1,80 @@
+"""Pools of asyncpg and psycopg that the caller has: a connection is taken for a round and put back as it was."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from semel.stores.sql.adapters.asyncpg import AsyncpgLibrary
+from semel.stores.sql.adapters.psycopg import AsyncPsycopgLibrary, PsycopgLibrary
+from semel.stores.sql.settings import Settings
+
+
+class AsyncpgPool(AsyncpgLibrary):
+    """Borrows from an `asyncpg.Pool`."""
+
+    keeps = False
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def connect(self, settings: Settings) -> Any:
+        """Take one; outside a transaction it is in autocommit."""
+        return await self._pool.acquire(timeout=settings.connect_timeout)
+
+    async def close(self, connection: Any) -> None:
+        """Put it back."""
+        with suppress(Exception):
+            await self._pool.release(connection)
+
+
+class PsycopgPool(PsycopgLibrary):
+    """Borrows from a `psycopg_pool.ConnectionPool`."""
+
+    keeps = False
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._committing: set[int] = set()  # those that were in autocommit before, by id: they are ours meanwhile
+
+    def connect(self, settings: Settings) -> Any:
+        """Take one, and have it commit by itself."""
+        connection = self._pool.getconn(timeout=settings.connect_timeout)
+        if connection.autocommit:
+            self._committing.add(id(connection))
+        connection.autocommit = True
+        return connection
+
+    def close(self, connection: Any) -> None:
+        """Put it back as it was."""
+        was = id(connection) in self._committing
+        self._committing.discard(id(connection))
+        with suppress(Exception):
+            connection.autocommit = was
+        self._pool.putconn(connection)
+
+
+class AsyncPsycopgPool(AsyncPsycopgLibrary):
+    """Borrows from a `psycopg_pool.AsyncConnectionPool`."""
+
+    keeps = False
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._committing: set[int] = set()
+
+    async def connect(self, settings: Settings) -> Any:
+        """Take one, and have it commit by itself."""
+        connection = await self._pool.getconn(timeout=settings.connect_timeout)
+        if connection.autocommit:
+            self._committing.add(id(connection))
+        await connection.set_autocommit(True)
+        return connection
+
+    async def close(self, connection: Any) -> None:
+        """Put it back as it was."""
+        was = id(connection) in self._committing
+        self._committing.discard(id(connection))
+        with suppress(Exception):
+            await connection.set_autocommit(was)
+        await self._pool.putconn(connection)

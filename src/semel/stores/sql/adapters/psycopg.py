@@ -1,0 +1,128 @@
+"""psycopg 3: PostgreSQL in threads, and on an event loop where the caller's own connection is of that kind.
+
+What always holds: rows come as tuples and values as bytes whatever factories the caller has set. A fresh connection
+begins its transaction by itself; one in autocommit must have begun one. A thread does not wait for ever for a server
+that stands still.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from semel.errors import NotInTransaction
+from semel.extras import requires
+from semel.stores.postgresql.settings import session_settings
+from semel.stores.sql.adapter import Texts
+from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.errors import Trouble, trouble_of, trouble_of_login
+from semel.stores.sql.settings import Settings
+
+with requires("postgresql://", "psycopg"):
+    import psycopg
+    from psycopg.pq import TransactionStatus
+    from psycopg.rows import tuple_row
+
+# Texts are sent as they are: psycopg would take a long one with %s apart at every execution.
+_texts: Final = Texts("$")
+_BAD_URL: Final = "invalid URI query parameter"
+_can_time_out: Final = "timeout" in inspect.signature(psycopg.Connection.wait).parameters  # older releases cannot
+
+
+def _options(settings: Settings) -> str:
+    given = session_settings(settings).items()
+    return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in given)
+
+
+class PatientConnection(psycopg.Connection[Any]):
+    """A connection whose replies may take so long and no longer: a server that stands still sends none, nor an end."""
+
+    patience: float | None = None
+
+    def wait(self, *args: Any, **settings: Any) -> Any:
+        """Wait for a reply.
+
+        Raises:
+            psycopg.OperationalError: there was none within `patience` seconds.
+        """
+        if _can_time_out and len(args) < 3:  # noqa: PLR2004 - the third is the time limit itself
+            settings.setdefault("timeout", self.patience)
+        return super().wait(*args, **settings)
+
+
+def connected(settings: Settings, **further: Any) -> PatientConnection:
+    """A connection of the store's own: beyond what the server itself puts an end to, it is given up."""
+    connection = PatientConnection.connect(
+        settings.url, autocommit=True, connect_timeout=max(2, round(settings.connect_timeout)), **further
+    )
+    connection.patience = settings.statement_timeout + settings.connect_timeout
+    return connection
+
+
+class _Psycopg:
+    def trouble(self, error: Exception) -> Trouble | None:
+        """What an error of psycopg means."""
+        if not isinstance(error, psycopg.Error):
+            return Trouble.LOST if isinstance(error, OSError) else None
+        if error.sqlstate is not None:
+            return trouble_of(error.sqlstate)
+        if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+            return trouble_of_login(str(error)) or Trouble.LOST
+        if isinstance(error, psycopg.ProgrammingError) and _BAD_URL in str(error):
+            return Trouble.BAD_URL
+        return Trouble.OF_ONE if isinstance(error, psycopg.DataError) else None
+
+    def demand_transaction(self, connection: Any) -> None:
+        """A transaction must be open, or begin with the first statement."""
+        if connection.closed or (
+            connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
+        ):
+            message = (
+                "within() needs an open transaction, and this psycopg connection is closed or in autocommit mode "
+                "without one; nothing ran. Write `with connection.transaction():` around it."
+            )
+            raise NotInTransaction(message)
+
+
+class PsycopgLibrary(_Psycopg):
+    """Sends commands through `psycopg.Connection`."""
+
+    def connect(self, settings: Settings) -> Any:
+        """A connection of the store's own."""
+        return connected(settings, options=_options(settings))
+
+    def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
+            cursor.execute(_texts(command.text), command.values, binary=True)
+            return cast("list[Row]", cursor.fetchall() if cursor.description else [])
+
+    def close(self, connection: Any) -> None:
+        """Let go of a connection."""
+        with suppress(Exception):
+            connection.close()
+
+
+class AsyncPsycopgLibrary(_Psycopg):
+    """Sends commands through `psycopg.AsyncConnection`."""
+
+    async def connect(self, settings: Settings) -> Any:
+        """A connection of the store's own."""
+        return await psycopg.AsyncConnection.connect(
+            settings.url,
+            autocommit=True,
+            connect_timeout=max(2, round(settings.connect_timeout)),
+            options=_options(settings),
+        )
+
+    async def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
+            await cursor.execute(_texts(command.text), command.values, binary=True)
+            return cast("list[Row]", await cursor.fetchall() if cursor.description else [])
+
+    async def close(self, connection: Any) -> None:
+        """Let go of a connection."""
+        with suppress(Exception):
+            await connection.close()

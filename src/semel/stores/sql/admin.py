@@ -1,0 +1,306 @@
+"""Looking at a server: the port that each kind of server fills, and what is the same for all of them.
+
+What always holds: an answer that cannot be had is a finding, not an error: whoever asks a doctor has trouble already.
+
+One connection for what operators do: flows that are neither claims nor rounds.
+
+What always holds: nothing is asked of the connection beforehand, so it works where tables are missing or too old;
+nothing is sent a second time; the connection is closed at the end.
+
+The restore mark: what a store that was restored from a backup cannot know, it holds instead of running it again.
+
+A restore forgets every claim since the restore point, and a forgotten key looks new. So, while the mark stands, a claim
+of a key that has no record is recorded as in doubt, on hold, and nobody runs it; people look whether it happened. What
+was unsettled at the restore point may have been settled since, so it is held too.
+
+What always holds: the mark costs nothing where there is none, because claims do not look for it: while it stands, a
+trigger on the table of records changes what they write. Workers need not be told, nor be of this release.
+
+What operators do to a store on a server: migrate it, look at it, mark it as restored. The command line calls this.
+
+What always holds: each call uses a connection of its own, which is closed when it returns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
+
+import msgspec
+
+from semel.core.flow import run
+from semel.core.record import Failure
+from semel.errors import SchemaOutdated, SemelError
+from semel.stores.doctor import Finding, Numbers, about_clock, about_records
+from semel.stores.sql.adapter import Library
+from semel.stores.sql.context import Place
+from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.errors import OfOneOperation, translate_error, translated_connecting
+from semel.stores.sql.migrations import Half, Migrations, chosen, migrating, pending
+from semel.stores.sql.settings import Settings
+
+T = TypeVar("T")
+LONG: Final = 24 * 3600.0
+"""Seconds that a statement of a migration may take: an index over many records takes its time."""
+
+
+class Talk:
+    """A connection that flows are run on, one after the other."""
+
+    def __init__(self, place: Place, library: Library, *, statement_timeout: float | None = None) -> None:
+        self._place = place
+        self._library = library
+        settings = place.settings
+        self._settings = dataclasses.replace(
+            settings, statement_timeout=statement_timeout or settings.statement_timeout
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            self._connection: Any = self._library.connect(self._settings)
+        except Exception as error:
+            raise translated_connecting(error, self._library.trouble(error), self._place.name) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._library.close(self._connection)
+
+    def run(self, flow: Generator[Command, list[Row], T]) -> T:
+        """Run a flow and answer what it returns."""
+        return run(flow, self._execute)
+
+    def _execute(self, command: Command) -> list[Row]:
+        try:
+            return self._library.execute(self._connection, self._place.spoken(command))
+        except Exception as error:
+            raise self._meaning(error) from error
+
+    def _meaning(self, error: Exception) -> Exception:
+        meant = translate_error(error, self._library.trouble(error), self._place.name)
+        return meant.error if isinstance(meant, OfOneOperation) else meant
+
+
+RESTORED: Final = Failure(
+    "semel.Restored", "the store was restored from a backup: whether this happened before is not known"
+)
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A restore mark, as it is kept. No operations: all of them."""
+
+    at_us: int
+    marked_us: int
+    until_us: int
+    operations: tuple[str, ...] | None = None
+
+
+class Marked(msgspec.Struct, frozen=True):
+    """What setting the mark did: `held` records were unsettled at the restore point, `forgotten` had expired."""
+
+    mark: Mark
+    held: int
+    forgotten: int
+
+
+class Restoring(Protocol):
+    """How one kind of server keeps the mark."""
+
+    def marking(
+        self, at_us: int, for_us: int, operations: tuple[str, ...] | None
+    ) -> Generator[Command, list[Row], Marked]:
+        """Set the mark, in the place of an earlier one.
+
+        Raises:
+            UsageError: the restore point is in the future of the store's clock.
+        """
+
+    def ending(self) -> Generator[Command, list[Row], bool]:
+        """Take the mark away; answers whether there was one."""
+
+    def mark(self) -> Generator[Command, list[Row], Mark | None]:
+        """The mark that stands."""
+
+
+Looking = Generator[Command, list[Row], list[Finding]]
+_ROUNDS = 5
+
+
+class Doctor(Protocol):
+    """How one kind of server is looked at."""
+
+    def server(self) -> Looking:
+        """Durability, replication, isolation, encoding: what the server is set to."""
+
+    def connection(self) -> Looking:
+        """Whether this connection leads to one session, or to a pool that changes it between transactions."""
+
+    def tables(self) -> Looking:
+        """Whether the tables are kept as they must be."""
+
+    def numbers(self) -> Generator[Command, list[Row], Numbers]:
+        """Figures about the records."""
+
+    def now(self) -> Command:
+        """One row: the store's clock in microseconds."""
+
+
+TORN_PAGES: Final = "a crash can leave torn pages: switch it on, unless the file system writes whole pages"
+
+
+class ServedDoctor:
+    """What every server is asked in the same way; `numbers` is the statement that counts, with {names} in it."""
+
+    def __init__(self, settings: Settings, names: Mapping[str, str], numbers: str) -> None:
+        self._settings = settings
+        self._names = names
+        self._numbers = numbers.format(**names)
+
+    def now(self) -> Command:
+        """The store's clock."""
+        return Command(f"SELECT {self._names['clock']}")
+
+    def numbers(self) -> Generator[Command, list[Row], Numbers]:
+        """Figures about the records."""
+        return Numbers(*(yield Command(self._numbers))[0])
+
+
+def examine(
+    talk: Talk, doctor: Doctor, migrations: Migrations, restoring: Restoring, horizon: timedelta
+) -> list[Finding]:
+    """Everything that is found."""
+    findings = [*talk.run(doctor.server()), *talk.run(doctor.connection()), _clock(talk, doctor)]
+    schema = _schema(talk, migrations)
+    findings.append(schema)
+    if schema.verdict == "fix":
+        return findings  # the tables are not those that the rest would ask
+    try:
+        findings += talk.run(doctor.tables())
+        findings += _mark(talk.run(restoring.mark()), _now(talk, doctor))
+        findings += about_records(talk.run(doctor.numbers()), horizon)
+    except SemelError as error:
+        findings.append(Finding("records", f"not known: {error.message}", "note", "look at what keeps the server busy"))
+    return findings
+
+
+def about_schema(version: str, left: Sequence[tuple[int, str]] | None) -> Finding:
+    """What the pending migrations mean."""
+    if left is None:
+        return Finding("schema", "there are no tables", "fix", "run `semel migrate`", ("schema",))
+    names = ", ".join(f"{number:04} {half}" for number, half in left)
+    if any(half == "pre" for _, half in left):
+        return Finding("schema", f"pending: {names}", "fix", "run `semel migrate`", ("schema",))
+    if left:
+        advice = "once no worker of the release before runs: `semel migrate --half post`"
+        return Finding("schema", f"version {version}, pending: {names}", "note", advice)
+    return Finding("schema", f"version {version}, nothing pending")
+
+
+def _schema(talk: Talk, migrations: Migrations) -> Finding:
+    try:
+        return about_schema(str(migrations.newest), talk.run(pending(migrations)))
+    except SchemaOutdated as error:
+        return Finding("schema", error.message, "fix", "use the newer release", ("schema",))
+
+
+def _mark(mark: Mark | None, now: int) -> list[Finding]:
+    if mark is None:
+        return []
+    over = mark.until_us <= now
+    left = timedelta(microseconds=mark.until_us - now)
+    found = "the window is over" if over else f"keys without a record are held for another {left}"
+    return [Finding("restore mark", found, "note", "take it away: `semel restored --end`" if over else "")]
+
+
+def _now(talk: Talk, doctor: Doctor) -> int:
+    return int(talk.run(_one(doctor.now()))[0][0])
+
+
+def _one(command: Command) -> Generator[Command, list[Row], list[Row]]:
+    return (yield command)
+
+
+def _clock(talk: Talk, doctor: Doctor) -> Finding:
+    """The round with the shortest way there and back is the most precise."""
+    measured = []
+    for _ in range(_ROUNDS):
+        before = time.time_ns()
+        store = _now(talk, doctor)
+        after = time.time_ns()
+        measured.append((after - before, (before + after) // 2000 - store))
+    way, offset = min(measured)
+    return about_clock(timedelta(microseconds=offset), timedelta(microseconds=way // 2000))
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """The upkeep of one place."""
+
+    place: Place
+    library: Library
+    migrations: Migrations
+    doctor: Doctor
+    restoring: Restoring
+    search_sql: str
+
+    def migrate(self, half: Half | None = None, *, search: bool = False, partitions: int = 0) -> list[str]:
+        """Apply what is pending; answers what was done.
+
+        Raises:
+            SchemaOutdated: the tables are of a newer release.
+            StoreUnavailable: the server did not answer, or a lock was not to be had.
+            UsageError: what was asked for does not fit what is there.
+        """
+        with self._talk(LONG) as talk:
+            return talk.run(migrating(self.migrations, half, search=search, partitions=partitions))
+
+    def pending(self) -> list[str]:
+        """The halves that are not applied yet."""
+        with self._talk() as talk:
+            steps = talk.run(pending(self.migrations))
+        return [f"{version:04} {half}" for version, half in steps or []]
+
+    def pending_sql(self, half: Half | None = None, *, search: bool = False, partitions: int = 0) -> str:
+        """The SQL that `migrate` would run now, empty where nothing is pending. Changes nothing."""
+        with self._talk() as talk:
+            steps = talk.run(pending(self.migrations))
+        if steps is None:
+            text = self.migrations.creation_sql(partitions)
+        else:
+            wanted = chosen(steps, self.migrations.newest, half)
+            text = "".join(self.migrations.half_sql(version, kind) for version, kind in wanted)
+        return text + (self.search_sql if search else "")
+
+    def examine(self, horizon: timedelta) -> list[Finding]:
+        """What is found here."""
+        with self._talk() as talk:
+            return examine(talk, self.doctor, self.migrations, self.restoring, horizon)
+
+    def restored(self, at_us: int, for_us: int, operations: tuple[str, ...] | None = None) -> Marked:
+        """Set the restore mark: see `served.restored`."""
+        with self._talk(LONG) as talk:
+            return talk.run(self.restoring.marking(at_us, for_us, operations))
+
+    def end_restored(self) -> bool:
+        """Take the restore mark away; answers whether there was one."""
+        with self._talk() as talk:
+            return talk.run(self.restoring.ending())
+
+    def _talk(self, statement_timeout: float | None = None) -> Talk:
+        return Talk(self.place, self.library, statement_timeout=statement_timeout)
+
+
+@runtime_checkable
+class Kept(Protocol):
+    """A store that has upkeep."""
+
+    name: str
+
+    def upkeep(self) -> Upkeep:
+        """What operators do to it."""

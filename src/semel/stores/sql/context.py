@@ -1,0 +1,170 @@
+"""The first words on a connection, as flows: is this the right server, with the right schema; and creating the tables.
+
+What always holds: tables are created in one transaction, by one process however many try. A server that takes no writes
+is refused before anything is claimed there: a replica would answer "absent" for what the primary holds.
+
+Marks in the caller's transaction, where it has no name that the server tells: savepoints that must still be there.
+
+What always holds: the server lets go of every savepoint that was set after the one released, so those that somebody
+still needs are set again. That happens where tasks share a transaction and the first to begin is the first to end; the
+released mark was there, so the transaction is the one that the later marks were set in.
+
+A store's place: its settings, dialect and schema, and what was learnt of it from the first connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
+
+from semel.errors import SchemaOutdated, StoreUnavailable
+from semel.stores.sql.dialect import NOW, Command, Dialect, Known, Row
+from semel.stores.sql.settings import Settings
+
+_SET: Final = "SAVEPOINT "
+_RELEASE: Final = "RELEASE SAVEPOINT "
+
+
+def mark(name: str) -> Command:
+    """Set a mark. Its name cannot be bound; it is made of letters, digits and `_`."""
+    return Command(f"{_SET}{name}")
+
+
+def demand(name: str) -> Command:
+    """Release a mark; the server refuses (1305) where the transaction has ended."""
+    return Command(f"{_RELEASE}{name}")
+
+
+class Marks:
+    """Which marks are set, per connection and in order."""
+
+    def __init__(self) -> None:
+        self._set: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
+
+    def kept(self, connection: Any, command: Command) -> Command:
+        """`command`, followed by setting again what it lets go of and others still need."""
+        text = command.text
+        if text.startswith(_SET):
+            self._set.setdefault(connection, []).append(text.removeprefix(_SET))
+        elif text.startswith(_RELEASE):
+            return replace(command, then=self._again(connection, text.removeprefix(_RELEASE)))
+        return command
+
+    def _again(self, connection: Any, name: str) -> Command | None:
+        marks = self._set.pop(connection, [])
+        at = len(marks) - 1 - marks[::-1].index(name) if name in marks else len(marks)
+        later = marks[at + 1 :]
+        if marks[:at] or later:
+            self._set[connection] = marks[:at] + later
+        again: Command | None = None
+        for other in reversed(later):
+            again = replace(mark(other), then=again)
+        return again
+
+
+Talk = Generator[Command, list[Row], bytes]
+
+
+class Schema(Protocol):
+    """The schema of one kind of server."""
+
+    def ready(self) -> Command:
+        """One row: version, install_id, whether the server takes no writes, and which version a release has to know."""
+
+    def creation(self) -> Sequence[Command]:
+        """All that creates the newest schema where there is none, transaction included."""
+
+    def undo(self) -> Command:
+        """What leaves a transaction that failed."""
+
+    @property
+    def newest(self) -> int:
+        """The version that this release works with."""
+
+
+def opening(schema: Schema, settings: Settings) -> Talk:
+    """Check a new connection; answers the install_id.
+
+    Raises:
+        SchemaOutdated: the tables are missing and may not be created, or are of another version.
+        StoreUnavailable: the server takes no writes.
+    """
+    try:
+        rows = yield schema.ready()
+    except SchemaOutdated:
+        if not settings.migrate:
+            raise
+        yield from create(schema)
+        rows = yield schema.ready()
+    if rows[0][0] == 0 and settings.migrate:  # created half-way, where the server cannot do it in one transaction
+        yield from create(schema)
+        rows = yield schema.ready()
+    version, install_id, read_only, *oldest = rows[0]
+    if read_only:
+        message = f"{settings.name} takes no writes: it is a replica. Nothing ran. Give the address of the primary."
+        raise StoreUnavailable(message)
+    check(version, schema.newest, settings.name, oldest=(oldest or [None])[0])
+    return bytes(install_id)
+
+
+def create(schema: Schema) -> Generator[Command, list[Row], None]:
+    """Create the tables. Whoever comes second finds them there, and that is an end like any other."""
+    try:
+        for command in schema.creation():  # noqa: UP028 - a list takes no replies
+            yield command
+    except Exception:
+        yield schema.undo()
+        rows = yield schema.ready()  # somebody else was faster, or this raises what is wrong
+        if not rows:
+            raise
+
+
+def check(version: int, newest: int, name: str, *, oldest: int | None = None) -> None:
+    """Refuse a schema that this release cannot work with.
+
+    One that is newer is fine while its second half has not been applied: `oldest` is the version that a release has to
+    know. So the schema can be migrated before the workers are replaced, one by one.
+
+    Raises:
+        SchemaOutdated: it is older, or too new.
+    """
+    needed = version if oldest is None else oldest
+    if version >= newest >= needed:
+        return
+    message = (
+        f"{name} has schema version {version}, which needs a release that knows {needed}, and this one knows {newest}; "
+        f"nothing ran. Use the newer release that wrote it."
+        if version > newest
+        else f"{name} has schema version {version}, and this release needs {newest}; nothing ran. Run `semel migrate`."
+    )
+    raise SchemaOutdated(message, version=version, known=newest)
+
+
+@dataclass(slots=True)
+class Place:
+    """Shared by every driver and joined connection of a store."""
+
+    settings: Settings
+    dialect: Dialect
+    schema: Schema
+    install_id: bytes | None = field(default=None)
+    marks: Marks | None = field(default=None)
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return self.settings.name
+
+    def spoken(self, command: Command) -> Command:
+        """`command` with what only the place knows filled in; itself, where there is nothing to fill in."""
+        clock = self.settings.clock
+        then = None if command.then is None else self.spoken(command.then)
+        if clock is None and then is command.then and Known.INSTALL not in command.values:
+            return command
+        text = command.text if clock is None else command.text.replace(NOW, str(clock()))
+        values = tuple(self.install_id if value is Known.INSTALL else value for value in command.values)
+        return replace(command, text=text, values=values, then=then)

@@ -1,0 +1,109 @@
+"""What a plan has to know of a server: how each operation is said, and nothing of how it is sent.
+
+What always holds: whatever the server, a command's rows have the shape that is named here, so one plan reads them all.
+
+Commands: what a plan yields to a driver. Frozen values, without colour and without a client library.
+
+What always holds: values are bound by position, at the marks `?` of the text; nothing a caller gave is ever written
+into a text. `NOW` stands where a virtual clock is read, for tests; texts for real servers do not have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from enum import Enum
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from semel.core.operations import Claim, Confirm, Erase, Lapse, Pending, Purge, Resolve, Scan, Tally
+
+Row = tuple[Any, ...]
+
+NOW: Final = "/*now*/"
+
+
+class Known(Enum):
+    """A value that only the place of execution knows."""
+
+    INSTALL = "the install_id of the store's own database"
+
+
+class Command(msgspec.Struct, frozen=True):
+    """One statement, and where a server cannot give rows back from a write, the reading that follows it.
+
+    `then` goes out together with the statement where the client library can do that. The rows of the last one that has
+    rows are the reply. `atomic`: all of them are one transaction, or nothing; only ever on the store's own connection.
+    """
+
+    text: str
+    values: tuple[Any, ...] = ()
+    then: Command | None = None
+    atomic: bool = False
+
+
+Values = tuple[Any, ...]
+Sweep = Generator[Command, list[Row], int]
+
+
+class Dialect(Protocol):
+    """The statements of one kind of server."""
+
+    def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
+        """Rows of `RECORD_COLUMNS`, now, and the name of the transaction or None.
+
+        A row without a status: somebody's open transaction holds the key. `first`: the first word may leave out what
+        it cannot decide; it is then asked again. Otherwise no row means that it is not the store's database.
+        """
+
+    def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
+        """A write under a lease: `renew`, `complete`, `fail` or `checkpoint`, or `enter`.
+
+        Rows of digest, done, now, nonce, fence, status, completed_us, updated_us, error_type, error_message; for
+        `enter` also the name of the transaction. No row: `transaction` is not the one that is open.
+        """
+
+    def finish(self, row: Values, transaction: str) -> Command | None:
+        """A completion in the caller's transaction, in short, where the server has such a word.
+
+        Rows of now; none where nothing was changed, and then `write` tells why.
+        """
+
+    def mark(self, name: str) -> Command | None:
+        """Mark the caller's transaction, where it has no name that the server knows."""
+
+    def demand(self, name: str) -> Command | None:
+        """Demand that mark; the server refuses where the transaction has ended."""
+
+    def want(self, digests: Sequence[bytes]) -> Command | None:
+        """Have whoever ends these runs tell of it, where the server can."""
+
+    def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:
+        """Rows of `RECORD_COLUMNS` and now, in the order asked for; a digest of None where there is no record."""
+
+    def steps(self, digest: bytes, life: int, *, joined: bool) -> Command:
+        """Rows of position, name and outcome."""
+
+    def scan(self, operation: Scan) -> Command | None:
+        """Rows of `RECORD_COLUMNS`, one more than the page holds; None where nothing can match."""
+
+    def resolve(self, operation: Resolve) -> Command:
+        """Rows of `RECORD_COLUMNS`: the record as it was changed, or nothing."""
+
+    def erase(self, operation: Erase) -> Command:
+        """Rows of `RECORD_COLUMNS`: the record as it was erased, or nothing where none is settled."""
+
+    def pending(self, operation: Pending) -> Command:
+        """Rows of digest, operation and noted_us, oldest first."""
+
+    def confirm(self, operation: Confirm) -> Command:
+        """A row of now."""
+
+    def purge(self, operation: Purge) -> Sweep:
+        """The commands that delete; answers how many were deleted."""
+
+    def lapse(self, operation: Lapse) -> Sweep:
+        """The commands that mark; answers how many were marked."""
+
+    def tally(self, operations: Sequence[Tally]) -> Command:
+        """Rows of digest and now."""

@@ -1,0 +1,170 @@
+"""Engines and pools that the caller already has: the store borrows a connection for each round and gives it back.
+
+What always holds: a borrowed connection is in autocommit while semel has it and is given back as it was; none is kept
+between rounds. The caller's settings apply on it: its timeouts, its search path, its login.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from semel.errors import UsageError
+from semel.stores.sql.adapter import AsyncLibrary, Library
+from semel.stores.sql.adapters.dbapi import Meaning, of_postgresql
+from semel.stores.sql.adapters.sqlalchemy import AsyncSqlalchemyLibrary, SqlalchemyLibrary
+from semel.stores.sql.settings import Settings
+
+_AUTOCOMMIT: Final = "AUTOCOMMIT"
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """Somebody's engine or pool: the library of one colour that takes connections from it."""
+
+    name: str
+    sync: Library | None = None
+    awaited: AsyncLibrary | None = None
+    separate: Callable[[], AsyncLibrary] | None = None
+    """Makes an async library for another event loop than the caller's; None: its connections belong to that loop."""
+
+    def library(self) -> Library:
+        """For threads.
+
+        Raises:
+            UsageError: it can only be awaited.
+        """
+        if self.sync is None:
+            message = f"{self.name} is awaited, so Semel cannot use it; nothing ran. Use AsyncSemel, or give a URL."
+            raise UsageError(message)
+        return self.sync
+
+    def async_library(self) -> AsyncLibrary:
+        """For event loops.
+
+        Raises:
+            UsageError: it can only be used by threads.
+        """
+        if self.awaited is None:
+            message = f"{self.name} blocks, so AsyncSemel cannot use it; nothing ran. Use Semel, or give a URL."
+            raise UsageError(message)
+        return self.awaited
+
+
+class EngineLibrary(SqlalchemyLibrary):
+    """Borrows from a SQLAlchemy `Engine`."""
+
+    keeps = False
+
+    def __init__(self, engine: Any, meaning: Meaning) -> None:
+        super().__init__(meaning)
+        self._engine = engine
+
+    def _check(self, link: Any) -> None:
+        """Here every statement is meant to commit by itself."""
+
+    def connect(self, settings: Settings) -> Any:
+        """Take one; SQLAlchemy gives it its own isolation level back when it returns."""
+        del settings
+        return self._engine.connect().execution_options(isolation_level=_AUTOCOMMIT)
+
+    def close(self, connection: Any) -> None:
+        """Give it back."""
+        with suppress(Exception):
+            connection.close()
+
+
+class AsyncEngineLibrary(AsyncSqlalchemyLibrary):
+    """Borrows from a SQLAlchemy `AsyncEngine`."""
+
+    keeps = False
+
+    def __init__(self, engine: Any, meaning: Meaning) -> None:
+        super().__init__(meaning)
+        self._engine = engine
+
+    def _check(self, link: Any) -> None:
+        """Here every statement is meant to commit by itself."""
+
+    async def connect(self, settings: Settings) -> Any:
+        """Take one."""
+        del settings
+        return await (await self._engine.connect()).execution_options(isolation_level=_AUTOCOMMIT)
+
+    async def close(self, connection: Any) -> None:
+        """Give it back."""
+        with suppress(Exception):
+            await connection.close()
+
+
+class SeparateEngineLibrary(AsyncEngineLibrary):
+    """Connections like those of a SQLAlchemy `AsyncEngine`, for another event loop: same address, arguments, listeners.
+
+    They are kept, and closed for good.
+    """
+
+    keeps = True
+
+    def __init__(self, engine: Any, meaning: Meaning) -> None:
+        from sqlalchemy import Engine
+        from sqlalchemy.ext.asyncio import AsyncEngine
+
+        inner = engine.sync_engine
+        super().__init__(AsyncEngine(Engine(inner.pool.recreate(), inner.dialect, inner.url)), meaning)
+
+    async def close(self, connection: Any) -> None:
+        """Close it, and whatever the engine keeps."""
+        await super().close(connection)
+        with suppress(Exception):
+            await self._engine.dispose()
+
+
+def _asyncpg_pool(pool: Any) -> Borrowed:
+    from semel.stores.sql.adapters.pools import AsyncpgPool
+
+    return Borrowed(_named(pool), awaited=AsyncpgPool(pool))
+
+
+def _psycopg_pool(pool: Any) -> Borrowed:
+    from semel.stores.sql.adapters.pools import PsycopgPool
+
+    return Borrowed(_named(pool), sync=PsycopgPool(pool))
+
+
+def _async_psycopg_pool(pool: Any) -> Borrowed:
+    from semel.stores.sql.adapters.pools import AsyncPsycopgPool
+
+    return Borrowed(_named(pool), awaited=AsyncPsycopgPool(pool))
+
+
+def _engine(engine: Any) -> Borrowed:
+    name = engine.url.render_as_string(hide_password=True)
+    return Borrowed(name, sync=EngineLibrary(engine, of_postgresql))
+
+
+def _async_engine(engine: Any) -> Borrowed:
+    name = engine.url.render_as_string(hide_password=True)
+    return Borrowed(
+        name,
+        awaited=AsyncEngineLibrary(engine, of_postgresql),
+        separate=lambda: SeparateEngineLibrary(engine, of_postgresql),
+    )
+
+
+def _named(pool: object) -> str:
+    kind = type(pool)
+    return f"the {kind.__module__.partition('.')[0]} {kind.__qualname__}"
+
+
+POOLS: Final[dict[str, Callable[[Any], Borrowed]]] = {
+    "asyncpg.pool.Pool": _asyncpg_pool,
+    "psycopg_pool.pool.ConnectionPool": _psycopg_pool,
+    "psycopg_pool.pool_async.AsyncConnectionPool": _async_psycopg_pool,
+}
+ENGINES: Final[dict[str, Callable[[Any], Borrowed]]] = {
+    "sqlalchemy.engine.base.Engine": _engine,
+    "sqlalchemy.ext.asyncio.engine.AsyncEngine": _async_engine,
+}
+"""Both by the name of the class: what borrows from one. All of them lead to PostgreSQL."""

@@ -1,0 +1,285 @@
+"""From a connection of the caller to the library that speaks through it.
+
+What always holds: a connection is known by the names of its classes, so nothing is imported that the caller does not
+use. What cannot be joined is refused before anything is sent: another library, another kind of server, the other
+colour; and the error says what can be joined instead.
+
+The caller's own connection as a place for single operations, inside the caller's transaction.
+
+What always holds: nothing here begins, commits, rolls back or sends again; no setting of the connection is changed. The
+record is written only into the store's own database, by its install_id, and its outcome only in the very transaction
+that it was claimed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, Literal, cast
+
+from semel.core.flow import arun, run
+from semel.core.store import Answers, Plan
+from semel.errors import NotInTransaction, TransactionAborted, UsageError
+from semel.stores.sql.adapter import AsyncJoinable, Joinable
+from semel.stores.sql.adapters.dbapi import Meaning, kinds, of_postgresql
+from semel.stores.sql.context import Place
+from semel.stores.sql.dialect import Command, Known, Row
+from semel.stores.sql.errors import Trouble, ended, translate_server_error_in_joined
+
+Colour = Literal["sync", "async"]
+_LIBRARIES: Final = "semel.stores.sql.adapters"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A kind of server, as far as joining has to know it.
+
+    Attributes:
+        name: for messages.
+        spoken: what SQLAlchemy and Django call it.
+        sync: what can be joined by `Semel`, for messages.
+        awaited: what can be joined by `AsyncSemel`, for messages.
+        meaning: what an error of a library under SQLAlchemy or Django means.
+    """
+
+    name: str
+    spoken: frozenset[str]
+    sync: str
+    awaited: str
+    meaning: Meaning
+
+
+POSTGRESQL: Final = Server(
+    "PostgreSQL",
+    frozenset({"postgresql"}),
+    "a psycopg.Connection, a SQLAlchemy Session or Connection, or a Django connection",
+    "an asyncpg connection, a psycopg.AsyncConnection, or a SQLAlchemy AsyncSession or AsyncConnection",
+    of_postgresql,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of connection: its colour, its library, and the server it leads to, where only one is possible."""
+
+    colour: Colour
+    library: str
+    server: str | None = None
+
+
+_KINDS: Final = {
+    "psycopg.Connection": _Kind("sync", "psycopg:PsycopgLibrary", "postgresql"),
+    "psycopg.AsyncConnection": _Kind("async", "psycopg:AsyncPsycopgLibrary", "postgresql"),
+    "asyncpg.connection.Connection": _Kind("async", "asyncpg:AsyncpgLibrary", "postgresql"),
+    "asyncpg.pool.PoolConnectionProxy": _Kind("async", "asyncpg:AsyncpgLibrary", "postgresql"),
+    "pymysql.connections.Connection": _Kind("sync", "pymysql:PymysqlJoined", "mysql"),
+    "asyncmy.connection.Connection": _Kind("async", "asyncmy:AsyncmyJoined", "mysql"),
+    "sqlalchemy.engine.base.Connection": _Kind("sync", "sqlalchemy:SqlalchemyLibrary"),
+    "sqlalchemy.orm.session.Session": _Kind("sync", "sqlalchemy:SqlalchemyLibrary"),
+    "sqlalchemy.ext.asyncio.engine.AsyncConnection": _Kind("async", "sqlalchemy:AsyncSqlalchemyLibrary"),
+    "sqlalchemy.ext.asyncio.session.AsyncSession": _Kind("async", "sqlalchemy:AsyncSqlalchemyLibrary"),
+    "django.db.backends.base.base.BaseDatabaseWrapper": _Kind("sync", "django:DjangoLibrary"),
+}
+_SCOPED: Final = ("sqlalchemy.orm.scoping.scoped_session", "sqlalchemy.ext.asyncio.scoping.async_scoped_session")
+
+
+def meant(connection: Any) -> Any:
+    """The connection of this thread or task, where the caller gives a stand-in that leads each to its own."""
+    names = kinds(connection)
+    if "django.utils.connection.ConnectionProxy" in names:
+        return import_module("django.db").connections[connection.alias]
+    return connection() if any(name in names for name in _SCOPED) else connection
+
+
+def joinable(connection: object, server: Server) -> Joinable:
+    """The library that speaks through a connection whose calls block.
+
+    Raises:
+        UsageError: it cannot be joined by `Semel` on this server.
+    """
+    return cast("Joinable", _library(connection, server, "sync"))
+
+
+def async_joinable(connection: object, server: Server) -> AsyncJoinable:
+    """The library that speaks through a connection whose calls are awaited.
+
+    Raises:
+        UsageError: it cannot be joined by `AsyncSemel` on this server.
+    """
+    return cast("AsyncJoinable", _library(connection, server, "async"))
+
+
+def _library(connection: object, server: Server, colour: Colour) -> Any:
+    kind = _kind(connection)
+    if kind is None:
+        named = _named(connection)
+        raise UsageError(f"{named} is no connection that can be joined; nothing ran. {_give(server, colour)}")
+    if kind.colour != colour:
+        raise _other_colour(connection, server, colour)
+    spoken = kind.server or spoken_by(connection)
+    if spoken not in server.spoken:
+        raise UsageError(
+            f"{_named(connection)} leads to {spoken}, and the records are in {server.name}; nothing ran. "
+            f"{_give(server, colour)}"
+        )
+    module, _, name = kind.library.partition(":")
+    library: Callable[..., Any] = getattr(import_module(f"{_LIBRARIES}.{module}"), name)
+    return library() if kind.server else library(server.meaning)
+
+
+def _kind(connection: object) -> _Kind | None:
+    return next((_KINDS[name] for name in kinds(connection) if name in _KINDS), None)
+
+
+def spoken_by(connection: Any) -> str:
+    """What SQLAlchemy or Django call the server that this connection leads to.
+
+    Raises:
+        UsageError: a session that has no single answer to that, or an unusable library underneath.
+    """
+    if hasattr(connection, "vendor"):
+        return str(connection.vendor)  # Django
+    if hasattr(connection, "dialect"):
+        dialect = connection.dialect
+    else:
+        try:
+            dialect = connection.get_bind().dialect
+        except Exception as error:
+            raise UsageError(
+                f"{_named(connection)} does not tell by itself which database it leads to; nothing ran. Give within() "
+                f"the connection of its transaction: session.connection(bind_arguments=…)."
+            ) from error
+    from semel.stores.sql.adapters.sqlalchemy import PARAMSTYLES
+
+    if dialect.paramstyle not in PARAMSTYLES:
+        raise UsageError(
+            f"semel cannot send statements through {dialect.driver} (paramstyle {dialect.paramstyle}); nothing ran. "
+            f"Use another library under SQLAlchemy."
+        )
+    return str(dialect.name)
+
+
+def _other_colour(connection: object, server: Server, colour: Colour) -> UsageError:
+    named = _named(connection)
+    if colour == "sync":
+        return UsageError(
+            f"{named} is awaited, and Semel cannot await; nothing ran. Use AsyncSemel with it, or give within() "
+            f"{server.sync}."
+        )
+    if any(name.startswith("django.") for name in kinds(connection)):
+        return UsageError(
+            f"{named} has no transactions in coroutines: Django has no async atomic(); nothing ran. Use Semel, "
+            f"in a function that sync_to_async calls, with atomic() inside it."
+        )
+    return UsageError(
+        f"{named} blocks, and would stop the event loop of AsyncSemel; nothing ran. Use Semel with it, or give "
+        f"within() {server.awaited}."
+    )
+
+
+def _named(connection: object) -> str:
+    return f"A {kinds(connection)[0].removeprefix('builtins.')}"
+
+
+def _give(server: Server, colour: Colour) -> str:
+    what = server.sync if colour == "sync" else server.awaited
+    return f"Give within() the connection that runs your own statements: {what}."
+
+
+class _Membership:
+    """What both colours know of a transaction they take part in."""
+
+    def __init__(self, place: Place, library: Joinable | AsyncJoinable, connection: Any) -> None:
+        self._place = place
+        self._told = library
+        self._connection = connection
+        self._entered = False
+
+    def _before(self, *, opens: bool) -> bool:
+        """Refuse what has no transaction; answers whether the store itself has to be asked which database it is.
+
+        Once a claim is written, its transaction is demanded by name: a handler that ended it did run, and has to be
+        told so, and not that a transaction is missing.
+        """
+        if opens or not self._entered:
+            self._told.demand_transaction(self._connection)
+        return opens and self._place.install_id is None
+
+    def _spoken(self, command: Command) -> Command:
+        marks = self._place.marks
+        return self._place.spoken(command if marks is None else marks.kept(self._connection, command))
+
+    @contextmanager
+    def _sending(self, *, opens: bool) -> Iterator[None]:
+        """Around a command on its way: what its errors mean, and that the transaction is entered once it answered."""
+        try:
+            yield
+        except Exception as error:
+            meaning = self._meaning(error, opens=opens)
+            if meaning is error:
+                raise
+            raise meaning from error
+        self._entered |= opens
+
+    def _meaning(self, error: Exception, *, opens: bool) -> Exception:
+        trouble = self._told.trouble(error)
+        if trouble is Trouble.NO_TRANSACTION and self._entered and not opens:
+            return ended()
+        return translate_server_error_in_joined(error, trouble, self._place.name)
+
+
+class ServedJoined(_Membership):
+    """A connection of the caller whose calls block."""
+
+    def __init__(self, place: Place, library: Joinable, connection: Any, learn: Callable[[], None]) -> None:
+        super().__init__(place, library, connection)
+        self._library = library
+        self._learn = learn
+
+    def perform(self, plan: Plan) -> Answers:
+        """Run one plan.
+
+        Raises:
+            NotInTransaction: no transaction of the store's database is open, or the one of the claim has ended.
+            TransactionAborted: the caller's transaction is gone.
+        """
+        return checked(run(plan, self._execute))
+
+    def _execute(self, command: Command) -> list[Row]:
+        opens = Known.INSTALL in command.values
+        if self._before(opens=opens):
+            self._learn()
+        with self._sending(opens=opens):
+            return self._library.execute(self._connection, self._spoken(command))
+
+
+class AsyncServedJoined(_Membership):
+    """The same, awaited."""
+
+    def __init__(
+        self, place: Place, library: AsyncJoinable, connection: Any, learn: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().__init__(place, library, connection)
+        self._library = library
+        self._learn = learn
+
+    async def perform(self, plan: Plan) -> Answers:
+        """Run one plan."""
+        return checked(await arun(plan, self._execute))
+
+    async def _execute(self, command: Command) -> list[Row]:
+        opens = Known.INSTALL in command.values
+        if self._before(opens=opens):
+            await self._learn()
+        with self._sending(opens=opens):
+            return await self._library.execute(self._connection, self._spoken(command))
+
+
+def checked(answers: Answers) -> Answers:
+    """The answers, unless one of them says that the transaction is not usable."""
+    for answer in answers:
+        if isinstance(answer, (NotInTransaction, TransactionAborted)):
+            raise answer
+    return answers

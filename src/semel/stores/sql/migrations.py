@@ -1,0 +1,275 @@
+"""Migrations of the schema on a server, as flows: what is pending, and applying it while workers run.
+
+What always holds: one process applies, the others wait and then find nothing to do. A half that cannot get its locks at
+once gives up and tries again, so that workers never queue behind it for longer than `lock_timeout`. The last post half
+is only ever applied when it is asked for: workers of the release before may still be running.
+
+Migrations as they are kept: numbered SQL files in two halves, and the single statements in them.
+
+What the schemas of all servers share: files in two halves, the names in them, and the notes of what was applied.
+
+What always holds: after `pre` alone the release before can still work, so that rolling out needs no pause; `post` shuts
+it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from importlib.resources import files
+from typing import Final, Literal, Protocol, TypeVar
+
+from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
+from semel.stores.sql.dialect import Command, Row
+
+Half = Literal["pre", "post"]
+Step = tuple[int, Half]
+Building = Generator[Command, list[Row], list[str]]
+T = TypeVar("T")
+Patient = Generator[Command, list[Row], T]
+
+_WAITS: Final = 6000  # pauses before whoever migrates is believed to be stuck: ten minutes
+_TRIES: Final = 20
+
+
+class Migrations(Protocol):
+    """How one kind of server is migrated."""
+
+    @property
+    def newest(self) -> int:
+        """The version that this release works with."""
+
+    def lock(self) -> Command:
+        """One row: whether this process may migrate now."""
+
+    def pause(self) -> Command:
+        """Wait a moment, on the server."""
+
+    def unlock(self) -> Command:
+        """Let the next one migrate."""
+
+    def undo(self) -> Command:
+        """What leaves a transaction that failed."""
+
+    def applied(self) -> Command:
+        """Rows of version and whether the post half was applied too."""
+
+    def has_post(self, version: int) -> bool:
+        """Whether a migration has a second half."""
+
+    def creation(self, partitions: int = 0) -> Sequence[Command]:
+        """All that creates the newest schema where there is none."""
+
+    def creation_sql(self, partitions: int = 0) -> str:
+        """The same as text."""
+
+    def half(self, version: int, half: Half) -> Sequence[Command]:
+        """One half of a migration, and the note that it was applied."""
+
+    def half_sql(self, version: int, half: Half) -> str:
+        """The same as text."""
+
+    def search(self) -> Building:
+        """Make the indexes for searching; answers the names of those that were missing."""
+
+
+def migrating(migrations: Migrations, half: Half | None, *, search: bool, partitions: int) -> Building:
+    """Apply what is pending; answers what was done, in words.
+
+    Raises:
+        SchemaOutdated: the tables are of a newer release.
+        StoreUnavailable: a lock was not to be had.
+        UsageError: partitions were asked for, and the tables are there already.
+    """
+    yield from locked(migrations)
+    try:
+        done = yield from _apply(migrations, half, partitions)
+        if search:
+            done += [f"index {name}" for name in (yield from migrations.search())]
+    except Exception:
+        yield migrations.undo()
+        yield migrations.unlock()
+        raise
+    yield migrations.unlock()
+    return done
+
+
+def pending(migrations: Migrations) -> Generator[Command, list[Row], list[Step] | None]:
+    """Which halves are not applied yet, in order; None where there are no tables at all.
+
+    Raises:
+        SchemaOutdated: the tables are of a newer release.
+    """
+    try:
+        rows = yield migrations.applied()
+    except SchemaOutdated:
+        return None
+    version = max((row[0] for row in rows), default=0)
+    if version > migrations.newest:
+        message = (
+            f"The schema has version {version}, and this release knows {migrations.newest}; nothing was changed. "
+            f"Migrate with the newer release."
+        )
+        raise SchemaOutdated(message, version=version, known=migrations.newest)
+    return list(_steps(migrations, dict(rows))) if rows else None
+
+
+def _steps(migrations: Migrations, posts: dict[int, bool]) -> Iterator[Step]:
+    for version in range(1, migrations.newest + 1):
+        if version not in posts:
+            yield version, "pre"
+        if migrations.has_post(version) and not posts.get(version, False):
+            yield version, "post"
+
+
+def chosen(steps: Sequence[Step], newest: int, half: Half | None) -> list[Step]:
+    """Those of the pending halves that are applied now: without a word all but the last post half.
+
+    An earlier post half comes before the next pre half: the release that needs it gone is two behind by then.
+    """
+    last = (newest, "post")
+    match half:
+        case "post":
+            missing = [version for version, kind in steps if kind == "pre"]
+            if missing:
+                message = (
+                    f"The pre half of {missing[0]:04} is not applied yet; nothing was changed. "
+                    f"Run `semel migrate` first, and --half post once no older worker runs."
+                )
+                raise UsageError(message)
+            return list(steps)
+        case _:
+            return [step for step in steps if step != last]
+
+
+def _apply(migrations: Migrations, half: Half | None, partitions: int) -> Building:
+    steps = yield from pending(migrations)
+    if steps is None:
+        yield from patiently(migrations, lambda: _each(migrations.creation(partitions)))
+        return [f"{version:04}" for version in range(1, migrations.newest + 1)]
+    if partitions:
+        message = "Partitions can only be chosen when the tables are created, and they are there; nothing was changed."
+        raise UsageError(message)
+    done = []
+    for version, kind in chosen(steps, migrations.newest, half):
+        yield from patiently(migrations, partial(_each, migrations.half(version, kind)))
+        done.append(f"{version:04} {kind}" if migrations.has_post(version) else f"{version:04}")
+    return done
+
+
+def locked(migrations: Migrations) -> Generator[Command, list[Row], None]:
+    """Be the one who changes the schema, once the others are done.
+
+    Raises:
+        StoreUnavailable: somebody else has been at it for too long.
+    """
+    for _ in range(_WAITS):
+        if (yield migrations.lock())[0][0]:
+            return
+        yield migrations.pause()
+    message = "Another process has been migrating this database for ten minutes; nothing was changed. Look at it first."
+    raise StoreUnavailable(message)
+
+
+def patiently(migrations: Migrations, make: Callable[[], Generator[Command, list[Row], T]]) -> Patient[T]:
+    """Run a transaction, from the start again where it could not get its locks."""
+    turn = 0
+    while True:
+        turn += 1
+        try:
+            return (yield from make())
+        except StoreUnavailable:
+            yield migrations.undo()  # raises by itself where the connection is gone
+            if turn == _TRIES:
+                raise
+            yield migrations.pause()
+
+
+def _each(commands: Sequence[Command]) -> Generator[Command, list[Row], None]:
+    for command in commands:  # noqa: UP028 - a list cannot be sent the rows
+        yield command
+
+
+Scripts = Mapping[tuple[int, Half], str]
+
+_HALVES: Final[tuple[Half, ...]] = ("pre", "post")
+
+
+@cache
+def scripts_of(package: str) -> Scripts:
+    """The files of a release, by version and half: `schema/0001_records.pre.sql`."""
+    found: dict[tuple[int, Half], str] = {}
+    for entry in sorted(files(package).joinpath("schema").iterdir(), key=lambda entry: entry.name):
+        for half in _HALVES:
+            if entry.name.endswith(f".{half}.sql"):
+                found[int(entry.name[:4]), half] = entry.read_text(encoding="utf-8")
+    return found
+
+
+def statements_of(script: str) -> Iterator[str]:
+    """The single statements of a script: each ends with a semicolon at the end of a line."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        if line.lstrip().startswith("--"):
+            continue
+        statement += line
+        if line.rstrip().endswith(";"):
+            yield statement.strip().rstrip(";")
+            statement = ""
+
+
+def text_of(statements: Iterable[str]) -> str:
+    """Statements as a script."""
+    return "".join(f"{statement};\n" for statement in statements)
+
+
+_APPLIED: Final = "SELECT version, post FROM {schema_table} ORDER BY version"
+_NOTE_POST: Final = "UPDATE {{schema_table}} SET post = true, oldest = {version} WHERE version = {version}"
+RECORDS: Final = 1  # the migration that makes the table of records
+
+
+class ServedSchema:
+    """The schema of one place. `note` is the statement that writes down a first half, with {names} in it."""
+
+    def __init__(self, scripts: Scripts, names: Mapping[str, str], ready: Command, note: str) -> None:
+        self._scripts = scripts
+        self._names = names
+        self._ready = ready
+        self._note_text = note
+
+    @property
+    def newest(self) -> int:
+        """The version that this release works with."""
+        return max(version for version, _ in self._scripts)
+
+    def ready(self) -> Command:
+        """What a new connection is asked first."""
+        return self._ready
+
+    def applied(self) -> Command:
+        """Rows of version and whether the post half was applied too."""
+        return Command(self._named(_APPLIED))
+
+    def has_post(self, version: int) -> bool:
+        """Whether a migration has a second half."""
+        return (version, "post") in self._scripts
+
+    def half_sql(self, version: int, half: Half) -> str:
+        """One half of a migration, and the note that it was applied, as text."""
+        return text_of(self._half(version, half))
+
+    def _half(self, version: int, half: Half) -> Iterator[str]:
+        raise NotImplementedError
+
+    def _note(self, version: int) -> str:
+        post = "false" if self.has_post(version) else "true"
+        return self._named(self._note_text.format(version=version, oldest=max(version - 1, 1), post=post))
+
+    def _noted_post(self, version: int) -> str:
+        return self._named(_NOTE_POST.format(version=version))
+
+    def _named(self, script: str) -> str:
+        """A script with the names of this place."""
+        for name, text in self._names.items():
+            script = script.replace(f"{{{name}}}", text)
+        return script

@@ -1,0 +1,415 @@
+"""Plans: operations as commands, one plan for every server. Without colour and without a connection.
+
+What always holds: a plan answers each operation as the memory store's table would. A list goes out as one command; what
+befalls a single row of it sends them one by one, and is then the answer of that one alone. A write that changed nothing
+tells what it met: sent a second time after a lost reply, it gets the answer of the first.
+
+Plans that claim: who runs, decided by one statement for the whole list.
+
+What always holds: the statement answers with the row as it is after it, so what a claim met is judged on the very row
+that refused it. The same key twice in a list is sent once; the second is judged by what the first met. A joined claim
+has no lease, and notes the name of the caller's transaction.
+
+Plans that erase, and that keep account of what caches have to forget.
+
+What always holds: a record, its finished steps and the note for the caches change together, in one command, and only
+if the record is settled then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from semel.core.claim_rules import Winnable, granted, judge
+from semel.core.operations import (
+    Answer,
+    Awaiting,
+    Checkpoint,
+    Claim,
+    ClaimAnswer,
+    Complete,
+    Confirm,
+    Enter,
+    Entered,
+    Erase,
+    Erased,
+    Fail,
+    Found,
+    Granted,
+    Held,
+    Invalidate,
+    Invalidation,
+    Lapse,
+    Lost,
+    Operation,
+    Page,
+    Pending,
+    Purge,
+    Read,
+    Recorded,
+    Renew,
+    Resolve,
+    Resolved,
+    Running,
+    Scan,
+    Swept,
+    Tally,
+    Unresolvable,
+)
+from semel.core.record import Failure, Lease, Record, Status
+from semel.core.store import Answers, Plan
+from semel.errors import StoreUnavailable
+from semel.stores.errors import not_inside
+from semel.stores.rows import record_of, steps_of, storable, stored_failure
+from semel.stores.sql.dialect import Command, Dialect, Row, Sweep, Values
+from semel.stores.sql.errors import OfOneOperation, RecordHeld, RowLocked, ended, other_database
+
+TRY_AGAIN_US: Final = 50_000
+_ROUNDS: Final = 5
+Judged = Answer | Exception | None
+"""None: to be sent (again)."""
+
+
+def claims(dialect: Dialect, asked: Sequence[Claim], *, joined: bool) -> Plan:
+    """Send what can be sent together; whoever was refused by a row that has changed since is sent again."""
+    answers: list[Judged] = [None] * len(asked)
+    for turn in range(_ROUNDS):
+        open_ = [place for place, answer in enumerate(answers) if answer is None]
+        if not open_:
+            break
+        first = {asked[place].key.digest: place for place in reversed(open_)}
+        rows = yield dialect.claim([asked[place] for place in first.values()], joined=joined, first=turn == 0)
+        if joined and not rows and turn:
+            raise other_database()
+        by_digest = {row[0]: row for row in rows}
+        for place in open_:
+            line = by_digest.get(asked[place].key.digest)
+            answers[place] = yield from _judged(dialect, asked[place], line, joined=joined)
+    return [_unsettled() if answer is None else answer for answer in answers]
+
+
+def _judged(dialect: Dialect, claim: Claim, line: Row | None, *, joined: bool) -> Generator[Command, list[Row], Judged]:
+    if line is None:
+        return None
+    *columns, now, transaction = line
+    row = tuple(columns)
+    if row[4] is None:
+        return Running(TRY_AGAIN_US)  # an open transaction is writing this very key
+    try:
+        record = record_of(row)
+        if row[-1] and _mine(record, claim):
+            record = record_of(
+                row, steps_of((yield dialect.steps(record.key.digest, record.created_us, joined=joined)))
+            )
+        answer = granted(record) if _mine(record, claim) else judge(record, claim, now)
+    except Exception as error:  # noqa: BLE001 - what befalls one claim is its answer, not its neighbours'
+        return error
+    if isinstance(answer, Winnable):
+        return None
+    return (yield from _noted(dialect, claim, answer, transaction)) if joined else answer
+
+
+def _mine(record: Record, claim: Claim) -> bool:
+    return record.nonce == claim.nonce and record.status is Status.RUNNING
+
+
+def _noted(
+    dialect: Dialect, claim: Claim, answer: ClaimAnswer, transaction: str | None
+) -> Generator[Command, list[Row], ClaimAnswer]:
+    if not isinstance(answer, Granted):
+        return answer
+    if transaction is None:
+        transaction = f"semel_{claim.nonce.hex()}"
+        mark = dialect.mark(transaction)
+        if mark is not None:
+            yield mark
+    return replace(answer, transaction=transaction)
+
+
+def _unsettled() -> StoreUnavailable:
+    return StoreUnavailable("The record changed under every look at it; nothing ran. Try again.", conflict=True)
+
+
+def erase_records(dialect: Dialect, operations: Sequence[Erase], *, joined: bool) -> Plan:
+    """Answers to `Erase`."""
+    if joined:
+        raise not_inside("erase")
+    answers: Answers = []
+    for operation in operations:
+        answers.append((yield from _erase(dialect, operation)))
+    return answers
+
+
+def _erase(dialect: Dialect, operation: Erase) -> Generator[Command, list[Row], Answer]:
+    while True:
+        changed = yield dialect.erase(operation)
+        if changed:
+            return Erased(record_of(changed[0]))
+        ((*row, _),) = yield dialect.read([operation.digest], joined=False)
+        if row[0] is None:
+            return Unresolvable(None)
+        record = record_of(row)
+        if not record.settled:
+            steps = (yield dialect.steps(operation.digest, record.created_us, joined=False)) if row[-1] else []
+            return Unresolvable(record_of(row, steps_of(steps)))
+        # It was settled in between: there is something to erase now.
+
+
+def note_invalidations(_dialect: Dialect, operations: Sequence[Invalidate], *, joined: bool) -> Plan:
+    """Answers to `Invalidate`: there is no cache in front of the server."""
+    del joined
+    return [Recorded(0)] * len(operations)
+    yield
+
+
+def list_invalidations(dialect: Dialect, operations: Sequence[Pending], *, joined: bool) -> Plan:
+    """Answers to `Pending`."""
+    del joined
+    answers: Answers = []
+    for operation in operations:
+        rows = yield dialect.pending(operation)
+        answers.append(Awaiting(tuple(Invalidation(*row) for row in rows)))
+    return answers
+
+
+def confirm_invalidations(dialect: Dialect, operations: Sequence[Confirm], *, joined: bool) -> Plan:
+    """Answers to `Confirm`."""
+    del joined
+    answers: Answers = []
+    for operation in operations:
+        ((now,),) = yield dialect.confirm(operation)
+        answers.append(Recorded(now))
+    return answers
+
+
+Many = Callable[..., Plan]
+"""The plan for operations of one kind: takes the dialect, the operations, and whether they are joined."""
+Part = Generator[Command, list[Row], Any]
+
+
+def plan(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> Plan:
+    """The commands for `operations`, all of one kind."""
+    many = _PLANS[type(operations[0])] if operations else _nothing
+    try:
+        return (yield from many(dialect, operations, joined=joined))
+    except OfOneOperation as problem:
+        if len(operations) == 1:
+            return [_refused(operations[0], problem)]
+    except Exception as error:  # noqa: BLE001 - it befell all of them
+        return [error] * len(operations)
+    return (yield from _one_by_one(dialect, operations, joined=joined))
+
+
+def _one_by_one(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> Plan:
+    answers: Answers = []
+    for operation in operations:
+        answers += yield from plan(dialect, [operation], joined=joined)
+    return answers
+
+
+def _refused(operation: Operation, problem: OfOneOperation) -> Answer | Exception:
+    """What befell the single operation; a record that somebody holds is an answer like any other."""
+    if isinstance(problem, RecordHeld):
+        match operation:
+            case Claim():
+                return Running(TRY_AGAIN_US)  # an open transaction is writing this very key
+            case Renew(lease) | Complete(lease) | Fail(lease) | Checkpoint(lease):
+                return RowLocked(lease.key.reference)
+    return problem.error
+
+
+def _nothing(_dialect: Dialect, _operations: Sequence[Operation], *, joined: bool) -> Plan:
+    del joined
+    return []
+    yield
+
+
+def _shown(lease: Lease) -> Values:
+    return lease.key.digest, lease.nonce, lease.fence
+
+
+def _renew_row(operation: Renew) -> Values:
+    return (*_shown(operation.lease), operation.lease_us)
+
+
+def _complete_row(operation: Complete) -> Values:
+    return (*_shown(operation.lease), operation.outcome)
+
+
+def _fail_row(operation: Fail) -> Values:
+    error = stored_failure(operation.error)
+    status = Status.IN_DOUBT if operation.ending == "doubt" else Status.FAILED
+    unstarted = 0 if operation.started else 1
+    retryable = operation.ending == "retry"
+    return (
+        *_shown(operation.lease),
+        status.value,
+        retryable,
+        error.type,
+        error.message,
+        operation.doubtful,
+        unstarted,
+    )
+
+
+def _checkpoint_row(operation: Checkpoint) -> Values:
+    step = operation.step
+    return (*_shown(operation.lease), step.index, storable(step.name), step.outcome)
+
+
+def _writing(what: str, row: Callable[[Any], Values]) -> Many:
+    def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
+        leases = {_shown(operation.lease) for operation in operations}
+        if len(leases) > len({digest for digest, *_ in leases}):
+            # A late worker and its successor in one list: what became of a record would be told to both.
+            return (yield from _one_by_one(dialect, operations, joined=joined))
+        lease: Lease = operations[0].lease
+        transaction = lease.transaction if joined and lease.transaction else None
+        demand = dialect.demand(transaction) if transaction is not None else None
+        if demand is not None:
+            yield demand
+        finish = dialect.finish(row(operations[0]), transaction) if transaction and what == "complete" else None
+        if finish is not None:
+            finished = yield finish
+            if finished:
+                return [Recorded(finished[0][0])]
+        told = yield dialect.write(what, [row(operation) for operation in operations], transaction=transaction)
+        if not told and transaction is not None:
+            raise ended()
+        by_lease = {line[0]: line for line in told}
+        return [_outcome(operation, by_lease.get(operation.lease.key.digest)) for operation in operations]
+
+    return many
+
+
+def _outcome(operation: Renew | Complete | Fail | Checkpoint, told: Row | None) -> Answer | Exception:
+    """What became of one write."""
+    if told is None:
+        return Lost()
+    _, done, now, nonce, fence, status, completed_us, updated_us, *error = told
+    lease = operation.lease
+    if done:
+        return Held(now + operation.lease_us) if isinstance(operation, Renew) else Recorded(now)
+    if nonce != lease.nonce or fence != lease.fence:
+        return Lost()
+    if status == Status.RUNNING:
+        return RowLocked(lease.key.reference)
+    match operation:
+        case Complete() if status == Status.COMPLETED:
+            return Recorded(completed_us or now)  # the same completion again, after its reply was lost
+        case Fail() if status != Status.COMPLETED and Failure(error[0], error[1]) == stored_failure(operation.error):
+            return Recorded(updated_us)  # the same end again
+    return Lost()
+
+
+def _enter(dialect: Dialect, operations: Sequence[Enter], *, joined: bool) -> Plan:
+    if not joined:
+        return [Lost()] * len(operations)  # there is no transaction to enter
+    lease = operations[0].lease
+    told = yield dialect.write("enter", [_shown(lease)], transaction=None)
+    if not told:
+        raise other_database()
+    *line, transaction = told[0]
+    if not line[1]:
+        ours = line[3] == lease.nonce and line[4] == lease.fence and line[5] == Status.RUNNING
+        return [RowLocked(lease.key.reference) if ours else Lost()]
+    if transaction is None:
+        transaction = f"semel_step_{lease.nonce.hex()}"
+        yield cast("Command", dialect.mark(transaction))
+    return [Entered(transaction)]
+
+
+def whole(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, list[Row], Record]:
+    """The record that a row stands for, with its finished steps."""
+    record = record_of(row)
+    if not row[-1]:
+        return record
+    steps = yield dialect.steps(record.key.digest, record.created_us, joined=joined)
+    return record_of(row, steps_of(steps))
+
+
+def _read(dialect: Dialect, operations: Sequence[Read], *, joined: bool) -> Plan:
+    want = dialect.want([operation.digest for operation in operations if operation.waits])
+    if want is not None:
+        yield want  # first: what ends after this is told, what ended before is read
+    rows = yield dialect.read([operation.digest for operation in operations], joined=joined)
+    answers: Answers = []
+    for *row, now in rows:
+        try:
+            found = None if row[0] is None else (yield from whole(dialect, tuple(row), joined=joined))
+        except Exception as error:  # noqa: BLE001 - a row that cannot be read is the answer of who asked for it
+            answers.append(error)
+        else:
+            answers.append(Found(found, now))
+    return answers
+
+
+def _scan(dialect: Dialect, operations: Sequence[Scan], *, joined: bool) -> Plan:
+    del joined  # only ever asked of the store itself
+    answers: Answers = []
+    for operation in operations:
+        command = dialect.scan(operation)
+        rows = (yield command) if command is not None else []
+        records: list[Record] = []
+        for row in rows[: operation.limit]:
+            records += [(yield from whole(dialect, row, joined=False))]
+        last = records[-1] if len(rows) > operation.limit else None
+        answers.append(Page(tuple(records), None if last is None else (last.created_us, last.key.digest)))
+    return answers
+
+
+def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -> Plan:
+    if joined:
+        raise not_inside("resolve")
+    answers: Answers = []
+    for operation in operations:
+        changed = yield dialect.resolve(operation)
+        if changed:
+            answers.append(Resolved((yield from whole(dialect, changed[0], joined=joined))))
+            continue
+        found = cast("Found", (yield from _read(dialect, [Read(operation.digest)], joined=joined))[0])
+        record = found.record
+        again = record is not None and record.nonce == operation.nonce  # the same command before its reply was lost
+        answers.append(Resolved(cast("Record", record)) if again else Unresolvable(record))
+    return answers
+
+
+def _sweeping(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
+    def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
+        if joined:
+            raise not_inside("sweep")
+        answers: Answers = []
+        for operation in operations:
+            answers.append(Swept((yield from sweep_of(dialect, operation))))
+        return answers
+
+    return many
+
+
+def _tally(dialect: Dialect, operations: Sequence[Tally], *, joined: bool) -> Plan:
+    del joined
+    rows = yield dialect.tally(operations)
+    return [Recorded(now) for _, now in rows]
+
+
+_PLANS: dict[type, Many] = {
+    Claim: claims,
+    Renew: _writing("renew", _renew_row),
+    Complete: _writing("complete", _complete_row),
+    Fail: _writing("fail", _fail_row),
+    Checkpoint: _writing("checkpoint", _checkpoint_row),
+    Enter: _enter,
+    Read: _read,
+    Scan: _scan,
+    Resolve: _resolve,
+    Erase: erase_records,
+    Invalidate: note_invalidations,
+    Pending: list_invalidations,
+    Confirm: confirm_invalidations,
+    Purge: _sweeping(lambda dialect, operation: dialect.purge(operation)),
+    Lapse: _sweeping(lambda dialect, operation: dialect.lapse(operation)),
+    Tally: _tally,
+}

@@ -1,0 +1,120 @@
+"""A store on a SQL server, whichever it is: its place, its drivers, and the caller's connections it can join.
+
+What always holds: nothing is opened before it is used. Operations outside `within` use connections of the store's own,
+or ones borrowed from an engine or pool of the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from semel.core.operations import Operation
+from semel.core.store import AsyncDriver, AsyncJoined, Driver, Joined, Plan
+from semel.stores.sql.adapter import AsyncLibrary, Library
+from semel.stores.sql.context import Place
+from semel.stores.sql.driver import AsyncServedDriver, Hears, ServedDriver
+from semel.stores.sql.external_pool import Borrowed
+from semel.stores.sql.joined import AsyncServedJoined, ServedJoined, Server, async_joinable, joinable, meant
+from semel.stores.sql.plan import plan
+
+
+class ServedStore:
+    """What the stores on SQL servers are made of; they say which libraries to use and which server to join."""
+
+    batch = 64
+    behind_cache = True
+    """A cache of completed records may stand in front of it."""
+    server: Server
+    packages: tuple[str, str]
+    """The modules of its client libraries, for threads and for event loops."""
+
+    def __init__(self, place: Place, borrowed: Borrowed | None = None) -> None:
+        self._place = place
+        self._borrowed = borrowed
+        self.name = place.name
+
+    @property
+    def libraries(self) -> tuple[str, str] | None:
+        """The modules that have to be installed, for threads and for event loops; the caller's own pool is there."""
+        return self.packages if self._borrowed is None else None
+
+    @property
+    def install_id(self) -> bytes | None:
+        """Which database this is, where that was learnt by now: from the connection that was opened last."""
+        return self._place.install_id
+
+    def _library(self) -> Library:
+        """The library for threads."""
+        raise NotImplementedError
+
+    def _async_library(self) -> AsyncLibrary:
+        """The library for event loops."""
+        raise NotImplementedError
+
+    def _hears(self) -> tuple[Hears | None, Hears | None]:
+        """What listens for ends, for threads and for event loops, where the server can tell."""
+        return None, None
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """The commands for `operations`, all of one kind."""
+        return plan(self._place.dialect, operations, joined=joined)
+
+    def driver(self) -> Driver:
+        """A driver for threads."""
+        return self._driver()
+
+    def async_driver(self) -> AsyncDriver:
+        """A driver for an event loop."""
+        return self._async_driver()
+
+    @property
+    def separate_async_driver(self) -> Callable[[], AsyncDriver] | None:
+        """What makes a driver for another event loop than the caller's; None where a pool belongs to that loop."""
+        if self._borrowed is None:
+            return self._async_driver
+        separate = self._borrowed.separate
+        return None if separate is None else lambda: AsyncServedDriver(self._place, separate())
+
+    def _driver(self) -> ServedDriver:
+        if self._borrowed is not None:
+            return ServedDriver(self._place, self._borrowed.library())
+        return ServedDriver(self._place, self._library(), self._hears()[0])
+
+    def _async_driver(self) -> AsyncServedDriver:
+        if self._borrowed is not None:
+            return AsyncServedDriver(self._place, self._borrowed.async_library())
+        return AsyncServedDriver(self._place, self._async_library(), self._hears()[1])
+
+    def join(self, connection: Any) -> Joined:
+        """The caller's connection as a place for plans.
+
+        Raises:
+            UsageError: it is none that `Semel` can join.
+        """
+        connection = meant(connection)
+        return ServedJoined(self._place, joinable(connection, self.server), connection, self._learn)
+
+    def async_join(self, connection: Any) -> AsyncJoined:
+        """The same for connections that are awaited.
+
+        Raises:
+            UsageError: it is none that `AsyncSemel` can join.
+        """
+        connection = meant(connection)
+        return AsyncServedJoined(self._place, async_joinable(connection, self.server), connection, self._alearn)
+
+    def _learn(self) -> None:
+        """Which database this is, from a connection of the store's own; once."""
+        driver = self._driver()
+        try:
+            driver.learn()
+        finally:
+            driver.close()
+
+    async def _alearn(self) -> None:
+        driver = self._async_driver()
+        try:
+            await driver.learn()
+        finally:
+            await driver.close()

@@ -1,0 +1,160 @@
+"""A door: one engine as a scenario sees it, without colour. Two doors on the same records play two processes.
+
+What always holds: a scenario that calls through a door reaches the engine by `run` or by a decorated function, as its
+world says, and can tell no difference. The first process of a world decorates functions, every other one methods.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from semel.core.record import Record, Resolution
+from semel.engine.admin import SweepReport
+from semel.engine.call_flow import Result
+from semel.testing.contract.calls import Call
+from semel.testing.contract.decorated import DecoratedCall
+from semel.testing.contract.engine_adapters import Wake
+
+if TYPE_CHECKING:
+    from semel.testing.contract.world import World
+
+CallStyle = Literal["run", "decorated"]
+OPERATION = "pay"
+Handler = Callable[..., Any]
+
+
+class Here:
+    """The attempt that is running, from inside its handler; `step` is awaited in both colours."""
+
+    def __init__(self, door: Door, attempt: Any) -> None:
+        self._door = door
+        self._attempt = attempt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._attempt, name)
+
+    async def step(self, name: str, function: Handler, *args: Any) -> Any:
+        """A step of this attempt."""
+        return await self._door.world.colour.step(self._attempt, name, function, args)
+
+
+class OnceDoor:
+    """A function decorated with `once`, called and awaited in both colours."""
+
+    def __init__(self, door: Door, function: Any) -> None:
+        self._door = door
+        self.function = function
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return await self._door.call(functools.partial(self.function, *args, **kwargs))
+
+    async def result(self, *args: Any, **kwargs: Any) -> Result[Any]:
+        """Call it and get the whole `Result`."""
+        found: Result[Any] = await self._door.call(functools.partial(self.function.result, *args, **kwargs))
+        return found
+
+
+class Door:
+    """One engine, with its own lane and keeper."""
+
+    def __init__(self, world: World, engine: Any, *, decorates_methods: bool) -> None:
+        self.world = world
+        self.engine = engine
+        self._decorates_methods = decorates_methods
+
+    def start(self, key: Any = "k", handler: Handler | None = None, **settings: Any) -> Call:
+        """Begin a call and go on without waiting for it."""
+        return self.world.start(self._asking(key, handler, settings, for_value=False))
+
+    def _asking(
+        self, key: Any, handler: Handler | None, settings: dict[str, Any], *, for_value: bool
+    ) -> Callable[[], Any]:
+        """The method that makes a call; `for_value` where nobody looks at more of the result than its value."""
+        colour = self.world.colour
+        adapted = colour.adapt(handler or self.world.returning("value"))
+        settings = {"operation": OPERATION, **settings}
+        if self.world.call_style == "run":
+            return functools.partial(self.engine.run, key, adapted, **settings)
+        call = DecoratedCall(colour, self.engine, key, adapted, as_method=self._decorates_methods, **settings)
+        return call.value if for_value else call.result
+
+    async def run(self, key: Any = "k", handler: Handler | None = None, **settings: Any) -> Result[Any]:
+        """A call from its beginning to its end; time passes only where everybody waits for it."""
+        found: Result[Any] = await self.world.finish(self.start(key, handler, **settings))
+        return found
+
+    async def value(self, key: Any = "k", handler: Handler | None = None, **settings: Any) -> Any:
+        """The value of a call, from its beginning to its end."""
+        found = await self.world.finish(self.world.start(self._asking(key, handler, settings, for_value=True)))
+        return found.value if self.world.call_style == "run" else found
+
+    async def error(self, key: Any = "k", handler: Handler | None = None, **settings: Any) -> BaseException:
+        """The error that a call ends with."""
+        call = self.world.start(self._asking(key, handler, settings, for_value=True))
+        await self.world.ended(call)
+        assert call.error is not None, f"the call gave {call.result!r} instead of an error"
+        return call.error
+
+    async def call(self, method: Callable[[], Any]) -> Any:
+        """Any other method of the engine, from its beginning to its end."""
+        return await self.world.finish(self.world.start(method))
+
+    def once(self, **rules: Any) -> Callable[[Handler], OnceDoor]:
+        """Decorate a function, written in either colour."""
+        return lambda function: OnceDoor(self, self.engine.once(**rules)(self.world.colour.adapt(function)))
+
+    def current(self) -> Here:
+        """The attempt whose handler is running here."""
+        return Here(self, self.engine.current())
+
+    async def read(self, key: Any = "k", *, operation: Any = OPERATION, **place: Any) -> Record:
+        """The record of a key, which has to be there."""
+        record: Record | None = await self.find(key, operation=operation, **place)
+        assert record is not None, f"there is no record of {key!r}"
+        return record
+
+    async def find(self, key: Any = "k", *, operation: Any = OPERATION, **place: Any) -> Record | None:
+        """The record of a key, if there is one."""
+        found: Record | None = await self.call(functools.partial(self.engine.read, key, operation=operation, **place))
+        return found
+
+    async def records(self, **query: Any) -> list[Record]:
+        """Every record asked for."""
+        return await self.world.colour.records(self.engine, query)
+
+    async def keys(self, **query: Any) -> list[str]:
+        """The key values of every record asked for."""
+        return [record.key.value for record in await self.records(**query)]
+
+    async def resolve(
+        self, resolution: Resolution, key: Any = "k", *, operation: Any = OPERATION, reason: Any = "asked", **rest: Any
+    ) -> Record:
+        """End a doubt."""
+        method = functools.partial(self.engine.resolve, key, resolution, operation=operation, reason=reason, **rest)
+        record: Record = await self.call(method)
+        return record
+
+    async def erase(self, key: Any = "k", *, operation: Any = OPERATION, reason: Any = "asked", **rest: Any) -> Record:
+        """Erase a record."""
+        method = functools.partial(self.engine.erase, key, operation=operation, reason=reason, **rest)
+        record: Record = await self.call(method)
+        return record
+
+    async def sweep(self) -> SweepReport:
+        """Sweep once."""
+        report: SweepReport = await self.call(self.engine.sweep)
+        return report
+
+    async def close(self) -> None:
+        """Close the engine; it opens again when it is used again."""
+        await self.world.colour.close(self.engine)
+
+    def waiters(self) -> int:
+        """How many wait for somebody else's key here."""
+        return self.world.colour.waiters(self.engine)
+
+    def keepers(self) -> list[Wake]:
+        """The wake-ups of the keepers that are alive here."""
+        return self.world.colour.keepers(self.engine)

@@ -1,0 +1,254 @@
+"""One scenario, two colours: how each starts calls, adapts handlers, and shows whether its keeper rests.
+
+Scenarios are coroutines on the loop of the test. In the async colour everything happens on that loop. In the sync one
+each call of the engine has a thread of its own; a plain handler runs right there, and a handler written as a
+coroutine (because it has to stop at a gate) runs on the loop, in the context of the thread that blocks for it. What
+always holds: the engine under test is the real one of its colour, called the way its users call it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import threading
+import typing
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Literal, Protocol
+
+from semel.api import AsyncSemel, Semel
+from semel.core.record import Record
+from semel.core.store import Answers, AsyncDriver, Driver, Plan, Store
+from semel.testing.contract.calls import Call, current_call
+
+ColourName = Literal["sync", "async"]
+Wake = threading.Event | asyncio.Event
+
+
+class Colour(Protocol):
+    """What differs between the colours."""
+
+    name: ColourName
+
+    def engine(self, store: Store, **settings: Any) -> Any:
+        """An engine of this colour."""
+
+    def adapt(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, written in either colour, as this one's users would write it."""
+
+    def with_arguments(self, handler: Callable[[], Any], *, as_method: bool) -> Callable[..., Any]:
+        """A new function that takes the arguments of a call and runs `handler`, or one that is to be a method."""
+
+    def start(self, call: Call, method: Callable[[], Any]) -> None:
+        """Let `method` of the engine run as `call`."""
+
+    async def step(self, attempt: Any, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """A step of an attempt, from inside a handler written as a coroutine."""
+
+    async def records(self, engine: Any, query: dict[str, Any]) -> list[Record]:
+        """Every record asked for."""
+
+    def driver(self, store: Store) -> Any:
+        """A driver of this colour."""
+
+    async def perform(self, driver: Any, plan: Plan) -> Answers | Exception:
+        """Have a plan carried out by a driver, without any engine."""
+
+    async def close(self, closing: Any) -> None:
+        """Close an engine or a driver."""
+
+    def waiters(self, engine: Any) -> int:
+        """How many callers wait for somebody else's key in this engine."""
+
+    def keepers(self, engine: Any) -> list[Wake]:
+        """The wake-ups of the keepers that are alive in this engine."""
+
+
+class AsyncColour:
+    """`AsyncSemel` on the loop of the test."""
+
+    name: ColourName = "async"
+
+    def engine(self, store: Store, **settings: Any) -> Any:
+        return AsyncSemel(store, **settings)
+
+    def adapt(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(function):
+            return function
+
+        async def adapted(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return _looking_like(function, adapted)
+
+    def with_arguments(self, handler: Callable[[], Any], *, as_method: bool) -> Callable[..., Any]:
+        async def function(key: Any, scope: Any, asked: Any) -> Any:
+            return await handler()
+
+        async def method(self: object, key: Any, scope: Any, asked: Any) -> Any:
+            return await handler()
+
+        return method if as_method else function
+
+    def start(self, call: Call, method: Callable[[], Any]) -> None:
+        context = contextvars.copy_context()
+        context.run(current_call.set, call)
+        call.follow(asyncio.get_running_loop().create_task(_called(method), context=context))
+
+    async def step(self, attempt: Any, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        return await attempt.step(name, self.adapt(function), *args)
+
+    async def records(self, engine: Any, query: dict[str, Any]) -> list[Record]:
+        return [record async for record in engine.records(**query)]
+
+    def driver(self, store: Store) -> Any:
+        return store.async_driver()
+
+    async def perform(self, driver: AsyncDriver, plan: Plan) -> Answers | Exception:
+        return (await driver.perform([plan]))[0]
+
+    async def close(self, closing: Any) -> None:
+        await closing.close()
+
+    def waiters(self, engine: Any) -> int:
+        return sum(_waiting(runtime) for runtime in engine._made.values())
+
+    def keepers(self, engine: Any) -> list[Wake]:
+        wakes: list[Wake] = [wake for runtime in engine._made.values() for wake in runtime.wakes()]
+        return wakes if engine._leases is None else [*wakes, *engine._leases.wakes()]
+
+
+class SyncColour:
+    """`Semel` in threads, each call in one of its own."""
+
+    name: ColourName = "sync"
+
+    def engine(self, store: Store, **settings: Any) -> Any:
+        return Semel(store, **settings)
+
+    def adapt(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if not inspect.iscoroutinefunction(function):
+            return function
+        loop = asyncio.get_running_loop()
+
+        def adapted(*args: Any, **kwargs: Any) -> Any:
+            return _on_loop(loop, functools.partial(function, *args, **kwargs))
+
+        return _looking_like(function, adapted)
+
+    def with_arguments(self, handler: Callable[[], Any], *, as_method: bool) -> Callable[..., Any]:
+        def function(key: Any, scope: Any, asked: Any) -> Any:
+            return handler()
+
+        def method(self: object, key: Any, scope: Any, asked: Any) -> Any:
+            return handler()
+
+        return method if as_method else function
+
+    def start(self, call: Call, method: Callable[[], Any]) -> None:
+        context = contextvars.copy_context()
+        context.run(current_call.set, call)
+        _in_thread(functools.partial(context.run, method), call.end)
+
+    async def step(self, attempt: Any, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        return await in_thread(functools.partial(attempt.step, name, self.adapt(function), *args))
+
+    async def records(self, engine: Any, query: dict[str, Any]) -> list[Record]:
+        found: list[Record] = await in_thread(lambda: list(engine.records(**query)))
+        return found
+
+    def driver(self, store: Store) -> Any:
+        return store.driver()
+
+    async def perform(self, driver: Driver, plan: Plan) -> Answers | Exception:
+        reply: Answers | Exception = await in_thread(lambda: driver.perform([plan])[0])
+        return reply
+
+    async def close(self, closing: Any) -> None:
+        await in_thread(closing.close)
+
+    def waiters(self, engine: Any) -> int:
+        if engine._made is None:
+            return 0
+        with engine._made._watch.lock:
+            return _waiting(engine._made)
+
+    def keepers(self, engine: Any) -> list[Wake]:
+        return [] if engine._made is None else engine._made.wakes()
+
+
+def colour_of(name: ColourName) -> Colour:
+    """The colour by its name."""
+    return AsyncColour() if name == "async" else SyncColour()
+
+
+async def _called(method: Callable[[], Any]) -> Any:
+    """Call and await `method` inside the task, so that a refusal before the first `await` is an end of the call too."""
+    return await method()
+
+
+def _waiting(runtime: Any) -> int:
+    return sum(len(waiters) for waiters in runtime._keeper.waiting._keys.values())
+
+
+def _looking_like(function: Callable[..., Any], adapted: Callable[..., Any]) -> Callable[..., Any]:
+    """`adapted` with the face of `function`, for whoever asks what it takes and gives; but not its colour."""
+    adapted.__name__, adapted.__qualname__ = function.__name__, function.__qualname__
+    adapted.__module__ = function.__module__
+    adapted.__annotations__ = typing.get_type_hints(function)
+    adapted.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # read by inspect.signature
+    return adapted
+
+
+async def in_thread(function: Callable[[], Any]) -> Any:
+    """Call `function` in a thread of its own, in this context, and await what it gives."""
+    ended = asyncio.get_running_loop().create_future()
+
+    def end(result: Any, error: BaseException | None) -> None:
+        if ended.done():
+            return
+        if error is None:
+            ended.set_result(result)
+        else:
+            ended.set_exception(error)
+
+    _in_thread(functools.partial(contextvars.copy_context().run, function), end)
+    return await ended
+
+
+def _in_thread(function: Callable[[], Any], end: Callable[[Any, BaseException | None], None]) -> None:
+    loop = asyncio.get_running_loop()
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = function()
+        except BaseException as problem:  # noqa: BLE001 - whatever ended it belongs to whoever waits
+            error = problem
+        with suppress(RuntimeError):  # the test is over and its loop closed; nobody is left to tell
+            loop.call_soon_threadsafe(end, result, error)
+
+    threading.Thread(target=work, name="semel-contract", daemon=True).start()
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, body: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a coroutine on the loop, in the context of this thread, and block for it."""
+    context = contextvars.copy_context()
+    ended: Future[Any] = Future()
+
+    def begin() -> None:
+        loop.create_task(body(), context=context).add_done_callback(functools.partial(_hand_over, ended))
+
+    loop.call_soon_threadsafe(begin)
+    return ended.result()
+
+
+def _hand_over(ended: Future[Any], task: asyncio.Task[Any]) -> None:
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    if error is not None:
+        ended.set_exception(error)
+    else:
+        ended.set_result(task.result())

@@ -1,6 +1,0 @@
-"""The simulator of `within`: real flows in the transactions of their callers, over the models of the servers."""
-
-from semel.testing.simulate.within.simulation import WithinSimulation
-from semel.testing.simulate.within.world import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWorld
-
-__all__ = ["WITHIN_SOMETIMES", "WITHIN_WORLDS", "WithinSimulation", "WithinWorld"]

@@ -1,0 +1,1 @@
+"""The commands that prove something: `semel verify`, `semel conform` and `semel demo`."""

@@ -1,0 +1,36 @@
+"""The simulator: real flows, lane, heartbeat and waiting over a store model, under every order and every fault.
+
+Run `verify` (or `semel verify` on the command line) for the whole programme, `replay` for one schedule of one world.
+"""
+
+from semel_lab.simulate.checks.violation import INVARIANTS, Violation
+from semel_lab.simulate.explore import Failing, Replayed, every, replay, shrink, some
+from semel_lab.simulate.verify import SOMETIMES, Explored, Report, verify
+from semel_lab.simulate.within import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWorld
+from semel_lab.simulate.world import FAULTS, QUIRKS, SERVER_SOMETIMES, SERVER_WORLDS, SMALL, Asker, World, large
+
+__all__ = [
+    "FAULTS",
+    "INVARIANTS",
+    "QUIRKS",
+    "SERVER_SOMETIMES",
+    "SERVER_WORLDS",
+    "SMALL",
+    "SOMETIMES",
+    "WITHIN_SOMETIMES",
+    "WITHIN_WORLDS",
+    "Asker",
+    "Explored",
+    "Failing",
+    "Replayed",
+    "Report",
+    "Violation",
+    "WithinWorld",
+    "World",
+    "every",
+    "large",
+    "replay",
+    "shrink",
+    "some",
+    "verify",
+]

@@ -1,0 +1,1 @@
+"""The invariants that are checked while a schedule runs."""

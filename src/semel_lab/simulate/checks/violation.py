@@ -1,0 +1,64 @@
+"""How a schedule ends early: an invariant does not hold, or everything from here on has been seen.
+
+Operations and answers in a trace that people can read.
+"""
+
+from __future__ import annotations
+
+from semel.core.operations import Claim, Fail, Granted
+
+
+def told(value: object) -> str:
+    """An operation or answer in a trace."""
+    name = type(value).__name__
+    lease = getattr(value, "lease", None)
+    if isinstance(value, Claim):
+        return f"Claim {value.nonce.decode()}"
+    if isinstance(value, Granted):
+        return f"Granted fence {value.record.fence}{' in doubt' if value.in_doubt else ''}"
+    if isinstance(value, Fail):
+        return f"Fail {value.ending} {value.lease.nonce.decode()} fence {value.lease.fence}"
+    if lease is not None:
+        return f"{name} {lease.nonce.decode()} fence {lease.fence}"
+    return name
+
+
+class Violation(BaseException):
+    """An invariant does not hold. Not an `Exception`, so that no flow takes it for an error of its handler."""
+
+    def __init__(self, invariant: str, message: str) -> None:
+        super().__init__(f"{invariant}: {message}")
+        self.invariant = invariant
+        self.message = message
+
+
+class SeenBefore(BaseException):
+    """This very state, with the same choices left, was explored before."""
+
+
+INVARIANTS = {
+    "I1": "at most one effect per generation under hold, and under reconcile with a definitive hook",
+    "I2": "all success answers of a generation are equal",
+    "I3": "a success answer implies a completed record and an effect",
+    "I4": "only the highest owner writes, a live lease is not taken over, fences rise",
+    "I5": "another fingerprint never executes and never replays",
+    "I6": "nothing crosses from one scope to another",
+    "I7": "once completed is seen, nothing else is seen inside retention; only settled, expired records are deleted",
+    "I8": "after the faults every key settles within lease + 2 s, or is reported in doubt and can be resolved",
+    "I9": "without faults nothing is done twice",
+    "I10": "each repeated effect is explained by a fault of that key, and the handler is told",
+    "erased": "erasing leaves no fingerprint and no outcome, and an erased record answers every claim of its key",
+    "stated": "what an operator states is recorded so; a correction replaces what was stated of the record it saw",
+    "told": "an attempt is told that its lease is lost before anybody else can be granted its key",
+    "waiters": "exactly one waiter is promoted, and none is sent away while the answer is there",
+    "ownerless": "a cancelled caller leaves no claim behind, and nobody waits for a claim of its own",
+    "leftover": "when all callers have left, no process holds a lease, a waiter or a ticket any more",
+    "guard": "a process refuses an operation only while the store does not answer, never one of an attempt that runs",
+    "runtime": "no lease is renewed beyond max_runtime",
+    "W1": "within: an effect is committed at most once per key, and one in doubt is repeated only by who is told",
+    "W2": "within: an effect and the completion of its record are committed together, or neither is",
+    "W3": "within: nobody is told the outcome of what was rolled back, or not yet committed",
+    "W4": "within: when all transactions have ended, the next caller gets an answer",
+    "W5": "within: a duplicate is refused without breaking or stopping the transaction of its caller",
+    "broke": "no call ends with an error that is not one of its handler or of semel",
+}

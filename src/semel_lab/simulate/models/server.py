@@ -1,0 +1,229 @@
+"""Every operation, as far as the servers agree on it.
+
+What always holds: a claim takes its key before it writes, and a write under a lease leaves out what others have locked.
+
+Writes under a lease, as the models see them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from semel.core.claim_rules import Winnable, judge
+from semel.core.operations import (
+    Answer,
+    Checkpoint,
+    Claim,
+    Complete,
+    Confirm,
+    Doubtful,
+    Enter,
+    Entered,
+    Erase,
+    Erased,
+    Fail,
+    Found,
+    Granted,
+    Invalidate,
+    Lapse,
+    Lost,
+    Operation,
+    Pending,
+    Purge,
+    Read,
+    Recorded,
+    Renew,
+    Replay,
+    Resolve,
+    Resolved,
+    Reused,
+    Running,
+    Scan,
+    Swept,
+    Tally,
+    Unresolvable,
+)
+from semel.core.record import Lease, Record, Status
+from semel.stores.memory import Table
+from semel.stores.sql.errors import RowLocked, ended
+from semel_lab.simulate.models.database import Database, Told, Waits
+from semel_lab.simulate.models.transaction import Row, Rows, Transaction
+
+Write = Renew | Complete | Fail | Checkpoint
+
+
+def shows(lease: Lease, record: Record) -> bool:
+    """Whether `lease` is the current one of this version."""
+    return record.nonce == lease.nonce and record.fence == lease.fence
+
+
+HELD: Final = Running(50_000)
+
+
+class Server(Database):
+    """A server with the tables of a store."""
+
+    def perform(self, transaction: Transaction, operation: Operation, now: int, *, joined: bool) -> Told:
+        """Carry out one operation.
+
+        Raises:
+            Waits: a row is locked.
+            Conflict: a row has changed since the snapshot.
+        """
+        match operation:
+            case Claim():
+                return self.claim(transaction, operation, now, joined=joined)
+            case Enter():
+                return self.enter(transaction, operation) if joined else Lost()
+            case Read():
+                return self.read(transaction, operation, now)
+            case Resolve():
+                return self.resolve(transaction, operation, now)
+            case Erase():
+                return self.erase(transaction, operation, now)
+            case Purge() | Lapse():
+                return self.sweep(transaction, operation, now)
+            case Tally():
+                return self.tally(transaction, operation, now)
+            case Scan() | Invalidate() | Pending() | Confirm():
+                message = f"a model answers no {type(operation).__name__}: no record is decided by it"
+                raise NotImplementedError(message)
+            case _:
+                return self.settle(transaction, operation, now, joined=joined)
+
+    def claim(self, transaction: Transaction, claim: Claim, now: int, *, joined: bool) -> Told:
+        """The arbiter."""
+        if joined:
+            claim = replace(claim, terms=replace(claim.terms, lease_us=0))
+        met = self.rows(transaction).get(claim.key.digest)
+        verdict = judge(None if met is None else met.record, claim, now)
+        if not isinstance(verdict, Winnable):
+            return self.met(transaction, claim, verdict, joined=joined)
+        if not self.hold(transaction, claim.key.digest):
+            return HELD
+        newest = self.newest(transaction, claim.key.digest)
+        if newest is not None:
+            self.check(transaction, claim.key.digest)
+        if self.locked(transaction, claim.key.digest):
+            raise Waits  # not the key, only the row: by a decision or a sweep in an open transaction
+        answer, record = self.judged(newest, claim, now)
+        self.write(transaction, claim.key.digest, record)
+        return self.named(transaction, answer) if joined else answer
+
+    def met(self, transaction: Transaction, claim: Claim, verdict: Answer, *, joined: bool) -> Answer:
+        """What a claim is told that could not win. Finished steps are read only for whoever goes on with them."""
+        del transaction
+        match verdict:
+            case Granted():
+                return replace(verdict, transaction=f"semel_{claim.nonce.hex()}") if joined else verdict
+            case Replay(record) | Reused(record) | Doubtful(record):
+                return replace(verdict, record=replace(record, steps=()))
+        return verdict
+
+    def named(self, transaction: Transaction, answer: Answer) -> Answer:
+        """A grant, with the name of the transaction it was written in."""
+        return replace(answer, transaction=transaction.name) if isinstance(answer, Granted) else answer
+
+    def demand(self, transaction: Transaction, name: str) -> bool:
+        """Whether the transaction that is open is the one of the claim."""
+        return transaction.name == name
+
+    def settle(self, transaction: Transaction, operation: Write, now: int, *, joined: bool) -> Told:
+        """A write under a lease. A row that somebody else has locked is left out, not waited for."""
+        lease = operation.lease
+        if joined and lease.transaction and not self.demand(transaction, lease.transaction):
+            return ended()
+        digest = lease.key.digest
+        row = self.owned_row(transaction, digest)
+        if row is None or not shows(lease, row.record):
+            return Lost()
+        if row.record.status is not Status.RUNNING:
+            return self.judged(row, operation, now)[0]  # perhaps the same end again
+        self.check(transaction, digest)
+        if self.locked(transaction, digest):
+            return RowLocked(lease.key.reference)
+        transaction.locked.add(digest)
+        answer, record = self.judged(row, operation, now)
+        if record != row.record or not isinstance(operation, Checkpoint):
+            # A statement writes a new version even where nothing in it is new; a step that is there is not written.
+            self.write(transaction, digest, record, wanted=row.wanted)
+        return answer
+
+    def owned_row(self, transaction: Transaction, digest: bytes) -> Row | None:
+        """The row that a write under a lease is compared with."""
+        return self.rows(transaction).get(digest)
+
+    def enter(self, transaction: Transaction, operation: Enter) -> Told:
+        """A step in the caller's transaction locks its record, and holds its key."""
+        lease = operation.lease
+        digest = lease.key.digest
+        row = self.owned_row(transaction, digest)
+        if row is None or not shows(lease, row.record) or row.record.status is not Status.RUNNING:
+            return Lost()
+        self.check(transaction, digest)
+        if self.locked(transaction, digest):
+            return RowLocked(lease.key.reference)
+        transaction.locked.add(digest)
+        if not self.hold(transaction, digest):
+            return RowLocked(lease.key.reference)
+        return Entered(transaction.name)
+
+    def read(self, transaction: Transaction, operation: Read, now: int) -> Told:
+        """Look a record up."""
+        row = self.rows(transaction).get(operation.digest)
+        return Found(None if row is None else row.record, now)
+
+    def resolve(self, transaction: Transaction, operation: Resolve, now: int) -> Told:
+        """A decision."""
+        row = self.owned_row(transaction, operation.digest)
+        answer, record = self.judged(row, operation, now)
+        if row is not None and record != row.record:
+            self.lock_or_wait(transaction, operation.digest)
+            self.write(transaction, operation.digest, record, wanted=row.wanted)
+            return answer
+        found = self.rows(transaction).get(operation.digest)
+        again = found is not None and found.record.nonce == operation.nonce
+        return Resolved(found.record) if again and found else Unresolvable(None if found is None else found.record)
+
+    def erase(self, transaction: Transaction, operation: Erase, now: int) -> Told:
+        """Erasing writes a new version even where nothing is left to erase."""
+        row = self.owned_row(transaction, operation.digest)
+        answer, record = self.judged(row, operation, now)
+        if row is not None and isinstance(answer, Erased):
+            self.lock_or_wait(transaction, operation.digest)
+            self.write(transaction, operation.digest, record, wanted=row.wanted)
+        return answer
+
+    def sweep(self, transaction: Transaction, operation: Purge | Lapse, now: int) -> Swept:
+        """Delete or mark what nobody has locked."""
+        table = Table()
+        rows = self.swept_rows(transaction, operation, now)
+        for digest, row in rows.items():
+            if self.judged(row, operation, now)[0] == Swept(0):
+                continue
+            self.check(transaction, digest)
+            if not self.locked(transaction, digest):
+                table.records[digest] = row.record
+        before = dict(table.records)
+        answer = table.apply(operation, now)
+        for digest, record in before.items():
+            if table.records.get(digest) is not record:
+                self.write(transaction, digest, table.records.get(digest), wanted=rows[digest].wanted)
+        assert isinstance(answer, Swept)
+        return answer
+
+    def swept_rows(self, transaction: Transaction, operation: Purge | Lapse, now: int) -> Rows:
+        """The rows that a sweep looks at."""
+        del operation, now
+        return self.rows(transaction)
+
+    def tally(self, transaction: Transaction, operation: Tally, now: int) -> Recorded:
+        """Count replays."""
+        row = self.owned_row(transaction, operation.digest)
+        if row is not None:
+            self.lock_or_wait(transaction, operation.digest)
+            _, record = self.judged(row, operation, now)
+            self.write(transaction, operation.digest, record, wanted=row.wanted)
+        return Recorded(now)

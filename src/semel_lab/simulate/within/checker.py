@@ -1,0 +1,151 @@
+"""What must hold where callers bring transactions of their own, looked at after every move.
+
+What always holds: only what is committed counts. A repetition is excused only by a handler or a caller that committed
+what it was told not to, or by work that had no transaction to be in; and whoever repeats it is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.core.operations import Resolve, Resolved
+from semel.core.record import Record, Status
+from semel.engine.call_flow import Result
+from semel.errors import (
+    FailedBefore,
+    InDoubt,
+    InProgress,
+    LeaseLost,
+    NotInTransaction,
+    StoreUnavailable,
+    TransactionAborted,
+)
+from semel_lab.simulate.checks.violation import Violation
+from semel_lab.simulate.models import Isolation
+from semel_lab.simulate.within.caller import LANE, Effect, WithinCaller
+from semel_lab.simulate.world import Broken, NothingHappened
+
+if TYPE_CHECKING:
+    from semel_lab.simulate.within.simulation import WithinSimulation
+
+_EXPECTED: Final = (
+    InProgress,
+    InDoubt,
+    FailedBefore,
+    LeaseLost,
+    NotInTransaction,
+    TransactionAborted,
+    Broken,
+    NothingHappened,
+)
+
+
+class Checker:
+    """Judges one schedule."""
+
+    def __init__(self, sim: WithinSimulation) -> None:
+        self.sim = sim
+        self.completed: set[bytes] = set()
+        self.excused: set[bytes] = set()
+        self.early: set[bytes] = set()
+        self.unreturned: set[bytes] = set()
+
+    def blame(self, caller: WithinCaller, fault: str) -> None:
+        """Somebody is about to do what the docs say not to do."""
+        if fault in ("commit early", "swallow"):
+            self.excused.add(caller.nonce)
+        if fault in ("commit early", "rollback early"):
+            self.early.add(caller.nonce)
+
+    def check(self) -> None:
+        """After every move."""
+        if self.sim.server.waited:
+            raise Violation("W5", f"a statement waits for an open transaction: {self.sim.server.waited}")
+        row = self.sim.server.committed.get(self.sim.key.digest)
+        record = None if row is None else row.record
+        effects = self._effects()
+        if record is not None and record.status is Status.COMPLETED:
+            self.completed.add(record.nonce)
+            own = sum(effect.nonce == record.nonce for effect in effects)
+            if own != 1 and not self.sim.world.steps:
+                raise Violation("W2", f"a completed record is committed, and {own} effects of its handler are")
+        for number, effect in enumerate(effects):
+            self._check_together(effect, record)
+            for earlier in effects[:number]:
+                self._check_repeated(earlier, effect)
+
+    def _check_together(self, effect: Effect, record: Record | None) -> None:
+        if effect.step:
+            if record is None or not record.steps:
+                raise Violation("W2", "the effect of a step is committed, and the step is not")
+        elif effect.nonce not in self.completed and not self._excuse(effect.nonce):
+            raise Violation("W2", f"the effect {effect.value} is committed, and the completion of its record is not")
+
+    def _check_repeated(self, earlier: Effect, effect: Effect) -> None:
+        if earlier.step != effect.step:
+            return
+        if effect.step or self.sim.world.in_doubt == "hold" or not self._excuse(earlier.nonce):
+            raise Violation("W1", f"the effects {earlier.value} and {effect.value} are both committed")
+        if not effect.told:
+            raise Violation("W1", f"the effect {effect.value} is a repetition, and its handler was not told of a doubt")
+        self.sim.seen["within: effect repeated, told"] += 1
+
+    def not_given_back(self, nonce: bytes) -> None:
+        """A claim came too late, so nothing ran, and its record was held for as long as undoing it was tried."""
+        if any(effect.nonce == nonce for effect in self._effects()):
+            raise Violation("W2", "a claim that came too late was run")
+        self.unreturned.add(nonce)
+        self.sim.seen["within: late claim left behind"] += 1
+
+    def answered(self, result: Result[Any]) -> None:
+        """A call gave a value, inside a transaction perhaps: its caller acts on it from here on."""
+        if result.replayed and result.value.encode() not in self.completed:
+            raise Violation("W3", f"{result.value} was replayed, and its completion was never committed")
+
+    def told(self, caller: WithinCaller, result: Result[Any] | None, error: Exception | None) -> None:
+        """A caller knows how it ended."""
+        caller.result, caller.error = result, error
+        name = type(error).__name__ if result is None else "replay" if result.replayed else "first"
+        self.sim.note(f"{caller.kind} {caller.actor}", f"is told: {name}")
+        self.sim.seen[f"within: {name}"] += 1
+        silent = isinstance(error, StoreUnavailable) and caller.level is None  # its record is held, and it gave up
+        if error is not None and not isinstance(error, _EXPECTED) and not silent:
+            raise Violation("broke", f"a call ended with {error!r}") from error
+        if isinstance(error, TransactionAborted) and caller.level is Isolation.READ_COMMITTED:
+            raise Violation("W5", f"a transaction at READ COMMITTED was broken by a call: {error.message}")
+        if result is not None and not result.replayed and caller.nonce in self.early:
+            raise Violation("W2", "a handler ended the transaction, and its outcome was recorded in another one")
+        if isinstance(error, NotInTransaction) and caller.nonce not in self.early:
+            raise Violation("broke", "a transaction was missed that nobody had ended")
+
+    def check_last(self, last: WithinCaller) -> None:
+        """Whoever comes last, alone, is given the outcome, runs, or is told of a doubt that can be ended."""
+        if last.result is not None:
+            word = "replayed" if last.result.replayed else "run"
+            self.sim.seen[f"within: {word} in the end"] += 1
+        elif isinstance(last.error, InDoubt) and self._doubt():
+            decision = Resolve(self.sim.key.digest, b"decided", Status.CANCELLED, None, "looked")
+            if not isinstance(self.sim.operate(LANE, decision), Resolved):
+                raise Violation("W4", "a doubt is reported, and cannot be ended")
+            self.sim.seen["within: resolved in the end"] += 1
+        elif not isinstance(last.error, FailedBefore):
+            raise Violation("W4", f"all transactions have ended, and the next caller gets {last.error!r}")
+
+    def _doubt(self) -> bool:
+        """Whether there is something that nobody but a person can tell."""
+        unsure = any(effect.nonce not in self.completed for effect in self._effects())
+        return (unsure or self._is_left_behind()) and self.sim.world.in_doubt == "hold"
+
+    def _is_left_behind(self) -> bool:
+        """Whether the doubt is about a claim that could not be given back, as one of a process that died with it."""
+        row = self.sim.server.committed.get(self.sim.key.digest)
+        return row is not None and row.record.nonce in self.unreturned
+
+    def _effects(self) -> list[Effect]:
+        return [effect for effect in self.sim.server.effects if isinstance(effect, Effect)]
+
+    def _excuse(self, nonce: bytes) -> bool:
+        return nonce in self.excused or self._kind(nonce) == "lane"
+
+    def _kind(self, nonce: bytes) -> str:
+        return self.sim.callers[int(nonce.split(b".")[0])].kind
