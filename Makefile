@@ -1,14 +1,15 @@
 # Everything a newcomer needs, one word each. Every target does its own set-up; a second run finds it done.
 #   PYTHON=python3.12     which interpreter to use (3.11 or newer)
 #   ARGS="-k lease"       passed on to pytest, the hotel or the benchmarks
-#   WORKERS=4             how many tests run side by side (twice the processors)
+#   WORKERS=4             how many tests run side by side (three for every two processors)
 #   SEMEL_EFFORT=full     how hard the proofs try: small (default) or full
 
 PYTHON ?= python3
 SEMEL_EFFORT ?= small
 ARGS ?=
-# Twice the processors: a third of the tests' time is waiting for servers and child processes.
-WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) * 2)))
+# Three for every two processors: a third of the tests' time is waiting for servers and child processes. Each worker
+# collects all tests, so more of them cost more than they save.
+WORKERS ?= $(shell echo $$((($$(nproc 2>/dev/null || echo 2) * 3 + 1) / 2)))
 export PYTHON SEMEL_EFFORT
 # Tests and the hotel start hundreds of processes. Without this each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE

@@ -1,5 +1,7 @@
 """What every test shares: the event loop in use, and the figures that proofs report."""
 
+import gc
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,20 @@ pytest_plugins = [
     "tests.servers.plugin",
     "tests.servers.browser",
 ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector away from the tests: there are tens of thousands, and all live as long as the run.
+
+    While they are collected it would look at all of them again and again, and later with every full collection.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

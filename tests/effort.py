@@ -10,7 +10,7 @@ import os
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +20,7 @@ FULL: Final = os.environ.get("SEMEL_EFFORT") == "full"
 Row = Mapping[str, Hashable]
 
 _LEFT_OUT: Final = pytest.StashKey[int]()
+_WORD: Final = "semel_left_out"
 
 # Small runs give the same verdict every time; only the full effort looks for new examples.
 settings.register_profile(
@@ -53,7 +54,8 @@ def cover(rows: Sequence[Row], name: str = "") -> list[int]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Make the marker known, and listen to workers."""
+    config.pluginmanager.register(_Listener(config))
     config.addinivalue_line(
         "markers",
         "covering(across_classes=False, shared=()): at the small effort, run only as many rows of a test as it takes "
@@ -120,9 +122,32 @@ def _parameters(item: pytest.Function) -> dict[str, Hashable]:
     return values
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Say what is not run; where tests run side by side, it is the workers that leave it out."""
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker: tell the process that reports how much was left out."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_WORD] = session.config.stash.get(_LEFT_OUT, 0)
+
+
+class _Listener:
+    """Where tests run side by side, hears how much the workers left out, which is the same for each."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker has ended."""
+        told = getattr(node, "workeroutput", None) or {}  # nothing where it died
+        self._config.stash[_LEFT_OUT] = max(told.get(_WORD, 0), self._config.stash.get(_LEFT_OUT, 0))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how hard this run tried."""
     left_out = config.stash.get(_LEFT_OUT, 0)
-    return (
-        [f"{left_out} rows of tables are left to the full effort (SEMEL_EFFORT=full, make verify)"] if left_out else []
-    )
+    if FULL:
+        terminalreporter.write_line("effort: full; nothing was left out")
+    elif left_out:
+        terminalreporter.write_line(
+            f"effort: small; {left_out:,} rows of tables are left to the full one, `make verify`"
+        )

@@ -41,16 +41,17 @@ class Loud(Site):
         return [*super().command(descriptor, workers), OPTION[self.server], str(self.settings)]
 
 
-@pytest.fixture(params=["starlette-uvicorn", "flask-gunicorn", "django-gunicorn"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]:
-    """A site of one's own, that logs everything and keeps nothing of what `/echo` answers."""
-    config = tmp_path / "logging.json"
+@pytest.fixture(scope="module", params=["starlette-uvicorn", "flask-gunicorn", "django-gunicorn"])
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A site that logs everything and keeps nothing of what `/echo` answers; every test looks for words of its own."""
+    folder = tmp_path_factory.mktemp("loud")
+    config = folder / "logging.json"
     config.write_text(json.dumps(LOUD))
     known = SITES[request.param]
     running = Running(
         Loud(known.app, known.server, config),
-        f"sqlite:///{tmp_path / 'records.db'}",
-        tmp_path,
+        f"sqlite:///{folder / 'records.db'}",
+        folder,
         settings={"/echo": {"store": "none"}},
     )
     yield running

@@ -11,7 +11,7 @@ from tests.http.asking import Asker, new_key
 from tests.http.conftest import Start
 from tests.http.wire import Wire, head
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.covering]
 
 BODY = b'{"amount": 10}'
 JSON = "Content-Type: application/json"

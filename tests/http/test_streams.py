@@ -11,7 +11,7 @@ from tests.http.conftest import Start
 from tests.http.sites import SITES
 from tests.http.wire import Wire, head
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.covering]
 
 KEPT = 1000
 NOT_KEPT = "urn:semel:problem:response-not-kept"

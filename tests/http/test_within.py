@@ -16,7 +16,7 @@ from tests.http.tills.members import MEMBERS
 from tests.http.tills.till import NO, Till
 from tests.servers.databases import Databases
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.covering]
 
 OF_DJANGO = {name for name in MEMBERS if name.startswith(("django", "decorator", "drf"))}
 

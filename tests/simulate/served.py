@@ -6,17 +6,18 @@ Beginning a transaction is left to the connection, which does so with its first 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
 from semel.core.store import Store
 from semel_lab.simulate.models import Act, Begin, Commit, Rollback
+from tests.effort import FULL
 from tests.simulate.sequences import Real
 
-FULL: Final = os.environ.get("SEMEL_EFFORT") == "full"
 SEQUENCES: Final = 10_000 if FULL else 200
+FEWER: Final = SEQUENCES if FULL else 60
+"""For a server that takes ten times as long to answer as the others do."""
 PARTS: Final = 10 if FULL else 1
 """In how many tests of their own the sequences are run, so that workers can share them."""
 TIME_LIMIT: Final = 3600 if FULL else 300

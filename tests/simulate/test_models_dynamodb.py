@@ -15,7 +15,7 @@ from semel.stores.dynamodb import DynamoStore
 from semel_lab.simulate.models import DynamoModel, Expire, Isolation, Session
 from tests.servers.ministack import Tables
 from tests.simulate.sequences import KEEP, KEYS, LEASE, QUIET, Clock, Kind, compare
-from tests.simulate.served import PARTS, SEQUENCES, TIME_LIMIT, Served
+from tests.simulate.served import FEWER, PARTS, TIME_LIMIT, Served
 
 SECOND = 1_000_000
 
@@ -86,7 +86,7 @@ def test_the_model_answers_as_the_server_does(
     dynamodb: Tables, part: int, record_property: Callable[[str, object], None]
 ) -> None:
     clock = Clock()
-    count = SEQUENCES // PARTS
+    count = FEWER // PARTS
     with ExitStack() as stack:
         real = Real(dynamodb, clock, stack)
         kind = Kind(joins=False, happens=deleting, spans=(1, 50, QUIET, LEASE, KEEP, 2 * SECOND))

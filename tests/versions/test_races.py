@@ -10,7 +10,7 @@ from semel.versions import Unchanged, Write, Written, update_versioned, upsert
 from tests.versions.conftest import Opener
 from tests.versions.doors import DOORS, Door, Session
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.covering]
 
 A = {"id": "a-1"}
 ON = {"state": "on"}

@@ -7,7 +7,7 @@ from semel.versions import Unchanged, Written, update_versioned, upsert
 from tests.versions.conftest import Opener
 from tests.versions.doors import Session
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.covering]
 
 A = {"id": "a-1"}
 ON = {"state": "on"}
