@@ -45,8 +45,8 @@ check: setup-dev ## format, lint, types, layers, spelling and the fast tests; un
 	$(BIN)/codespell
 	$(BIN)/pytest -n auto -m "not slow" $(FAST) $(ARGS)
 
-verify: setup-dev ## all tests at full effort: the long proofs
-	SEMEL_EFFORT=full $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout=14400 $(ARGS)
+verify: setup-dev ## all tests at full effort, the long proofs with them; prints what they ran
+	SEMEL_EFFORT=full $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout=14400 --durations-by-folder $(ARGS)
 
 bench: ## compare with the bare stores and with peers
 	@scripts/setup-system venv $(SERVERS)

@@ -15,6 +15,7 @@ trust_nobody()  # before anybody makes a client
 
 pytest_plugins = [
     "tests.bounds",
+    "tests.durations",
     "tests.effort",
     "tests.failure_messages",
     "tests.styles",
