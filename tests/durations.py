@@ -3,7 +3,7 @@
 The seconds are those of the tests, from set-up to clean-up, of all workers together; on a busy machine they are more.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -17,7 +17,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Print the table if it was asked for."""
     if not config.getoption("--durations-by-folder"):
         return
-    seconds, tests = Counter[str](), Counter[str]()
+    seconds: dict[str, float] = defaultdict(float)
+    tests = Counter[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
@@ -25,5 +26,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
                 seconds[folder] += report.duration
                 tests[folder] += report.when == "setup"
     terminalreporter.write_sep("=", "seconds in each folder, all workers together")
-    for folder, spent in seconds.most_common():
+    for folder, spent in sorted(seconds.items(), key=lambda row: -row[1]):
         terminalreporter.write_line(f"{spent:8.1f} s {tests[folder]:7,} tests  {folder}")
