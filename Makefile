@@ -38,6 +38,7 @@ test: setup-dev ## set everything up and run all tests
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: setup-dev ## format, lint, types, layers, spelling and the fast tests; under a minute
+	$(BIN)/python scripts/generate-sync --check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict $(CODE)
@@ -53,7 +54,8 @@ bench: ## compare with the bare stores and with peers
 	@scripts/setup-venv bench
 	.venv-bench/bin/python -m bench $(ARGS)
 
-format: setup-dev ## rewrite the code in the project's form
+format: setup-dev ## rewrite the code in the project's form, and what is generated from it
+	$(BIN)/python scripts/generate-sync
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

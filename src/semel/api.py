@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from semel.core.circuit import Limits
 from semel.core.fingerprint import Secret
@@ -14,6 +14,7 @@ from semel.core.policy import Policy
 from semel.core.store import Store
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.clock import Clock
+from semel.engine.engine import EngineBase
 from semel.engine.sync_engine import SyncEngine
 from semel.errors import UsageError
 from semel.extras import missing_error
@@ -76,7 +77,36 @@ def _with_tiers(store: Store, cache: object, observer: Observer | None) -> Store
     return TieredStore(store, Cache.of(cache), observer=observer)
 
 
-class Semel(SyncEngine):
+class _OnPlace(EngineBase):
+    """An engine on a store that is given by URL, path or object; it comes before the engine of its kind."""
+
+    _kind: ClassVar[int]
+
+    def __init__(
+        self,
+        store: Place,
+        *,
+        cache: str | Cache | None = None,
+        policy: Policy | None = None,
+        observer: Observer | None = None,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
+        **settings: Any,
+    ) -> None:
+        found = open_store(store, **settings)
+        _check_installed(found, self._kind)
+        super().__init__(
+            _with_tiers(found, cache, observer),
+            policy=policy,
+            observer=observer,
+            clock=clock,
+            limits=limits,
+            fingerprint_secret=fingerprint_secret,
+        )
+
+
+class Semel(_OnPlace, SyncEngine):
     """Makes operations happen once, for code that calls and waits.
 
     Args:
@@ -90,32 +120,10 @@ class Semel(SyncEngine):
         settings: settings of the store, as its reference page names them.
     """
 
-    def __init__(
-        self,
-        store: Place,
-        *,
-        cache: str | Cache | None = None,
-        policy: Policy | None = None,
-        observer: Observer | None = None,
-        clock: Clock | None = None,
-        limits: Limits | None = None,
-        fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
-        **settings: Any,
-    ) -> None:
-        found = open_store(store, **settings)
-        _check_installed(found, _SYNC)
-        opened = _with_tiers(found, cache, observer)
-        super().__init__(
-            opened,
-            policy=policy,
-            observer=observer,
-            clock=clock,
-            limits=limits,
-            fingerprint_secret=fingerprint_secret,
-        )
+    _kind = _SYNC
 
 
-class AsyncSemel(AsyncEngine):
+class AsyncSemel(_OnPlace, AsyncEngine):
     """Makes operations happen once, for code that awaits.
 
     Args:
@@ -129,26 +137,4 @@ class AsyncSemel(AsyncEngine):
         settings: settings of the store, as its reference page names them.
     """
 
-    def __init__(
-        self,
-        store: Place,
-        *,
-        cache: str | Cache | None = None,
-        policy: Policy | None = None,
-        observer: Observer | None = None,
-        clock: Clock | None = None,
-        limits: Limits | None = None,
-        fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
-        **settings: Any,
-    ) -> None:
-        found = open_store(store, **settings)
-        _check_installed(found, _ASYNC)
-        opened = _with_tiers(found, cache, observer)
-        super().__init__(
-            opened,
-            policy=policy,
-            observer=observer,
-            clock=clock,
-            limits=limits,
-            fingerprint_secret=fingerprint_secret,
-        )
+    _kind = _ASYNC

@@ -11,7 +11,7 @@ MAX_MODULES = 12
 # Equal things side by side, as many as there are: commands, and one file for each client library.
 OF_EQUALS = {"src/semel/cli/commands", "src/semel/stores/sql/adapters"}
 # Too many still; each change of the engine makes them fewer, and none more.
-STILL_TOO_MANY = {"src/semel/engine": 26}
+STILL_TOO_MANY = {"src/semel/engine": 23}
 
 # Put together here, so that this file passes its own test.
 REGISTRIES = [

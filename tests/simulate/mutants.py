@@ -36,9 +36,8 @@ from semel.core.operations import (
 from semel.core.record import Failure, Lease, Record, Status, erase_record
 from semel.engine import call_errors
 from semel.engine.async_lane import AsyncLane
-from semel.engine.attempt import AttemptState
 from semel.engine.background import Beat, Heartbeat, Waiter, Waiting
-from semel.engine.call_flow import Once, Request, Result
+from semel.engine.call_flow import CallFlow, Request, Result
 from semel.engine.effects import Pause
 from semel.engine.lane import Lane, Ticket
 from semel.engine.sync_lane import CombiningLane
@@ -308,7 +307,7 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     decided: set[bytes] = set()
 
-    def claim_in_two(self: Once) -> Generator[Any, Any, Any]:
+    def claim_in_two(self: CallFlow) -> Generator[Any, Any, Any]:
         request = self.request
         claim = Claim(request.key, request.fingerprint, self._new_nonce(), request.terms, request.about)
         found: Found = yield Read(request.key.digest)
@@ -316,7 +315,7 @@ def _() -> AbstractContextManager[Any]:
         if not isinstance(verdict, Winnable):
             return verdict
         decided.add(claim.nonce)
-        self.asked = self._clock.monotonic()
+        self.asked_at = self._clock.monotonic()
         return (yield claim)
 
     def write(self: Table, claim: Claim, now: int) -> Any:
@@ -326,16 +325,16 @@ def _() -> AbstractContextManager[Any]:
         return granted(record)
 
     switches = ExitStack()
-    switches.enter_context(patch.object(Once, "_claim", claim_in_two))
+    switches.enter_context(patch.object(CallFlow, "_claim", claim_in_two))
     switches.enter_context(patch.object(Table, "claim", write))
     return switches
 
 
 @mutant("a claim is sent again under a new nonce", "rerun", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    def claim_anew(self: Once) -> Generator[Any, Any, Any]:
+    def claim_anew(self: CallFlow) -> Generator[Any, Any, Any]:
         request = self.request
-        self.asked = self._clock.monotonic()
+        self.asked_at = self._clock.monotonic()
         for pause in (0.02, 0.1, 0.0):
             claim = Claim(request.key, request.fingerprint, self._new_nonce(), request.terms, request.about)
             try:
@@ -345,90 +344,92 @@ def _() -> AbstractContextManager[Any]:
         message = "gone"
         raise StoreUnavailable(message)
 
-    return patch.object(Once, "_claim", claim_anew)
+    return patch.object(CallFlow, "_claim", claim_anew)
 
 
 @mutant("nonces are reused", "rerun, purged", "I4", "I9", "I10", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    right = Once.__init__
+    right = CallFlow.__init__
 
-    def init(self: Once, request: Any, clock: Any, new_nonce: Callable[[], bytes], resends: Any) -> None:
+    def init(
+        self: CallFlow, request: Any, clock: Any, new_nonce: Callable[[], bytes], resends: Any, **more: Any
+    ) -> None:
         new_nonce()
-        right(self, request, clock, lambda: b"0.1", resends)
+        right(self, request, clock, lambda: b"0.1", resends, **more)
 
-    return patch.object(Once, "__init__", init)
+    return patch.object(CallFlow, "__init__", init)
 
 
 @mutant("a zombie returns its own value", "rerun, long handler", "I2", "I3")
 def _() -> AbstractContextManager[Any]:
-    right = Once._complete
+    right = CallFlow._complete
 
-    def complete(self: Once, attempt: AttemptState, value: Any, *, replayed: bool) -> Generator[Any, Any, Any]:
+    def complete(self: CallFlow, value: Any, *, replayed: bool) -> Generator[Any, Any, Any]:
         try:
-            return replace((yield from right(self, attempt, value, replayed=replayed)), value=value)
+            return replace((yield from right(self, value, replayed=replayed)), value=value)
         except LeaseLost:
-            return Result(value, replayed=False, _granted=attempt.granted)
+            return Result(value, replayed=False, _granted=self.granted)
 
-    return patch.object(Once, "_complete", complete)
+    return patch.object(CallFlow, "_complete", complete)
 
 
 @mutant("a lost reply of a completion is taken for a failure", "hold, rerun", "I1", "I10")
 def _() -> AbstractContextManager[Any]:
-    right = Once._settle
+    right = CallFlow._settle
 
-    def settle(self: Once, write: Complete | Fail, longer: float = 0.0) -> Generator[Any, Any, Any]:
+    def settle(self: CallFlow, write: Complete | Fail, longer: float = 0.0) -> Generator[Any, Any, Any]:
         if not isinstance(write, Complete):
             return (yield from right(self, write, longer))
         try:
             answer = yield write
         except StoreUnavailable:
             return (yield from right(self, Fail(write.lease, "retry", Failure("lost", ""), doubtful=False)))
-        self.attempt = None
+        self.owns_claim = False
         return answer
 
-    return patch.object(Once, "_settle", settle)
+    return patch.object(CallFlow, "_settle", settle)
 
 
 @mutant("any error means that nothing happened", "handler fails, handler fails, hold", "I1", "I10")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(Once, "_ending", lambda self, attempt, error: "retry")
+    return patch.object(CallFlow, "_ending", lambda self, error: "retry")
 
 
 @mutant("a retryable failure forgets an earlier doubt", "handler fails", "I10")
 def _() -> AbstractContextManager[Any]:
-    right = Once.failure
+    right = CallFlow.failure
 
-    def failure(self: Once, attempt: AttemptState, error: BaseException) -> Fail:
-        fail = right(self, attempt, error)
+    def failure(self: CallFlow, error: BaseException) -> Fail:
+        fail = right(self, error)
         if isinstance(error, self.request.policy.retry_errors):
             return replace(fail, ending="retry", doubtful=False)
         return fail
 
-    return patch.object(Once, "failure", failure)
+    return patch.object(CallFlow, "failure", failure)
 
 
 @mutant("a retryable failure turns a doubt into a record that expires", "handler fails", "I7")
 def _() -> AbstractContextManager[Any]:
-    right = Once._ending
+    right = CallFlow._ending
 
-    def ending(self: Once, attempt: AttemptState, error: BaseException) -> str:
-        return "retry" if isinstance(error, self.request.policy.retry_errors) else right(self, attempt, error)
+    def ending(self: CallFlow, error: BaseException) -> str:
+        return "retry" if isinstance(error, self.request.policy.retry_errors) else right(self, error)
 
-    return patch.object(Once, "_ending", ending)
+    return patch.object(CallFlow, "_ending", ending)
 
 
 @mutant("a waiter that times out does no last read", "impatient", "waiters")
 def _() -> AbstractContextManager[Any]:
-    def last_look(self: Once, remaining_us: int) -> Generator[Any, Any, Any]:
+    def last_look(self: CallFlow, remaining_us: int) -> Generator[Any, Any, Any]:
         raise call_errors.in_progress(self.request.key, remaining_us)
         yield
 
-    return patch.object(Once, "_last_look", last_look)
+    return patch.object(CallFlow, "_last_look", last_look)
 
 
 @mutant("nobody cleans up after a cancelled caller", "rerun", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(Once, "abandoned", lambda self, error, unheard=None: (_ for _ in ()))
+    return patch.object(CallFlow, "abandoned", lambda self, error, unheard=None: (_ for _ in ()))
 
 
 LOST_CLAIM = World(name="lost claim", askers=PAIR, faults=("lose", "stall"), budget=2)
@@ -436,9 +437,9 @@ LOST_CLAIM = World(name="lost claim", askers=PAIR, faults=("lose", "stall"), bud
 
 @mutant("the lease is counted from the last time the claim was sent", LOST_CLAIM, "told")
 def _() -> AbstractContextManager[Any]:
-    right = Once._claim
+    right = CallFlow._claim
 
-    def claim(self: Once) -> Generator[Any, Any, Any]:
+    def claim(self: CallFlow) -> Generator[Any, Any, Any]:
         sending = right(self)
         step = functools.partial(next, sending)
         while True:
@@ -446,24 +447,24 @@ def _() -> AbstractContextManager[Any]:
                 wanted = step()
             except StopIteration as stop:
                 return stop.value
-            self.asked = self._clock.monotonic()
+            self.asked_at = self._clock.monotonic()
             try:
                 step = functools.partial(sending.send, (yield wanted))
             except StoreUnavailable as error:
                 step = functools.partial(sending.throw, error)
 
-    return patch.object(Once, "_claim", claim)
+    return patch.object(CallFlow, "_claim", claim)
 
 
 @mutant("the lease is counted from the reply", "rerun", "told")
 def _() -> AbstractContextManager[Any]:
-    right = Once._granted
+    right = CallFlow._granted
 
-    def granted_late(self: Once, granted: Any) -> Generator[Any, Any, Any]:
-        self.asked = self._clock.monotonic()
+    def granted_late(self: CallFlow, granted: Any) -> Generator[Any, Any, Any]:
+        self.asked_at = self._clock.monotonic()
         return (yield from right(self, granted))
 
-    return patch.object(Once, "_granted", granted_late)
+    return patch.object(CallFlow, "_granted", granted_late)
 
 
 @mutant("a cancelled caller keeps its claim", "rerun, one batch", "ownerless")
@@ -626,8 +627,8 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("a thread struck after its own round does not give back its grant", "threads", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    right = Once.abandoned
-    return patch.object(Once, "abandoned", lambda self, error, unheard=None: right(self, error))
+    right = CallFlow.abandoned
+    return patch.object(CallFlow, "abandoned", lambda self, error, unheard=None: right(self, error))
 
 
 @mutant("a thread that is struck takes the lead with it", "threads", "I8", "leftover", "ownerless")
@@ -654,4 +655,4 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("a claim that was granted too late is run all the same", "rerun, never touched", "told")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(Once, "_is_over", lambda self, attempt: False)
+    return patch.object(CallFlow, "_is_over", lambda self: False)

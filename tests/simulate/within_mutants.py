@@ -14,8 +14,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from semel.core.operations import Checkpoint, Claim, Complete, Enter, Entered, Granted
-from semel.engine.attempt import AttemptState
-from semel.engine.call_flow import Once
+from semel.engine.call_flow import CallFlow
 from semel.errors import StoreUnavailable
 from semel_lab.simulate.models import MysqlModel, PostgresModel, Server, Session
 from semel_lab.simulate.models.database import Database, Waits
@@ -202,8 +201,8 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("a failure inside a transaction is not written down", "W4")
 def _() -> AbstractContextManager[Any]:
-    def failed(_self: Once, _attempt: AttemptState, _error: Exception) -> Generator[Any, Any, None]:
+    def failed(_self: CallFlow, _error: Exception) -> Generator[Any, Any, None]:
         return None
         yield
 
-    return patch.object(Once, "_failed", failed)
+    return patch.object(CallFlow, "_failed", failed)

@@ -100,14 +100,14 @@ class Journal:
 
     def _inside(self, outgoing: Outgoing, derived: str) -> Flow[Reply]:
         """Inside a handler: whoever runs the attempt again asks with the same key."""
-        place = context.current_place.get()
+        running = context.current_handler.get()
         age = _Age(self._now(), "", "resolve the record of this attempt")
-        if place is not None:
-            record = place.state.granted.record
+        if running is not None:
+            record = running.call.granted.record
             # In doubt, the first try may be as old as the record, and not older.
-            first = record.created_us / 1_000_000 if place.state.in_doubt else self._now()
+            first = record.created_us / 1_000_000 if running.call.in_doubt else self._now()
             age = _Age(first, record.reference, age.then)
-            if place.state.in_doubt:
+            if running.call.in_doubt:
                 yield from self._demand_young(outgoing, age)
         send = self._send(outgoing, derived, plain=outgoing.given_key is not None)
         try:
@@ -115,22 +115,22 @@ class Journal:
         except NothingRan as ended:
             # Turned away, as by a service that wants a sign-in first: who asks now asks for the same thing. On the
             # next attempt the client may be signed in, and what follows must not move up.
-            if place is not None:
-                self._unused.setdefault(place.state, {})[_label(outgoing)] = derived
+            if running is not None:
+                self._unused.setdefault(running.call, {})[_label(outgoing)] = derived
             return ended.told()
         except Ended as ended:
             return ended.told()
 
     def _derived(self, outgoing: Outgoing) -> str | None:
         """The key of a request inside a handler; None outside. An intent has one, however often it is asked for."""
-        place = context.current_place.get()
-        if place is None or not place.state.active:
+        running = context.current_handler.get()
+        if running is None or not running.call.active:
             return None
-        place.state.check()
+        running.call.check()
         if outgoing.intent is not None:
-            derived: str = place.attempt.derive(make_key("intent", outgoing.place, outgoing.intent))
+            derived: str = running.call.key.derive(make_key("intent", outgoing.place, outgoing.intent))
             return derived
-        unused = self._unused.get(place.state, {}).pop(_label(outgoing), None)
+        unused = self._unused.get(running.call, {}).pop(_label(outgoing), None)
         return unused or context.derived_here(f"{outgoing.method} {outgoing.url}")
 
     def _named(self, outgoing: Outgoing, intent: str) -> Flow[Reply]:
@@ -285,9 +285,9 @@ def _replayed(kept: Reply) -> Reply:
 
 
 def _demand_lease() -> None:
-    place = context.current_place.get()
-    if place is not None and place.state.active:
-        place.state.check()
+    running = context.current_handler.get()
+    if running is not None and running.call.active:
+        running.call.check()
 
 
 def _label(outgoing: Outgoing) -> tuple[str, str, str]:

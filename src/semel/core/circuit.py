@@ -160,6 +160,7 @@ class Guard:
         "_patience",
         "_sent",
         "closed",
+        "has_changed",
     )
 
     def __init__(
@@ -175,6 +176,7 @@ class Guard:
         self._last_kind: type[StoreUnavailable] = StoreUnavailable
         self._last_message = ""
         self._changes: list[Change] = []
+        self.has_changed = False
 
     def refusal(self, operation: Operation) -> StoreUnavailable | None:
         """Why `operation` must not be sent now; None: it may."""
@@ -236,12 +238,14 @@ class Guard:
         if closed is not self.closed:
             self.closed = closed
             self._changes.append("store_closed" if closed else "store_open")
+            self.has_changed = True
 
     def changes(self) -> Sequence[Change]:
         """What became of the store since this was last asked."""
         if not self._changes:
             return ()
         changes, self._changes = self._changes, []
+        self.has_changed = False
         return changes
 
 

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 from uuid import UUID
 
 import msgspec
@@ -129,8 +129,23 @@ def _same_zone(left: datetime | time, right: datetime | time) -> bool:
 _LEAVES = (datetime, date, time, timedelta, Decimal, UUID, bytes, bytearray)
 
 
+_SIMPLE: Final = frozenset({type(None), bool, int, str, bytes})
+"""Types whose values MessagePack carries by itself, and gives back as they were."""
+_INT64: Final = 2**63
+_encode_plain: Final = msgspec.msgpack.Encoder().encode
+_NONE: Final[frozenset[type]] = frozenset()
+
+
+class ClosedStruct(msgspec.Struct, frozen=True):
+    """A struct of semel's own whose fields are declared as plain data and hold nothing else."""
+
+
 class Shape(Protocol):
     """How values of one annotation become plain data and come back."""
+
+    @property
+    def certain(self) -> frozenset[type]:
+        """Types whose values are sure to come back unchanged, so that nobody has to try."""
 
     def lower(self, value: Any) -> Any:
         """`value` as plain data. Raises for what does not fit."""
@@ -144,6 +159,8 @@ class Shape(Protocol):
 
 class AsIs:
     """No annotation: plain data goes through unchanged."""
+
+    certain = _SIMPLE
 
     def lower(self, value: Any) -> Any:
         """The value itself."""
@@ -162,6 +179,9 @@ class ByMsgspec:
     def __init__(self, annotation: Any) -> None:
         # What msgspec works out about a struct it keeps; about a bare annotation it works it out at every call.
         self._holder: Any = msgspec.defstruct("Holder", [("value", annotation)])
+        kind = type(None) if annotation is None else annotation
+        is_certain = isinstance(kind, type) and (kind in _SIMPLE or issubclass(kind, ClosedStruct))
+        self.certain: frozenset[type] = frozenset({kind}) if is_certain else _NONE
 
     def lower(self, value: Any) -> Any:
         """The value taken apart into plain data."""
@@ -182,6 +202,7 @@ class ByPydantic:
 
     adapter: Any
     by_name: bool
+    certain: ClassVar[frozenset[type]] = _NONE
 
     def lower(self, value: Any) -> Any:
         """The model dumped without what it computes; where Python's own types do not suffice, as JSON would have it."""
@@ -207,6 +228,7 @@ class OneOf:
     """A union whose members cannot be told apart from data: the member's name travels along."""
 
     members: Mapping[str, Shape]
+    certain: ClassVar[frozenset[type]] = _NONE
 
     def lower(self, value: Any) -> Any:
         """The first member that brings the value back unchanged."""
@@ -338,7 +360,9 @@ def _refused(annotation: Any, why: str) -> UsageError:
 
 def encode(value: Any, shape: Shape, max_result: int) -> bytes:
     """The outcome envelope of a result; a tombstone where it cannot be kept. Never raises."""
-    codec, (body, why) = PLAIN, _kept(value, shape)
+    codec, body, why = PLAIN, _encode_certain(value, shape), ""
+    if not body:
+        body, why = _kept(value, shape)
     if not body and not isinstance(shape, AsIs):
         # Plain data of another type than declared (an int from a `float` function) is kept as what it is.
         codec, (body, _) = UNDECLARED, _kept(value, AsIs())
@@ -348,6 +372,17 @@ def encode(value: Any, shape: Shape, max_result: int) -> bytes:
     if len(packed) > max_result:
         return pack_tombstone(f"the result takes {len(packed)} bytes, more than max_result={max_result}")
     return packed
+
+
+def _encode_certain(value: Any, shape: Shape) -> bytes:
+    """The bytes of a value that is sure to come back unchanged; nothing where that has to be tried."""
+    kind = type(value)
+    if kind not in shape.certain or (kind is int and not -_INT64 <= value < _INT64):
+        return b""
+    try:
+        return _encode_plain(value)
+    except UnicodeEncodeError:
+        return b""  # its text holds a lone surrogate, which the other way has words for
 
 
 def _kept(value: Any, shape: Shape) -> tuple[bytes, str]:

@@ -11,9 +11,8 @@ only after every cache has confirmed it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from semel.core import codec
 from semel.core.flow import Flow
@@ -23,9 +22,7 @@ from semel.core.operations import (
     Confirm,
     Erase,
     Erased,
-    Fail,
     Found,
-    Granted,
     Invalidate,
     Invalidation,
     Lapse,
@@ -44,7 +41,6 @@ from semel.core.record import (
     ERASED_RESOLUTION,
     Cancelled,
     DidNotHappen,
-    Failure,
     Happened,
     Note,
     Record,
@@ -52,12 +48,10 @@ from semel.core.record import (
     Status,
 )
 from semel.core.store import Store
-from semel.engine.attempt import AttemptState
-from semel.engine.call_flow import Once, Request, Result, terms_of
+from semel.engine.call_flow import Request, terms_of
 from semel.engine.clock import Clock
-from semel.engine.effects import Apart, Pause
+from semel.engine.effects import Pause, RunCall
 from semel.engine.engine import Known
-from semel.engine.retry import Resends
 from semel.errors import NotResolvable, SemelError, StoreUnavailable, UsageError
 
 _INVALIDATIONS_PER_PAGE: Final = 100
@@ -262,9 +256,7 @@ class SweepReport:
     invalidated: int = 0
 
 
-def sweep(
-    known: dict[str, Known], clock: Clock, new_nonce: Callable[[], bytes], resends: Resends, *, tiers: bool = False
-) -> Flow[SweepReport]:
+def sweep(known: dict[str, Known], clock: Clock, *, tiers: bool = False) -> Flow[SweepReport]:
     """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held.
 
     Where caches stand in front of the store, first repeat what they have not confirmed.
@@ -277,7 +269,7 @@ def sweep(
     while True:
         answer = yield from page(Query(status=Status.IN_DOUBT), cursor)
         for record in answer.records:
-            if (yield from _reconcile(record, known.get(record.key.operation), clock, new_nonce, resends)):
+            if (yield from _reconcile(record, known.get(record.key.operation))):
                 reconciled += 1
             else:
                 held += 1
@@ -300,28 +292,13 @@ def _until_none(operation: Purge | Lapse, clock: Clock) -> Flow[int]:
             yield Pause(min(took, _LONGEST_REST))
 
 
-def _reconcile(
-    record: Record, known: Known | None, clock: Clock, new_nonce: Callable[[], bytes], resends: Resends
-) -> Flow[bool]:
+def _reconcile(record: Record, known: Known | None) -> Flow[bool]:
     """Whether the doubt of this record could be ended by asking."""
     if known is None or known.policy.reconcile is None:
         return False
     request = Request(record.key, record.fingerprint, known.policy, terms_of(known.policy), record.about, known.shape)
     try:
-        yield Apart(Reconciling(request, clock, new_nonce, resends))
+        yield RunCall(request)
     except Exception:  # noqa: BLE001 - still in doubt, or the hook failed: kept in the record, and no reason to stop
         return False
     return True
-
-
-class Reconciling(Once):
-    """A take-over that asks the hook and runs nothing: there are no arguments to run the handler with."""
-
-    def _granted(self, granted: Granted) -> Flow[Result[Any]]:
-        attempt = self.attempt = AttemptState(granted)
-        settled = yield from self._reconcile(attempt)
-        if settled is not None:
-            return settled
-        gone = Failure("semel.DidNotHappen", "the reconcile hook said that it did not happen")
-        yield from self._settle(Fail(attempt.lease, "retry", gone, doubtful=False, started=False))
-        return Result(None, replayed=False)

@@ -1,18 +1,12 @@
-"""The engine for event loops: awaited calls. A thin shell around the flows; `sync.py` is its twin.
+"""The engine: functions that run once per key, calls by hand, records, and the way into the caller's transaction.
 
-What always holds: an event loop has one lane, one keeper task and one driver, made on first use and never shared with
-another loop or a fork. One thread keeps the leases of all loops alive, so that a handler which blocks its loop costs
-nobody else the lease. The handler runs in the caller's own task and context; cancelling that task cancels it, and what
-has to be written down after that is written by a task of its own.
+Invariant: a handler runs where it was called, in the caller's own context; whatever else the engine needs to keep
+running (lane, keeper, leases) is made on first use, and let go of by `close`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import os
-import threading
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -23,26 +17,22 @@ from semel.core.flow import Flow, arun
 from semel.core.key import SHARED, Key
 from semel.core.policy import Policy, PolicyFields
 from semel.core.record import About, Record, Resolution
-from semel.core.store import maker_of_separate_drivers
 from semel.engine import admin, context
 from semel.engine.admin import SweepReport
-from semel.engine.async_call import AsyncAttempt, Shell
-from semel.engine.async_runtime import LeaseThread, Runtime
-from semel.engine.call_flow import Once, Request, Result
+from semel.engine.async_call import AsyncAttempt, AsyncCall, AsyncPerformer
+from semel.engine.call_flow import Request, Result
 from semel.engine.decorator import (
     AboutRule,
     FingerprintRule,
     KeyRule,
     Rules,
     ScopeRule,
-    is_async,
-    is_plainly_sync,
-    refuse_generator,
+    check_async_function,
+    check_async_handler,
     rules_of,
-    wrong_colour,
 )
 from semel.engine.engine import Asked, EngineBase, Known, query_of
-from semel.engine.manual_call import AsyncOpened, Teller
+from semel.engine.runtime import AsyncRuntimes
 from semel.engine.turn import AsyncTurn
 from semel.errors import UsageError
 
@@ -50,7 +40,6 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 S = TypeVar("S")
 T = TypeVar("T")
-_POLL = 0.05
 
 
 class AsyncOnceFunction(Generic[P, T]):
@@ -65,7 +54,8 @@ class AsyncOnceFunction(Generic[P, T]):
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The value: of this run, or of the one before."""
         request = self.rules.request(args, kwargs)
-        return (await self._engine.call(request, functools.partial(self._function, *args, **kwargs))).value
+        result = await self._engine.call(request, functools.partial(self._function, *args, **kwargs))
+        return result.value
 
     async def result(self, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
         """Call it and get the whole `Result`."""
@@ -111,36 +101,38 @@ class AsyncWithin:
         self._tokens: list[Any] = []
 
     async def __aenter__(self) -> Self:
-        outer = context.current_membership.get()
-        member = context.Membership(self._engine.store.name, self.joined, outer)
-        self._tokens.append(context.current_membership.set(member))
+        outer = context.current_transaction.get()
+        transaction = context.JoinedTransaction(self._engine.store.name, self.joined, outer)
+        self._tokens.append(context.current_transaction.set(transaction))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        context.current_membership.reset(self._tokens.pop())
+        context.current_transaction.reset(self._tokens.pop())
 
     async def run(self, key: Any, handler: Callable[[], Awaitable[T]], **settings: Any) -> Result[T]:
         """One call inside the transaction; arguments as for `Semel.run`."""
         async with self:
             return await self._engine.run(key, handler, **settings)
 
-    async def open(self, key: Any, **settings: Any) -> AsyncOpened[Any]:
+    async def open(self, key: Any, **settings: Any) -> AsyncCall[Any]:
         """Open one call inside the transaction; arguments as for the engine's `open`."""
         async with self:
             return await self._engine.open(key, **settings)
 
 
 class AsyncEngine(EngineBase):
-    """Makes operations happen once, for code that calls and waits."""
+    """Makes operations happen once."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._made: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Runtime] = weakref.WeakKeyDictionary()
-        self._latest: Runtime | None = None
-        self._leases: LeaseThread | None = None
-        self._making = threading.Lock()
+        self._use_runtimes(AsyncRuntimes(self._host()))
+
+    def _use_runtimes(self, runtimes: AsyncRuntimes) -> None:
+        """Use what these keep running from now on."""
+        self.runtimes = runtimes
+        self.runtime = runtimes.current
 
     async def __aenter__(self) -> Self:
         return self
@@ -151,55 +143,8 @@ class AsyncEngine(EngineBase):
         await self.close()
 
     async def close(self) -> None:
-        """Let go of this loop's connections and tasks. Using the engine again opens them again."""
-        self._latest = None
-        made = self._made.pop(asyncio.get_running_loop(), None)
-        if made is not None and made.pid == os.getpid():
-            try:
-                await made.close()
-            finally:
-                self._leave(made.guard)
-        leases = self._leases
-        if leases is not None and leases.pid == os.getpid() and not self._made:
-            await leases.close()
-
-    def runtime(self) -> Runtime:
-        """The moving parts of this event loop, made on first use."""
-        loop = asyncio.get_running_loop()
-        latest = self._latest
-        if latest is not None and latest.loop is loop and latest.pid == os.getpid():
-            return latest
-        made = self._made.get(loop)
-        if made is None or made.pid != os.getpid():
-            for closed in [other for other in self._made if other.is_closed()]:
-                self._leave(self._made.pop(closed).guard)
-            made = self._made[loop] = Runtime(
-                self.store,
-                self._new_lane(),
-                self.clock,
-                self._new_waiting(),
-                tell=self._tell_change,
-                report=self._tell_stall,
-                lease_thread=self._lease_thread(),
-            )
-        self._latest = made
-        return made
-
-    def _lease_thread(self) -> LeaseThread | None:
-        """What keeps the leases of all loops of this process alive; None where each loop has to do it."""
-        make_driver = maker_of_separate_drivers(self.store)
-        if make_driver is None:
-            return None
-        leases = self._leases
-        if leases is not None and leases.pid == os.getpid():
-            return leases
-        if leases is not None:
-            self._making = threading.Lock()  # after a fork: the parent's lock may be held by a thread that is not here
-            self._leases = None
-        with self._making:
-            if self._leases is None:
-                self._leases = LeaseThread(self.store, make_driver, self.clock, self._tell_stall)
-            return self._leases
+        """Let go of the connections and of what runs in the background. Using the engine again opens them again."""
+        await self.runtimes.close()
 
     async def run(
         self,
@@ -225,8 +170,7 @@ class AsyncEngine(EngineBase):
             about: what people search by.
             returns: the type of the result, if the handler does not declare it.
         """
-        if is_plainly_sync(handler):
-            raise wrong_colour(handler, wanted="async def")
+        check_async_handler(handler)
         request = self._request(
             key,
             handler,
@@ -239,12 +183,12 @@ class AsyncEngine(EngineBase):
         )
         return await self.call(request, handler)
 
-    async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncOpened[Any]:
+    async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncCall[Any]:
         """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
-        joined = context.joined_here(self.store.name)
-        once = self._to_open(key, asked, joined)
-        teller = Teller(self._tell_result, self._tell_error, self._tell_rolled_back)
-        return await AsyncOpened[Any](teller, Shell(self, joined, None, once), once, joined).begin()
+        request = self._request_to_open(key, asked)
+        call = AsyncCall[Any](self, request, None, self._joined(request))
+        call.may_wait = not call.is_joined  # whoever opened the transaction takes turns
+        return await call.start()
 
     def turn(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncTurn:
         """Get in line for `key`, which will be opened in a transaction; arguments as for `open`.
@@ -254,7 +198,7 @@ class AsyncEngine(EngineBase):
         """
         identity = self._identity(key, asked["operation"], asked.get("scope", SHARED))
         context.refuse_reentry(identity, self.store.name)
-        return AsyncTurn(self.runtime, self.clock, identity, self._policy(asked.get("policy"), {}), self._tell_waited)
+        return AsyncTurn(self.runtime, self.clock, identity, self._policy(asked.get("policy"), {}), self.reports.waited)
 
     def once(
         self,
@@ -288,9 +232,7 @@ class AsyncEngine(EngineBase):
         settled = self._policy(policy, changes)
 
         def decorate(function: Callable[P, Awaitable[T]]) -> AsyncOnceFunction[P, T]:
-            refuse_generator(function)
-            if not is_async(function):
-                raise wrong_colour(function, wanted="async def")
+            check_async_function(function)
             rules = rules_of(
                 function,
                 key=key,
@@ -322,12 +264,12 @@ class AsyncEngine(EngineBase):
             UsageError: no handler is running here.
             LeaseLost: it is no longer the owner.
         """
-        place = context.current_place.get()
-        if place is None or not isinstance(place.attempt, AsyncAttempt):
+        running = context.current_handler.get()
+        if running is None or not isinstance(running.call, AsyncCall):
             message = "current() was called outside a handler; there is no attempt here."
             raise UsageError(message)
-        place.state.check()
-        return place.attempt
+        running.call.check()
+        return running.call.attempt
 
     async def read(self, key: Any, *, operation: str | None = None, scope: Any = SHARED) -> Record | None:
         """The record of a key, if there is one."""
@@ -395,26 +337,12 @@ class AsyncEngine(EngineBase):
 
     async def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""
-        flow = admin.sweep(self.known, self.clock, self.new_nonce, self.resends, tiers=admin.has_tiers(self.store))
-        return await self._run(flow)
+        return await self._run(admin.sweep(self.known, self.clock, tiers=admin.has_tiers(self.store)))
 
     async def _run(self, flow: Flow[T]) -> T:
-        joined = context.joined_here(self.store.name)
-        return await arun(flow, Shell(self, joined, None).perform)
+        return await arun(flow, AsyncPerformer(self, context.joined_here(self.store.name)).perform)
 
     async def call(self, request: Request, handler: Callable[[], Awaitable[T]]) -> Result[T]:
         """Carry one request out, under a claim, and tell the observer how it went."""
-        self._enter(request)
-        once = Once(request, self.clock, self.new_nonce, self.resends)
-        shell = Shell(self, context.joined_here(self.store.name), handler, once)
-        try:
-            result: Result[T] = await shell.carry(once)
-        except BaseException as error:
-            self._tell_error(once, error)
-            raise
-        if result.replayed:
-            shell.replayed()
-        else:
-            self._tell_not_kept(request, result)
-        self._tell_result(request, result)
-        return result
+        call: AsyncCall[T] = AsyncCall(self, request, handler, self._joined(request))
+        return await call.run()

@@ -17,7 +17,7 @@ from semel.engine.background import Beat
 from semel.errors import LeaseLost, StepsChanged, UsageError
 
 
-class StepBook:
+class StepLog:
     """The steps of one attempt against those already finished."""
 
     def __init__(self, finished: tuple[Step, ...]) -> None:
@@ -76,18 +76,25 @@ class StepBook:
 
 
 class AttemptState:
-    """One attempt, as far as it has no colour."""
+    """What a call knows of its attempt, once its claim is granted; the part of a call that its handler can see."""
 
-    def __init__(self, granted: Granted) -> None:
+    granted: Granted
+    lease: Lease
+    beat: Beat | None = None
+    in_doubt = False
+    active = False
+    joined = False
+    _monotonic: Callable[[], float] | None = None
+
+    def take(self, granted: Granted) -> None:
+        """Begin the attempt that was granted; one before it, whose lease was over before anything ran, is forgotten."""
+        own = vars(self)
+        if "granted" in own:
+            for name in ("beat", "_monotonic", "_steps", "_derived"):
+                own.pop(name, None)
         self.granted = granted
-        self.lease: Lease = granted.lease
-        self.book = StepBook(granted.record.steps)
-        self.beat: Beat | None = None
-        self._monotonic: Callable[[], float] | None = None
+        self.lease = granted.lease
         self.in_doubt = granted.in_doubt
-        self.active = False
-        self.joined = False
-        self._derived: dict[tuple[str, str], Iterator[int]] = {}
 
     @property
     def key(self) -> Key:
@@ -104,10 +111,23 @@ class AttemptState:
         """What the caller said the operation is about."""
         return self.granted.record.about
 
+    @property
+    def steps(self) -> StepLog:
+        """The steps of this attempt, made when the first one is asked for."""
+        # Threads of one handler may come at the same time: `setdefault` is one step of the interpreter.
+        log: StepLog | None = vars(self).get("_steps")
+        return log or vars(self).setdefault("_steps", StepLog(self.granted.record.steps))
+
+    def check_steps(self) -> None:
+        """Refuse an end that passed over steps which an earlier attempt finished."""
+        if self.granted.record.steps:
+            self.steps.check_complete()
+
     def derive_next(self, step: str, what: str) -> str:
-        """A key for the next service: of this key, and of the how-manieth time the step asks for `what`."""
-        # Threads of one handler never get the same number: both of these are one step of the interpreter.
-        number = next(self._derived.setdefault((step, what), count(1)))
+        """A key for the next service, derived from this key, the step's name, and a counter per step and `what`."""
+        # Threads of one handler never get the same number: each of these is one step of the interpreter.
+        derived: dict[tuple[str, str], Iterator[int]] = vars(self).setdefault("_derived", {})
+        number = next(derived.setdefault((step, what), count(1)))
         return self.key.derive(make_key("next", step, what, number))
 
     def keep(self, beat: Beat, monotonic: Callable[[], float]) -> None:
@@ -141,28 +161,26 @@ class AttemptState:
             raise LeaseLost(message, reference=self.key.reference)
 
 
-class AttemptBase:
-    """The attempt whose handler is running, from the inside; each colour adds `step`."""
+class AttemptView:
+    """The attempt whose handler is running, as the handler sees it: a view on its call; each kind adds `step`."""
 
-    def __init__(self, engine: Any, state: AttemptState, max_result: int) -> None:
-        self._engine = engine
-        self._state = state
-        self._max_result = max_result
+    def __init__(self, call: AttemptState) -> None:
+        self._call = call
 
     @property
     def key(self) -> Key:
         """The key this attempt runs."""
-        return self._state.key
+        return self._call.key
 
     @property
     def number(self) -> int:
         """Which attempt this is, counted from 1."""
-        return self._state.number
+        return self._call.number
 
     @property
     def in_doubt(self) -> bool:
         """Whether an earlier attempt may have had its effect."""
-        return self._state.in_doubt
+        return self._call.in_doubt
 
     @property
     def fence(self) -> int:
@@ -171,13 +189,13 @@ class AttemptBase:
         Raises:
             LeaseLost: this attempt is no longer the owner.
         """
-        self._state.check()
-        return self._state.lease.fence
+        self._call.check()
+        return self._call.lease.fence
 
     @property
     def about(self) -> About:
         """What the caller said the operation is about."""
-        return self._state.about
+        return self._call.about
 
     def derive(self, step: str) -> str:
         """A key for the next service, the same on every attempt of this key.
@@ -185,8 +203,8 @@ class AttemptBase:
         Raises:
             LeaseLost: this attempt is no longer the owner.
         """
-        self._state.check()
-        return self._state.key.derive(step)
+        self._call.check()
+        return self._call.key.derive(step)
 
 
 def refuse_plain_step(name: str, state: AttemptState, connection: Any) -> None:

@@ -29,7 +29,7 @@ from semel.core.flow import Flow
 from semel.core.operations import Answer, Found, Held, Lost, Operation, Read, Renew, Tally
 from semel.core.record import Lease, Record, Status
 from semel.engine.clock import Clock
-from semel.engine.effects import Crowded, Ended, News, Promoted, TimedOut, Together
+from semel.engine.effects import Crowded, Ended, News, PerformAll, Promoted, TimedOut
 
 _PART = 3
 
@@ -290,7 +290,7 @@ class Keeper:
         operations: list[Operation] = [*reads, *self._tallies(now)]
         if not operations:
             return
-        answers = yield Together(operations)
+        answers = yield PerformAll(operations)
         for operation, answer in zip(operations, answers, strict=True):
             if isinstance(operation, Read):  # a tally that failed is not worth a second try
                 for waiter in self.waiting.looked(operation, answer):

@@ -10,7 +10,6 @@ What one call asks for, as a value, and what comes of it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
@@ -55,14 +54,22 @@ from semel.core.record import (
     Status,
     Step,
     Unknown,
-    is_tombstone,
-    tombstone_reason,
 )
 from semel.engine import call_errors
 from semel.engine.attempt import AttemptState
 from semel.engine.clock import Clock
 from semel.engine.crash import Crash
-from semel.engine.effects import Ask, Call, CallStep, Crowded, Ended, Pause, Promoted, TimedOut, Wait
+from semel.engine.effects import (
+    AskReconcileHook,
+    Crowded,
+    Ended,
+    Pause,
+    Promoted,
+    RunHandler,
+    RunStep,
+    TimedOut,
+    Wait,
+)
 from semel.engine.retry import Resends
 from semel.errors import NotInTransaction, StoreMisconfigured, StoreUnavailable, TransactionAborted, TryLater
 
@@ -133,11 +140,6 @@ class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
     def __repr__(self) -> str:
         return f"Result(value={self.value!r}, replayed={self.replayed}, protected={self.protected})"
 
-    def why_not_kept(self) -> str | None:
-        """Why the value of this run could not be kept for duplicates; None where it was, or was replayed."""
-        outcome = self._outcome
-        return tombstone_reason(outcome) if outcome is not None and is_tombstone(outcome) else None
-
     @cached_property
     def record(self) -> Record | None:
         """The record behind the value; None where the call was unprotected."""
@@ -159,25 +161,48 @@ _TOO_LATE = Failure("semel.GrantedTooLate", "the lease was over before the answe
 _EXHAUSTED = Failure("semel.AttemptsUsedUp", "every attempt ended without an outcome, the last one without a word")
 
 
-class Once:
-    """One call on its way: where it is, so that it can be cleaned up from any point."""
+class CallFlow(AttemptState):
+    """One call on its way: where it is, so that it can be cleaned up from any point; and its attempt, once granted.
 
-    def __init__(self, request: Request, clock: Clock, new_nonce: Callable[[], bytes], resends: Resends) -> None:
+    Attributes:
+        owns_claim: whether a claim was granted, and what came of it is not recorded yet.
+        started: whether the handler was called.
+        may_wait: whether the call waits for somebody else who runs its key.
+        has_left_transaction: whether the handler ended the transaction that the call is part of.
+        written: the last write that was meant to settle it, whether it arrived or not.
+        asked_at: when the claim was sent, by the engine's clock.
+    """
+
+    owns_claim = False
+    started = False
+    may_wait = True
+    has_left_transaction = False
+    written: Complete | Fail | None = None
+    _settling: Complete | Fail | None = None
+    _unsure: Claim | None = None
+    _late = 0
+
+    def __init__(
+        self,
+        request: Request,
+        clock: Clock,
+        new_nonce: Callable[[], bytes],
+        resends: Resends,
+        *,
+        only_reconcile: bool = False,
+    ) -> None:
         self.request = request
         self.fingerprint = request.fingerprint
-        self.attempt: AttemptState | None = None
         self._clock = clock
         self._new_nonce = new_nonce
         self._resends = resends
-        self._began = clock.monotonic()
-        self._settling: Complete | Fail | None = None
-        self._unsure: Claim | None = None
-        self._late = 0
-        self.started = False
-        self.may_wait = True
-        self.has_left_transaction = False
-        self.written: Complete | Fail | None = None
-        self.asked = self._began
+        self._only_reconcile = only_reconcile
+        self._began = self.asked_at = clock.monotonic()
+
+    @property
+    def key(self) -> Key:
+        """The key this call is about."""
+        return self.request.key
 
     def flow(self) -> Flow[Result[Any]]:
         """Claim, and do what the answer calls for."""
@@ -217,7 +242,7 @@ class Once:
     def _claim(self) -> Flow[ClaimAnswer | None]:
         request = self.request
         claim = Claim(request.key, self.fingerprint, self._new_nonce(), request.terms, request.about)
-        self.asked = self._clock.monotonic()  # once: a claim granted again holds the lease of the first time
+        self.asked_at = self._clock.monotonic()  # once: a claim granted again holds the lease of the first time
         sent = 0
         failure = ""  # its words alone: the error itself leads to this frame
         while True:
@@ -245,7 +270,7 @@ class Once:
                 return answer
 
     def _unprotected(self) -> Flow[Result[Any]]:
-        value = yield Call(None)
+        value = yield RunHandler(None)
         return Result(value, replayed=False, seconds=self._seconds(), protected=False)
 
     def _wait(self, remaining_us: int, deadline: float) -> Flow[Record | None]:
@@ -280,16 +305,16 @@ class Once:
             remaining_us = record.lease_us - found.now_us
         raise call_errors.in_progress(self.request.key, remaining_us)
 
-    def _is_over(self, attempt: AttemptState) -> bool:
+    def _is_over(self) -> bool:
         """Whether the lease is over before the handler was called: this process, or its event loop, stood still.
 
         In the caller's transaction there is no lease that could be over.
         """
-        if attempt.lease.transaction:
+        if self.lease.transaction:
             return False
-        if attempt.beat is not None:
-            return attempt.is_lost
-        return self._clock.monotonic() >= self.asked + self.request.policy.lease_for.total_seconds()
+        if self.beat is not None:
+            return self.is_lost
+        return self._clock.monotonic() >= self.asked_at + self.request.policy.lease_for.total_seconds()
 
     def _return_late(self, granted: Granted) -> Flow[None]:
         """Give back a claim that somebody else may have taken over by now, so that it can be asked for anew.
@@ -313,69 +338,82 @@ class Once:
 
     def _granted(self, granted: Granted) -> Flow[Result[Any] | None]:
         """Run it, and record what came of it. None: the lease was over before that, so nothing ran; claim again."""
-        attempt = self.attempt = AttemptState(granted)
-        if granted.reconcile and not self._is_over(attempt):
+        self.take(granted)
+        self.owns_claim = True
+        if self._only_reconcile:
+            return (yield from self._ask_only())
+        if granted.reconcile and not self._is_over():
             # Asked even when the attempts are used up: what happened has happened.
-            settled = yield from self._reconcile(attempt)
+            settled = yield from self._reconcile()
             if settled is not None:
                 return settled
-        if self._is_over(attempt):
+        if self._is_over():
             yield from self._return_late(granted)
             return None
-        if attempt.number > self._most(attempt):
-            yield from self._settle(Fail(attempt.lease, "final", _EXHAUSTED, attempt.in_doubt, started=False))
+        if self._is_past_last():
+            yield from self._settle(Fail(self.lease, "final", _EXHAUSTED, self.in_doubt, started=False))
             raise call_errors.failed_before(_EXHAUSTED, granted.record)
         try:
             self.started = True
-            value = yield Call(attempt)
-            attempt.book.check_complete()
+            value = yield RunHandler(self)
+            if granted.record.steps:
+                self.check_steps()
         except Exception as error:
-            found = yield from self._failed(attempt, error)
+            found = yield from self._failed(error)
             if found is not None:
                 return found
             raise
-        return (yield from self._complete(attempt, value, replayed=False))
+        return (yield from self._complete(value, replayed=False))
 
-    def _complete(self, attempt: AttemptState, value: Any, *, replayed: bool) -> Flow[Result[Any]]:
+    def _ask_only(self) -> Flow[Result[Any]]:
+        """Ask the hook and run nothing: there are no arguments to run the handler with, whoever asks next has some."""
+        settled = yield from self._reconcile()
+        if settled is not None:
+            return settled
+        gone = Failure("semel.DidNotHappen", "the reconcile hook said that it did not happen")
+        yield from self._settle(Fail(self.lease, "retry", gone, doubtful=False, started=False))
+        return Result(None, replayed=False)
+
+    def _complete(self, value: Any, *, replayed: bool) -> Flow[Result[Any]]:
         outcome = codec.encode(value, self.request.shape, self.request.policy.max_result)
-        answer = yield from self._settle(Complete(attempt.lease, outcome))
+        answer = yield from self._settle(Complete(self.lease, outcome))
         if isinstance(answer, Lost):
             return (yield from self._refused(None))
         return Result(
             value,
             replayed=replayed,
             seconds=self._seconds(),
-            _granted=attempt.granted,
+            _granted=self.granted,
             _outcome=outcome,
             _at_us=answer.at_us,
         )
 
-    def _reconcile(self, attempt: AttemptState) -> Flow[Result[Any] | None]:
+    def _reconcile(self) -> Flow[Result[Any] | None]:
         """Ask before running. None means: it did not happen, so it may run, and without doubt."""
         try:
-            verdict = yield Ask(attempt, self.request.policy)
+            verdict = yield AskReconcileHook(self)
         except Exception as error:
-            yield from self._settle(Fail(attempt.lease, "doubt", Failure.of(error), doubtful=True, started=False))
+            yield from self._settle(Fail(self.lease, "doubt", Failure.of(error), doubtful=True, started=False))
             raise
         match verdict:
             case Happened(value):
-                return (yield from self._complete(attempt, value, replayed=True))
+                return (yield from self._complete(value, replayed=True))
             case DidNotHappen():
-                attempt.in_doubt = False
+                self.in_doubt = False
                 return None
             case Unknown():
                 unknown = Failure("semel.Unknown", "the reconcile hook could not tell whether it happened")
-                yield from self._settle(Fail(attempt.lease, "doubt", unknown, doubtful=True, started=False))
-                raise call_errors.in_doubt(attempt.granted.record, self.request.terms.reconcile_after_us)
+                yield from self._settle(Fail(self.lease, "doubt", unknown, doubtful=True, started=False))
+                raise call_errors.in_doubt(self.granted.record, self.request.terms.reconcile_after_us)
             case other:
                 problem = call_errors.bad_verdict(other)
-                yield from self._settle(Fail(attempt.lease, "doubt", Failure.of(problem), doubtful=True, started=False))
+                yield from self._settle(Fail(self.lease, "doubt", Failure.of(problem), doubtful=True, started=False))
                 raise problem
 
-    def _failed(self, attempt: AttemptState, error: Exception) -> Flow[Result[Any] | None]:
+    def _failed(self, error: Exception) -> Flow[Result[Any] | None]:
         """Record how it ended. Gives the recorded outcome if somebody else has the key by now."""
         try:
-            answer = yield from self._settle(self.failure(attempt, error))
+            answer = yield from self._settle(self.failure(error))
         except NotInTransaction:
             self.has_left_transaction = True
             return None  # the handler ended the caller's transaction; its own error says more
@@ -385,25 +423,29 @@ class Once:
             return (yield from self._refused(error))
         return None
 
-    def failure(self, attempt: AttemptState, error: BaseException) -> Fail:
+    def failure(self, error: BaseException) -> Fail:
         """What an error of the handler means for the record, by policy."""
-        ending = self._ending(attempt, error)
-        doubtful = attempt.in_doubt or ending == "doubt"
-        return Fail(attempt.lease, ending, Failure.of(error), doubtful=doubtful)
+        ending = self._ending(error)
+        doubtful = self.in_doubt or ending == "doubt"
+        return Fail(self.lease, ending, Failure.of(error), doubtful=doubtful)
 
-    def _most(self, attempt: AttemptState) -> float:
-        """How many attempts there may be: no limit inside a transaction, where those rolled back were never counted."""
+    def _is_past_last(self) -> bool:
         most = self.request.policy.max_attempts
-        return math.inf if most is None or attempt.lease.transaction else most
+        return most is not None and self.number > most and not self.lease.transaction
 
-    def _ending(self, attempt: AttemptState, error: BaseException) -> Literal["final", "retry", "doubt"]:
+    def _is_last(self) -> bool:
+        """Whether no attempt may follow. There is no limit inside a transaction: those rolled back are not counted."""
+        most = self.request.policy.max_attempts
+        return most is not None and self.number >= most and not self.lease.transaction
+
+    def _ending(self, error: BaseException) -> Literal["final", "retry", "doubt"]:
         policy = self.request.policy
-        last = attempt.number >= self._most(attempt)
+        last = self._is_last()
         if isinstance(error, policy.final_errors):
             return "final"
         if isinstance(error, policy.retry_errors):
             # Nothing happened now, but an earlier attempt may have had its effect: a doubt is not a settled record.
-            return "final" if last else "doubt" if attempt.in_doubt else "retry"
+            return "final" if last else "doubt" if self.in_doubt else "retry"
         # Only a policy that would rerun by itself is bounded here; the others wait for an answer, not for a retry.
         return "final" if last and policy.in_doubt == "rerun" and isinstance(error, Exception) else "doubt"
 
@@ -423,7 +465,7 @@ class Once:
                 yield Pause(pause)
             else:
                 self._settling = None
-                self.attempt = None
+                self.owns_claim = False
                 return answer
 
     def _refused(self, error: Exception | None) -> Flow[Result[Any]]:
@@ -448,7 +490,7 @@ class Once:
 
     def is_left_open(self, unheard: Answer | Exception | None) -> bool:
         """Whether a claim was granted, and nobody has begun to write down what came of it."""
-        return self.written is None and (self.attempt is not None or isinstance(unheard, Granted))
+        return self.written is None and (self.owns_claim or isinstance(unheard, Granted))
 
     def abandoned(self, error: BaseException, unheard: Answer | Exception | None = None) -> Flow[None]:
         """Leave nothing half done after the caller was cancelled or interrupted, as far as that can still be done.
@@ -459,8 +501,9 @@ class Once:
         """
         if isinstance(error, Crash):
             return
-        if self.attempt is None and self.written is None and isinstance(unheard, Granted):
-            self.attempt = AttemptState(unheard)
+        if not self.owns_claim and self.written is None and isinstance(unheard, Granted):
+            self.take(unheard)
+            self.owns_claim = True
         try:
             yield from self._cleaned_up(error)
         except (NotInTransaction, TryLater):
@@ -469,19 +512,19 @@ class Once:
     def _cleaned_up(self, error: BaseException) -> Flow[None]:
         if self._settling is not None:
             yield from self._settle(self._settling)
-        elif self.attempt is not None:
-            yield from self._settle(self._abandoning(self.attempt, error))
+        elif self.owns_claim:
+            yield from self._settle(self._abandoning(error))
         elif self._unsure is not None:
             # A claim whose reply was lost may have been granted; asked again it says so, and can be given back.
             undo = give_back((yield self._unsure))
             if undo is not None:
                 yield undo
 
-    def _abandoning(self, attempt: AttemptState, error: BaseException) -> Fail:
+    def _abandoning(self, error: BaseException) -> Fail:
         if self.started:
-            return self.failure(attempt, error)
-        doubt = attempt.in_doubt
-        return Fail(attempt.lease, "doubt" if doubt else "retry", Failure.of(error), doubtful=doubt, started=False)
+            return self.failure(error)
+        doubt = self.in_doubt
+        return Fail(self.lease, "doubt" if doubt else "retry", Failure.of(error), doubtful=doubt, started=False)
 
 
 def read_committed(lease: Lease) -> Flow[Record | None]:
@@ -496,7 +539,7 @@ def step(
 ) -> Flow[Any]:
     """One step: its recorded value if it is finished, else run it and record it under the lease."""
     attempt.check()
-    index, finished, again = attempt.book.enter(name, joined=joined)
+    index, finished, again = attempt.steps.enter(name, joined=joined)
     if finished is not None:
         return codec.decode(finished.outcome, shape)
     lease = attempt.lease
@@ -510,10 +553,10 @@ def step(
         if committed is not None:
             return codec.decode(committed.outcome, shape)
     try:
-        value = yield CallStep()
+        value = yield RunStep()
     except Exception:
         if not joined:
-            attempt.book.leave()
+            attempt.steps.leave()
         raise
     attempt.check()
     outcome = codec.encode(value, shape, max_result)

@@ -40,3 +40,13 @@ class SystemClock:
                 await wake.wait()
         except TimeoutError:
             pass
+
+
+async def async_pause(clock: Clock, seconds: float) -> None:
+    """Let time pass, for a task."""
+    await clock.arest(asyncio.Event(), clock.monotonic() + seconds)
+
+
+def sync_pause(clock: Clock, seconds: float) -> None:
+    """Let time pass, for a thread."""
+    clock.rest(threading.Event(), clock.monotonic() + seconds)

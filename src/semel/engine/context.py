@@ -6,10 +6,11 @@ started from there. A key that is running further up the same context is not ask
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import FrameType
@@ -22,26 +23,27 @@ from semel.engine import call_errors
 from semel.engine.attempt import AttemptState
 
 
-class Place(msgspec.Struct, frozen=True, eq=False):
-    """A handler that is running: whose attempt it is, on which store, and what surrounds it."""
+class RunningHandler(msgspec.Struct, frozen=True, eq=False):
+    """A handler that is running: of which call, on which store, and inside which other handler."""
 
-    attempt: Any
-    state: AttemptState
+    call: AttemptState
     store: str
-    outer: Place | None
+    outer: RunningHandler | None
 
 
-class Membership(msgspec.Struct, eq=False):
+class JoinedTransaction(msgspec.Struct, eq=False):
     """A transaction of the caller that operations on this store join, until it is over."""
 
     store: str
     joined: Any
-    outer: Membership | None
+    outer: JoinedTransaction | None
     over: bool = False
 
 
-current_place: contextvars.ContextVar[Place | None] = contextvars.ContextVar("semel_place", default=None)
-current_membership: contextvars.ContextVar[Membership | None] = contextvars.ContextVar("semel_membership", default=None)
+current_handler: contextvars.ContextVar[RunningHandler | None] = contextvars.ContextVar("semel_handler", default=None)
+current_transaction: contextvars.ContextVar[JoinedTransaction | None] = contextvars.ContextVar(
+    "semel_transaction", default=None
+)
 current_step: contextvars.ContextVar[str] = contextvars.ContextVar("semel_step", default="")
 
 
@@ -64,25 +66,25 @@ def derived_here(what: str) -> str | None:
     Raises:
         LeaseLost: the attempt is no longer the owner.
     """
-    place = current_place.get()
-    if place is None or not place.state.active:
+    running = current_handler.get()
+    if running is None or not running.call.active:
         return None
-    place.state.check()
-    return place.state.derive_next(current_step.get(), what)
+    running.call.check()
+    return running.call.derive_next(current_step.get(), what)
 
 
 @contextmanager
-def joining(store: str, joined: Any | None) -> Iterator[Membership | None]:
+def joining(store: str, joined: Any | None) -> Iterator[JoinedTransaction | None]:
     """Operations on this store join the caller's transaction inside; without one nothing changes."""
     if joined is None:
         yield None
         return
-    member = Membership(store, joined, current_membership.get())
-    token = current_membership.set(member)
+    member = JoinedTransaction(store, joined, current_transaction.get())
+    token = current_transaction.set(member)
     try:
         yield member
     finally:
-        current_membership.reset(token)
+        current_transaction.reset(token)
 
 
 def refuse_reentry(key: Key, store: str) -> None:
@@ -91,40 +93,50 @@ def refuse_reentry(key: Key, store: str) -> None:
     Raises:
         KeyReentered: waiting for it would never end.
     """
-    place = current_place.get()
-    while place is not None:
-        if place.state.active and place.store == store and place.state.key.digest == key.digest:
+    running = current_handler.get()
+    while running is not None:
+        if running.call.active and running.store == store and running.call.key.digest == key.digest:
             raise call_errors.reentered(key)
-        place = place.outer
+        running = running.outer
 
 
 def joined_here(store: str) -> Any | None:
     """The caller's transaction on this store, if the code runs inside one."""
-    membership = current_membership.get()
-    while membership is not None:
-        if membership.store == store and not membership.over:
-            return membership.joined
-        membership = membership.outer
+    transaction = current_transaction.get()
+    while transaction is not None:
+        if transaction.store == store and not transaction.over:
+            return transaction.joined
+        transaction = transaction.outer
     return None
 
 
-def threads_of(state: AttemptState) -> list[Future[Any]]:
+def threads_of(call: AttemptState) -> list[Future[Any]]:
     """The work that threads, started from a handler by `asyncio.to_thread`, are still doing.
 
     A thread cannot be cancelled: when its handler is, it goes on. An executor runs such work in a copy of the
     handler's context, and that copy shows in the stack of its thread.
     """
     stacks = sys._current_frames().values()  # noqa: SLF001 - there is no public way to see another thread
-    return [work for stack in stacks if (work := _work_in(stack, state)) is not None]
+    return [work for stack in stacks if (work := _work_in(stack, call)) is not None]
 
 
-def _work_in(stack: FrameType | None, state: AttemptState) -> Future[Any] | None:
+def async_threads_of(call: AttemptState, error: BaseException) -> Sequence[Future[Any]]:
+    """The work of threads that goes on although the handler which started them was cancelled."""
+    return threads_of(call) if isinstance(error, asyncio.CancelledError) else ()
+
+
+def sync_threads_of(_call: AttemptState, _error: BaseException) -> Sequence[Future[Any]]:
+    """None: a handler in a thread is not cancelled."""
+    return ()
+
+
+def _work_in(stack: FrameType | None, call: AttemptState) -> Future[Any] | None:
     while stack is not None:
         item = stack.f_locals.get("self") if stack.f_code.co_name == "run" else None
         called = getattr(item, "fn", None)
         copy = getattr(called.func, "__self__", None) if isinstance(called, functools.partial) else None
-        place = copy.get(current_place) if isinstance(copy, contextvars.Context) else None
-        if place is not None and place.state is state:
+        running = copy.get(current_handler) if isinstance(copy, contextvars.Context) else None
+        if running is not None and running.call is call:
             work = getattr(item, "future", None)
             return work if isinstance(work, Future) else None
         stack = stack.f_back

@@ -13,7 +13,7 @@ import functools
 import inspect
 import operator
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,7 +23,7 @@ from semel.core.fingerprint import NO_SECRETS, Fingerprints, Members, MembersWit
 from semel.core.key import SHARED, Key, Shared
 from semel.core.operations import Terms
 from semel.core.policy import Policy
-from semel.core.record import About
+from semel.core.record import NOTHING, About
 from semel.engine.call_flow import Request, terms_of
 from semel.errors import KeyMissing, UsageError
 
@@ -62,11 +62,81 @@ def is_plainly_sync(function: Any) -> bool:
     return not any(word in declared for word in ("Awaitable", "Coroutine", "Future", "Task"))
 
 
-def refuse_generator(function: Any) -> None:
+def check_async_function(function: Any) -> None:
+    """Refuse, at decoration, what is no coroutine function.
+
+    Raises:
+        UsageError: `function` gives nothing to await, or is a generator.
+    """
+    _refuse_generator(function)
+    if not is_async(function):
+        raise wrong_colour(function, wanted="async def")
+
+
+def check_sync_function(function: Any) -> None:
+    """Refuse, at decoration, what is no plain function.
+
+    Raises:
+        UsageError: `function` gives something to await, or is a generator.
+    """
+    if is_async(function):
+        raise wrong_colour(function, wanted="def")
+    _refuse_generator(function)
+
+
+def check_async_handler(function: Any) -> None:
+    """Refuse a handler that cannot give anything to await; what a lambda gives shows when it is called.
+
+    Raises:
+        UsageError: it is a plain function.
+    """
+    if is_plainly_sync(function):
+        raise wrong_colour(function, wanted="async def")
+
+
+def check_sync_handler(function: Any) -> None:
+    """Refuse a handler that would have to be awaited.
+
+    Raises:
+        UsageError: it is a coroutine function.
+    """
+    if is_async(function):
+        raise wrong_colour(function, wanted="def")
+
+
+def async_call_function(function: Callable[[], Any]) -> Awaitable[Any]:
+    """Call what must give something to await, and give that."""
+    value: Awaitable[Any] = function()
+    if not inspect.isawaitable(value):
+        raise gave_wrong_colour(function, value, wanted="async def")
+    return value
+
+
+def sync_call_function(function: Callable[[], Any]) -> Any:
+    """Call what must give its value, and not a coroutine."""
+    value = function()
+    if inspect.iscoroutine(value):
+        value.close()
+        raise gave_wrong_colour(function, value, wanted="def")
+    return value
+
+
+async def async_call_hook(hook: Callable[[Any], Any], attempt: Any) -> Any:
+    """Ask a reconcile hook, which may be a coroutine function or not."""
+    verdict = hook(attempt)
+    return await verdict if inspect.isawaitable(verdict) else verdict
+
+
+def sync_call_hook(hook: Callable[[Any], Any], attempt: Any) -> Any:
+    """Ask a reconcile hook."""
+    return hook(attempt)
+
+
+def _refuse_generator(function: Any) -> None:
     """A generator has no result that could be replayed.
 
     Raises:
-        UsageError: `function` is a generator function of either colour.
+        UsageError: `function` is a generator function of either kind.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         message = (
@@ -104,18 +174,16 @@ class Rules:
         Raises:
             UsageError: the arguments give no key, no scope, or no fingerprint.
         """
-        values = self._bind(args, kwargs)
+        values = (None if self.names is None else self.names.bind(args, kwargs)) or self._bind(args, kwargs)
         key = Key.of(self.key(values, args, kwargs), operation=self.operation, scope=self.scope(values, args, kwargs))
         asked = values if self.asked is None else self.asked(values, args, kwargs)
         taken = self.fingerprints.take(asked)
-        about = self.about(*args, **kwargs) if callable(self.about) else self.about
-        about = About.of(about)
-        return Request(key, taken, self.policy, self.terms, about, self.shape, asked, self.fingerprints)
+        about = self.about
+        if about is not None:
+            about = About.of(about(*args, **kwargs) if callable(about) else about)
+        return Request(key, taken, self.policy, self.terms, about or NOTHING, self.shape, asked, self.fingerprints)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
-        values = None if self.names is None else self.names.bind(args, kwargs)
-        if values is not None:
-            return values
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return bound.arguments

@@ -10,36 +10,34 @@ from semel.core.record import Record
 
 if TYPE_CHECKING:
     from semel.core.operations import Operation
-    from semel.core.policy import Policy
     from semel.engine.attempt import AttemptState
-    from semel.engine.call_flow import Once
+    from semel.engine.call_flow import Request
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What only a shell can do; everything else that a flow yields is an operation for the store."""
+    """What a flow needs of whoever drives it; everything else that it yields is an operation for the store."""
 
 
-class Call(Effect, frozen=True):
+class RunHandler(Effect, frozen=True):
     """Run the handler now, as this attempt (None: unprotected, because the store is down and the policy says run)."""
 
     attempt: AttemptState | None
 
 
-class CallStep(Effect, frozen=True):
+class RunStep(Effect, frozen=True):
     """Run the function of a step now."""
 
 
-class Ask(Effect, frozen=True):
-    """Ask the reconcile hook of this policy about this attempt."""
+class AskReconcileHook(Effect, frozen=True):
+    """Ask the reconcile hook of the call's policy about this attempt."""
 
     attempt: AttemptState
-    policy: Policy
 
 
-class Apart(Effect, frozen=True):
-    """Carry another call through to its end: under its own lease, and cleaned up by itself if it is cut off."""
+class RunCall(Effect, frozen=True):
+    """Drive another call to its end, under its own lease: ask its reconcile hook, and run no handler."""
 
-    once: Once
+    request: Request
 
 
 class Wait(Effect, frozen=True):
@@ -55,13 +53,13 @@ class Pause(Effect, frozen=True):
     seconds: float
 
 
-class Together(Effect, frozen=True):
+class PerformAll(Effect, frozen=True):
     """Perform several operations as one list; the reply is a list of answers, errors included as values."""
 
     operations: list[Operation]
 
 
-class Rest(Effect, frozen=True):
+class SleepUntil(Effect, frozen=True):
     """Nothing to do until this instant of the engine's clock, or until something changes."""
 
     until: float | None

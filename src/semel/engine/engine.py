@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Required, TypedDict, get_args
 
 from semel.core import codec
@@ -18,19 +18,21 @@ from semel.core.key import SHARED, Key
 from semel.core.observer import Event, Logging, Observer, is_heard, notify
 from semel.core.operations import Complete, Fail, Query
 from semel.core.policy import Policy, PolicyFields
-from semel.core.record import About, Status, store_instant
+from semel.core.record import About, Status, store_instant, tombstone_reason
 from semel.core.store import Store
 from semel.engine import context
 from semel.engine.background import Waiting
-from semel.engine.call_flow import Once, Request, Result, terms_of
+from semel.engine.call_flow import CallFlow, Request, Result, terms_of
 from semel.engine.clock import Clock, SystemClock
 from semel.engine.crash import Crash
 from semel.engine.decorator import Shapes, resolved_hints, shape_of_result
 from semel.engine.effects import Stalled
 from semel.engine.lane import Lane
 from semel.engine.retry import Resends
+from semel.engine.runtime import Host
 from semel.errors import InProgress, LeaseLost, NotInTransaction, SemelError, UsageError
 
+_NONCE = 16
 _KINDS = {
     "in_doubt": "in_doubt",
     "lease_lost": "lease_lost",
@@ -81,7 +83,7 @@ class EngineBase:
         self.policy = policy or Policy()
         self.clock: Clock = clock or SystemClock()
         self.observer: Observer = observer or Logging()
-        self.new_nonce = new_nonce or _new_nonce
+        self.new_nonce = new_nonce or partial(os.urandom, _NONCE)
         self.jitter = secrets.SystemRandom().random
         self.limits = limits or Limits()
         self.resends = Resends(self.jitter, self.limits.resends)
@@ -90,7 +92,7 @@ class EngineBase:
         self.secrets = Secrets(fingerprint_secret)
         self.fingerprints = Fingerprints(self.secrets)
         self.shapes = Shapes()
-        self._not_kept: set[str] = set()
+        self.reports = CallReports(self.observer)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.store.name!r})"
@@ -110,7 +112,18 @@ class EngineBase:
         """A new place to wait for keys that others run."""
         return Waiting(self.jitter, self.limits)
 
-    def _leave(self, guard: Guard | None) -> None:
+    def _host(self) -> Host:
+        """What runtimes need of this engine."""
+        return Host(
+            self,
+            new_lane=self._new_lane,
+            new_waiting=self._new_waiting,
+            retire=self._retire,
+            tell_change=self._tell_change,
+            tell_stall=self._tell_stall,
+        )
+
+    def _retire(self, guard: Guard | None) -> None:
         """A lane is gone. Where its store was left alone the next lane goes on so, and tells when it answers again."""
         if guard is not None and not guard.closed:
             guard.left()
@@ -159,9 +172,9 @@ class EngineBase:
         self.known.setdefault(identity.operation, Known(policy, shape))
         return request
 
-    def _to_open(self, key: Any, asked: Asked, joined: Any) -> Once:
-        """The call that `open` begins. It never waits in a transaction: whoever opened that takes turns."""
-        request = self._asked(
+    def _request_to_open(self, key: Any, asked: Asked) -> Request:
+        """What a call asks for that `open` begins."""
+        return self._asked(
             key,
             operation=asked["operation"],
             scope=asked.get("scope", SHARED),
@@ -170,19 +183,16 @@ class EngineBase:
             about=asked.get("about"),
             shape=shape_of(asked.get("returns", codec.inspect_empty)),
         )
-        self._enter(request)
-        once = Once(request, self.clock, self.new_nonce, self.resends)
-        once.may_wait = joined is None
-        return once
 
-    def _tell_waited(self, key: Key) -> None:
-        """Tell the observer of a request that was refused, because somebody else still runs its key."""
-        if is_heard(self.observer, "waited"):
-            event = Event(kind="waited", operation=key.operation, reference=key.reference, detail=InProgress.__name__)
-            notify(self.observer, event)
+    def _joined(self, request: Request) -> Any:
+        """The caller's transaction that a new call becomes part of, if there is one.
 
-    def _enter(self, request: Request) -> None:
-        context.refuse_reentry(request.key, self.store.name)
+        Raises:
+            KeyReentered: the handler that asks is itself running the key.
+        """
+        if context.current_handler.get() is not None:
+            context.refuse_reentry(request.key, self.store.name)
+        return None if context.current_transaction.get() is None else context.joined_here(self.store.name)
 
     def _identity(self, key: Any, operation: str | None, scope: Any) -> Key:
         """The key, given as a value with its operation, or as the `Key` of a record."""
@@ -192,30 +202,6 @@ class EngineBase:
             message = "operation= is needed to find a record by its key; nothing was read or changed."
             raise UsageError(message)
         return Key.of(key, operation=operation, scope=scope)
-
-    def _tell_result(self, request: Request, result: Result[Any]) -> None:
-        """Tell the observer of a call that ended well."""
-        kind = "replayed" if result.replayed else "ran"
-        if not is_heard(self.observer, kind):
-            return
-        event = Event(
-            kind=kind,  # type: ignore[arg-type]  # one of the two words just chosen
-            operation=request.key.operation,
-            reference=request.key.reference,
-            seconds=result.seconds,
-        )
-        notify(self.observer, event)
-
-    def _tell_not_kept(self, request: Request, result: Result[Any]) -> None:
-        """Tell the observer, once for each operation, if the result which a function gave could not be kept."""
-        reason = result.why_not_kept()
-        operation = request.key.operation
-        if reason is None or operation in self._not_kept:
-            return
-        self._not_kept.add(operation)
-        detail = f"{reason}; duplicates get ResultNotKept. Declare the type of the result, or return plain data."
-        event = Event(kind="not_kept", operation=operation, reference=request.key.reference, detail=detail)
-        notify(self.observer, event)
 
     def _tell_change(self, change: Change) -> None:
         """Tell the observer that the store is left alone from now on, or answers again."""
@@ -230,49 +216,83 @@ class EngineBase:
             event = Event(kind="stalled", operation="", reference="", seconds=stall.seconds, detail=detail)
             notify(self.observer, event)
 
-    def _tell_error(self, once: Once, error: BaseException) -> None:
-        """Tell the observer of a call that did not."""
-        kind = _KINDS.get(error.code) if isinstance(error, SemelError) else None
-        self._tell_failure(once, error, kind or _how_it_ended(once, error))
 
-    def _tell_rolled_back(self, once: Once, error: BaseException) -> None:
-        """Tell the observer of a call that did not end well, whose transaction is rolled back by whoever opened it."""
+class CallReports:
+    """Tells the observer how calls went."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._not_kept: set[str] = set()
+
+    def waited(self, key: Key) -> None:
+        """Tell of a request that was refused, because somebody else still runs its key."""
+        if is_heard(self._observer, "waited"):
+            event = Event(kind="waited", operation=key.operation, reference=key.reference, detail=InProgress.__name__)
+            notify(self._observer, event)
+
+    def ended(self, request: Request, result: Result[Any]) -> None:
+        """Tell of a call that ended well."""
+        kind = "replayed" if result.replayed else "ran"
+        if not is_heard(self._observer, kind):
+            return
+        event = Event(
+            kind=kind,  # type: ignore[arg-type]  # one of the two words just chosen
+            operation=request.key.operation,
+            reference=request.key.reference,
+            seconds=result.seconds,
+        )
+        notify(self._observer, event)
+
+    def not_kept(self, request: Request, outcome: bytes) -> None:
+        """Tell, once for each operation, why the result which a function gave could not be kept."""
+        operation = request.key.operation
+        if operation in self._not_kept:
+            return
+        reason = tombstone_reason(outcome)
+        self._not_kept.add(operation)
+        detail = f"{reason}; duplicates get ResultNotKept. Declare the type of the result, or return plain data."
+        event = Event(kind="not_kept", operation=operation, reference=request.key.reference, detail=detail)
+        notify(self._observer, event)
+
+    def failed(self, call: CallFlow, error: BaseException) -> None:
+        """Tell of a call that did not."""
+        kind = _KINDS.get(error.code) if isinstance(error, SemelError) else None
+        self._tell_failure(call, error, kind or _ending_of(call, error))
+
+    def rolled_back(self, call: CallFlow, error: BaseException) -> None:
+        """Tell of a call that did not end well, whose transaction is rolled back by whoever opened it."""
         if isinstance(error, LeaseLost):
             kind = "lease_lost"
         else:
-            left = once.has_left_transaction or isinstance(error, NotInTransaction)
+            left = call.has_left_transaction or isinstance(error, NotInTransaction)
             kind = "in_doubt" if left else "rolled_back"
-        self._tell_failure(once, error, kind)
+        self._tell_failure(call, error, kind)
 
-    def _tell_failure(self, once: Once, error: BaseException, kind: str | None) -> None:
-        if kind is None or not is_heard(self.observer, kind):
+    def _tell_failure(self, call: CallFlow, error: BaseException, kind: str | None) -> None:
+        if kind is None or not is_heard(self._observer, kind):
             return
         event = Event(
             kind=kind,  # type: ignore[arg-type]  # one of the known words
-            operation=once.request.key.operation,
-            reference=once.request.key.reference,
+            operation=call.request.key.operation,
+            reference=call.request.key.reference,
             detail=type(error).__name__,
         )
-        notify(self.observer, event)
+        notify(self._observer, event)
 
 
-def _how_it_ended(once: Once, error: BaseException) -> str | None:
+def _ending_of(call: CallFlow, error: BaseException) -> str | None:
     """What became of a call that ended with an error; None where it was cut off before anything happened."""
     if isinstance(error, Crash):
         return None  # the dead tell nothing
-    match once.written:
+    match call.written:
         case Complete():
             return "ran"  # recorded, although its caller did not stay to see it
         case Fail(lease, "doubt"):
             # Inside the caller's transaction nothing is in doubt yet: that decides, unless the handler has ended it.
-            return "in_doubt" if once.has_left_transaction or not lease.transaction else "failed"
+            return "in_doubt" if call.has_left_transaction or not lease.transaction else "failed"
         case None if not isinstance(error, Exception):
-            return "in_doubt" if once.started else None
+            return "in_doubt" if call.started else None
     return "failed"
-
-
-def _new_nonce() -> bytes:
-    return os.urandom(16)
 
 
 def _shape(handler: Callable[..., Any]) -> codec.Shape:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from semel.core.circuit import RUNNING, Change, Guard
@@ -43,6 +44,8 @@ class Ticket:
         assert self.answer is not None  # noqa: S101 - shells look only after the ticket was answered
         return self.answer
 
+
+_operation_of = attrgetter("operation")
 
 Round = list[list[Ticket]]
 
@@ -101,7 +104,9 @@ class Lane:
 
     def plans(self, round_: Round) -> list[Plan]:
         """What a driver runs for a round."""
-        return [self._store.plan([ticket.operation for ticket in list_], joined=False) for list_ in round_]
+        if len(round_) == 1:
+            return [self._store.plan(list(map(_operation_of, round_[0])), joined=False)]
+        return [self._store.plan(list(map(_operation_of, list_)), joined=False) for list_ in round_]
 
     def settle(
         self, round_: Round, replies: Sequence[Answers | Exception] | None, struck: Exception | None = None
@@ -124,7 +129,7 @@ class Lane:
 
     def changes(self) -> Sequence[Change]:
         """What became of the store since this was last asked."""
-        return () if self._guard is None else self._guard.changes()
+        return self._guard.changes() if self._guard is not None and self._guard.has_changed else ()
 
     def _sent_away(self) -> list[Ticket]:
         """Those who wait for a round that must not be sent: nobody waits for a store that rests."""

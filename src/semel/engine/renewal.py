@@ -17,11 +17,10 @@ from semel.core.flow import Flow
 from semel.core.operations import Answer, Operation
 from semel.core.store import AsyncDriver, Driver, Store
 from semel.engine.async_lane import AsyncLane
-from semel.engine.attempt import AttemptState
-from semel.engine.background import Heartbeat
-from semel.engine.call_flow import Once
+from semel.engine.background import Beat, Heartbeat
+from semel.engine.call_flow import CallFlow
 from semel.engine.clock import Clock
-from semel.engine.effects import Stalled, Together
+from semel.engine.effects import PerformAll, Stalled
 from semel.engine.lane import Lane
 from semel.engine.sync_lane import CombiningLane
 from semel.engine.watch import Perform, ThreadWatch
@@ -49,7 +48,7 @@ class Renewer:
             yield Stalled(late, len(lapsed))
         renewals = self.heartbeat.beats(now)
         if renewals:
-            answers = yield Together(list[Operation](renewals))
+            answers = yield PerformAll(list[Operation](renewals))
             for renewal, answer in zip(renewals, answers, strict=True):
                 self.heartbeat.answered(renewal, answer, now)
             self._ready_since = self._clock.monotonic()
@@ -74,24 +73,23 @@ class Renewals:
         self._watch = watch
         self._clock = clock
 
-    def hold(self, state: AttemptState, once: Once) -> None:
-        """Keep an attempt's lease alive."""
-        policy = once.request.policy
+    def hold(self, call: CallFlow) -> None:
+        """Keep the lease of a call's attempt alive."""
+        policy = call.request.policy
         with self._watch.lock:
             beat = self._heartbeat.hold(
-                state.lease,
+                call.lease,
                 length=policy.lease_for.total_seconds(),
                 max_runtime=policy.max_runtime.total_seconds(),
-                asked=once.asked,
+                asked=call.asked_at,
             )
-            state.keep(beat, self._clock.monotonic)
+            call.keep(beat, self._clock.monotonic)
             self._watch.rouse(beat.next)
 
-    def release(self, state: AttemptState) -> None:
+    def release(self, beat: Beat) -> None:
         """The attempt is over."""
-        if state.beat is not None:
-            with self._watch.lock:
-                self._heartbeat.release(state.beat)
+        with self._watch.lock:
+            self._heartbeat.release(beat)
 
 
 def renewing_for_threads(

@@ -78,7 +78,10 @@ class CombiningLane:
                 yield from self._lead(ticket)
             if ticket.answer is None:
                 yield from self._await(ticket)
-            return ticket.result()
+            answer = ticket.answer
+            if isinstance(answer, Exception):
+                raise answer
+            return answer  # type: ignore[return-value]  # it is answered by now
         except GeneratorExit:
             raise  # dropped together with the lane
         except BaseException as error:

@@ -26,7 +26,7 @@ class Queue(Protocol):
     def take_turn(self, digest: bytes) -> Waiter | None:
         """Become the one who claims; None while somebody else is."""
 
-    def done(self, state: None, digest: bytes, waiter: Waiter | None) -> None:
+    def done(self, held: None, digest: bytes, waiter: Waiter | None) -> None:
         """End a turn, and let those who wait look."""
 
 

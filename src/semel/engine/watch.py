@@ -10,8 +10,8 @@ an event loop carries it out.
 
 A watch in a task of an event loop: it looks after things whenever the loop gets round to it.
 
-Invariants: everything is touched by that loop alone, so `lock` locks nothing; it has the name that `sync_watch` gives
-it, for whoever uses either.
+Invariants: everything is touched by that loop alone, so nobody ever waits for `lock`; whoever uses either kind of watch
+takes it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from semel.core.flow import Flow, arun, run
 from semel.core.operations import Answer, Operation
 from semel.engine.clock import Clock
-from semel.engine.effects import Rest, Together
+from semel.engine.effects import PerformAll, SleepUntil
 
 DOZE = 1.0
 """Seconds that an idle watch stays half awake after the last call, so that not every call of a busy process has to
@@ -51,7 +51,7 @@ def watching(watched: Watched, clock: Clock) -> Flow[None]:
         due = watched.due()
         now = clock.monotonic()
         if due is None or due > now:
-            yield Rest(due)
+            yield SleepUntil(due)
         else:
             yield from watched.tick(now)
 
@@ -130,9 +130,9 @@ class ThreadWatch:
         if turn.stopped:
             raise _Ended
         match wanted:
-            case Together(operations):
+            case PerformAll(operations):
                 return perform(operations)
-            case Rest(until):
+            case SleepUntil(until):
                 return self._rest(until, turn)
         return self._report(wanted)
 
@@ -193,7 +193,7 @@ class TaskWatch:
         report: Callable[[Any], None],
         name: str,
     ) -> None:
-        self.lock = nullcontext()
+        self.lock = threading.Lock()
         self._watched = watched
         self._clock = clock
         self._perform = perform
@@ -221,9 +221,9 @@ class TaskWatch:
 
     async def _do(self, wanted: Any) -> Any:
         match wanted:
-            case Together(operations):
+            case PerformAll(operations):
                 return await self._perform(operations)
-            case Rest(until):
+            case SleepUntil(until):
                 return await self._rest(until)
         return self._report(wanted)
 

@@ -34,9 +34,9 @@ from typing import Any, Final, Unpack
 
 from semel.core.flow import Flow, arun
 from semel.core.key import Shared
+from semel.engine.async_call import AsyncCall
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.clock import Clock
-from semel.engine.manual_call import AsyncOpened
 from semel.http.exchange import (
     DESCRIBED_AT,
     Answer,
@@ -311,7 +311,7 @@ class Call:
     async def run(self, going: Go) -> None:
         """Call the application, and see its answer through."""
         opened = going.opened
-        assert isinstance(opened, AsyncOpened)  # noqa: S101 - the engine is of this colour
+        assert isinstance(opened, AsyncCall)  # noqa: S101 - the engine is of this colour
         answering = Answering(self, going, opened, self._front)
         try:
             if self.unit is None:
@@ -324,7 +324,7 @@ class Call:
         if answering.instead is not None:
             await self.answer(answering.instead)
 
-    async def _run_in(self, unit: AsyncUnitOfWork, answering: Answering, opened: AsyncOpened[Response]) -> None:
+    async def _run_in(self, unit: AsyncUnitOfWork, answering: Answering, opened: AsyncCall[Response]) -> None:
         try:
             with running_in(unit.connection) as self.running, opened.current():
                 await self._called(answering, opened)
@@ -333,7 +333,7 @@ class Call:
             raise
         await unit.roll_back(Undone("the application ended without an answer"))  # unless it is decided by now
 
-    async def _called(self, answering: Answering, opened: AsyncOpened[Response]) -> None:
+    async def _called(self, answering: Answering, opened: AsyncCall[Response]) -> None:
         try:
             with self.stoppable():
                 await self._app(self._shown(), self._received, answering.send)
@@ -391,7 +391,7 @@ class Answering:
         stopped: why the answer was stopped before its end, where it was.
     """
 
-    def __init__(self, call: Call, going: Go, opened: AsyncOpened[Response], front: Front[AsyncEngine]) -> None:
+    def __init__(self, call: Call, going: Go, opened: AsyncCall[Response], front: Front[AsyncEngine]) -> None:
         self.settled = False
         self.instead: Response | None = None
         self.error: Exception | None = None

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from semel.http.django.request_state import note_handled
-from semel.http.django.sync_call import SyncCall
+from semel.http.django.sync_call import SyncKeyedRequest
 from semel.http.django.transactions import Inside, as_requested
 from semel.http.django.view_settings import Guard
 from semel.http.request import Request
@@ -67,7 +67,7 @@ class IdempotencyMixin:
         front = self.semel_idempotent.sync_front
         route = self.semel_idempotent.route(request, front.engine)
         self._instead: Any = None
-        self._call = None if route is None else SyncCall(front, route, request)
+        self._call = None if route is None else SyncKeyedRequest(front, route, request)
 
         def called() -> Any:
             with ExitStack() as self._inside:

@@ -41,10 +41,11 @@ from semel.core.flow import Flow
 from semel.core.key import SHARED, Key, Shared, make_key
 from semel.core.policy import Policy
 from semel.core.record import Status
+from semel.engine.async_call import AsyncCall
 from semel.engine.call_flow import Result
 from semel.engine.clock import Clock
 from semel.engine.engine import Asked, EngineBase
-from semel.engine.manual_call import Opened
+from semel.engine.sync_call import SyncCall
 from semel.errors import KeyReused, LeaseLost, NotInTransaction, SemelError, TransactionAborted, UsageError
 from semel.http import problem
 from semel.http.body import BadBody, content_type_of, joined, meaning
@@ -201,8 +202,12 @@ class WhoAsks(msgspec.Struct, frozen=True, eq=False):
     request: Request
 
 
+OpenCall = SyncCall[Response] | AsyncCall[Response]
+"""A call that was started, and is to be finished."""
+
+
 class Open(msgspec.Struct, frozen=True, eq=False):
-    """Asks to open the call; answered with an `Opened`, raises what the engine raises."""
+    """Asks to open the call; answered with an call, raises what the engine raises."""
 
     request: Request
     route: Route
@@ -254,7 +259,7 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
 class Go(msgspec.Struct, frozen=True, eq=False):
     """The application is to run, under this open call."""
 
-    opened: Opened[Response]
+    opened: OpenCall
     route: Route
     request: Request
 
@@ -280,7 +285,7 @@ class Send(msgspec.Struct, frozen=True, eq=False):
     undo: Exception | None = None
 
 
-def settlement(opened: Opened[Response]) -> Callable[[Any], Any]:
+def settlement(opened: OpenCall) -> Callable[[Any], Any]:
     """Does what `answered` and `raised` ask for; what it gives is awaited where the open call is of that colour."""
 
     def perform(wanted: Settle | Fail | ReadStatus) -> Any:
@@ -288,7 +293,7 @@ def settlement(opened: Opened[Response]) -> Callable[[Any], Any]:
             case ReadStatus():
                 return opened.read_status()
             case Settle(value):
-                return opened.settle(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
+                return opened.finish(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
             case Fail(error):
                 return opened.fail(error)
 
@@ -344,7 +349,7 @@ def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass |
     check_first_sent(request, route)
     wanted = Open(request, route, identity_of(request, route, key), who, fingerprint_of(request, route))
     try:
-        opened: Opened[Response] = yield wanted
+        opened: OpenCall = yield wanted
     except KeyReused as error:
         raise _refusal(error, route) from error
     except UsageError:

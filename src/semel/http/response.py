@@ -18,6 +18,8 @@ from typing import Final
 
 import msgspec
 
+from semel.core.codec import ClosedStruct
+
 Pairs = tuple[tuple[str, str], ...]
 
 REPLAYED: Final = frozenset(
@@ -61,7 +63,7 @@ _BROKEN: Final = re.compile(r"[\r\n\0]")
 _NOT_CACHED: Final = ("Cache-Control", "no-store")
 
 
-class Response(msgspec.Struct, frozen=True):
+class Response(ClosedStruct, frozen=True):
     """A response that was stored, or is to be sent."""
 
     status: int

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from semel.core.flow import arun, run
+from semel.engine.async_call import AsyncCall
 from semel.engine.async_engine import AsyncEngine
-from semel.engine.manual_call import AsyncOpened, SyncOpened
+from semel.engine.sync_call import SyncCall
 from semel.engine.sync_engine import SyncEngine
 from semel.engine.turn import Turn
 from semel.errors import InProgress, UsageError
@@ -115,7 +116,7 @@ class UnitOfWork(_Unit):
         self._front = front
         self._stack = ExitStack()
 
-    def open(self, wanted: Open) -> SyncOpened[Response]:
+    def open(self, wanted: Open) -> SyncCall[Response]:
         """Claim, in a transaction where the route has one. Raises what the engine raises."""
         engine, settings = self._front.engine, wanted.settings()
         if self._within is None:
@@ -165,7 +166,7 @@ class AsyncUnitOfWork(_Unit):
         self._front = front
         self._stack = AsyncExitStack()
 
-    async def open(self, wanted: Open) -> AsyncOpened[Response]:
+    async def open(self, wanted: Open) -> AsyncCall[Response]:
         """Claim, in a transaction where the route has one. Raises what the engine raises."""
         engine, settings = self._front.engine, wanted.settings()
         if self._within is None:

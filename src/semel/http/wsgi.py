@@ -26,7 +26,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from semel.core.flow import Flow, run
 from semel.core.key import Shared
-from semel.engine.manual_call import SyncOpened
+from semel.engine.sync_call import SyncCall
 from semel.engine.sync_engine import SyncEngine
 from semel.errors import UsageError
 from semel.http import problem
@@ -67,12 +67,12 @@ class Recording:
 
     def __init__(self, going: Go, front: Front[SyncEngine], unit: UnitOfWork) -> None:
         opened = going.opened
-        assert isinstance(opened, SyncOpened)  # noqa: S101 - the engine is of this colour
+        assert isinstance(opened, SyncCall)  # noqa: S101 - the engine is of this colour
         self.done = False
         self.settings = going.route.settings
         self.marks = going.marks
         self._going = going
-        self._opened: SyncOpened[Response] = opened
+        self._opened: SyncCall[Response] = opened
         self._front = front
         self._unit = unit
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import weakref
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,7 +18,7 @@ from semel.engine.retry import Resends
 from semel.engine.sync_engine import SyncEngine
 from semel.errors import UsageError
 
-_FIELDS: Final = ("store", "clock", "resends", "_left", "_made", "_latest", "_leases")
+_FIELDS: Final = ("store", "clock", "resends", "_left")
 _CLOSED_WITHIN: Final = 10.0
 
 
@@ -40,6 +39,7 @@ class override:  # noqa: N801 - a context manager, used like a function
         self._store = open_store(store)
         self._clock = clock
         self._saved: dict[str, Any] = {}
+        self._runtimes: Any = None
         self._closing: list[asyncio.Task[None]] = []
 
     def __enter__(self) -> Self:
@@ -49,9 +49,8 @@ class override:  # noqa: N801 - a context manager, used like a function
         engine.clock = self._clock or engine.clock
         engine.resends = Resends(engine.jitter, engine.limits.resends)
         engine._left = []
-        engine._made = None if isinstance(engine, SyncEngine) else weakref.WeakKeyDictionary()
-        engine._latest = None
-        engine._leases = None
+        self._runtimes = engine.runtimes
+        engine._use_runtimes(type(engine.runtimes)(engine._host()))
         return self
 
     def __exit__(
@@ -80,10 +79,12 @@ class override:  # noqa: N801 - a context manager, used like a function
     def _restore(self) -> None:
         for name, value in self._saved.items():
             setattr(self._engine, name, value)
+        self._engine._use_runtimes(self._runtimes)
 
     def _close_loops(self, engine: AsyncEngine) -> None:
         """Let go of what each event loop has opened inside. One that is closed has nothing open any more."""
-        for loop, runtime in list(engine._made.items()):
+        for runtime in engine.runtimes.alive():
+            loop = runtime.loop
             if loop.is_closed():
                 continue
             if not loop.is_running():
@@ -92,8 +93,8 @@ class override:  # noqa: N801 - a context manager, used like a function
                 self._closing.append(loop.create_task(runtime.close()))  # `async with` waits for it
             else:
                 asyncio.run_coroutine_threadsafe(runtime.close(), loop).result(_CLOSED_WITHIN)
-        if engine._leases is not None:
-            _run_apart(engine._leases.close)
+        if engine.runtimes.leases is not None:
+            _run_apart(engine.runtimes.leases.close)
 
 
 def _run_apart(close: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -1,6 +1,6 @@
-"""One caller of the simulation: a real `Once`, or a decorated function, driven step by step, and its handler.
+"""One caller of the simulation: a real `CallFlow`, or a decorated function, driven step by step, and its handler.
 
-What always holds: what the shells do around a flow is done here in the same order. A caller stops at every point where
+What always holds: what the calls do around a flow is done here in the same order. A caller stops at every point where
 a thread or task could lose its turn; the points others can see (a start, an effect, a look at the ledger) are moves.
 
 An operator of the simulation: ends a doubt by stating what came of it, and then corrects what was stated.
@@ -20,9 +20,9 @@ from semel.core.operations import Found, Read, Resolve
 from semel.core.record import DidNotHappen, Happened, Record, Unknown
 from semel.engine import admin
 from semel.engine.attempt import AttemptState
-from semel.engine.background import Waiter
-from semel.engine.call_flow import Once, Request, step
-from semel.engine.effects import Apart, Ask, Call, CallStep, Pause, Wait
+from semel.engine.background import Beat, Waiter
+from semel.engine.call_flow import CallFlow, Request, step
+from semel.engine.effects import AskReconcileHook, Pause, RunCall, RunHandler, RunStep, Wait
 from semel.errors import LeaseLost, NotResolvable
 from semel_lab.simulate.checks.violation import Violation
 from semel_lab.simulate.decorated_caller import DecoratedCall, call_decorated
@@ -124,12 +124,12 @@ class Caller:
         self.request = request
         self.actor = actor
         self.point: Point | None = START
-        self.once: Once | None = None
+        self.once: CallFlow | None = None
         self.body: Flow[Any] | DecoratedCall | None = None
         self.visit: Visit | None = None  # in the lane
         self.waits: Waiter | None = None  # not yet answered
         self.waiter: Waiter | None = None  # the last one that was
-        self.held: AttemptState | None = None
+        self.held: Beat | None = None
         self.until_us: int | None = None
         self.value: Any = None
         self.error: Exception | None = None
@@ -240,17 +240,18 @@ class Caller:
         if self.asker.resolves:
             return Operator(self).flow()
         if self.request is None:
-            sweep = admin.sweep(self.sim.setting.known, clock, self.new_nonce, self.worker.resends)
-            return driven(sweep, {Apart: self._apart})
+            sweep = admin.sweep(self.sim.setting.known, clock)
+            return driven(sweep, {RunCall: self._run_call})
         if self.sim.world.calls == "decorated":
             return call_decorated(self, self.request)
-        self.once = Once(self.request, clock, self.new_nonce, self.worker.resends)
-        return driven(self.once.flow(), {Call: self._call, Ask: self._ask})
+        self.once = CallFlow(self.request, clock, self.new_nonce, self.worker.resends)
+        return driven(self.once.flow(), {RunHandler: self._call, AskReconcileHook: self._ask})
 
-    def _apart(self, apart: Apart) -> Generator[Any, Any, Any]:
-        self.once = apart.once
+    def _run_call(self, wanted: RunCall) -> Generator[Any, Any, Any]:
+        clock, resends = self.worker.clock, self.worker.resends
+        self.once = CallFlow(wanted.request, clock, self.new_nonce, resends, only_reconcile=True)
         try:
-            result = yield from driven(apart.once.flow(), {Ask: self._ask})
+            result = yield from driven(self.once.flow(), {AskReconcileHook: self._ask})
         except Exception:
             self._done()
             raise
@@ -265,13 +266,13 @@ class Caller:
             self.once = self.held = self.waiter = None
 
     def _hold(self, state: AttemptState) -> None:
-        if self.held is not state and self.once is not None:
+        if self.once is not None and (state.beat is None or state.beat is not self.held):
             if self.held is not None:
                 self.worker.renewals.release(self.held)
-            self.worker.hold(state, self.once)
-            self.held = state
+            self.worker.hold(self.once)
+            self.held = state.beat
 
-    def _call(self, call: Call) -> Generator[Any, Any, Any]:
+    def _call(self, call: RunHandler) -> Generator[Any, Any, Any]:
         state = call.attempt
         assert state is not None
         self._hold(state)
@@ -292,7 +293,7 @@ class Caller:
         for index in range(world.steps):
             name = f"step {index}"
             flow = step(state, name, SHAPE, 1_000_000, joined=False, resends=self.worker.resends)
-            yield from driven(flow, {CallStep: lambda _: self._step(state, index)})  # noqa: B023 - used at once
+            yield from driven(flow, {RunStep: lambda _: self._step(state, index)})  # noqa: B023 - used at once
         if before:
             yield before
         if ending == "retry":
@@ -320,7 +321,7 @@ class Caller:
         yield EFFECT
         return self.sim.ledger.step(state, index)
 
-    def _ask(self, ask: Ask) -> Generator[Any, Any, Any]:
+    def _ask(self, ask: AskReconcileHook) -> Generator[Any, Any, Any]:
         self._hold(ask.attempt)
         return (yield from self.look(ask.attempt))
 

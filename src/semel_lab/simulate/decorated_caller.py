@@ -22,12 +22,13 @@ from semel.core.flow import Flow, arun, run
 from semel.core.observer import Event
 from semel.core.operations import Operation
 from semel.core.store import Store
-from semel.engine import async_runtime, context, sync_runtime
+from semel.engine import context
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.attempt import AttemptState
-from semel.engine.background import Waiter
-from semel.engine.call_flow import Once, Request
+from semel.engine.background import Beat, Waiter
+from semel.engine.call_flow import CallFlow, Request
 from semel.engine.effects import Wait
+from semel.engine.runtime import AsyncRuntime, AsyncRuntimes, SyncRuntime, SyncRuntimes
 from semel.engine.sync_engine import SyncEngine
 
 if TYPE_CHECKING:
@@ -101,14 +102,28 @@ class _Moving:
 
     def __init__(self, call: DecoratedCall) -> None:
         self._worker = call.caller.worker
-        self.hold: Callable[[AttemptState, Once], None] = self._worker.hold
-        self.done: Callable[[AttemptState | None, bytes, Waiter | None], None] = self._worker.done
+        self.hold: Callable[[CallFlow], None] = self._worker.hold
+        self.release: Callable[[Beat], None] = self._worker.renewals.release
+        self.done: Callable[[Beat | None, bytes, Waiter | None], None] = self._worker.done
 
-    def replayed(self, digest: bytes) -> None:
+    def count_replay(self, digest: bytes) -> None:
         """Count a replay."""
         watch = self._worker.keeper
         if watch.keeper.replayed(digest):
             watch.rouse(watch.keeper.due())
+
+
+class _Runtimes:
+    """Gives calls the runtime of the simulation, as long as they are alive."""
+
+    def __init__(self, call: DecoratedCall, runtime: AsyncRuntime | SyncRuntime) -> None:
+        self._call = call
+        self._runtime = runtime
+
+    def current(self) -> Any:
+        """The runtime of the process that the call is in."""
+        self._call.alive()
+        return self._runtime
 
 
 class _Wish:
@@ -165,12 +180,7 @@ class _TaskEngine(AsyncEngine):
             cast("Store", caller.sim.store), clock=_TaskClock(call), observer=Silent(), new_nonce=caller.new_nonce
         )
         self.resends = caller.worker.resends
-        self._call = call
-        self._moving = cast("async_runtime.Runtime", _TaskRuntime(call))
-
-    def runtime(self) -> async_runtime.Runtime:
-        self._call.alive()
-        return self._moving
+        self._use_runtimes(cast("AsyncRuntimes", _Runtimes(call, cast("AsyncRuntime", _TaskRuntime(call)))))
 
 
 class TaskCall(DecoratedCall):
@@ -180,7 +190,7 @@ class TaskCall(DecoratedCall):
         super().__init__(caller)
 
         async def hook(attempt: Any) -> Any:
-            return await arun(self.watch(caller.look(attempt._state)), _Wish)
+            return await arun(self.watch(caller.look(attempt._call)), _Wish)
 
         async def charge(value: str, scope: str) -> Any:
             return await arun(self.watch(caller.handler(_state())), _Wish)
@@ -250,12 +260,7 @@ class _ThreadEngine(SyncEngine):
             cast("Store", caller.sim.store), clock=_ThreadClock(call), observer=Silent(), new_nonce=caller.new_nonce
         )
         self.resends = caller.worker.resends
-        self._call = call
-        self._moving = cast("sync_runtime.Runtime", _ThreadRuntime(call))
-
-    def runtime(self) -> sync_runtime.Runtime:
-        self._call.alive()
-        return self._moving
+        self._use_runtimes(cast("SyncRuntimes", _Runtimes(call, cast("SyncRuntime", _ThreadRuntime(call)))))
 
 
 class ThreadCall(DecoratedCall):
@@ -265,7 +270,7 @@ class ThreadCall(DecoratedCall):
         super().__init__(caller)
 
         def hook(attempt: Any) -> Any:
-            return run(self.watch(caller.look(attempt._state)), self.ask)
+            return run(self.watch(caller.look(attempt._call)), self.ask)
 
         def charge(value: str, scope: str) -> Any:
             return run(self.watch(caller.handler(_state())), self.ask)
@@ -337,6 +342,6 @@ def call_decorated(caller: Caller, request: Request) -> DecoratedCall:
 
 
 def _state() -> AttemptState:
-    place = context.current_place.get()
-    assert place is not None, "the handler runs, and there is no current attempt"
-    return place.state
+    running = context.current_handler.get()
+    assert running is not None, "the handler runs, and there is no current attempt"
+    return running.call

@@ -30,10 +30,9 @@ from semel.core.flow import Flow, run
 from semel.core.operations import Checkpoint, Claim, Complete, Fail, Lost, Operation, Read, Renew, Scan
 from semel.core.store import Answers, Driver, Store
 from semel.engine.async_lane import AsyncLane
-from semel.engine.attempt import AttemptState
-from semel.engine.background import Keeper, Waiter, Waiting
-from semel.engine.call_flow import Once
-from semel.engine.effects import Rest, Stalled
+from semel.engine.background import Beat, Keeper, Waiter, Waiting
+from semel.engine.call_flow import CallFlow
+from semel.engine.effects import SleepUntil, Stalled
 from semel.engine.lane import Lane, Round, Ticket
 from semel.engine.renewal import Renewals, Renewer
 from semel.engine.retry import Resends
@@ -124,7 +123,7 @@ class WatchRunner:
             wanted = self._wake()
         else:
             wanted = next(self.flow)
-        while isinstance(wanted, (Rest, Stalled)):
+        while isinstance(wanted, (SleepUntil, Stalled)):
             if isinstance(wanted, Stalled):
                 self._reported()
                 wanted = self.flow.send(None)
@@ -759,14 +758,14 @@ class Worker:
         self.leases = RenewalRunner(self, apart)
         self.renewals = Renewals(self.leases.renewer, self.leases, self.clock)
 
-    def hold(self, state: AttemptState, once: Once) -> None:
-        """Keep an attempt's lease alive."""
-        self.renewals.hold(state, once)
+    def hold(self, call: CallFlow) -> None:
+        """Keep the lease of a call's attempt alive."""
+        self.renewals.hold(call)
 
-    def done(self, state: AttemptState | None, digest: bytes, waiter: Waiter | None) -> None:
+    def done(self, held: Beat | None, digest: bytes, waiter: Waiter | None) -> None:
         """A call is over, as the runtimes see it."""
-        if state is not None:
-            self.renewals.release(state)
+        if held is not None:
+            self.renewals.release(held)
         if self.keeper.keeper.waiting.done(digest, waiter):
             self.keeper.rouse(None)
 

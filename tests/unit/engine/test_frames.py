@@ -27,18 +27,18 @@ SLACK = 3
 """By how many frames a way may be shorter than its figure before the figure has to be lowered."""
 
 FRAMES = {
-    "sync sqlite first": 230,
-    "sync sqlite replay": 108,
-    "sync memory first": 171,
-    "sync memory replay": 87,
-    "async sqlite first": 212,
-    "async sqlite replay": 102,
-    "async memory first": 158,
-    "async memory replay": 80,
-    "http sqlite first": 401,
-    "http sqlite replay": 202,
-    "http memory first": 336,
-    "http memory replay": 180,
+    "sync sqlite first": 197,
+    "sync sqlite replay": 96,
+    "sync memory first": 138,
+    "sync memory replay": 75,
+    "async sqlite first": 184,
+    "async sqlite replay": 92,
+    "async memory first": 128,
+    "async memory replay": 70,
+    "http sqlite first": 340,
+    "http sqlite replay": 188,
+    "http memory first": 275,
+    "http memory replay": 166,
 }
 
 pytestmark = pytest.mark.skipif(

@@ -102,13 +102,13 @@ LINES_OF: list[Any] = [
     CombiningLane.asking,
     CombiningLane._await,
     CombiningLane._lead,
-    sync_call.Shell._operate,
-    sync_call.Shell.perform,
-    sync_call.Shell.carry,
+    sync_call.SyncPerformer.perform,
+    sync_call.SyncCall._advance,
+    sync_call.SyncCall._drive,
     flow.run,
-    call_flow.Once._claim,
-    call_flow.Once.flow,
-    call_flow.Once._granted,
+    call_flow.CallFlow._claim,
+    call_flow.CallFlow.flow,
+    call_flow.CallFlow._granted,
 ]
 TRACED: frozenset[CodeType] = frozenset(function.__code__ for function in LINES_OF)
 

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from semel.core.operations import Granted
 from semel.core.record import About, Step
-from semel.engine.attempt import AttemptState, StepBook
+from semel.engine.attempt import AttemptState, StepLog
 from semel.engine.background import Heartbeat
 from semel.errors import LeaseLost, StepsChanged
 from tests.unit.core.records import claim, granted
@@ -20,58 +21,58 @@ def finished(*names: str) -> tuple[Step, ...]:
 
 
 def test_a_first_attempt_counts_its_steps() -> None:
-    book = StepBook(())
-    assert [book.enter(name) for name in NAMES] == [(index, None, False) for index in range(4)]
-    book.check_complete()
+    log = StepLog(())
+    assert [log.enter(name) for name in NAMES] == [(index, None, False) for index in range(4)]
+    log.check_complete()
 
 
 def test_finished_steps_are_given_again_and_the_rest_run() -> None:
-    book = StepBook(finished("reserve", "charge"))
-    assert [book.enter(name)[1] for name in NAMES] == [*finished("reserve", "charge"), None, None]
-    book.check_complete()
+    log = StepLog(finished("reserve", "charge"))
+    assert [log.enter(name)[1] for name in NAMES] == [*finished("reserve", "charge"), None, None]
+    log.check_complete()
 
 
 def test_a_name_is_used_once() -> None:
-    book = StepBook(())
-    book.enter("reserve")
+    log = StepLog(())
+    log.enter("reserve")
     with pytest.raises(StepsChanged, match=r"used twice.*second did not run"):
-        book.enter("reserve")
+        log.enter("reserve")
 
 
 def test_another_step_in_its_place_is_refused() -> None:
-    book = StepBook(finished("reserve"))
+    log = StepLog(finished("reserve"))
     with pytest.raises(StepsChanged, match=r"'charge' now and was 'reserve'.*did not run"):
-        book.enter("charge")
+        log.enter("charge")
 
 
 def test_steps_in_another_order_are_refused() -> None:
-    book = StepBook(finished("reserve", "charge"))
+    log = StepLog(finished("reserve", "charge"))
     with pytest.raises(StepsChanged):
-        book.enter("charge")
+        log.enter("charge")
 
 
 def test_a_finished_step_is_not_run_later_under_its_name() -> None:
     # The second step alone was finished: written out of order by an attempt that lost a checkpoint.
-    book = StepBook((Step(1, "charge", b""),))
+    log = StepLog((Step(1, "charge", b""),))
     with pytest.raises(StepsChanged):
-        book.enter("charge")
+        log.enter("charge")
 
 
 def test_an_end_that_passed_over_a_finished_step_is_refused() -> None:
-    book = StepBook(finished("reserve", "charge"))
-    book.enter("reserve")
+    log = StepLog(finished("reserve", "charge"))
+    log.enter("reserve")
     with pytest.raises(StepsChanged, match=r"'charge'.*not recorded"):
-        book.check_complete()
+        log.check_complete()
 
 
 @given(st.permutations(NAMES), st.integers(0, 4), st.permutations(NAMES), st.integers(0, 4))
 def test_only_the_same_steps_in_the_same_order_go_through(
     before: list[str], done: int, now: list[str], entered: int
 ) -> None:
-    book = StepBook(finished(*before[:done]))
+    log = StepLog(finished(*before[:done]))
     try:
-        given_again = [book.enter(name)[1] for name in now[:entered]]
-        book.check_complete()
+        given_again = [log.enter(name)[1] for name in now[:entered]]
+        log.check_complete()
     except StepsChanged:
         assert before[:done] != now[:done] or entered < done
         return
@@ -79,8 +80,14 @@ def test_only_the_same_steps_in_the_same_order_go_through(
     assert [step.name for step in given_again if step is not None] == before[:done]
 
 
+def _taken(grant: Granted) -> AttemptState:
+    state = AttemptState()
+    state.take(grant)
+    return state
+
+
 def _state() -> AttemptState:
-    return AttemptState(granted(claim(nonce=b"mine"), in_doubt=True))
+    return _taken(granted(claim(nonce=b"mine"), in_doubt=True))
 
 
 def test_an_attempt_is_what_was_granted() -> None:
@@ -91,7 +98,7 @@ def test_an_attempt_is_what_was_granted() -> None:
 
 
 def test_a_lease_inside_a_transaction_names_it() -> None:
-    assert AttemptState(replace(granted(claim()), transaction="t-1")).lease.transaction == "t-1"
+    assert _taken(replace(granted(claim()), transaction="t-1")).lease.transaction == "t-1"
 
 
 def test_an_attempt_whose_lease_is_not_kept_alive_has_nothing_to_lose() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from semel.core.operations import Found, Operation, Read, Swept, Tally
 from semel.engine.background import FIRST_LOOK, TALLY_EVERY, Keeper, Waiter, Waiting
-from semel.engine.effects import Ended, Promoted, Rest, TimedOut, Together
+from semel.engine.effects import Ended, PerformAll, Promoted, SleepUntil, TimedOut
 from semel.errors import StoreUnavailable
 from semel.testing.clock import VirtualClock
 from tests.unit.core.records import record, running
@@ -29,11 +29,11 @@ def _kinds(operations: list[Operation]) -> list[type]:
 
 
 def test_with_nothing_to_do_it_rests_until_something_changes() -> None:
-    assert _Shell().wanted == Rest(None)
+    assert _Shell().wanted == SleepUntil(None)
 
 
 def test_a_disturbance_without_cause_lets_it_rest_again() -> None:
-    assert _Shell().disturb() == Rest(None)
+    assert _Shell().disturb() == SleepUntil(None)
 
 
 def test_an_error_of_the_store_does_not_end_it() -> None:
@@ -42,9 +42,9 @@ def test_an_error_of_the_store_does_not_end_it() -> None:
     shell.disturb()
     for _ in range(1000):
         shell.rest_until_due()
-        while isinstance(shell.wanted, Together):
+        while isinstance(shell.wanted, PerformAll):
             shell.answer(*[GONE] * len(shell.asked))
-        if shell.wanted == Rest(None):
+        if shell.wanted == SleepUntil(None):
             break
     assert [type(waiter.news) for waiter in shell.woken] == [TimedOut]
 
@@ -52,10 +52,10 @@ def test_an_error_of_the_store_does_not_end_it() -> None:
 def test_it_wakes_everybody_when_the_answer_is_there() -> None:
     shell = _Shell()
     waiters = [shell.keeper.waiting.join(KEY, until=60.0, now=0.0) for _ in range(3)]
-    assert shell.disturb() == Rest(FIRST_LOOK)
+    assert shell.disturb() == SleepUntil(FIRST_LOOK)
     shell.rest_until_due()
     assert shell.asked == [Read(KEY, waits=True)]
-    assert shell.answer(Found(record(), 60)) == Rest(None)
+    assert shell.answer(Found(record(), 60)) == SleepUntil(None)
     assert shell.woken == waiters
     assert all(isinstance(waiter.news, Ended) for waiter in waiters)
 
@@ -76,15 +76,15 @@ def test_it_wakes_nobody_while_the_owner_runs() -> None:
     shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
     shell.disturb()
     shell.rest_until_due()
-    assert isinstance(shell.answer(Found(running(), 60)), Rest)
+    assert isinstance(shell.answer(Found(running(), 60)), SleepUntil)
     assert shell.woken == []
 
 
 def test_it_wakes_whoever_waited_long_enough_without_asking_the_store() -> None:
     shell = _Shell()
     waiter = shell.keeper.waiting.join(KEY, until=0.01, now=0.0)
-    assert shell.disturb() == Rest(0.01)
-    assert shell.rest_until_due() == Rest(None)
+    assert shell.disturb() == SleepUntil(0.01)
+    assert shell.rest_until_due() == SleepUntil(None)
     assert shell.woken == [waiter]
 
 
@@ -101,10 +101,10 @@ def test_replays_are_counted_and_written_down_later() -> None:
     for _ in range(3):
         shell.keeper.replayed(KEY)
     shell.keeper.replayed(b"other")
-    assert shell.disturb() == Rest(TALLY_EVERY)
+    assert shell.disturb() == SleepUntil(TALLY_EVERY)
     shell.rest_until_due()
     assert shell.asked == [Tally(KEY, 3), Tally(b"other", 1)]
-    assert shell.answer(Swept(1), Swept(1)) == Rest(None)
+    assert shell.answer(Swept(1), Swept(1)) == SleepUntil(None)
 
 
 def test_a_tally_that_failed_is_not_tried_again() -> None:
@@ -112,7 +112,7 @@ def test_a_tally_that_failed_is_not_tried_again() -> None:
     shell.keeper.replayed(KEY)
     shell.disturb()
     shell.rest_until_due()
-    assert shell.answer(GONE) == Rest(None)
+    assert shell.answer(GONE) == SleepUntil(None)
 
 
 def test_many_replays_are_written_down_a_few_at_a_time() -> None:
@@ -121,10 +121,10 @@ def test_many_replays_are_written_down_a_few_at_a_time() -> None:
         shell.keeper.replayed(b"%d" % number)
     shell.disturb()
     written = 0
-    while shell.rest_until_due() != Rest(None):
+    while shell.rest_until_due() != SleepUntil(None):
         assert len(shell.asked) < 64
         written += len(shell.asked)
-        if shell.answer(*[Swept(1)] * len(shell.asked)) == Rest(None):
+        if shell.answer(*[Swept(1)] * len(shell.asked)) == SleepUntil(None):
             break
     assert written == 100
 

@@ -2,7 +2,7 @@
 
 from semel.core.operations import Answer, Held, Lost, Renew
 from semel.engine.background import Beat
-from semel.engine.effects import Rest, Stalled, Together
+from semel.engine.effects import PerformAll, SleepUntil, Stalled
 from semel.engine.renewal import Renewer
 from semel.errors import StoreUnavailable
 from semel.testing.clock import VirtualClock
@@ -39,15 +39,15 @@ class Leases(Watching):
 
 
 def test_with_no_lease_it_rests_until_something_changes() -> None:
-    assert Leases(0).wanted == Rest(None)
+    assert Leases(0).wanted == SleepUntil(None)
 
 
 def test_it_renews_a_lease_when_a_third_is_over() -> None:
     watch = Leases()
-    assert watch.wanted == Rest(10.0)
+    assert watch.wanted == SleepUntil(10.0)
     watch.rest_until_due()
     assert watch.asked == [Renew(watch.beats[0].lease, 30_000_000)]
-    assert watch.answer(Held(0)) == Rest(20.0)
+    assert watch.answer(Held(0)) == SleepUntil(20.0)
     assert watch.beats[0].deadline == 40.0
 
 
@@ -62,15 +62,15 @@ def test_a_renewed_lease_counts_from_before_the_request_however_long_it_took() -
 def test_it_tells_an_attempt_that_its_lease_is_lost() -> None:
     watch = Leases()
     watch.rest_until_due()
-    assert watch.answer(Lost()) == Rest(None)
+    assert watch.answer(Lost()) == SleepUntil(None)
     assert watch.beats[0].lost is not None
 
 
 def test_errors_of_the_store_do_not_end_it_and_are_no_stall() -> None:
     watch = Leases()
-    while watch.wanted != Rest(None):
+    while watch.wanted != SleepUntil(None):
         watch.rest_until_due()
-        while isinstance(watch.wanted, Together):
+        while isinstance(watch.wanted, PerformAll):
             watch.answer_all(GONE)
     assert watch.beats[0].lost == "its lease could not be renewed in time"
 
@@ -86,7 +86,7 @@ def test_a_stall_past_the_lease_is_reported_once_with_how_many_lapsed() -> None:
     watch.stand_still(45.0)
     assert watch.wanted == Stalled(35.0, 3)
     assert all(beat.lost is not None for beat in watch.beats), "reported before the attempts were told"
-    assert watch.go_on() == Rest(None)
+    assert watch.go_on() == SleepUntil(None)
 
 
 def test_a_stall_that_costs_no_lease_is_made_up_for_in_silence() -> None:
@@ -110,5 +110,5 @@ def test_a_slow_answer_of_the_store_is_no_stall() -> None:
     watch.rest_until_due()
     watch.clock.advance(50.0)
     watch.answer(GONE)
-    assert watch.wanted == Rest(None), "the time the store took was taken for a stall of this process"
+    assert watch.wanted == SleepUntil(None), "the time the store took was taken for a stall of this process"
     assert watch.beats[0].lost is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 from semel.core.flow import Flow
 from semel.core.operations import Answer, Operation
-from semel.engine.effects import Rest, Together
+from semel.engine.effects import PerformAll, SleepUntil
 from semel.engine.watch import Watched, watching
 from semel.testing.clock import VirtualClock
 
@@ -21,7 +21,7 @@ class Watching:
 
     def rest_until_due(self) -> Any:
         """Let the watch rest as long as it asks for; what it wants then."""
-        assert isinstance(self.wanted, Rest), self.wanted
+        assert isinstance(self.wanted, SleepUntil), self.wanted
         if self.wanted.until is not None:
             # The virtual clock counts whole microseconds: never stop just short of the instant.
             self.clock.advance(max(0.0, math.ceil((self.wanted.until - self.clock.monotonic()) * 1e6) / 1e6))
@@ -29,12 +29,12 @@ class Watching:
 
     def disturb(self) -> Any:
         """Wake the watch before its time; what it wants then."""
-        assert isinstance(self.wanted, Rest), self.wanted
+        assert isinstance(self.wanted, SleepUntil), self.wanted
         return self.go_on()
 
     def answer(self, *answers: Answer | Exception) -> Any:
         """Answer what the watch asked for; what it wants then."""
-        assert isinstance(self.wanted, Together), self.wanted
+        assert isinstance(self.wanted, PerformAll), self.wanted
         return self.go_on(list(answers))
 
     def go_on(self, answer: Sequence[Answer | Exception] | None = None) -> Any:
@@ -45,5 +45,5 @@ class Watching:
     @property
     def asked(self) -> list[Operation]:
         """The operations that it wants carried out."""
-        assert isinstance(self.wanted, Together), self.wanted
+        assert isinstance(self.wanted, PerformAll), self.wanted
         return self.wanted.operations

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from semel import AsyncSemel, Policy
+from semel.engine.async_call import AsyncCall
 from semel.engine.call_flow import Result
-from semel.engine.manual_call import AsyncOpened
 from semel.errors import LeaseLost
 from semel.http.exchange import NoAnswer
 from semel.http.response import Response
@@ -234,7 +234,7 @@ async def test_the_outcome_of_whoever_has_the_key_now_is_sent(
     semel: AsyncSemel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = Result(Response(202, (), b"theirs"), replayed=True)
-    monkeypatch.setattr(AsyncOpened, "settle", _gives(recorded))
+    monkeypatch.setattr(AsyncCall, "finish", _gives(recorded))
     driver = await asked(keyed(App(), semel))
     assert (driver.status, driver.body) == (202, b"theirs")
 
@@ -242,7 +242,7 @@ async def test_the_outcome_of_whoever_has_the_key_now_is_sent(
 async def test_an_outcome_that_could_not_be_recorded_is_503_and_not_the_application_s_answer(
     semel: AsyncSemel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(AsyncOpened, "settle", _gives(LeaseLost("lost")))
+    monkeypatch.setattr(AsyncCall, "finish", _gives(LeaseLost("lost")))
     driver = await asked(keyed(App(), semel))
     assert (driver.status, b"lease-lost" in driver.body, b"done" in driver.body) == (503, True, False)
 
@@ -258,7 +258,7 @@ async def test_a_handler_that_lost_its_lease_is_503(semel: AsyncSemel) -> None:
 async def test_the_end_of_a_stream_that_could_not_be_recorded_is_withheld(
     semel: AsyncSemel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(AsyncOpened, "settle", _gives(LeaseLost("lost")))
+    monkeypatch.setattr(AsyncCall, "finish", _gives(LeaseLost("lost")))
     more = {"type": "http.response.body", "body": b"one", "more_body": True}
     driver = await asked(keyed(App(START, more, {"type": "http.response.body", "body": b"two"}), semel))
     assert driver.body == b"one"

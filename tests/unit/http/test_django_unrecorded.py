@@ -11,7 +11,8 @@ from django.test import RequestFactory
 from django.urls import path
 
 from semel import SHARED, AsyncSemel, Semel
-from semel.engine.manual_call import AsyncOpened, SyncOpened
+from semel.engine.async_call import AsyncCall
+from semel.engine.sync_call import SyncCall
 from semel.errors import StoreUnavailable
 from semel.http.django import IdempotencyMiddleware
 from semel.http.exchange import Undone
@@ -34,8 +35,8 @@ def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def asettle(self: Any, value: Any) -> Any:
         raise lost
 
-    monkeypatch.setattr(SyncOpened, "settle", settle)
-    monkeypatch.setattr(AsyncOpened, "settle", asettle)
+    monkeypatch.setattr(SyncCall, "finish", settle)
+    monkeypatch.setattr(AsyncCall, "finish", asettle)
 
 
 def test_the_client_is_told_that_it_was_not_recorded(effects: Effects) -> None:

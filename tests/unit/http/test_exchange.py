@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from semel import SHARED, Policy, Semel
 from semel.core.flow import run
 from semel.core.key import Key
-from semel.engine.manual_call import SyncOpened
+from semel.engine.sync_call import SyncCall
 from semel.errors import (
     InDoubt,
     InProgress,
@@ -66,10 +66,12 @@ class Server:
 
     def _answered(self, going: Go, status: int, error: Exception | None) -> Response | int:
         opened = going.opened
-        assert isinstance(opened, SyncOpened)
+        assert isinstance(opened, SyncCall)
 
         def perform(wanted: Any) -> Any:
-            return opened.settle(wanted.value) if isinstance(wanted, Settle) else opened.fail(wanted.error)
+            if isinstance(wanted, Settle):
+                return opened.finish(cast("Response", wanted.value))
+            return opened.fail(wanted.error)
 
         answer = Answered(status, [("Location", "/1")], b"ok")
         verdict = run(answered(going, answer, described_at="/policy", error=error), perform)

@@ -13,7 +13,7 @@ from werkzeug.exceptions import Conflict
 from werkzeug.test import TestResponse
 
 from semel import AsyncSemel, Policy, Semel
-from semel.engine.manual_call import SyncOpened
+from semel.engine.sync_call import SyncCall
 from semel.errors import LeaseLost, UsageError
 from semel.http import Route
 from semel.http.flask import Idempotency
@@ -204,11 +204,11 @@ def test_another_error_is_recorded_by_policy_and_raised(
 
 
 def test_a_refused_settlement_is_a_problem(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def settle(opened: SyncOpened[Any], value: Any) -> Any:
+    def settle(opened: SyncCall[Any], value: Any) -> Any:
         opened.abandon(RuntimeError("lost"))
         raise LeaseLost("somebody else has it")
 
-    monkeypatch.setattr(SyncOpened, "settle", settle)
+    monkeypatch.setattr(SyncCall, "finish", settle)
     shop.view(lambda: "done")
     answer = shop.ask()
     assert (answer.status_code, answer.content_type) == (503, "application/problem+json")

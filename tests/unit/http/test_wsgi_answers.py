@@ -10,7 +10,7 @@ import pytest
 
 from semel import Policy, Semel
 from semel.engine.call_flow import Result
-from semel.engine.manual_call import SyncOpened
+from semel.engine.sync_call import SyncCall
 from semel.errors import UsageError
 from semel.http.exchange import NoAnswer
 from semel.http.response import Response
@@ -246,11 +246,11 @@ def test_an_application_cannot_begin_anew_once_it_has_given_something(semel: Sem
 def somebody_else_was_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever fails from now on is told another's outcome."""
 
-    def fail(opened: SyncOpened[Any], error: Exception) -> Any:
+    def fail(opened: SyncCall[Any], error: Exception) -> Any:
         opened.abandon(error)
         return Result(Response(200, (PLAIN,), b"theirs"), replayed=True)
 
-    monkeypatch.setattr(SyncOpened, "fail", fail)
+    monkeypatch.setattr(SyncCall, "fail", fail)
 
 
 def test_the_outcome_of_somebody_else_is_sent_and_no_error_raised(

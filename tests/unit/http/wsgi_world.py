@@ -12,7 +12,7 @@ from wsgiref.validate import validator
 import pytest
 
 from semel import Semel
-from semel.engine.manual_call import SyncOpened
+from semel.engine.sync_call import SyncCall
 from semel.errors import LeaseLost
 from semel.http import Route
 from semel.http.wsgi import IdempotencyMiddleware
@@ -142,11 +142,11 @@ def noting(seen: list[Any], look: Callable[[], Any]) -> Any:
 def lose_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing can be settled from now on."""
 
-    def settle(opened: SyncOpened[Any], value: Any) -> Any:
+    def settle(opened: SyncCall[Any], value: Any) -> Any:
         opened.abandon(RuntimeError("lost"))
         raise LeaseLost("somebody else has it")
 
-    monkeypatch.setattr(SyncOpened, "settle", settle)
+    monkeypatch.setattr(SyncCall, "finish", settle)
 
 
 def raising(error: BaseException) -> Callable[[], Iterable[bytes]]:

@@ -24,9 +24,9 @@ from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from msgspec.structs import replace
 
 from semel.core.flow import Flow, arun
+from semel.engine.async_call import AsyncCall
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.clock import Clock
-from semel.engine.manual_call import AsyncOpened
 from semel.http.django.adapters import (
     add,
     body_of,
@@ -226,7 +226,7 @@ class AsyncStream:
         return found
 
 
-class AsyncCall:
+class AsyncKeyedRequest:
     """A request on its way to its view and back.
 
     Args:
@@ -283,9 +283,9 @@ class AsyncCall:
             yield
 
     @property
-    def _open(self) -> AsyncOpened[Response]:
+    def _open(self) -> AsyncCall[Response]:
         assert self._going is not None  # noqa: S101 - asked for where there is a claim
-        assert isinstance(self._going.opened, AsyncOpened)  # noqa: S101 - the engine is of this colour
+        assert isinstance(self._going.opened, AsyncCall)  # noqa: S101 - the engine is of this colour
         return self._going.opened
 
     async def _answered(self, going: Go, view: Callable[[], Awaitable[Any]]) -> Any:

@@ -17,9 +17,9 @@ from django.http import Http404
 from django.http.multipartparser import MultiPartParserError
 
 from semel.errors import UsageError
-from semel.http.django.async_call import AsyncCall
+from semel.http.django.async_call import AsyncKeyedRequest
 from semel.http.django.request_state import carried, note_handled
-from semel.http.django.sync_call import SyncCall
+from semel.http.django.sync_call import SyncKeyedRequest
 from semel.http.django.transactions import Inside, as_requested
 from semel.http.django.view_settings import MARK, Guard
 
@@ -84,7 +84,7 @@ def _called(guard: Guard, view: View) -> View:
         route = None if carried(request) else guard.route(request, guard.sync_front.engine)
         if route is None:
             return answered()
-        return SyncCall(guard.sync_front, route, request).carry(lambda: _paged(request, answered))
+        return SyncKeyedRequest(guard.sync_front, route, request).carry(lambda: _paged(request, answered))
 
     setattr(wrapper, MARK, guard)
     wrapper._non_atomic_requests = left_alone  # type: ignore[attr-defined]  # noqa: SLF001 - Django asks a view for it
@@ -104,7 +104,7 @@ def _awaited(guard: Guard, view: View) -> View:
         route = None if carried(request) else guard.route(request, guard.async_front.engine)
         if route is None:
             return await view(request, *args, **kwargs)
-        return await AsyncCall(guard.async_front, route, request).carry(answered)
+        return await AsyncKeyedRequest(guard.async_front, route, request).carry(answered)
 
     setattr(wrapper, MARK, guard)
     return wrapper

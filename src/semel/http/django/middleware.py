@@ -21,10 +21,10 @@ from semel.engine.async_engine import AsyncEngine
 from semel.engine.sync_engine import SyncEngine
 from semel.errors import UsageError
 from semel.http.django.adapters import response_of
-from semel.http.django.async_call import AsyncCall
+from semel.http.django.async_call import AsyncKeyedRequest
 from semel.http.django.configuration import Configuration, demand_scope, made_of, read
 from semel.http.django.request_state import carried
-from semel.http.django.sync_call import SyncCall
+from semel.http.django.sync_call import SyncKeyedRequest
 from semel.http.django.view_settings import Guard, guard_of
 from semel.http.exchange import Front
 from semel.http.policy_document import document
@@ -90,7 +90,7 @@ class IdempotencyMiddleware:
             return answer
         if route is None:
             return self.get_response(request)
-        return SyncCall(self._front, route, request).carry(lambda: self.get_response(request))
+        return SyncKeyedRequest(self._front, route, request).carry(lambda: self.get_response(request))
 
     async def _awaited(self, request: Any) -> Any:
         route, answer = self._found(request)
@@ -98,7 +98,7 @@ class IdempotencyMiddleware:
             return answer
         if route is None:
             return await self.get_response(request)
-        return await AsyncCall(self._front, route, request).carry(lambda: self.get_response(request))
+        return await AsyncKeyedRequest(self._front, route, request).carry(lambda: self.get_response(request))
 
     def _found(self, request: Any) -> tuple[Route | None, Any]:
         """The route of a request, or the policy document where it asks for that."""

@@ -21,7 +21,7 @@ from asgiref.sync import async_to_sync, iscoroutinefunction
 from msgspec.structs import replace
 
 from semel.core.flow import Flow, run
-from semel.engine.manual_call import SyncOpened
+from semel.engine.sync_call import SyncCall
 from semel.engine.sync_engine import SyncEngine
 from semel.http.django.adapters import add, body_of, ends_with_head, pairs_of, rendered, request_of, response_of
 from semel.http.django.request_state import Carried, carry
@@ -146,7 +146,7 @@ class SyncStream:
 _FIRST_REFUSAL = 400
 
 
-class SyncCall:
+class SyncKeyedRequest:
     """A request on its way to its view and back.
 
     Args:
@@ -232,9 +232,9 @@ class SyncCall:
             yield
 
     @property
-    def _open(self) -> SyncOpened[Response]:
+    def _open(self) -> SyncCall[Response]:
         assert self._going is not None  # noqa: S101 - asked for where there is a claim
-        assert isinstance(self._going.opened, SyncOpened)  # noqa: S101 - the engine is of this colour
+        assert isinstance(self._going.opened, SyncCall)  # noqa: S101 - the engine is of this colour
         return self._going.opened
 
     def see_through(self, called: Callable[[], Any]) -> Any:

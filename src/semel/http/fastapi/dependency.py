@@ -15,9 +15,8 @@ from starlette.requests import HTTPConnection
 
 from semel.core.flow import arun
 from semel.core.key import Shared
-from semel.engine.async_call import AsyncAttempt
+from semel.engine.async_call import AsyncAttempt, AsyncCall
 from semel.engine.async_engine import AsyncEngine
-from semel.engine.manual_call import AsyncOpened
 from semel.errors import InProgress, UsageError
 from semel.http.asgi import Tasks
 from semel.http.exchange import Answer, Front, Go, Open, Pass, ReadBody, WhoAsks, demand
@@ -139,7 +138,7 @@ class Idempotency:
                 visit.begin(going, front, session)
                 visit.attempt = self._attempt()
 
-    async def _opened(self, wanted: Open, session: Any, visit: Visit) -> AsyncOpened[Response]:
+    async def _opened(self, wanted: Open, session: Any, visit: Visit) -> AsyncCall[Response]:
         """Claim in the session's transaction, which is given back where another request runs the key."""
         settings = wanted.settings()
         turn = visit.turn(lambda: self.engine.turn(wanted.key, **settings))

@@ -15,9 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response as Answered
 
 from semel.core.flow import Flow, arun
-from semel.engine.async_call import AsyncAttempt
+from semel.engine.async_call import AsyncAttempt, AsyncCall
 from semel.engine.async_engine import AsyncEngine
-from semel.engine.manual_call import AsyncOpened
 from semel.engine.turn import AsyncTurn
 from semel.errors import UsageError
 from semel.http.asgi import Answering, App, Call, Message, Receive, Scope, SendMessage, take_back_cancel
@@ -64,7 +63,7 @@ class Visit(Call):
         self._route = app
         self._inside = ExitStack()
         self._answering: Answering | None = None
-        self._opened: AsyncOpened[Response] | None = None
+        self._opened: AsyncCall[Response] | None = None
         self._taken_back: Answered | None = None
         self._turn: AsyncTurn | None = None
         self._must_wait = False
@@ -104,7 +103,7 @@ class Visit(Call):
     def begin(self, going: Go, front: Front[AsyncEngine], session: Any) -> None:
         """The dependency has claimed: this is the current attempt now, and the answer counts."""
         opened = going.opened
-        assert isinstance(opened, AsyncOpened)  # noqa: S101 - the engine is of this colour
+        assert isinstance(opened, AsyncCall)  # noqa: S101 - the engine is of this colour
         self._opened = opened
         self._inside.enter_context(running_in(session))
         self._inside.enter_context(opened.current())
@@ -191,7 +190,7 @@ class Visit(Call):
 class Joined:
     """An open call in the transaction of the endpoint's session, settled by the route before that commits."""
 
-    def __init__(self, going: Go, opened: AsyncOpened[Response], front: Front[AsyncEngine], session: Any) -> None:
+    def __init__(self, going: Go, opened: AsyncCall[Response], front: Front[AsyncEngine], session: Any) -> None:
         self._going = going
         self._opened = opened
         self._front = front

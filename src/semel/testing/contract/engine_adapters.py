@@ -114,11 +114,12 @@ class AsyncColour:
         await closing.close()
 
     def waiters(self, engine: Any) -> int:
-        return sum(_waiting(runtime) for runtime in engine._made.values())
+        return sum(_waiting(runtime) for runtime in engine.runtimes.alive())
 
     def keepers(self, engine: Any) -> list[Wake]:
-        wakes: list[Wake] = [wake for runtime in engine._made.values() for wake in runtime.wakes()]
-        return wakes if engine._leases is None else [*wakes, *engine._leases.wakes()]
+        wakes: list[Wake] = [wake for runtime in engine.runtimes.alive() for wake in runtime.wakes()]
+        leases = engine.runtimes.leases
+        return wakes if leases is None else [*wakes, *leases.wakes()]
 
 
 class SyncColour:
@@ -171,13 +172,14 @@ class SyncColour:
         await in_thread(closing.close)
 
     def waiters(self, engine: Any) -> int:
-        if engine._made is None:
-            return 0
-        with engine._made._watch.lock:
-            return _waiting(engine._made)
+        count = 0
+        for runtime in engine.runtimes.alive():
+            with runtime._watch.lock:
+                count += _waiting(runtime)
+        return count
 
     def keepers(self, engine: Any) -> list[Wake]:
-        return [] if engine._made is None else engine._made.wakes()
+        return [wake for runtime in engine.runtimes.alive() for wake in runtime.wakes()]
 
 
 def colour_of(name: ColourName) -> Colour:

@@ -1,4 +1,4 @@
-"""One caller: a real `Once`, driven in the caller's transaction, on a lane, or with a step in a transaction.
+"""One caller: a real `CallFlow`, driven in the caller's transaction, on a lane, or with a step in a transaction.
 
 What always holds: what the shells do around a flow is done here in the same order. A caller stops before everything
 that others can see: a statement, an effect, a commit. An effect in a transaction is a row of that transaction.
@@ -22,9 +22,9 @@ from semel.core.operations import (
 )
 from semel.engine import call_errors
 from semel.engine.attempt import AttemptState
-from semel.engine.call_flow import Once, Result, step
+from semel.engine.call_flow import CallFlow, Result, step
 from semel.engine.clock import Clock
-from semel.engine.effects import Call, CallStep, Pause, Promoted, TimedOut, Wait
+from semel.engine.effects import Pause, Promoted, RunHandler, RunStep, TimedOut, Wait
 from semel.engine.retry import Resends
 from semel.errors import StoreUnavailable, TransactionAborted
 from semel.stores.sql.errors import RowLocked
@@ -74,7 +74,7 @@ class WithinCaller:
         self._body = self._transactions() if self.level is not None else self._call_alone()
 
     def monotonic(self) -> float:
-        """The clock of this caller: `Once` asks it for nothing else."""
+        """The clock of this caller: `CallFlow` asks it for nothing else."""
         return self.sim.now_us / SECOND
 
     def go(self, fault: str = "") -> None:
@@ -155,11 +155,11 @@ class WithinCaller:
         return self.nonce
 
     def _called(self, *, joined: bool) -> Generator[Any, Any, tuple[Result[Any] | None, Exception | None]]:
-        once = Once(request_of(self.sim.world), self._clock, self.new_nonce, Resends(whole))
+        once = CallFlow(request_of(self.sim.world), self._clock, self.new_nonce, Resends(whole))
         ask = self._joined if joined else self._asked
         inline: dict[type, Any] = {**dict.fromkeys(_JOINED, ask), Wait: self._wait, Pause: self._pause}
         try:
-            result = yield from driven(once.flow(), {**inline, Call: self._call})
+            result = yield from driven(once.flow(), {**inline, RunHandler: self._call})
         except Exception as error:  # noqa: BLE001 - judged by the simulation
             if isinstance(error, StoreUnavailable) and isinstance(once.written, Fail) and not once.started:
                 self.sim.checker.not_given_back(once.written.lease.nonce)
@@ -200,7 +200,7 @@ class WithinCaller:
     def _pause(self, pause: Pause) -> Body:
         yield pause.seconds
 
-    def _call(self, call: Call) -> Body:
+    def _call(self, call: RunHandler) -> Body:
         state = call.attempt
         assert state is not None
         if self.sim.world.steps:
@@ -226,7 +226,7 @@ class WithinCaller:
         inline: dict[type, Any] = {
             Enter: self._joined,
             Checkpoint: self._joined,
-            CallStep: lambda _: self._step_effect(state),
+            RunStep: lambda _: self._step_effect(state),
         }
         if state.granted.record.steps:
             self.sim.seen["within: step done before"] += 1

@@ -1,0 +1,499 @@
+"""What an engine keeps running: the lane to the store, the keeper, and the renewal of leases. Made on first use.
+
+Invariants: a process has one of them for its threads, and one for each event loop; none is inherited by a fork or
+shared with another loop. The keeper's state is touched under one lock; whoever waits holds nothing else. Leases are
+renewed by a thread of its own, on a connection of its own, so that neither a lane nor a handler that blocks its event
+loop delays them; only where the store's connections belong to the loop, and none can be opened beside them, a task of
+that loop does it. Work that must outlive a cancelled caller is a task that is held here until it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import nullcontext
+from typing import Any, Protocol
+
+from semel.core.circuit import Change, Guard
+from semel.core.flow import arun, run
+from semel.core.operations import Answer, Operation
+from semel.core.store import AsyncDriver, Driver, InFront, Store, Tiered, maker_of_separate_drivers, tiers_of
+from semel.engine.async_lane import AsyncLane
+from semel.engine.background import Beat, Keeper, Waiter, Waiting
+from semel.engine.clock import Clock
+from semel.engine.effects import Stalled
+from semel.engine.lane import Lane
+from semel.engine.renewal import Renewals, Renewer, Watch, renewing_for_loops, renewing_for_threads
+from semel.engine.sync_lane import CombiningLane, closed_seat
+from semel.engine.watch import TaskWatch, ThreadWatch
+
+_AT_A_STRETCH = 256
+
+
+class Placed(Protocol):
+    """An engine, which may be put on another store and clock for a while."""
+
+    @property
+    def store(self) -> Store:
+        """Where records are kept."""
+
+    @property
+    def clock(self) -> Clock:
+        """What waiting is measured by."""
+
+
+class Host:
+    """What a runtime needs of its engine.
+
+    Args:
+        engine: says where records are kept, and what waiting is measured by.
+        new_lane: makes a lane to the store.
+        new_waiting: makes a registry of those who wait for keys that others run.
+        retire: told that a lane is gone; what its guard knows of the store is for the next one.
+        tell_change: told that the store is left alone from now on, or answers again.
+        tell_stall: told that the process stood still for so long that leases lapsed.
+    """
+
+    def __init__(
+        self,
+        engine: Placed,
+        *,
+        new_lane: Callable[[], Lane],
+        new_waiting: Callable[[], Waiting],
+        retire: Callable[[Guard | None], None],
+        tell_change: Callable[[Change], None],
+        tell_stall: Callable[[Stalled], None],
+    ) -> None:
+        self._engine = engine
+        self.new_lane = new_lane
+        self.new_waiting = new_waiting
+        self.retire = retire
+        self.tell_change = tell_change
+        self.tell_stall = tell_stall
+
+    @property
+    def store(self) -> Store:
+        """Where records are kept."""
+        return self._engine.store
+
+    @property
+    def clock(self) -> Clock:
+        """What waiting is measured by."""
+        return self._engine.clock
+
+
+class RuntimeBase:
+    """What both kinds have in common."""
+
+    _watch: Watch
+    _renewals: Renewals
+    _driver: Driver | AsyncDriver
+
+    def __init__(self, host: Host, lane: Lane, wake: Callable[[Waiter], None]) -> None:
+        self.pid = os.getpid()
+        self.guard = lane.guard
+        self._clock = host.clock
+        self._keeper = Keeper(host.clock, host.new_waiting(), wake)
+        self._listens = False
+
+    def take_turn(self, digest: bytes) -> Waiter | None:
+        """Become the one who claims a key; None while somebody else is."""
+        with self._watch.lock:
+            return self._keeper.waiting.take_turn(digest)
+
+    def done(self, held: Beat | None, digest: bytes, waiter: Waiter | None) -> None:
+        """A call is over: let go of its lease, and let waiters look."""
+        if held is not None:
+            self._renewals.release(held)
+        with self._watch.lock:
+            if self._keeper.waiting.done(digest, waiter):
+                self._watch.rouse(None)
+
+    def count_replay(self, digest: bytes) -> None:
+        """Count a replay that was served."""
+        with self._watch.lock:
+            if self._keeper.replayed(digest):
+                self._watch.rouse(self._keeper.due())
+
+    def _join(self, digest: bytes, until: float, seat: Any, last: Waiter | None) -> Waiter:
+        """Begin to wait for a key; a waiter who has news already need not. The store is asked to tell of ends."""
+        with self._watch.lock:
+            first, self._listens = not self._listens, True
+        listen = getattr(self._driver, "listen", None) if first else None
+        if listen is not None:
+            listen(lambda digest: self.done(None, digest, None))
+        with self._watch.lock:
+            waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat, last)
+            if waiter.news is None:
+                self._watch.rouse(min(until, self._keeper.waiting.due() or until))
+            return waiter
+
+    def _leave(self, waiter: Waiter) -> None:
+        """Take out a waiter whose caller was cut off."""
+        with self._watch.lock:
+            self._keeper.waiting.leave(waiter)
+            if self._keeper.waiting.done(waiter.digest, waiter):
+                self._watch.rouse(None)
+
+    def _drain(self) -> list[Operation]:
+        """What was counted and is not written down yet."""
+        with self._watch.lock:
+            return list[Operation](self._keeper.drain())
+
+
+class SyncRuntime(RuntimeBase):
+    """What runs for the threads of one process."""
+
+    _watch: ThreadWatch
+    _driver: Driver
+
+    def __init__(self, host: Host) -> None:
+        lane = host.new_lane()
+        super().__init__(host, lane, _release_seat)
+        self._driver = host.store.driver()
+        self.lane = CombiningLane(lane, self._driver, host.tell_change)
+        tiers = tiers_of(host.store)
+        self._cached = None if tiers is None else CachedThreadLane(tiers, self.lane)
+        self.perform: Callable[[Operation], Answer] = (self._cached or self.lane).perform
+        opening = nullcontext(self.lane.perform_all)
+        self._watch = ThreadWatch(self._keeper, host.clock, lambda: opening, _nothing_else, "semel-keeper")
+        renewer = Renewer(host.clock)
+        self._leases = renewing_for_threads(host.store, renewer, host.clock, host.tell_stall)
+        self._renewals = Renewals(renewer, self._leases, host.clock)
+        self.hold, self.release = self._renewals.hold, self._renewals.release
+
+    def wait(self, digest: bytes, until: float, last: Waiter | None) -> Waiter:
+        """Block until the waiter has news; `last` is the one this call waited with before."""
+        seat = closed_seat()
+        waiter = self._join(digest, until, seat, last)
+        if waiter.news is not None:
+            return waiter
+        try:
+            seat.acquire()
+        except BaseException:
+            self._leave(waiter)
+            raise
+        return waiter
+
+    def wakes(self) -> list[threading.Event]:
+        """What wakes the threads that are alive here; tests ask whether they rest."""
+        return [*self._watch.wakes(), *self._leases.wakes()]
+
+    def close(self) -> None:
+        """Write down what was counted, end the threads, let go of the connections."""
+        tallies = self._drain()
+        if tallies:
+            self.lane.perform_all(tallies)
+        self._watch.close()
+        self._leases.close()
+        if self._cached is not None:
+            self._cached.close()
+        self._driver.close()
+
+
+class AsyncRuntime(RuntimeBase):
+    """What runs for one event loop; without a `lease_thread` it renews leases by itself."""
+
+    _watch: TaskWatch
+    _driver: AsyncDriver
+
+    def __init__(self, host: Host, lease_thread: LeaseThread | None) -> None:
+        lane = host.new_lane()
+        super().__init__(host, lane, _set_seat)
+        self.loop = asyncio.get_running_loop()
+        self._driver = host.store.async_driver()
+        self.lane = AsyncLane(lane, self._driver, host.tell_change)
+        tiers = tiers_of(host.store)
+        self._cached = None if tiers is None else CachedTaskLane(tiers, self.lane)
+        self.perform: Callable[[Operation], Awaitable[Answer]] = (self._cached or self.lane).perform
+        self._watch = TaskWatch(self._keeper, host.clock, self.lane.perform_all, _nothing_else, "semel-keeper")
+        self._leases: TaskWatch | None = None
+        self._renewals = self._make_renewals(host) if lease_thread is None else lease_thread.renewals
+        self.hold, self.release = self._renewals.hold, self._renewals.release
+        self._background: set[asyncio.Task[Any]] = set()
+
+    def _make_renewals(self, host: Host) -> Renewals:
+        """Renewal by this loop itself."""
+        renewer = Renewer(host.clock)
+        self._leases = TaskWatch(renewer, host.clock, self.lane.perform_all, host.tell_stall, "semel-leases")
+        return Renewals(renewer, self._leases, host.clock)
+
+    async def wait(self, digest: bytes, until: float, last: Waiter | None) -> Waiter:
+        """Wait until the waiter has news; `last` is the one this call waited with before."""
+        seat = asyncio.get_running_loop().create_future()
+        waiter = self._join(digest, until, seat, last)
+        if waiter.news is not None:
+            return waiter
+        try:
+            await seat
+        except BaseException:
+            self._leave(waiter)
+            raise
+        return waiter
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run `work` in a task that outlives the caller; `close` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    def wakes(self) -> list[asyncio.Event]:
+        """What wakes the tasks that are alive here; tests ask whether they rest."""
+        return [*self._watch.wakes(), *([] if self._leases is None else self._leases.wakes())]
+
+    async def close(self) -> None:
+        """Let what is under way come to its end, write down what was counted, let go of the connections."""
+        while self._background:
+            await asyncio.wait(set(self._background))
+        tallies = self._drain()
+        if tallies:
+            await self.lane.perform_all(tallies)
+        await self._watch.close()
+        if self._leases is not None:
+            await self._leases.close()
+        await self.lane.close()
+        if self._cached is not None:
+            await self._cached.close()
+        await self._driver.close()
+
+
+class LeaseThread:
+    """What renews the leases of all event loops of a process: a thread with a loop and a connection of its own."""
+
+    def __init__(self, host: Host, make_driver: Callable[[], AsyncDriver]) -> None:
+        self.pid = os.getpid()
+        renewer = Renewer(host.clock)
+        self._watch: ThreadWatch = renewing_for_loops(host.store, make_driver, renewer, host.clock, host.tell_stall)
+        self.renewals = Renewals(renewer, self._watch, host.clock)
+
+    def wakes(self) -> list[threading.Event]:
+        """What wakes the thread, if there is one; tests ask whether it rests."""
+        return self._watch.wakes()
+
+    async def close(self) -> None:
+        """End the thread, if there is one, without holding this loop up."""
+        if self._watch.wakes():
+            await asyncio.to_thread(self._watch.close)
+
+
+async def async_finish_apart(
+    runtime: AsyncRuntime, work: Callable[[], Coroutine[Any, Any, None]], *, wait: bool
+) -> None:
+    """Do what has to be done after a cancellation in a task that no further one reaches."""
+    task = runtime.spawn(work())
+    if wait:
+        await asyncio.shield(task)
+
+
+def sync_finish_apart(_runtime: SyncRuntime, work: Callable[[], None], *, wait: bool) -> None:
+    """Do what has to be done after an interrupt: nobody else could, so whoever was interrupted waits for it."""
+    del wait
+    work()
+
+
+async def async_wait_for_threads(threads: Sequence[Future[Any]]) -> None:
+    """Wait for threads that go on although their handler was cancelled: until they end its lease is kept."""
+    for thread in threads:
+        await _wait_for(thread)
+
+
+def sync_wait_for_threads(_threads: Sequence[Future[Any]]) -> None:
+    """There are none: a handler in a thread is not cancelled."""
+
+
+async def _wait_for(thread: Future[Any]) -> None:
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    thread.add_done_callback(lambda _: _call_in(loop, ended.set))
+    await ended.wait()
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], Any]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(function)
+
+
+class SyncRuntimes:
+    """The runtime of this process: one, made on first use."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._made: SyncRuntime | None = None
+        self._making = threading.Lock()
+
+    def current(self) -> SyncRuntime:
+        """The runtime of this process."""
+        made = self._made
+        if made is not None and made.pid == os.getpid():
+            return made
+        if made is not None:
+            self._making = threading.Lock()  # after a fork: the parent's lock may be held by a thread that is not here
+            self._made = None
+        with self._making:
+            if self._made is None:
+                self._made = SyncRuntime(self._host)
+            return self._made
+
+    def alive(self) -> list[SyncRuntime]:
+        """All that were made and not closed."""
+        return [] if self._made is None else [self._made]
+
+    def close(self) -> None:
+        """Let go of everything; what is needed later is made again."""
+        made, self._made = self._made, None
+        if made is not None and made.pid == os.getpid():
+            try:
+                made.close()
+            finally:
+                self._host.retire(made.guard)
+
+
+class AsyncRuntimes:
+    """The runtimes of this process: one for each event loop, made on first use, and one thread for all their leases."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._made: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncRuntime] = weakref.WeakKeyDictionary()
+        self._latest: AsyncRuntime | None = None
+        self.leases: LeaseThread | None = None
+        self._making = threading.Lock()
+
+    def current(self) -> AsyncRuntime:
+        """The runtime of the running event loop."""
+        loop = asyncio.get_running_loop()
+        latest = self._latest
+        if latest is not None and latest.loop is loop and latest.pid == os.getpid():
+            return latest
+        made = self._made.get(loop)
+        if made is None or made.pid != os.getpid():
+            for closed in [other for other in self._made if other.is_closed()]:
+                self._host.retire(self._made.pop(closed).guard)
+            made = self._made[loop] = AsyncRuntime(self._host, self._lease_thread())
+        self._latest = made
+        return made
+
+    def _lease_thread(self) -> LeaseThread | None:
+        """What keeps the leases of all loops of this process alive; None where each loop has to do it."""
+        make_driver = maker_of_separate_drivers(self._host.store)
+        if make_driver is None:
+            return None
+        leases = self.leases
+        if leases is not None and leases.pid == os.getpid():
+            return leases
+        if leases is not None:
+            self._making = threading.Lock()  # after a fork: the parent's lock may be held by a thread that is not here
+            self.leases = None
+        with self._making:
+            if self.leases is None:
+                self.leases = LeaseThread(self._host, make_driver)
+            return self.leases
+
+    def alive(self) -> list[AsyncRuntime]:
+        """All that were made and not closed, in whatever loop."""
+        return list(self._made.values())
+
+    async def close(self) -> None:
+        """Let go of what belongs to this loop, and with the last one of the thread; it is made again when needed."""
+        self._latest = None
+        made = self._made.pop(asyncio.get_running_loop(), None)
+        if made is not None and made.pid == os.getpid():
+            try:
+                await made.close()
+            finally:
+                self._host.retire(made.guard)
+        leases = self.leases
+        if leases is not None and leases.pid == os.getpid() and not self._made:
+            await leases.close()
+
+
+class CachedThreadLane:
+    """A lane with caches in front of it, for threads."""
+
+    def __init__(self, tiers: Tiered, lane: CombiningLane) -> None:
+        self._tiers = tiers
+        self._lane = lane
+        self._driver = None if tiers.front is None else tiers.front.driver()
+        # A lane of its own: what the cache answers does not wait for what the store behind it is busy with.
+        self._front = CombiningLane(Lane(tiers.front), self._driver, _ignore) if tiers.front and self._driver else None
+
+    def perform(self, operation: Operation) -> Answer:
+        """Have one operation performed: by what is at hand, by a cache, or by the store behind them."""
+        answer = self._tiers.at_hand(operation)
+        if answer is not None:
+            return answer
+        flow = self._tiers.ask(operation)
+        return self._lane.perform(operation) if flow is None else run(flow, self._perform)
+
+    def _perform(self, wanted: Any) -> Any:
+        if isinstance(wanted, InFront) and self._front is not None:
+            return self._front.perform(wanted.operation)  # type: ignore[arg-type]  # an operation of the cache
+        return self._lane.perform(wanted)
+
+    def close(self) -> None:
+        """Let go of the connections to the cache."""
+        if self._driver is not None:
+            self._driver.close()
+
+
+class CachedTaskLane:
+    """A lane with caches in front of it, for an event loop."""
+
+    def __init__(self, tiers: Tiered, lane: AsyncLane) -> None:
+        self._tiers = tiers
+        self._lane = lane
+        self._driver = None if tiers.front is None else tiers.front.async_driver()
+        self._front = AsyncLane(Lane(tiers.front), self._driver, _ignore) if tiers.front and self._driver else None
+        self._at_hand = 0
+
+    async def perform(self, operation: Operation) -> Answer:
+        """Have one operation performed: by what is at hand, by a cache, or by the store behind them."""
+        answer = self._tiers.at_hand(operation)
+        if answer is not None:
+            if self._hogs():
+                await asyncio.sleep(0)
+            return answer
+        flow = self._tiers.ask(operation)
+        return await (self._lane.perform(operation) if flow is None else arun(flow, self._perform))
+
+    def _perform(self, wanted: Any) -> Awaitable[Any]:
+        if isinstance(wanted, InFront) and self._front is not None:
+            return self._front.perform(wanted.operation)  # type: ignore[arg-type]  # an operation of the cache
+        return self._lane.perform(wanted)
+
+    def _hogs(self) -> bool:
+        """Whether many answers were at hand in this turn of the loop: others want their turn, too."""
+        if not self._at_hand:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._at_hand += 1
+        return self._at_hand > _AT_A_STRETCH
+
+    def _next_turn(self) -> None:
+        self._at_hand = 0
+
+    async def close(self) -> None:
+        """Let what is under way come to its end, and let go of the connections to the cache."""
+        if self._front is not None and self._driver is not None:
+            await self._front.close()
+            await self._driver.close()
+
+
+def _release_seat(waiter: Waiter) -> None:
+    waiter.seat.release()
+
+
+def _set_seat(waiter: Waiter) -> None:
+    if not waiter.seat.done():
+        waiter.seat.set_result(None)
+
+
+def _nothing_else(effect: Any) -> None:
+    raise AssertionError(effect)
+
+
+def _ignore(_change: Change) -> None:
+    """A cache has no guard, but a gate of its own, which tells by itself."""
