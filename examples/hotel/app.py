@@ -76,14 +76,14 @@ def keyed_routes(parts: Parts) -> list[Route]:
     policy = Policy(keep_for=timedelta(days=1), lease_for=settings.lease_for, wait_for=settings.wait_for)
     return [
         # Draft and response commit in one transaction: there is never one without the other.
-        Route("/reservations", required=True, policy=policy, within=lambda request: parts.database.writing()),
+        Route("/reservations", required=True, policy=policy, transaction=lambda request: parts.database.writing()),
         # A 409 keeps nothing: the rooms may be there later, for the same key. A doubt is rerun behind the last step.
         Route(
             "/reservations/*/pay",
             header="Payment-Idempotency-Key",
             required=True,
             policy=policy.replace(in_doubt="rerun"),
-            retried={409},
+            retry_statuses={409},
         ),
     ]
 

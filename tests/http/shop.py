@@ -44,7 +44,7 @@ PATHS = (
     "/raises",  # ?error=…: raises it, after the effect
     "/echo",  # the body as it came, byte for byte
     "/derived",  # what attempt.derive("step") gives, on a route on which the host is compared
-    "/secret",  # a route with store="none"
+    "/secret",  # a route with keep_response=False
     "/required",  # a route with required=True
     "/length",  # ?given=…&code=…: ten bytes under that Content-Length
 )
@@ -106,7 +106,7 @@ def route_settings() -> dict[str, Given]:
     """Settings of routes that have some, by path; those of the test come last."""
     given = json.loads(os.environ.get(SETTINGS, "{}"))
     return {
-        "/secret": {"store": "none"},
+        "/secret": {"keep_response": False},
         "/required": {"required": True},
         "/large": {"max_response": 1000},
         "/busy": {"policy": policy().replace(when_running="reject")},

@@ -52,7 +52,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         Loud(known.app, known.server, config),
         f"sqlite:///{folder / 'records.db'}",
         folder,
-        settings={"/echo": {"store": "none"}},
+        settings={"/echo": {"keep_response": False}},
     )
     yield running
     running.close()

@@ -146,7 +146,7 @@ def recorded(headers: list[tuple[str, str]]) -> Response:
     request = Request("POST", "/orders", "", Headers(()), State({}))
     route = Routes.of([Route("/orders")], {}, Policy(), None).find("POST", "/orders")
     assert route is not None
-    wanted = next(answered(Go(None, route, request), Whole(201, headers, b""), described_at=None))  # type: ignore[arg-type]
+    wanted = next(answered(Go(None, route, request), Whole(201, headers, b""), policy_path=None))  # type: ignore[arg-type]
     assert isinstance(wanted, Settle)
     assert isinstance(wanted.value, Response)
     return wanted.value
@@ -243,7 +243,9 @@ def test_json_that_would_burn_is_400_and_nothing_runs(asker: Asker, body: bytes)
     assert asker.running.effects() == before
 
 
-@pytest.mark.parametrize("settings", [{}, {"/orders": {"exclude": ["items.seen"]}}], ids=["plain", "without members"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"/orders": {"ignore_fields": ["items.seen"]}}], ids=["plain", "without members"]
+)
 @pytest.mark.parametrize("name", ["starlette-uvicorn", "flask-gunicorn"])
 def test_however_deep_json_is_it_is_compared_or_refused(start: Start, name: str, settings: dict[str, Any]) -> None:
     asker = Asker(start(name, settings=settings))

@@ -1,4 +1,4 @@
-"""Every framework and client library with `within=`: one table of cases.
+"""Every framework and client library with `transaction=`: one table of cases.
 
 Whatever goes wrong between the view and the commit, an answer that says that it happened is sent only where rows and
 record are committed, and what was asked for again leaves one row.

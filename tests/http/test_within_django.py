@@ -58,7 +58,7 @@ from semel.http import transaction as joined
 from semel.http.django import atomic, idempotent
 from semel.http.drf import IdempotencyMixin
 
-routes = [Route("/middleware/*", within=atomic("default")), Route("/apart/*/*")]
+routes = [Route("/middleware/*", transaction=atomic("default")), Route("/apart/*/*")]
 settings.SEMEL = {"store": "django://default", "scope": SHARED, "routes": routes}
 if is_sqlite:
     other = sqlite3.connect(parts.path, isolation_level=None)
@@ -119,7 +119,7 @@ def view(request, what):
 
 
 class Payments(IdempotencyMixin, APIView):
-    idempotency = {"within": "default", "scope": SHARED}
+    idempotency = {"transaction": "default", "scope": SHARED}
 
     def post(self, request, what):
         return view(request, what)
@@ -134,7 +134,7 @@ urlpatterns = [
     path("apart/decorator/<what>", idempotent(view)),
     path("apart/drf/<what>", Apart.as_view()),
     path("middleware/<what>", view),
-    path("decorator/<what>", idempotent(within="default")(view)),
+    path("decorator/<what>", idempotent(transaction="default")(view)),
     path("drf/<what>", Payments.as_view()),
 ]
 with connection.cursor() as cursor:

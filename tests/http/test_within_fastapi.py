@@ -35,7 +35,7 @@ class Till:
         self.sessions = async_sessionmaker(self.engine)
         self.semel = AsyncSemel(url, policy=Policy(final_errors=(Declined,), in_doubt="hold"))
         session = Depends(self.session, scope="function")
-        self.once = Idempotency(self.semel, scope=SHARED, within=session)
+        self.once = Idempotency(self.semel, scope=SHARED, transaction=session)
         self.router = APIRouter(route_class=IdempotentRoute, dependencies=[Depends(self.once)])
         self.asked = session
         self.seen: list[Any] = []

@@ -31,7 +31,7 @@ class Shop:
         self.scoped = scoped_session(self.make)
         app = flask.Flask("shop")
         within = {"sessionmaker": self._by_maker, "scoped_session": self._by_scoped, "of my own": self._own}[kind]
-        Idempotency(app, semel=self.semel, scope=lambda _: "alice", within=within)
+        Idempotency(app, semel=self.semel, scope=lambda _: "alice", transaction=within)
         app.add_url_rule("/orders", "orders", self._order, methods=["POST"])
         app.teardown_request(lambda _: self.scoped.remove())
         self.client = app.test_client()

@@ -1,4 +1,4 @@
-"""Starlette on PostgreSQL: what the middleware's `within=` gives commits with the response, before that is sent."""
+"""Starlette on PostgreSQL: what the middleware's `transaction=` gives commits with the response, before it is sent."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -46,7 +46,7 @@ class Till:
         """Ask once."""
         app = Starlette(routes=[Path("/", view, methods=["POST"])])
         app.add_middleware(
-            IdempotencyMiddleware, semel=self.semel, scope=SHARED, within=lambda request: self.sessions.begin()
+            IdempotencyMiddleware, semel=self.semel, scope=SHARED, transaction=lambda request: self.sessions.begin()
         )
         transport = httpx.ASGITransport(self._watched(app), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://till") as client:

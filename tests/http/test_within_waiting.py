@@ -1,4 +1,4 @@
-"""Duplicates of a slow request on routes with `within=`: they wait for its answer, and hold no connection meanwhile.
+"""Duplicates of a slow request on routes with `transaction=`: they wait for its answer, and hold no connection.
 
 Counted, not timed: the pool has one connection for the slow request and one for everybody else.
 """

@@ -26,7 +26,7 @@ from tests.servers.ministack import CREDENTIALS, Tables
 from tests.servers.postgresql import PostgresqlServer
 from tests.servers.redis import RedisServer
 
-LEFT_ALONE = Limits(failures=1, rest=60.0, longest_rest=60.0)
+LEFT_ALONE = Limits(open_after=1, backoff=60.0, max_backoff=60.0)
 """After the first failure the store is not asked again in a test."""
 _NO_USE = "Trying again does not help"
 _NOBODY = 65534

@@ -490,7 +490,7 @@ async def test_a_request_and_its_rows_commit_together(semel: AsyncSemel, path: P
         return PlainTextResponse("paid", 201)
 
     app = Starlette(routes=[Route("/", pay, methods=["POST"])])
-    app.add_middleware(IdempotencyMiddleware, semel=semel, scope=SHARED, within=lambda _: sessions.begin())
+    app.add_middleware(IdempotencyMiddleware, semel=semel, scope=SHARED, transaction=lambda _: sessions.begin())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://till") as client:
         answers = await asyncio.gather(*(client.post("/", headers={"Idempotency-Key": "k-1"}) for _ in range(3)))
     assert [(answer.status_code, answer.text) for answer in answers] == [(201, "paid")] * 3

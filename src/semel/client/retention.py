@@ -16,7 +16,7 @@ import msgspec
 from semel.client.models import Fetch
 from semel.core.flow import Flow
 
-DESCRIBED_AT: Final = "/.well-known/idempotency-policy"
+POLICY_PATH: Final = "/.well-known/idempotency-policy"
 _MARGIN: Final = 0.02
 _LEAST_MARGIN: Final = 1.0
 _SKEW: Final = 60.0
@@ -59,7 +59,7 @@ class Described:
 def address_of(url: str) -> str:
     """Where the policy document of the service behind a URL lies."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}{DESCRIBED_AT}"
+    return f"{parts.scheme}://{parts.netloc}{POLICY_PATH}"
 
 
 def retention_in(document: bytes, method: str, url: str) -> float | None:

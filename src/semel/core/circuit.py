@@ -22,6 +22,7 @@ from typing import Literal
 from semel.core.operations import Checkpoint, Complete, Enter, Fail, Operation, Renew
 from semel.core.store import Answers
 from semel.errors import StoreMisconfigured, StoreUnavailable, UsageError
+from semel.settings import refuses_unknown
 
 BreakerState = Literal["closed", "open", "half-open"]
 
@@ -98,43 +99,44 @@ _SHORTEST = 0.05
 _AnsweredOrFailure = Literal[True] | StoreUnavailable | None
 
 
+@refuses_unknown("Limits", UsageError)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How much a store in trouble is asked, how many may wait for it, and how many for what others run.
 
     Args:
-        failures: how many rounds without an answer, in a row, until the store is left alone.
-        patience: a single round without an answer for so many seconds is enough for that.
-        rest: seconds until it is tried again, the first time; twice as long after each try that failed.
-        longest_rest: the longest of these.
-        most_waiting: how many operations of a process may wait for their turn.
-        resends: how many claims may be sent again at first; each call adds a tenth, up to ten times as many.
+        open_after: how many rounds without an answer, in a row, until the store is left alone.
+        slow_call: a single round without an answer for so many seconds is enough for that.
+        backoff: seconds until it is tried again, the first time; twice as long after each try that failed.
+        max_backoff: the longest of these.
+        max_queue: how many operations of a process may wait for their turn.
+        retry_budget: how many claims may be sent again at first; each call adds a tenth, up to ten times as many.
         waiters: how many callers of a process may wait for keys that others run.
         waiters_per_key: how many of them may wait for one key.
     """
 
-    failures: int = 5
-    patience: float = 5.0
-    rest: float = 0.1
-    longest_rest: float = 2.0
-    most_waiting: int = 10_000
-    resends: int = 10
+    open_after: int = 5
+    slow_call: float = 5.0
+    backoff: float = 0.1
+    max_backoff: float = 2.0
+    max_queue: int = 10_000
+    retry_budget: int = 10
     waiters: int = 10_000
     waiters_per_key: int = 1_000
 
     def __post_init__(self) -> None:
-        for name in ("failures", "most_waiting", "resends", "waiters", "waiters_per_key"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < (name != "resends"):
-                message = f"{name} must be a whole number from {int(name != 'resends')} up, not {value!r}; nothing ran."
+        for name in ("open_after", "max_queue", "retry_budget", "waiters", "waiters_per_key"):
+            value, least = getattr(self, name), int(name != "retry_budget")
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                message = f"{name} must be a whole number from {least} up, not {value!r}; nothing ran."
                 raise UsageError(message)
-        if not 0 < self.rest <= self.longest_rest or self.patience <= 0:
-            message = "patience and rest must be above 0, and longest_rest not shorter than rest; nothing ran."
+        if not 0 < self.backoff <= self.max_backoff or self.slow_call <= 0:
+            message = "slow_call and backoff must be above 0, and max_backoff not shorter than backoff; nothing ran."
             raise UsageError(message)
 
     def breaker(self, chance: Callable[[], float]) -> Breaker:
         """A breaker with these limits."""
-        return Breaker(failures=self.failures, rest=self.rest, longest=self.longest_rest, chance=chance)
+        return Breaker(failures=self.open_after, rest=self.backoff, longest=self.max_backoff, chance=chance)
 
 
 class Guard:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
 from semel.errors import PolicyInvalid, SemelError
+from semel.settings import refuses_unknown
 
 Doubt = Literal["rerun", "reconcile", "hold"]
 WhenRunning = Literal["wait", "reject"]
@@ -33,6 +34,7 @@ def microseconds(duration: timedelta) -> int:
     return duration // _MICROSECOND
 
 
+@refuses_unknown("A policy", PolicyInvalid)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """How one operation is claimed, kept, waited for and recovered.
@@ -86,10 +88,6 @@ class Policy:
         """A copy with `changes`, checked again."""
         if not changes:
             return self
-        unknown = sorted(set(changes) - {field.name for field in dataclasses.fields(self)})
-        if unknown:
-            message = f"A policy has no {' or '.join(unknown)}; nothing ran. It has: {', '.join(self.__slots__)}."
-            raise PolicyInvalid(message)
         return dataclasses.replace(self, **changes)
 
 

@@ -86,7 +86,7 @@ class EngineBase:
         self.new_nonce = new_nonce or partial(os.urandom, _NONCE)
         self.jitter = secrets.SystemRandom().random
         self.limits = limits or Limits()
-        self.resends = Resends(self.jitter, self.limits.resends)
+        self.resends = Resends(self.jitter, self.limits.retry_budget)
         self._left: list[Guard] = []
         self.known: dict[str, Known] = {}
         self.secrets = Secrets(fingerprint_secret)
@@ -104,9 +104,9 @@ class EngineBase:
             guard = self._left.pop()
         if guard is None and not getattr(self.store, "guards", False):
             breaker = self.limits.breaker(self.jitter)
-            patience = self.limits.patience
+            patience = self.limits.slow_call
             guard = Guard(breaker, self.clock.monotonic, name=self.store.name, patience=patience)
-        return Lane(self.store, guard, self.limits.most_waiting)
+        return Lane(self.store, guard, self.limits.max_queue)
 
     def _new_waiting(self) -> Waiting:
         """A new place to wait for keys that others run."""

@@ -83,7 +83,7 @@ class Lane:
         if len(self._waiting) >= self._most_waiting and not isinstance(operation, RUNNING):
             message = (
                 f"{len(self._waiting)} operations of this process wait for {self._store.name} already, so it was not "
-                f"asked; nothing ran. Ask again with the same key later, or raise most_waiting."
+                f"asked; nothing ran. Ask again with the same key later, or raise max_queue= of Limits."
             )
             return StoreUnavailable(message, retry_after=_FULL_FOR, asked=False)
         return None if self._guard is None else self._guard.refusal(operation)

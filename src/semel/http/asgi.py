@@ -38,7 +38,7 @@ from semel.engine.async_call import AsyncCall
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.clock import Clock
 from semel.http.exchange import (
-    DESCRIBED_AT,
+    POLICY_PATH,
     Answer,
     Front,
     Go,
@@ -204,9 +204,9 @@ class Call:
             case ReadBody(limit):
                 return self.body(limit)
             case Open():
-                if wanted.route.settings.within is None:
+                if wanted.route.settings.transaction is None:
                     return self._front.engine.open(wanted.key, **wanted.settings())
-                self.unit = AsyncUnitOfWork(self._front, wanted.route.settings.within)
+                self.unit = AsyncUnitOfWork(self._front, wanted.route.settings.transaction)
                 return self.unit.open(wanted)
             case WhoAsks(rule, request):
                 return _said(rule(request))
@@ -401,7 +401,7 @@ class Answering:
         self._opened = opened
         self._front = front
         self._held: list[Message] = []
-        self._holds_all = going.route.settings.within is not None
+        self._holds_all = going.route.settings.transaction is not None
         self._start: Message | None = None
         self._headers: list[tuple[str, str]] = []
         self._begun = False
@@ -588,7 +588,7 @@ class IdempotencyMiddleware:
         scope: from the request to whom the key belongs, taken from authenticated state; None means not authenticated.
             `SHARED` opts out.
         routes: which requests carry keys; without it, every POST and PATCH that carries one.
-        described_at: where the policy document is served; None: nowhere.
+        policy_path: where the policy document is served; None: nowhere.
         settings: what holds for every route that says nothing else; see `Route`.
     """
 
@@ -599,16 +599,16 @@ class IdempotencyMiddleware:
         semel: AsyncEngine,
         scope: ScopeRule | Shared,
         routes: Iterable[Route] | None = None,
-        described_at: str | None = DESCRIBED_AT,
+        policy_path: str | None = POLICY_PATH,
         **settings: Unpack[Given],
     ) -> None:
         engine = demand(semel, AsyncEngine, "An ASGI application", "AsyncSemel")
         self.app = app
-        self._front = Front(engine, scope, routes, described_at, settings)
+        self._front = Front(engine, scope, routes, policy_path, settings)
         self._tasks = Tasks()
         self._methods = self._front.routes.methods
         self._find = self._front.routes.find
-        self._described_at = described_at or "\0"  # the end of no path
+        self._policy_path = policy_path or "\0"  # the end of no path
 
     async def __call__(self, scope: Scope, receive: Receive, send: SendMessage) -> None:
         """Take a request, or hand it on."""
@@ -620,7 +620,7 @@ class IdempotencyMiddleware:
                 if route is not None:
                     await self._exchanged(route, Call(self.app, scope, receive, send, self._front))
                     return
-            elif scope["path"].endswith(self._described_at):
+            elif scope["path"].endswith(self._policy_path):
                 document = self._front.described(method, _below(scope))
                 if document is not None:
                     await send_response(document, send, head=method == "HEAD")

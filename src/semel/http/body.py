@@ -151,14 +151,14 @@ def is_path(path: object) -> bool:
     return isinstance(path, str) and _PATH.fullmatch(path) is not None
 
 
-def meaning(body: bytes, content_type: str, *, exclude: Sequence[str] = (), raw: bool = False) -> bytes:
+def meaning(body: bytes, content_type: str, *, ignore_fields: Sequence[str] = (), as_bytes: bool = False) -> bytes:
     """What enters the fingerprint for a body: bytes that are equal where the bodies say the same.
 
     Args:
         body: all of it.
         content_type: as the request says.
-        exclude: members of a JSON body that do not count, as dotted paths.
-        raw: whether the bytes count as they are.
+        ignore_fields: members of a JSON body that do not count, as dotted paths.
+        as_bytes: whether the bytes count as they are.
 
     Raises:
         BadBody: JSON that does not mean one thing.
@@ -167,9 +167,9 @@ def meaning(body: bytes, content_type: str, *, exclude: Sequence[str] = (), raw:
     if not body:
         return b"raw:"
     if kind.is_multipart:
-        return _form(body, kind, raw=raw)
-    if kind.is_json and not raw:
-        return b"json:" + _json(body, exclude)
+        return _form(body, kind, as_bytes=as_bytes)
+    if kind.is_json and not as_bytes:
+        return b"json:" + _json(body, ignore_fields)
     return b"raw:" + body
 
 
@@ -178,9 +178,9 @@ def joined(segments: Iterable[bytes]) -> bytes:
     return b"".join([b"%d:%b" % (len(segment), segment) for segment in segments])
 
 
-def _json(body: bytes, exclude: Sequence[str]) -> bytes:
+def _json(body: bytes, ignore_fields: Sequence[str]) -> bytes:
     try:
-        return _canonical(_without(_parsed(body), exclude))
+        return _canonical(_without(_parsed(body), ignore_fields))
     except RecursionError as problem:
         message = "its JSON is nested too deeply"
         raise BadBody(message) from problem
@@ -279,9 +279,9 @@ def _pruned(value: Any, path: list[str]) -> Any:
     return {**value, path[0]: _pruned(value[path[0]], path[1:])}
 
 
-def _form(body: bytes, kind: ContentType, *, raw: bool) -> bytes:
+def _form(body: bytes, kind: ContentType, *, as_bytes: bool) -> bytes:
     """A form by its parts; where it has none, by its bytes and by the header that says how to read them."""
-    parts = None if raw else parts_of(body, kind)
+    parts = None if as_bytes else parts_of(body, kind)
     if parts is None:
         return b"raw:" + joined((kind.text.encode("utf-8", "surrogatepass"), body))
     return b"parts:" + joined(joined((joined(lines), content)) for lines, content in parts)

@@ -43,9 +43,9 @@ class IdempotencyMixin:
     """For `APIView` and `ViewSet`, before them: each keyed request is handled once.
 
     Attributes:
-        idempotency: the settings of the view: those of a route (see `Route`), of which `within` may be the alias of a
-            database; `scope`, where it is not the user's model and primary key; `semel`, where it is not that of the
-            setting SEMEL.
+        idempotency: the settings of the view: those of a route (see `Route`), of which `transaction` may be the alias
+            of a database; `scope`, where it is not the user's model and primary key; `semel`, where it is not that of
+            the setting SEMEL.
     """
 
     idempotency: ClassVar[Mapping[str, Any]] = {}

@@ -73,7 +73,7 @@ def key_in(request: Request, route: Route) -> str | None:
     """The key that the request carries; None where it carries none."""
     header = route.settings.key_header
     try:
-        return key_of(request.headers.all(header), shortest=route.settings.shortest)
+        return key_of(request.headers.all(header), min_length=route.settings.min_key_length)
     except BadKey as bad:
         raise Refused(problem.malformed(header, str(bad))) from bad
 
@@ -145,7 +145,12 @@ def fingerprint_of(request: Request, route: Route) -> bytes:
     coding = "" if coding == "identity" else coding
     try:
         # What a packed body says cannot be seen, so its bytes count.
-        said = meaning(request.body, content_type, exclude=settings.exclude, raw=settings.raw or coding != "")
+        said = meaning(
+            request.body,
+            content_type,
+            ignore_fields=settings.ignore_fields,
+            as_bytes=settings.compare == "bytes" or coding != "",
+        )
     except BadBody as bad:
         raise Refused(problem.ambiguous(str(bad))) from bad
     kind = content_type_of(content_type).compared
@@ -317,13 +322,13 @@ class Undone(Exception):
 
 
 def exchange(
-    request: Request, route: Route, scope: Scope | Shared, described_at: str | None
+    request: Request, route: Route, scope: Scope | Shared, policy_path: str | None
 ) -> Flow[Pass | Answer | Go]:
     """What becomes of `request`, for which `route` was found."""
     try:
         return (yield from _taken(request, route, scope))
     except Refused as refused:
-        return Answer(refused.problem.response(described_at))
+        return Answer(refused.problem.response(policy_path))
 
 
 def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass | Answer | Go]:
@@ -336,7 +341,7 @@ def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass |
         return Pass()
     who = SHARED if isinstance(scope, Shared) else (yield WhoAsks(scope, request))
     if who is None or (isinstance(who, tuple) and None in who):
-        raise Refused(problem.unauthenticated(settings.challenge))
+        raise Refused(problem.unauthenticated(settings.www_authenticate))
     who = scope_of(who)
     body = yield ReadBody(settings.max_body)
     if body is None:
@@ -362,7 +367,7 @@ def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass |
 
 
 def answered(
-    going: Go, answer: Answered, *, described_at: str | None, error: Exception | None = None
+    going: Go, answer: Answered, *, policy_path: str | None, error: Exception | None = None
 ) -> Flow[Send | Answer]:
     """The application has answered: record it, and say what is sent.
 
@@ -370,28 +375,28 @@ def answered(
         going: the call.
         answer: what it answered. Where its length contradicts its Content-Length nobody can tell whether it is whole:
             it is neither kept nor sent.
-        described_at: where the policy document is.
+        policy_path: where the policy document is.
         error: what the view raised, where a handler of the framework made the answer of it: the policy for that class
             comes before what the status says.
     """
     route, status = going.route, answer.status
     meaning = _meaning(route, status, error)
     wanted: Settle | Fail
-    if meaning == "stored":
+    if meaning == "final":
         wanted = Settle(_value(answer, route))
     else:
-        wanted = Fail((NotStored if meaning == "retried" else NobodyKnows)(f"answered {status}"))
-    verdict = yield from _recorded(going, wanted, described_at)
+        wanted = Fail((NotStored if meaning == "retry" else NobodyKnows)(f"answered {status}"))
+    verdict = yield from _recorded(going, wanted, policy_path)
     if answer.contradiction is None or isinstance(verdict, Answer):
         return verdict
     _log.warning("%s answered with %s, which is not sent", going.operation, answer.contradiction)
-    is_kept = meaning == "stored" and not going.opened.is_joined
-    return Answer(problem.contradicts_length(runs_again=not is_kept).response(described_at))
+    is_kept = meaning == "final" and not going.opened.is_joined
+    return Answer(problem.contradicts_length(runs_again=not is_kept).response(policy_path))
 
 
 def _value(answer: Answered, route: Route) -> Response | NotKept:
     """What is recorded of an answer: a tombstone where it is not kept."""
-    if route.settings.store == "none" or answer.body is None or answer.contradiction is not None:
+    if not route.settings.keep_response or answer.body is None or answer.contradiction is not None:
         return NotKept()
     return kept(answer.status, answer.headers, answer.body, route.settings.allowed)
 
@@ -399,18 +404,18 @@ def _value(answer: Answered, route: Route) -> Response | NotKept:
 def _meaning(route: Route, status: int, error: Exception | None) -> Meaning:
     policy = policy_of(route)
     if error is not None and isinstance(error, policy.final_errors):
-        return "stored"
+        return "final"
     if error is not None and isinstance(error, policy.retry_errors):
-        return "retried"
+        return "retry"
     return route.settings.meaning(status)
 
 
-def raised(going: Go, error: Exception, described_at: str | None) -> Flow[Send | Answer]:
+def raised(going: Go, error: Exception, policy_path: str | None) -> Flow[Send | Answer]:
     """The application has raised: recorded by policy, and raised again unless somebody else's outcome is there."""
-    return (yield from _recorded(going, Fail(error), described_at))
+    return (yield from _recorded(going, Fail(error), policy_path))
 
 
-def committed(going: Go, described_at: str | None) -> Flow[Answer | None]:
+def committed(going: Go, policy_path: str | None) -> Flow[Answer | None]:
     """The transaction of the request has ended without an error; gives what is sent where it did not commit.
 
     Whoever asks has no other proof of the commit, so the record is looked for as everybody else sees it.
@@ -419,23 +424,23 @@ def committed(going: Go, described_at: str | None) -> Flow[Answer | None]:
         status: Status | None = yield ReadStatus()
     except SemelError as error:
         _log_error(going, "was carried out, and whether it is committed could not be seen", error)
-        return Answer(problem.commit_unknown().response(described_at))
+        return Answer(problem.commit_unknown().response(policy_path))
     if status is Status.COMPLETED:
         return None
-    return not_committed(going, described_at)
+    return not_committed(going, policy_path)
 
 
-def not_committed(going: Go, described_at: str | None) -> Answer:
+def not_committed(going: Go, policy_path: str | None) -> Answer:
     """What is sent where the transaction of a request is known to have ended without a commit."""
     _log_error(
         going,
         "ended without a commit: what its view wrote is gone, nothing is recorded, and the client was told so (500). "
-        "Let the transaction that within= opens commit at its end, as `with Session.begin()` does",
+        "Let the transaction that transaction= opens commit at its end, as `with Session.begin()` does",
     )
-    return Answer(problem.not_committed().response(described_at))
+    return Answer(problem.not_committed().response(policy_path))
 
 
-def _transaction_ended(going: Go, error: NotInTransaction, described_at: str | None) -> Flow[Answer]:
+def _transaction_ended(going: Go, error: NotInTransaction, policy_path: str | None) -> Flow[Answer]:
     """The view has ended the transaction that its response was to be recorded in."""
     try:
         status: Status | None = yield ReadStatus()
@@ -446,17 +451,17 @@ def _transaction_ended(going: Go, error: NotInTransaction, described_at: str | N
     _log_error(
         going,
         f"ended its transaction by itself, so its response could not be recorded in it. {became}; the client was told "
-        f"so (500). Leave commit and rollback to the transaction that within= opens",
+        f"so (500). Leave commit and rollback to the transaction that transaction= opens",
         error,
     )
-    return Answer(problem.transaction_ended().response(described_at))
+    return Answer(problem.transaction_ended().response(policy_path))
 
 
 def _log_error(going: Go, what: str, error: Exception | None = None) -> None:
     _log.error("%s %s %s.", going.request.method, going.route.path, what, exc_info=error)
 
 
-def _recorded(going: Go, wanted: Settle | Fail, described_at: str | None) -> Flow[Send | Answer]:
+def _recorded(going: Go, wanted: Settle | Fail, policy_path: str | None) -> Flow[Send | Answer]:
     route = going.route
     try:
         result: Result[Response] = yield wanted
@@ -466,34 +471,34 @@ def _recorded(going: Go, wanted: Settle | Fail, described_at: str | None) -> Flo
         if isinstance(wanted, Fail):
             raise wanted.error from error
         if isinstance(error, NotInTransaction):
-            return (yield from _transaction_ended(going, error, described_at))
+            return (yield from _transaction_ended(going, error, policy_path))
         raise  # for whoever runs the site to see
     except TransactionAborted as error:
         if isinstance(wanted, Fail):
-            return _of_failure(wanted, error, going, described_at)
+            return _of_failure(wanted, error, going, policy_path)
         _log_error(going, "could not be recorded, so what its view wrote is rolled back (503)", error)
-        return Answer(problem.rolled_back().response(described_at))
+        return Answer(problem.rolled_back().response(policy_path))
     except SemelError as error:
         if isinstance(wanted, Fail):
-            return _of_failure(wanted, error, going, described_at)
-        return Answer(_refusal(error, route).problem.response(described_at))
+            return _of_failure(wanted, error, going, policy_path)
+        return Answer(_refusal(error, route).problem.response(policy_path))
     return Answer(replay(result, route, going.request)) if result.replayed else Send(going.marks)
 
 
-def _of_failure(failed: Fail, error: SemelError, going: Go, described_at: str | None) -> Send | Answer:
+def _of_failure(failed: Fail, error: SemelError, going: Go, policy_path: str | None) -> Send | Answer:
     """What is sent where not even a failure could be recorded."""
     match failed.error:
         case NotStored() | NobodyKnows() as answer:
             return Send(going.marks, answer)  # it could not be recorded, and is true all the same
         case LeaseLost() as lost:
             # The handler was stopped where it would have gone on without its key; whoever asks again goes on.
-            return Answer(_refusal(lost, going.route).problem.response(described_at))
+            return Answer(_refusal(lost, going.route).problem.response(policy_path))
     raise failed.error from (None if failed.error is error else error)
 
 
 def _refusal(error: SemelError, route: Route) -> Refused:
     settings = route.settings
-    return Refused(problem.of(error, settings.wording, settings.running))
+    return Refused(problem.of(error, settings.wording, settings.in_progress_status))
 
 
 def policy_of(route: Route) -> Policy:
@@ -536,7 +541,7 @@ class StreamLimit:
     def __init__(self, going: Go, kept: Kept, now: float) -> None:
         settings = going.route.settings
         self._kept = kept
-        self._keeps = settings.store == "response" and settings.meaning(kept.status) == "stored"
+        self._keeps = settings.keep_response and settings.meaning(kept.status) == "final"
         self._is_joined = going.opened.is_joined
         self._after_disconnect = settings.after_disconnect.total_seconds()
         end = going.opened.claimed_at + policy_of(going.route).max_runtime.total_seconds()
@@ -593,7 +598,7 @@ def gather(chunks: Iterable[bytes], limit: StreamLimit, clock: Clock) -> list[by
 
 E = TypeVar("E", bound=EngineBase)
 
-DESCRIBED_AT: Final = "/.well-known/idempotency-policy"
+POLICY_PATH: Final = "/.well-known/idempotency-policy"
 
 
 class Front(Generic[E]):
@@ -603,7 +608,7 @@ class Front(Generic[E]):
         engine: the engine, of the colour of the application.
         scope: from a request to whom its key belongs, taken from authenticated state; `SHARED` opts out.
         routes: which requests carry keys; None: every POST and PATCH that carries one.
-        described_at: where the policy document is served; None: nowhere.
+        policy_path: where the policy document is served; None: nowhere.
         settings: what holds for every route that says nothing else.
     """
 
@@ -612,22 +617,22 @@ class Front(Generic[E]):
         engine: E,
         scope: Scope | Shared,
         routes: Iterable[Route] | None,
-        described_at: str | None,
+        policy_path: str | None,
         settings: Given,
     ) -> None:
         if not callable(scope) and not isinstance(scope, Shared):
             raise UsageError("scope= is a function of the request, or SHARED; nothing was set up.")
-        if described_at is not None and not described_at.startswith("/"):
-            raise UsageError("described_at= is a path that begins with a slash, or None; nothing was set up.")
+        if policy_path is not None and not policy_path.startswith("/"):
+            raise UsageError("policy_path= is a path that begins with a slash, or None; nothing was set up.")
         self.engine = engine
         self.scope = scope
-        self.described_at = described_at
-        self.routes = Routes.of(routes, settings, engine.policy, described_at)
+        self.policy_path = policy_path
+        self.routes = Routes.of(routes, settings, engine.policy, policy_path)
         self._document = document(self.routes)
 
     def described(self, method: str, path: str) -> Response | None:
         """The policy document, where this request asks for it; the path below the mount."""
-        return self._document if path == self.described_at and method in ("GET", "HEAD") else None
+        return self._document if path == self.policy_path and method in ("GET", "HEAD") else None
 
     def find(self, method: str, path: str) -> Route | None:
         """The route of a request, if it is of one that carries keys; the path below the mount."""
@@ -639,7 +644,7 @@ class Front(Generic[E]):
 
     def answered(self, going: Go, answer: Answered, error: Exception | None = None) -> Flow[Send | Answer]:
         """The application has answered; `error` is what the framework made the answer of, if it was raised."""
-        return answered(going, answer, described_at=self.link(going.request.mount), error=error)
+        return answered(going, answer, policy_path=self.link(going.request.mount), error=error)
 
     def limit(self, going: Go, kept: Kept) -> StreamLimit:
         """When the answer of a call, which begins to leave now, is stopped before its end."""
@@ -659,7 +664,7 @@ class Front(Generic[E]):
 
     def link(self, mount: str) -> str | None:
         """Where the policy document is; a mount may hold what the client wrote, and goes into a header."""
-        return quote(mount) + self.described_at if mount and self.described_at else self.described_at
+        return quote(mount) + self.policy_path if mount and self.policy_path else self.policy_path
 
 
 def demand(engine: object, kind: type[E], framework: str, name: str) -> E:

@@ -16,7 +16,7 @@ from semel.core.key import Shared
 from semel.engine.sync_engine import SyncEngine
 from semel.errors import UsageError
 from semel.extras import requires
-from semel.http.exchange import DESCRIBED_AT, Answer, Front, Pass, demand
+from semel.http.exchange import POLICY_PATH, Answer, Front, Pass, demand
 from semel.http.policy_document import document
 from semel.http.problem import Refused
 from semel.http.response import Response
@@ -48,7 +48,7 @@ class Idempotency:
             `request.state` holds what `before_request` functions left in `flask.g`. `SHARED` opts out.
         routes: which requests carry keys, beside the views under `once`; without it, every POST and PATCH that carries
             one.
-        described_at: where the policy document is served; None: nowhere.
+        policy_path: where the policy document is served; None: nowhere.
         settings: what holds for every route and view that says nothing else; see `Route`.
     """
 
@@ -59,11 +59,11 @@ class Idempotency:
         semel: SyncEngine,
         scope: Scope | Shared,
         routes: Iterable[Route] | None = None,
-        described_at: str | None = DESCRIBED_AT,
+        policy_path: str | None = POLICY_PATH,
         **settings: Unpack[Given],
     ) -> None:
         engine = demand(semel, SyncEngine, "A Flask application", "Semel")
-        self._front = Front(engine, scope, routes, described_at, settings)
+        self._front = Front(engine, scope, routes, policy_path, settings)
         self._common = Given(methods=_CHANGING, policy=engine.policy) | settings
         if app is not None:
             self.init_app(app)
@@ -83,9 +83,9 @@ class Idempotency:
         app.dispatch_request = partial(self._dispatched, app, dispatch)  # type: ignore[method-assign]
         # The first of all: once another function has parsed a form, nobody can have the bytes of the body any more.
         app.before_request_funcs.setdefault(None, []).insert(0, partial(self._read_ahead, app))
-        if self._front.described_at is not None:
+        if self._front.policy_path is not None:
             view = partial(self._described, app)
-            app.add_url_rule(self._front.described_at, "semel_idempotency_policy", view, methods=["GET"])
+            app.add_url_rule(self._front.policy_path, "semel_idempotency_policy", view, methods=["GET"])
 
     def once(self, **settings: Unpack[Given]) -> Callable[[V], V]:
         """Decorate a view, below `route`: it takes keys under these settings, whatever `routes=` says."""
@@ -154,7 +154,7 @@ class Idempotency:
             for rule in app.url_map.iter_rules()
             if (marked := _marked(app, rule.endpoint)) is not None
         )
-        routes = Routes((*views, *self._front.routes.every), self._front.described_at)
+        routes = Routes((*views, *self._front.routes.every), self._front.policy_path)
         return _response(app, document(routes))
 
 

@@ -30,25 +30,25 @@ def described(route: Route) -> dict[str, Any]:
         "required": settings.required,
         "profile": settings.profile,
         "key": {
-            "minimumLength": settings.shortest,
+            "minimumLength": settings.min_key_length,
             "maximumLength": LONGEST,
             "format": "structured-field string or bare",
         },
         "retentionSeconds": int(policy.keep_for.total_seconds()),
         "waitsSeconds": policy.wait_for.total_seconds() if policy.when_running == "wait" else 0,
-        "comparedBy": "bytes" if settings.raw else "canonical JSON, parts of a form, else bytes",
-        "notCompared": list(settings.exclude),
+        "comparedBy": "bytes" if settings.compare == "bytes" else "canonical JSON, parts of a form, else bytes",
+        "notCompared": list(settings.ignore_fields),
         "statuses": {
-            "running": settings.running or wording.running,
+            "running": settings.in_progress_status or wording.in_progress_status,
             "otherRequest": wording.reused,
             "missing": 400,
             "malformed": 400,
             "unavailable": 503,
         },
-        "notStored": [status for status in _STATUSES if settings.meaning(status) == "retried"],
-        "doubtful": [status for status in _STATUSES if settings.meaning(status) == "doubtful"],
+        "notStored": [status for status in _STATUSES if settings.meaning(status) == "retry"],
+        "doubtful": [status for status in _STATUSES if settings.meaning(status) == "unknown"],
         "replayHeader": wording.replayed[0],
-        "responseKept": settings.store == "response",
+        "responseKept": settings.keep_response,
     }
 
 

@@ -6,7 +6,7 @@ holds neither the key nor anything of another caller.
 Profiles: how a family of services words the same promise. No I/O.
 
 What always holds: a profile chooses headers, statuses and marks; it never changes who runs. Every status of a response
-means exactly one of three things: it is the answer (stored), nothing happened (retried), nobody knows (doubtful).
+means exactly one of three things: it is the answer (final), nothing happened (retry), nobody knows (unknown).
 
 Problems with the body of a request under WSGI, where a server may not know where it ends. No I/O.
 
@@ -39,7 +39,7 @@ from semel.errors import (
 )
 from semel.http.response import Response
 
-Meaning = Literal["stored", "retried", "doubtful"]
+Meaning = Literal["final", "retry", "unknown"]
 Statuses = frozenset[int]
 
 # Said before anything was done: the same request may be sent again, with the same key.
@@ -57,9 +57,9 @@ class Profile:
         name: how it is asked for.
         header: the request header with the key.
         replayed: the response header, and its value, that marks a replay.
-        running: the status for a duplicate while the first still runs.
+        in_progress_status: the status for a duplicate while the first still runs.
         reused: the status for a key that stands for another request.
-        retried: statuses that mean that nothing happened.
+        retry_statuses: statuses that mean that nothing happened.
         stores_failures: whether 5xx are stored as answers; elsewhere nobody knows what they mean.
         ran: the response header, and its value, on every answer of a first run, where the profile wants one.
         first_sent: the request header with the time of the first try, where there is one.
@@ -70,9 +70,9 @@ class Profile:
     header: str = "Idempotency-Key"
     replayed: tuple[str, str] = ("Idempotency-Replayed", "true")
     ran: tuple[str, str] | None = None
-    running: int = 409
+    in_progress_status: int = 409
     reused: int = 422
-    retried: Statuses = _REFUSED | _NOT_NOW
+    retry_statuses: Statuses = _REFUSED | _NOT_NOW
     stores_failures: bool = False
     first_sent: str | None = None
     outside: int = 412
@@ -80,11 +80,11 @@ class Profile:
 
     def meaning(self, status: int) -> Meaning:
         """What a status says of the work behind it."""
-        if status in self.retried:
-            return "retried"
+        if status in self.retry_statuses:
+            return "retry"
         if status >= 500 and not self.stores_failures:  # noqa: PLR2004 - the class of server errors
-            return "doubtful"
-        return "stored"
+            return "unknown"
+        return "final"
 
 
 PROFILES: Final = {
@@ -95,14 +95,14 @@ PROFILES: Final = {
             name="stripe-v1",
             replayed=("Idempotent-Replayed", "true"),
             reused=400,
-            retried=frozenset({400, 401, 403, 409, 429}),
+            retry_statuses=frozenset({400, 401, 403, 409, 429}),
             stores_failures=True,
         ),
         Profile(
             name="stripe-v2",
             replayed=("Idempotent-Replayed", "true"),
             reused=400,
-            retried=frozenset(range(400, 500)),
+            retry_statuses=frozenset(range(400, 500)),
         ),
         Profile(name="paypal", header="PayPal-Request-Id", reused=400),
         Profile(
@@ -196,10 +196,12 @@ def too_large(limit: int) -> Problem:
     return Problem("body-too-large", 413, "The body is too large", detail)
 
 
-def unauthenticated(challenge: str) -> Problem:
+def unauthenticated(www_authenticate: str) -> Problem:
     """Nobody is behind the request."""
     detail = "A key belongs to somebody, and this request does not say to whom; nothing ran. Sign in first."
-    return Problem("not-authenticated", 401, "Not authenticated", detail, headers=(("WWW-Authenticate", challenge),))
+    return Problem(
+        "not-authenticated", 401, "Not authenticated", detail, headers=(("WWW-Authenticate", www_authenticate),)
+    )
 
 
 def outside(profile: Profile) -> Problem:
@@ -255,7 +257,7 @@ def rolled_back() -> Problem:
     return Problem("rolled-back", _UNAVAILABLE, "It was rolled back", detail, 1.0)
 
 
-def of(error: SemelError, profile: Profile, running: int | None = None) -> Problem:
+def of(error: SemelError, profile: Profile, in_progress_status: int | None = None) -> Problem:
     """What an error of semel means to a client."""
     match error:
         case KeyReused():
@@ -272,7 +274,13 @@ def of(error: SemelError, profile: Profile, running: int | None = None) -> Probl
             return Problem("too-many-waiting", _UNAVAILABLE, "Too many wait", detail, error.retry_after)
         case InProgress():
             detail = "The first request with this key is still being worked on; nothing ran now. Ask again later."
-            return Problem("in-progress", running or profile.running, "Still running", detail, error.retry_after)
+            return Problem(
+                "in-progress",
+                in_progress_status or profile.in_progress_status,
+                "Still running",
+                detail,
+                error.retry_after,
+            )
         case InDoubt():
             detail = (
                 "A request with this key started before and its outcome is not known; nothing ran now. It is being "

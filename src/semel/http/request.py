@@ -156,7 +156,7 @@ class BadKey(Exception):
     """The header is there and gives no key; the message is a clause that says why."""
 
 
-def key_of(lines: Sequence[str], *, shortest: int = 1) -> str | None:
+def key_of(lines: Sequence[str], *, min_length: int = 1) -> str | None:
     """The key in the field lines of one header; None where there are none.
 
     Raises:
@@ -174,8 +174,8 @@ def key_of(lines: Sequence[str], *, shortest: int = 1) -> str | None:
     if len(key) > LONGEST:
         message = f"it has {len(key)} characters, more than the {LONGEST} allowed"
         raise BadKey(message)
-    if len(key) < shortest:
-        message = f"it has {len(key)} characters, fewer than the {shortest} asked for"
+    if len(key) < min_length:
+        message = f"it has {len(key)} characters, fewer than the {min_length} asked for"
         raise BadKey(message)
     return key
 

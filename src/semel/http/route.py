@@ -19,17 +19,18 @@ from semel.http.body import is_path
 from semel.http.problem import PROFILES, Meaning, Profile
 from semel.http.request import LONGEST, Request
 from semel.http.response import NEVER, REPLAYED
+from semel.settings import explain_unknown
 
 Scope = Callable[[Any], Any]
 """From a request to whom its key belongs; may be awaited where the framework awaits."""
 KeyRule = Callable[[Request], "str | tuple[object, ...] | None"]
 Within = Callable[[Any], Any]
 """From a request to a context manager that gives a session or connection in a transaction, and commits at its end."""
-Store = Literal["response", "none"]
+Compare = Literal["content", "bytes"]
 
 METHODS: Final = frozenset({"POST", "PATCH"})
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "CONNECT"})
-_RUNNING: Final = frozenset({409, 425, 429})
+_IN_PROGRESS: Final = frozenset({409, 425, 429})
 _HEADER: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _MEBIBYTE: Final = 1024 * 1024
 _SLASHES: Final = re.compile("//+")
@@ -47,22 +48,22 @@ class Settings:
         key: computes the key of a request that carries none, for webhooks: from its head and body. None: no key.
         policy: how to claim, keep, wait and recover; the engine's where none is given.
         profile: how it is worded: ietf, stripe-v1, stripe-v2, paypal or oasis.
-        stored: statuses that are answers, whatever the profile says: kept, and replayed.
-        retried: statuses that mean that nothing happened: not kept, the same key may be sent again.
-        doubtful: statuses after which nobody knows; the policy for doubts decides.
-        running: the status for a duplicate while the first runs: 409, 425 or 429.
+        final_statuses: statuses that are answers, whatever the profile says: kept, and replayed.
+        retry_statuses: statuses that mean that nothing happened: not kept, the same key may be sent again.
+        unknown_statuses: statuses after which nobody knows; the policy for doubts decides.
+        in_progress_status: the status for a duplicate while the first runs: 409, 425 or 429.
         replay_headers: further response headers that are kept and replayed.
-        exclude: members of a JSON body that do not count when requests are compared, as dotted paths.
-        raw: whether bodies are compared byte for byte.
+        ignore_fields: members of a JSON body that do not count when requests are compared, as dotted paths.
+        compare: "content" compares bodies by what they say, "bytes" byte for byte.
         compare_host: whether requests to two hosts are two requests: for sites that do something else under each name.
         max_body: how many bytes a body with a key may take.
         max_response: how many bytes of a response are kept; more leaves a mark that it was done.
         after_disconnect: how long an answer that is sent in chunks goes on once its client has left, so that it can be
             kept whole; then it is stopped, and leaves the same mark.
-        store: "none" keeps that it was done, and nothing of the response: for secrets.
-        shortest: how many characters a key has at least.
-        within: opens the transaction of the view, so that response and effect commit together.
-        challenge: what `WWW-Authenticate` says where `scope` gave None.
+        keep_response: False keeps that it was done, and nothing of the response: for secrets.
+        min_key_length: how many characters a key has at least.
+        transaction: opens the transaction of the view, so that response and effect commit together.
+        www_authenticate: what `WWW-Authenticate` says where `scope` gave None.
     """
 
     methods: frozenset[str] = METHODS
@@ -71,27 +72,27 @@ class Settings:
     key: KeyRule | None = None
     policy: Policy | None = None
     profile: str = "ietf"
-    stored: frozenset[int] = frozenset()
-    retried: frozenset[int] = frozenset()
-    doubtful: frozenset[int] = frozenset()
-    running: int | None = None
+    final_statuses: frozenset[int] = frozenset()
+    retry_statuses: frozenset[int] = frozenset()
+    unknown_statuses: frozenset[int] = frozenset()
+    in_progress_status: int | None = None
     replay_headers: Sequence[str] = ()
-    exclude: Sequence[str] = ()
-    raw: bool = False
+    ignore_fields: Sequence[str] = ()
+    compare: Compare = "content"
     compare_host: bool = False
     max_body: int = _MEBIBYTE
     max_response: int = _MEBIBYTE
     after_disconnect: timedelta = timedelta(seconds=30)
-    store: Store = "response"
-    shortest: int = 1
-    within: Within | None = None
-    challenge: str = "Bearer"
+    keep_response: bool = True
+    min_key_length: int = 1
+    transaction: Within | None = None
+    www_authenticate: str = "Bearer"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "methods", frozenset(method.upper() for method in _several(self.methods, "methods")))
-        for name in ("stored", "retried", "doubtful"):
+        for name in ("final_statuses", "retry_statuses", "unknown_statuses"):
             object.__setattr__(self, name, frozenset(_several(getattr(self, name), name)))
-        for name in ("replay_headers", "exclude"):
+        for name in ("replay_headers", "ignore_fields"):
             object.__setattr__(self, name, tuple(_several(getattr(self, name), name)))
         for says_no, why in self._problems():
             if says_no:
@@ -104,25 +105,32 @@ class Settings:
         yield self.profile not in PROFILES, f"There is no profile {self.profile!r}, only {', '.join(PROFILES)}"
         yield self.header is not None and not _HEADER.fullmatch(self.header), f"{self.header!r} is no header name"
         yield self.key is not None and not callable(self.key), "key= is a function of the request"
-        yield self.within is not None and not callable(self.within), "within= is a function of the request"
+        yield (
+            self.transaction is not None and not callable(self.transaction),
+            "transaction= is a function of the request",
+        )
         yield (
             self.policy is not None and not isinstance(self.policy, Policy),
             f"policy= is a Policy, not {type(self.policy).__name__}",
         )
-        yield self.running not in (None, *_RUNNING), "The status while running is 409, 425 or 429"
-        yield not self.challenge or "\r" in self.challenge or "\n" in self.challenge, "challenge= is one line of text"
-        yield self.store not in ("response", "none"), 'store= is "response" or "none"'
-        yield not 1 <= self.shortest <= LONGEST, f"shortest= lies between 1 and {LONGEST}"
+        yield self.in_progress_status not in (None, *_IN_PROGRESS), "in_progress_status= is 409, 425 or 429"
+        yield (
+            not self.www_authenticate or "\r" in self.www_authenticate or "\n" in self.www_authenticate,
+            "www_authenticate= is one line of text",
+        )
+        yield self.compare not in ("content", "bytes"), 'compare= is "content" or "bytes"'
+        yield not isinstance(self.keep_response, bool), "keep_response= is True or False"
+        yield not 1 <= self.min_key_length <= LONGEST, f"min_key_length= lies between 1 and {LONGEST}"
         yield (
             not isinstance(self.after_disconnect, timedelta) or self.after_disconnect < timedelta(0),
             "after_disconnect= is a timedelta of zero or more",
         )
         yield self.max_body < 0 or self.max_response < 0, "max_body= and max_response= are numbers of bytes"
-        twice = (self.stored & self.retried) | (self.stored & self.doubtful) | (self.retried & self.doubtful)
-        yield twice, f"Status {min(twice, default=0)} means one thing: stored, retried or doubtful"
+        twice = _in_two(self.final_statuses, self.retry_statuses, self.unknown_statuses)
+        yield twice, f"Status {min(twice, default=0)} means one thing: final, retry or unknown"
         never = sorted({name.lower() for name in self.replay_headers} & NEVER)
         yield never, f"{', '.join(never)} is never replayed"
-        wrong = [path for path in self.exclude if not is_path(path)]
+        wrong = [path for path in self.ignore_fields if not is_path(path)]
         yield wrong, f"{wrong!r} is no path to a member, such as 'sent_at' or 'meta.trace'"
 
     @cached_property
@@ -142,14 +150,31 @@ class Settings:
 
     def meaning(self, status: int) -> Meaning:
         """What a status says of the work behind it."""
-        if status in self.stored:
-            return "stored"
-        if status in self.retried:
-            return "retried"
-        return "doubtful" if status in self.doubtful else self.wording.meaning(status)
+        if status in self.final_statuses:
+            return "final"
+        if status in self.retry_statuses:
+            return "retry"
+        return "unknown" if status in self.unknown_statuses else self.wording.meaning(status)
 
 
 _NAMES: Final = frozenset(known.name for known in fields(Settings))
+_HINTS: Final = {
+    **{name: f"It belongs to the policy: policy=Policy({name}=…)." for name in Policy.__slots__},
+    **{name: f"{name}= is given to the middleware, for all routes." for name in ("semel", "scope", "policy_path")},
+    "stored": "Write final_statuses={…}.",
+    "retried": "Write retry_statuses={…}.",
+    "doubtful": "Write unknown_statuses={…}.",
+    "running": "Write in_progress_status=….",
+    "exclude": "Write ignore_fields=[…].",
+    "ignore": "Write ignore_fields=[…].",
+    "raw": 'Write compare="bytes".',
+    "store": "Write keep_response=False to keep nothing of the response.",
+    "shortest": "Write min_key_length=….",
+    "within": "Write transaction=….",
+    "challenge": "Write www_authenticate=….",
+    "described_at": "Write policy_path=…, which is given to the middleware, for all routes.",
+}
+"""What to write instead of words that are often tried."""
 
 
 class Given(TypedDict, total=False):
@@ -161,21 +186,28 @@ class Given(TypedDict, total=False):
     key: KeyRule | None
     policy: Policy | None
     profile: str
-    stored: Collection[int]
-    retried: Collection[int]
-    doubtful: Collection[int]
-    running: int | None
+    final_statuses: Collection[int]
+    retry_statuses: Collection[int]
+    unknown_statuses: Collection[int]
+    in_progress_status: int | None
     replay_headers: Collection[str]
-    exclude: Collection[str]
-    raw: bool
+    ignore_fields: Collection[str]
+    compare: Compare
     compare_host: bool
     max_body: int
     max_response: int
     after_disconnect: timedelta
-    store: Store
-    shortest: int
-    within: Within | None
-    challenge: str
+    keep_response: bool
+    min_key_length: int
+    transaction: Within | None
+    www_authenticate: str
+
+
+def _in_two(*groups: frozenset[int]) -> frozenset[int]:
+    """The statuses that are in more than one group."""
+    return frozenset(
+        status for status in frozenset[int]().union(*groups) if sum(status in group for group in groups) > 1
+    )
 
 
 def _several(given: Any, name: str) -> Iterable[Any]:
@@ -190,11 +222,8 @@ def settings_of(given: Given) -> Settings:
     Raises:
         UsageError: there is no such setting, or it cannot be so.
     """
-    unknown = sorted(set(given) - _NAMES)
-    if unknown:
-        raise UsageError(
-            f"A route has no setting {unknown[0]!r}, only {', '.join(sorted(_NAMES))}; nothing was set up."
-        )
+    for name in sorted(set(given) - _NAMES):
+        raise UsageError(explain_unknown("A route", name, _NAMES, outcome="nothing was set up", hints=_HINTS))
     return Settings(**given)  # type: ignore[arg-type]  # frozen when they are made
 
 
@@ -250,15 +279,15 @@ class Routes:
     """All routes of an application, with the engine's policy where a route has none."""
 
     every: tuple[Route, ...]
-    described_at: str | None = field(default=None)
+    policy_path: str | None = field(default=None)
 
     @classmethod
-    def of(cls, routes: Iterable[Route] | None, common: Given, policy: Policy, described_at: str | None) -> Routes:
+    def of(cls, routes: Iterable[Route] | None, common: Given, policy: Policy, policy_path: str | None) -> Routes:
         """The routes with what is common to them; without any, one that fits everything."""
         settings_of(common)  # what is wrong with it is said even where every route says otherwise
         common = Given(policy=policy) | common
         given = (Route("/**"),) if routes is None else tuple(routes)
-        return cls(tuple(_checked(route).over(common) for route in given), described_at)
+        return cls(tuple(_checked(route).over(common) for route in given), policy_path)
 
     @cached_property
     def methods(self) -> frozenset[str]:

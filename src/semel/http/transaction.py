@@ -1,7 +1,8 @@
 """The transaction of one request: opened for its claim, given back while it waits, and ended once.
 
-Invariants: a request that waits for another one holds no transaction and no connection that `within=` gave. What is
-sent after `commit` was seen to be committed. Without `within=` there is no transaction, and nothing here but the claim.
+Invariants: a request that waits for another one holds no transaction and no connection that `transaction=` gave. What
+is sent after `commit` was seen to be committed. Without `transaction=` there is no transaction, and nothing here but
+the claim.
 
 Proof of a commit that costs nothing, where the client library tells of commits.
 
@@ -11,8 +12,8 @@ which is rolled back at the end of the test, tells of its commits like any other
 
 The transaction that a request runs in, for the code of its view.
 
-What always holds: it is there exactly where the route has `within=`, from before the view is called until its response
-and its effects are committed together.
+What always holds: it is there exactly where the route has `transaction=`, from before the view is called until its
+response and its effects are committed together.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class CommitListener:
 
 
 def _session_of(connection: Any) -> Any:
-    """The plain session behind what `within=` gave; None where it is no session."""
+    """The plain session behind what `transaction=` gave; None where it is no session."""
     names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(connection).__mro__}
     if names & {"sqlalchemy.orm.scoping.scoped_session", "sqlalchemy.ext.asyncio.scoping.async_scoped_session"}:
         return _session_of(connection())
@@ -83,7 +84,7 @@ class _Unit:
     """What both kinds have in common.
 
     Attributes:
-        connection: what `within=` gave, while a transaction is open; None where there is none.
+        connection: what `transaction=` gave, while a transaction is open; None where there is none.
     """
 
     def __init__(self, within: Within | None) -> None:
@@ -229,7 +230,7 @@ _current: contextvars.ContextVar[Running | None] = contextvars.ContextVar("semel
 
 
 def transaction() -> Any:
-    """The session or connection that `within=` of the route gave for this request.
+    """The session or connection that `transaction=` of the route gave for this request.
 
     Raises:
         UsageError: there is none here.
@@ -238,7 +239,7 @@ def transaction() -> Any:
     if running is None or running.connection is None:
         message = (
             "transaction() was called where no request runs in a transaction of its route; nothing was written. "
-            "Give the route within=…, and call it from its view."
+            "Give the route transaction=…, and call it from its view."
         )
         raise UsageError(message)
     return running.connection

@@ -31,7 +31,7 @@ from semel.engine.sync_engine import SyncEngine
 from semel.errors import UsageError
 from semel.http import problem
 from semel.http.exchange import (
-    DESCRIBED_AT,
+    POLICY_PATH,
     Answer,
     Front,
     Go,
@@ -171,7 +171,7 @@ class Stream(Iterator[bytes]):
         self.marks = recording.marks
         self.begun = False
         self._head: tuple[int, Pairs] | None = None
-        self._holds_all = holds_all or recording.settings.within is not None
+        self._holds_all = holds_all or recording.settings.transaction is not None
         self._chunks: Iterator[bytes] = iter(())
         self._close: Callable[[], object] | None = None
         self._held: deque[bytes] = deque()
@@ -240,7 +240,7 @@ class Stream(Iterator[bytes]):
             return False
         stopped = EndWithheld(f"the answer was stopped: {reason}")
         _log.warning("%s: the streamed answer was stopped: %s", self.recording.operation, reason)
-        if self.recording.settings.within is not None:
+        if self.recording.settings.transaction is not None:
             self._replaced(self.recording.raised(stopped), stopped)
             return True
         self.recording.answered(self._kept.cut_off(), self._error)
@@ -350,7 +350,7 @@ class IdempotencyMiddleware:
         scope: from the request to whom the key belongs, taken from authenticated state; None means not authenticated.
             `request.state` is the environ. `SHARED` opts out.
         routes: which requests carry keys; without it, every POST and PATCH that carries one.
-        described_at: where the policy document is served; None: nowhere.
+        policy_path: where the policy document is served; None: nowhere.
         settings: what holds for every route that says nothing else; see `Route`.
     """
 
@@ -361,12 +361,12 @@ class IdempotencyMiddleware:
         semel: SyncEngine,
         scope: ScopeRule | Shared,
         routes: Iterable[Route] | None = None,
-        described_at: str | None = DESCRIBED_AT,
+        policy_path: str | None = POLICY_PATH,
         **settings: Unpack[Given],
     ) -> None:
         engine = demand(semel, SyncEngine, "A WSGI application", "Semel")
         self.app = app
-        self._front = Front(engine, scope, routes, described_at, settings)
+        self._front = Front(engine, scope, routes, policy_path, settings)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Take a request, or hand it on."""
@@ -402,7 +402,7 @@ def take(
         route: the one that was found for it.
         body: reads the body whole; gives None where it is longer than that.
     """
-    unit = UnitOfWork(front, route.settings.within)
+    unit = UnitOfWork(front, route.settings.transaction)
 
     def perform(wanted: Any) -> Any:
         match wanted:

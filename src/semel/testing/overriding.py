@@ -47,7 +47,7 @@ class override:  # noqa: N801 - a context manager, used like a function
         self._saved = {name: getattr(engine, name) for name in _FIELDS if hasattr(engine, name)}
         engine.store = self._store
         engine.clock = self._clock or engine.clock
-        engine.resends = Resends(engine.jitter, engine.limits.resends)
+        engine.resends = Resends(engine.jitter, engine.limits.retry_budget)
         engine._left = []
         self._runtimes = engine.runtimes
         engine._use_runtimes(type(engine.runtimes)(engine._host()))

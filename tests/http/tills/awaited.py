@@ -108,7 +108,7 @@ class StarletteTill(AwaitedTill):
             IdempotencyMiddleware,
             semel=self.semel,
             scope=SHARED,
-            within=lambda request: self.library.unit(commits=self.commits),
+            transaction=lambda request: self.library.unit(commits=self.commits),
         )
         return app
 
@@ -122,7 +122,7 @@ class FastapiTill(AwaitedTill):
                 yield connection
 
         shared = Depends(session, scope="function")
-        once = Idempotency(self.semel, scope=SHARED, within=shared)
+        once = Idempotency(self.semel, scope=SHARED, transaction=shared)
 
         async def pay(
             tasks: BackgroundTasks,

@@ -82,7 +82,7 @@ class WsgiTill(CalledTill):
             start_response(f"{NO if what in ('refuses', 'aborts') else 201} said", [("Content-Type", "text/plain")])
             return [b"paid"]
 
-        return IdempotencyMiddleware(app, semel=self.semel, scope=SHARED, within=self.within)
+        return IdempotencyMiddleware(app, semel=self.semel, scope=SHARED, transaction=self.within)
 
 
 class FlaskTill(CalledTill):
@@ -90,7 +90,7 @@ class FlaskTill(CalledTill):
 
     def _made(self) -> Any:
         app = flask.Flask("till")
-        Idempotency(app, semel=self.semel, scope=SHARED, within=self.within)
+        Idempotency(app, semel=self.semel, scope=SHARED, transaction=self.within)
 
         @app.post("/<what>")
         def pay(what: str) -> Any:

@@ -47,7 +47,7 @@ class DjangoTill(Till):
         self._stack.enter_context(project(*self._patterns(), middleware=(SEMEL,), SEMEL=given))
 
     def _settings(self) -> dict[str, Any]:
-        return {"within": self.within}
+        return {"transaction": self.within}
 
     def _patterns(self) -> list[Any]:
         return [path("<what>", self.view)]
@@ -123,7 +123,7 @@ class DjangoTill(Till):
 
 
 class _Chosen(Atomic):
-    """What `within="till"` is made into, where the till commits."""
+    """What `transaction="till"` is made into, where the till commits."""
 
     def __init__(self, till: DjangoTill) -> None:
         super().__init__(ALIAS)
@@ -154,7 +154,7 @@ class DecoratedTill(DjangoTill):
         def view(request: Any, what: str) -> Any:
             return self.view(request, what)
 
-        return [path("<what>", idempotent(within=self.within)(view))]
+        return [path("<what>", idempotent(transaction=self.within)(view))]
 
 
 class RestTill(DjangoTill):
@@ -167,7 +167,7 @@ class RestTill(DjangoTill):
         till = self
 
         class Payments(IdempotencyMixin, APIView):  # type: ignore[misc]  # REST framework has no types
-            idempotency = {"within": till.within, "scope": till._who}  # noqa: RUF012 - as users write it
+            idempotency = {"transaction": till.within, "scope": till._who}  # noqa: RUF012 - as users write it
 
             def post(self, request: Any, what: str) -> Any:
                 return till.view(request, what)

@@ -317,16 +317,16 @@ def test_changes_are_told_once() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"failures": 0},
-        {"failures": 2.5},
-        {"failures": True},
-        {"most_waiting": 0},
-        {"resends": -1},
+        {"open_after": 0},
+        {"open_after": 2.5},
+        {"open_after": True},
+        {"max_queue": 0},
+        {"retry_budget": -1},
         {"waiters": 0},
         {"waiters_per_key": 0},
-        {"rest": 0.0},
-        {"rest": 3.0},
-        {"patience": 0.0},
+        {"backoff": 0.0},
+        {"backoff": 3.0},
+        {"slow_call": 0.0},
     ],
     ids=str,
 )
@@ -335,12 +335,21 @@ def test_limits_that_cannot_be_kept_are_refused(wrong: dict[str, Any]) -> None:
         Limits(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "named"), [("max_que", "Did you mean 'max_queue'"), ("failures", "It has backoff, max_backoff,")]
+)
+def test_an_unknown_limit_is_refused_with_the_one_that_was_meant(wrong: str, named: str) -> None:
+    given: dict[str, Any] = {wrong: 1}
+    with pytest.raises(UsageError, match=f"no setting '{wrong}'; nothing ran.*{named}"):
+        Limits(**given)
+
+
 def test_limits_without_resends_are_possible() -> None:
-    assert Limits(resends=0).resends == 0
+    assert Limits(retry_budget=0).retry_budget == 0
 
 
 def test_a_breaker_has_the_limits_it_was_made_from() -> None:
-    breaker = Limits(failures=2, rest=1.0, longest_rest=8.0).breaker(lambda: 1.0)
+    breaker = Limits(open_after=2, backoff=1.0, max_backoff=8.0).breaker(lambda: 1.0)
     breaker.failed(0.0)
     assert breaker.state == "closed"
     breaker.failed(0.0)

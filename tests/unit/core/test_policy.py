@@ -158,7 +158,7 @@ def test_replacing_nothing_gives_the_same_policy() -> None:
 
 
 def test_replacing_what_there_is_not_says_what_there_is() -> None:
-    with pytest.raises(PolicyInvalid, match=r"has no leasefor; nothing ran\. It has: .*lease_for"):
+    with pytest.raises(PolicyInvalid, match=r"has no setting 'leasefor'; nothing ran\. Did you mean 'lease_for'"):
         Policy().replace(leasefor=timedelta(1))  # type: ignore[call-arg]  # the mistake this is about
 
 

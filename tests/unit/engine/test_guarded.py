@@ -18,7 +18,7 @@ from semel.stores.memory import MemoryStore
 from semel.testing.contract.instrumented_store import WatchedStore
 
 REST = 60.0
-LIMITS = Limits(failures=3, rest=REST, longest_rest=REST, resends=0)
+LIMITS = Limits(open_after=3, backoff=REST, max_backoff=REST, retry_budget=0)
 SILENCE = "The store did not answer, because the test says so."
 
 
@@ -76,7 +76,7 @@ class Place:
     def give_up(self) -> None:
         """Have the store fail until it is left alone."""
         self.store.refuse(Claim)
-        for number in range(LIMITS.failures):
+        for number in range(LIMITS.open_after):
             self.error(f"failing {number}")
 
     def end(self) -> None:
@@ -115,7 +115,7 @@ def test_a_store_that_is_left_alone_is_not_asked(place: Place) -> None:
 
 
 def test_what_is_refused_is_not_sent_again_inside_the_call() -> None:
-    place = Place("threads", limits=Limits(failures=1, rest=REST, longest_rest=REST, resends=100))
+    place = Place("threads", limits=Limits(open_after=1, backoff=REST, max_backoff=REST, retry_budget=100))
     place.store.refuse(Claim)
     assert not place.error().asked
     assert place.store.count(Claim) == 1, "sent once; the second time it did not leave"
@@ -125,14 +125,14 @@ def test_what_is_refused_is_not_sent_again_inside_the_call() -> None:
 def test_a_call_on_a_store_that_is_left_alone_hears_why_and_that_nothing_was_recorded(place: Place) -> None:
     place.give_up()
     message = place.error().message
-    assert f"(failures in a row: {LIMITS.failures}), so this request was not sent" in message
+    assert f"(failures in a row: {LIMITS.open_after}), so this request was not sent" in message
     assert "nothing ran and nothing was recorded for it" in message
     assert message.endswith(f"The last failure: {SILENCE}")
 
 
 @pytest.mark.parametrize("colour", ["threads", "tasks"])
 def test_a_call_that_is_not_sent_again_hears_its_own_failure(colour: str) -> None:
-    with closing(Place(colour, limits=Limits(failures=1, rest=REST, longest_rest=REST))) as place:
+    with closing(Place(colour, limits=Limits(open_after=1, backoff=REST, max_backoff=REST))) as place:
         place.store.lose(Claim)
         error = place.error()
         assert error.message.startswith(f"{SILENCE} It was not sent again; retry with the same key in ")
@@ -185,7 +185,7 @@ def test_a_run_of_a_task_is_recorded_although_the_store_is_left_alone() -> None:
 
     async def handler() -> int:
         place.store.refuse(Claim)
-        for number in range(LIMITS.failures):
+        for number in range(LIMITS.open_after):
             with pytest.raises(StoreUnavailable):
                 await place.arun(f"failing {number}", lambda: 7)
         return 7
@@ -199,7 +199,7 @@ def test_a_run_of_a_task_is_recorded_although_the_store_is_left_alone() -> None:
 
 def test_conflicts_never_count(place: Place) -> None:
     place.run(fingerprint=1)
-    for _ in range(LIMITS.failures * 2):
+    for _ in range(LIMITS.open_after * 2):
         with pytest.raises(KeyReused):
             place.run(fingerprint=2)
     assert place.run("another").value == 7
@@ -231,14 +231,14 @@ def test_an_observer_hears_that_the_store_answers_again_also_after_an_end(place:
 def test_a_store_with_guards_of_its_own_is_always_asked(place: Place) -> None:
     place.store.guards = True  # type: ignore[attr-defined]
     place.store.refuse(Claim)
-    assert all(place.error(str(number)).asked for number in range(LIMITS.failures + 2))
+    assert all(place.error(str(number)).asked for number in range(LIMITS.open_after + 2))
 
 
 def test_nobody_joins_a_queue_that_is_full() -> None:
     async def main() -> None:
         store = WatchedStore(MemoryStore())
         held = store.hold(Claim)
-        async with AsyncSemel(store, limits=Limits(most_waiting=1)) as semel:
+        async with AsyncSemel(store, limits=Limits(max_queue=1)) as semel:
             calls = [asyncio.create_task(semel.run("1", _seven, operation="pay"))]
             await held.reached()
             calls.append(asyncio.create_task(semel.run("2", _seven, operation="pay")))

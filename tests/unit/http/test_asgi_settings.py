@@ -136,7 +136,7 @@ async def test_a_connection_that_cannot_be_joined_is_told_to_whoever_runs_the_si
         yield object()
 
     with pytest.raises(UsageError, match="has no transaction"):
-        await asked(keyed(App(), semel, within=wrong))
+        await asked(keyed(App(), semel, transaction=wrong))
 
 
 async def test_a_mark_of_the_profile_is_on_the_answer_of_a_stream_too(semel: AsyncSemel) -> None:

@@ -216,7 +216,7 @@ def test_a_replay_without_a_content_type_has_none(effects: Effects, chosen: dict
 
 
 def test_the_policy_document_is_served(effects: Effects, chosen: dict[str, Any]) -> None:
-    with project(path("orders", effects.view), SEMEL={**chosen, "described_at": "/keys"}):
+    with project(path("orders", effects.view), SEMEL={**chosen, "policy_path": "/keys"}):
         assert Client().get("/keys").json()["routes"][0]["path"] == "/**"
 
 

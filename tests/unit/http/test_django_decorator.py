@@ -222,7 +222,7 @@ def test_a_class_is_decorated_at_one_method(effects: Effects, chosen: dict[str, 
 
 def test_the_policy_document_names_the_view(effects: Effects, chosen: dict[str, Any]) -> None:
     view = idempotent(required=True)(effects.view)
-    with project(path("orders/<int:number>", view), SEMEL={**chosen, "described_at": "/keys", "routes": []}):
+    with project(path("orders/<int:number>", view), SEMEL={**chosen, "policy_path": "/keys", "routes": []}):
         routes = Client().get("/keys").json()["routes"]
     assert [(route["path"], route["required"]) for route in routes] == [("/orders/<int:number>", True)]
 
@@ -234,7 +234,7 @@ def test_what_cannot_be_so_is_said_at_the_view(effects: Effects) -> None:
 
 def test_an_awaited_view_has_no_transaction(effects: Effects) -> None:
     with pytest.raises(UsageError, match="plain def"):
-        idempotent(within="default")(effects.awaited)
+        idempotent(transaction="default")(effects.awaited)
 
 
 @pytest.mark.anyio

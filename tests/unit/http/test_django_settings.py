@@ -89,7 +89,7 @@ def test_what_cannot_be_so_is_said_when_it_is_made(given: Any, effects: Effects,
         IdempotencyMiddleware(effects.view, **{**chosen, **given})
 
 
-@pytest.mark.parametrize("given", [{"within": "default"}, {"routes": [Route("/a", within=atomic())]}])
+@pytest.mark.parametrize("given", [{"transaction": "default"}, {"routes": [Route("/a", transaction=atomic())]}])
 def test_an_awaited_chain_has_no_transactions(given: Any, effects: Effects) -> None:
     with pytest.raises(UsageError, match="plain def"):
         IdempotencyMiddleware(effects.awaited, semel=AsyncSemel("memory://"), scope=SHARED, **given)

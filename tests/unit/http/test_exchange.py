@@ -74,7 +74,7 @@ class Server:
             return opened.fail(wanted.error)
 
         answer = Answered(status, [("Location", "/1")], b"ok")
-        verdict = run(answered(going, answer, described_at="/policy", error=error), perform)
+        verdict = run(answered(going, answer, policy_path="/policy", error=error), perform)
         return status if isinstance(verdict, Send) else verdict.response
 
 
@@ -165,10 +165,10 @@ def test_an_error_has_its_status(error: SemelError, status: int) -> None:
     assert of(error, PROFILES["ietf"]).status == status
 
 
-@pytest.mark.parametrize("kind", ["stored", "retried", "doubtful"])
-def test_a_route_says_what_a_status_means(kind: str) -> None:
-    given: Any = {kind: {299}}
-    assert settings_of(given).meaning(299) == kind
+@pytest.mark.parametrize("meaning", ["final", "retry", "unknown"])
+def test_a_route_says_what_a_status_means(meaning: str) -> None:
+    given: Any = {f"{meaning}_statuses": {299}}
+    assert settings_of(given).meaning(299) == meaning
 
 
 def test_another_header_can_be_named() -> None:
@@ -178,17 +178,17 @@ def test_another_header_can_be_named() -> None:
 
 
 def test_a_short_key_is_refused_where_a_length_is_asked_for() -> None:
-    assert status_of(Server(shortest=16).ask(Idempotency_Key="short")) == 400
+    assert status_of(Server(min_key_length=16).ask(Idempotency_Key="short")) == 400
 
 
 def test_excluded_members_do_not_count() -> None:
-    server = Server(exclude=["sent_at"])
+    server = Server(ignore_fields=["sent_at"])
     server.ask(b'{"a": 1, "sent_at": 1}', Idempotency_Key="k")
     assert isinstance(server.ask(b'{"a": 1, "sent_at": 2}', Idempotency_Key="k"), Response)
 
 
 def test_raw_bodies_count_by_their_bytes() -> None:
-    server = Server(raw=True)
+    server = Server(compare="bytes")
     server.ask(b'{"a": 1}', Idempotency_Key="k")
     assert status_of(server.ask(b'{"a":1}', Idempotency_Key="k")) == 422
 
@@ -216,16 +216,17 @@ def test_a_browser_is_shown_the_marks_of_a_replay() -> None:
         {"methods": ()},
         {"profile": "acme"},
         {"header": "a b"},
-        {"running": 500},
-        {"store": "some"},
-        {"shortest": 0},
+        {"in_progress_status": 500},
+        {"compare": "words"},
+        {"keep_response": "none"},
+        {"min_key_length": 0},
         {"max_body": -1},
         {"replay_headers": ["Set-Cookie"]},
-        {"exclude": ["a..b"]},
-        {"stored": {500}, "retried": {500}},
+        {"ignore_fields": ["a..b"]},
+        {"final_statuses": {500}, "retry_statuses": {500}},
         {"policy": "none"},
         {"key": "header"},
-        {"within": "session"},
+        {"transaction": "session"},
         {"colour": "blue"},
     ],
     ids=str,
@@ -233,6 +234,35 @@ def test_a_browser_is_shown_the_marks_of_a_replay() -> None:
 def test_a_setting_that_cannot_be_so_is_refused_when_it_is_made(wrong: Any) -> None:
     with pytest.raises(UsageError, match="nothing was set up"):
         Route("/pay", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ("requird", "Did you mean 'required'?"),
+        ("min_key_lenght", "Did you mean 'min_key_length'?"),
+        ("final_status", "Did you mean 'final_statuses'?"),
+        ("shortest", "min_key_length="),
+        ("raw", 'compare="bytes"'),
+        ("exclude", "ignore_fields="),
+        ("stored", "final_statuses="),
+        ("retried", "retry_statuses="),
+        ("doubtful", "unknown_statuses="),
+        ("running", "in_progress_status="),
+        ("described_at", "policy_path="),
+        ("store", "keep_response=False"),
+        ("challenge", "www_authenticate="),
+        ("within", "transaction="),
+        ("keep_for", "policy=Policy(keep_for=…)"),
+        ("scope", "given to the middleware"),
+        ("colour", "It has after_disconnect, compare,"),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_the_one_that_was_meant(wrong: str, named: str) -> None:
+    given: Any = {wrong: 1}
+    with pytest.raises(UsageError, match=r"A route has no setting .*; nothing was set up") as refused:
+        Route("/pay", **given)
+    assert named in str(refused.value)
 
 
 @pytest.mark.parametrize("path", ["pay", "/a/**/b"])
@@ -273,7 +303,9 @@ def test_settings_have_the_same_names_however_they_are_written() -> None:
 
 
 def test_the_policy_document_tells_the_settings() -> None:
-    routes = Routes.of([Route("/pay", required=True, running=425)], {}, Policy(keep_for=timedelta(days=2)), "/policy")
+    routes = Routes.of(
+        [Route("/pay", required=True, in_progress_status=425)], {}, Policy(keep_for=timedelta(days=2)), "/policy"
+    )
     told = document(routes)
     assert (told.status, b'"retentionSeconds":172800' in told.body, b'"running":425' in told.body) == (200, True, True)
 

@@ -33,7 +33,7 @@ def header(operation: Any) -> Any:
 
 
 def test_the_header_is_a_parameter() -> None:
-    found = header(schema(once(shortest=8)))
+    found = header(schema(once(min_key_length=8)))
     assert (found["name"], found["required"]) == ("Idempotency-Key", False)
     assert found["schema"] == {"type": "string", "minLength": 8, "maxLength": 255}
     assert "not run again" in found["description"]
@@ -69,7 +69,7 @@ def test_the_problem_stands_beside_the_validation_error() -> None:
 
 
 def test_statuses_are_those_of_the_settings() -> None:
-    responses = schema(once(profile="paypal", running=425))["responses"]
+    responses = schema(once(profile="paypal", in_progress_status=425))["responses"]
     assert "still runs" in responses["425"]["description"]
     assert "another request" in responses["400"]["description"]
 
@@ -81,7 +81,7 @@ def test_what_the_application_says_itself_is_kept() -> None:
 
 
 def test_the_policy_is_an_extension() -> None:
-    said = schema(once(exclude=["sent_at"]))["x-idempotency"]
+    said = schema(once(ignore_fields=["sent_at"]))["x-idempotency"]
     assert (said["path"], said["notCompared"]) == ("/v1/orders/*", ["sent_at"])
 
 

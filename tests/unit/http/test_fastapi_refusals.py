@@ -21,7 +21,7 @@ async def session() -> AsyncIterator[object]:
 
 
 def joined(**settings: Any) -> Idempotency:
-    return Idempotency(semel, scope=SHARED, within=Depends(session, scope="function"), **settings)
+    return Idempotency(semel, scope=SHARED, transaction=Depends(session, scope="function"), **settings)
 
 
 def keyed(*dependencies: Any) -> APIRouter:
@@ -88,7 +88,7 @@ def test_a_route_with_two_of_them_is_refused() -> None:
 )
 def test_a_session_that_commits_after_the_response_is_refused(within: Any) -> None:
     with pytest.raises(UsageError, match='scope="function"'):
-        Idempotency(semel, scope=SHARED, within=within)
+        Idempotency(semel, scope=SHARED, transaction=within)
 
 
 @pytest.mark.parametrize("asked", [Depends(session), Depends(session, scope="function", use_cache=False)])
@@ -96,7 +96,7 @@ def test_an_endpoint_with_another_session_is_refused(asked: Any) -> None:
     async def write(db: Annotated[object, asked]) -> None:
         pass
 
-    with pytest.raises(UsageError, match="/orders takes the session of within= in another way"):
+    with pytest.raises(UsageError, match="/orders takes the session of transaction= in another way"):
         keyed(joined()).add_api_route("/orders", write, methods=["POST"])
 
 
@@ -104,7 +104,7 @@ def test_a_connection_of_a_session_that_commits_late_is_refused() -> None:
     def connection(db: Annotated[object, Depends(session)]) -> object:
         return db
 
-    late = Idempotency(semel, scope=SHARED, within=Depends(connection, scope="function"))
+    late = Idempotency(semel, scope=SHARED, transaction=Depends(connection, scope="function"))
     with pytest.raises(UsageError, match="/orders takes the session"):
         keyed(late).add_api_route("/orders", order, methods=["POST"])
 
@@ -113,7 +113,7 @@ def test_a_connection_of_a_session_that_commits_in_time_is_taken() -> None:
     def connection(db: Annotated[object, Depends(session, scope="function")]) -> object:
         return db
 
-    early = Idempotency(semel, scope=SHARED, within=Depends(connection, scope="function"))
+    early = Idempotency(semel, scope=SHARED, transaction=Depends(connection, scope="function"))
     keyed(early).add_api_route("/orders", order, methods=["POST"])
 
 
@@ -127,6 +127,6 @@ def test_a_session_that_an_object_gives_is_seen_through() -> None:
         def connection(db: Annotated[object, Depends(sessions)]) -> object:
             return db
 
-        late = Idempotency(semel, scope=SHARED, within=Depends(connection, scope="function"))
+        late = Idempotency(semel, scope=SHARED, transaction=Depends(connection, scope="function"))
         with pytest.raises(UsageError, match="/orders takes the session"):
             keyed(late).add_api_route("/orders", order, methods=["POST"])

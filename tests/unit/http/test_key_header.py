@@ -81,4 +81,4 @@ def test_the_longest_key_is_a_key() -> None:
 
 def test_a_route_may_ask_for_longer_keys() -> None:
     with pytest.raises(BadKey, match="fewer than the 16"):
-        key_of(["short"], shortest=16)
+        key_of(["short"], min_length=16)

@@ -40,7 +40,7 @@ def limited(
         ({}, RUNTIME - 1, RUNTIME),
         ({"size": 100}, 20.0, 20.0 + AFTER),
         ({"size": 101}, 20.0, 20.0),
-        ({"store": "none"}, 20.0, 20.0),
+        ({"keep_response": False}, 20.0, 20.0),
         ({"status": 422}, 20.0, 20.0),
         ({"status": 500}, 20.0, 20.0),
         ({"joined": True}, 20.0, RUNTIME),

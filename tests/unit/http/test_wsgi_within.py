@@ -71,7 +71,7 @@ def paying(status: str, then: Callable[[], object] = lambda: None) -> App:
 def test_row_and_answer_are_committed_before_anything_leaves(ledger: Ledger) -> None:
     with Semel(f"sqlite:///{ledger.path}") as semel:
         seen: list[int] = []
-        middleware = under(paying("201 Created"), semel, within=ledger.unit)
+        middleware = under(paying("201 Created"), semel, transaction=ledger.unit)
         result: Any = middleware(environ(), noting(seen, ledger.rows))
         assert (seen, b"".join(result)) == ([1], b"booked it")
         assert (ask(middleware).body, ledger.rows()) == (b"booked it", 1)
@@ -79,7 +79,7 @@ def test_row_and_answer_are_committed_before_anything_leaves(ledger: Ledger) -> 
 
 def test_an_answer_that_nothing_happened_takes_the_row_back(ledger: Ledger) -> None:
     with Semel(f"sqlite:///{ledger.path}") as semel:
-        got = ask(under(paying("422 Unprocessable Content"), semel, within=ledger.unit))
+        got = ask(under(paying("422 Unprocessable Content"), semel, transaction=ledger.unit))
         assert (got.status, got.body, ledger.rows(), status(semel)) == (422, b"booked it", 0, None)
 
 
@@ -87,7 +87,7 @@ def test_an_error_takes_row_and_record_back(ledger: Ledger) -> None:
     with Semel(f"sqlite:///{ledger.path}") as semel:
         app = paying("201 Created", raising(RuntimeError("?")))
         with pytest.raises(RuntimeError):
-            ask(under(app, semel, within=ledger.unit))
+            ask(under(app, semel, transaction=ledger.unit))
         assert (ledger.rows(), status(semel)) == (0, None)
 
 
@@ -102,7 +102,7 @@ def test_a_stream_without_an_end_is_taken_back_at_max_runtime(ledger: Ledger) ->
 
     with Semel(f"sqlite:///{ledger.path}", clock=clock) as semel:
         with pytest.raises(EndWithheld, match="max_runtime"):
-            ask(under(App(answer=chunks), semel, within=ledger.unit))
+            ask(under(App(answer=chunks), semel, transaction=ledger.unit))
         assert (ledger.rows(), status(semel)) == (0, None)
 
 
@@ -110,6 +110,6 @@ def test_an_answer_that_contradicts_its_length_is_taken_back(ledger: Ledger) -> 
     with Semel(f"sqlite:///{ledger.path}") as semel:
         app = paying("201 Created")
         app.headers = [*app.headers, ("Content-Length", "11")]
-        got = served(under(app, semel, within=ledger.unit), environ())
+        got = served(under(app, semel, transaction=ledger.unit), environ())
         assert (got.status, b"ask again with the same key" in got.body) == (500, True)
         assert (ledger.rows(), status(semel)) == (0, None)

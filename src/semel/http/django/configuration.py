@@ -23,7 +23,7 @@ from semel.engine.async_engine import AsyncEngine
 from semel.engine.engine import EngineBase
 from semel.engine.sync_engine import SyncEngine
 from semel.http.django.transactions import with_aliases
-from semel.http.exchange import DESCRIBED_AT, Front, demand
+from semel.http.exchange import POLICY_PATH, Front, demand
 from semel.http.route import Given, Route
 
 E = TypeVar("E", bound=EngineBase)
@@ -40,7 +40,7 @@ class Configuration:
         store: where records are kept, if no engine is named.
         scope: from a request to whom its key belongs, or `SHARED`; None where nothing is said.
         routes: which requests carry keys; None: every POST and PATCH that carries one.
-        described_at: where the policy document is served.
+        policy_path: where the policy document is served.
         common: what holds for every route that says nothing else.
     """
 
@@ -48,7 +48,7 @@ class Configuration:
     store: Any = None
     scope: Any = None
     routes: Iterable[Route] | None = None
-    described_at: str | None = DESCRIBED_AT
+    policy_path: str | None = POLICY_PATH
     common: Given = field(default_factory=Given)
 
     def sync_engine(self) -> SyncEngine:
@@ -63,7 +63,7 @@ class Configuration:
 
     def front(self, engine: E) -> Front[E]:
         """All of it, checked."""
-        return Front(engine, self.scope, self.routes, self.described_at, self.common)
+        return Front(engine, self.scope, self.routes, self.policy_path, self.common)
 
     def _engine(self, kind: Any) -> object:
         if (self.semel is None) == (self.store is None):
@@ -95,7 +95,7 @@ def made_of(given: Mapping[str, Any]) -> Configuration:
         ImproperlyConfigured: a dotted path leads nowhere.
     """
     rest = dict(given)
-    known = {name: rest.pop(name) for name in ("semel", "store", "routes", "described_at") if name in rest}
+    known = {name: rest.pop(name) for name in ("semel", "store", "routes", "policy_path") if name in rest}
     scope = scope_of(rest.pop("scope", None))
     return Configuration(**known, scope=scope, common=with_aliases(rest))
 

@@ -45,11 +45,11 @@ def idempotent(view: View | None = None, /, **settings: Any) -> Any:
 
     Args:
         view: where there are no settings to give: `@idempotent`.
-        settings: those of a route (see `Route`), of which `within` may be the alias of a database; `semel` and `scope`
-            where they are not those of the setting SEMEL.
+        settings: those of a route (see `Route`), of which `transaction` may be the alias of a database; `semel` and
+            `scope` where they are not those of the setting SEMEL.
 
     Raises:
-        UsageError: a setting cannot be so, or `within` stands at a view that is awaited.
+        UsageError: a setting cannot be so, or `transaction` stands at a view that is awaited.
     """
     guard = Guard(**settings)
     return functools.partial(_guarded, guard) if view is None else _guarded(guard, view)
@@ -58,9 +58,10 @@ def idempotent(view: View | None = None, /, **settings: Any) -> Any:
 def _guarded(guard: Guard, view: View) -> View:
     if not _is_async(view):
         return _called(guard, view)
-    if guard.settings.within is not None:
+    if guard.settings.transaction is not None:
         message = (
-            "within= needs a view that is a plain def: Django has no transaction for coroutines; nothing was set up."
+            "transaction= needs a view that is a plain def: Django has no transaction for coroutines; nothing was set "
+            "up."
         )
         raise UsageError(message)
     return _awaited(guard, view)

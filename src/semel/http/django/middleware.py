@@ -61,7 +61,7 @@ class IdempotencyMiddleware:
 
     Args:
         get_response: the rest of the chain.
-        settings: in place of the setting SEMEL: `semel` or `store`, `scope`, `routes`, `described_at`, and what holds
+        settings: in place of the setting SEMEL: `semel` or `store`, `scope`, `routes`, `policy_path`, and what holds
             for every route that says nothing else; see `Route`.
 
     Raises:
@@ -125,11 +125,11 @@ def _sync_front(configuration: Configuration) -> Front[SyncEngine]:
 def _async_front(configuration: Configuration) -> Front[AsyncEngine]:
     front = configuration.front(configuration.async_engine())
     for route in front.routes.every:
-        if route.settings.within is not None:
+        if route.settings.transaction is not None:
             message = (
-                f"within= of {route!r} needs a chain of middleware that is not awaited: Django has no transaction for "
-                f"coroutines; nothing was set up. Take it out of the route, and write @idempotent(within=…) at a view "
-                f"that is a plain def."
+                f"transaction= of {route!r} needs a chain of middleware that is not awaited: Django has no transaction "
+                f"for coroutines; nothing was set up. Take it out of the route, and write @idempotent(transaction=…) "
+                f"at a view that is a plain def."
             )
             raise UsageError(message)
     return front

@@ -159,7 +159,7 @@ class SyncKeyedRequest:
         self._front = front
         self._route = route
         self._django = django
-        self._unit = UnitOfWork(front, route.settings.within)
+        self._unit = UnitOfWork(front, route.settings.transaction)
         self._gathered: list[bytes] | None = None
         self._going: Go | None = None
         self._noted = Carried()

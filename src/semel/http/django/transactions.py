@@ -45,14 +45,14 @@ class Atomic:
 
 
 def atomic(alias: str = "default") -> Atomic:
-    """For `Route(…, within=atomic("default"))`: the view runs in a transaction on the database of that alias."""
+    """For `Route(…, transaction=atomic("default"))`: the view runs in a transaction on the database of that alias."""
     return Atomic(alias)
 
 
 def with_aliases(given: dict[str, Any]) -> Given:
-    """Settings of a route in which `within` may be an alias."""
-    within = given.get("within")
-    return cast("Given", {**given, "within": Atomic(within)} if isinstance(within, str) else given)
+    """Settings of a route in which `transaction` may be an alias."""
+    transaction = given.get("transaction")
+    return cast("Given", {**given, "transaction": Atomic(transaction)} if isinstance(transaction, str) else given)
 
 
 class Inside(set[str]):

@@ -30,7 +30,7 @@ class Guard:
     Args:
         semel: the engine; that of SEMEL where none is given.
         scope: from a request to whom its key belongs; that of SEMEL where none is given.
-        settings: those of a route; `within` may be an alias.
+        settings: those of a route; `transaction` may be an alias.
     """
 
     def __init__(self, *, semel: Any = None, scope: Any = None, **settings: Any) -> None:
@@ -62,7 +62,7 @@ class Guard:
             store=said.store if self._semel is None else None,
             scope=said.scope if self._scope is None else scope_of(self._scope),
             routes=(),
-            described_at=said.described_at if served else None,
+            policy_path=said.policy_path if served else None,
             common=said.common,
         )
         demand_scope(found)

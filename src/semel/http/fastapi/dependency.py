@@ -45,15 +45,15 @@ class Idempotency:
         semel: the engine, an `AsyncSemel`.
         scope: to whom the key belongs: `Depends(current_user_id)`, or a function of the request. None means not
             authenticated. `SHARED` opts out.
-        settings: see `Route`; but `within` is `Depends(session, scope="function")`, the dependency of which gives the
-            endpoint its session and commits after it.
+        settings: see `Route`; but `transaction` is `Depends(session, scope="function")`, the dependency of which gives
+            the endpoint its session and commits after it.
     """
 
     def __init__(
         self, semel: AsyncEngine, *, scope: ScopeRule | Shared | params.Depends, **settings: Unpack[Given]
     ) -> None:
         self.engine = demand(semel, AsyncEngine, "FastAPI", "AsyncSemel")
-        self.within = _session_of(settings.pop("within", None))
+        self.transaction = _session_of(settings.pop("transaction", None))
         self._who = scope if isinstance(scope, params.Depends) else None
         self._rule: ScopeRule | Shared = _by_dependency if isinstance(scope, params.Depends) else scope
         self._given: Given = Given(policy=self.engine.policy) | settings
@@ -67,7 +67,7 @@ class Idempotency:
     def _signature(self) -> inspect.Signature:
         """What FastAPI is to give: the connection, and what the dependencies of this one come to."""
         kind = inspect.Parameter.KEYWORD_ONLY
-        wanted = {"who": self._who, "session": self.within}
+        wanted = {"who": self._who, "session": self.transaction}
         given = [
             inspect.Parameter(name, kind, default=depends, annotation=Any)
             for name, depends in wanted.items()
@@ -123,7 +123,7 @@ class Idempotency:
                     return await found if inspect.isawaitable(found) else found
                 case ReadBody(limit) if visit is not None:
                     return visit.asked if len(visit.asked) <= limit else None
-                case Open() if self.within is not None and visit is not None:
+                case Open() if self.transaction is not None and visit is not None:
                     return await self._opened(wanted, session, visit)
                 case Open():
                     return await self.engine.open(wanted.key, **wanted.settings())
@@ -164,12 +164,14 @@ def _by_dependency(request: Any) -> Any:
     raise AssertionError(request)
 
 
-def _session_of(within: Within | params.Depends | None) -> params.Depends | None:
-    if within is None or (isinstance(within, params.Depends) and within.dependency and within.scope == "function"):
-        return within
+def _session_of(transaction: Within | params.Depends | None) -> params.Depends | None:
+    if transaction is None or (
+        isinstance(transaction, params.Depends) and transaction.dependency and transaction.scope == "function"
+    ):
+        return transaction
     message = (
-        'within= is Depends(session, scope="function"), so that the session commits after the endpoint and before the '
-        "response is sent; nothing was set up."
+        'transaction= is Depends(session, scope="function"), so that the session commits after the endpoint and before '
+        "the response is sent; nothing was set up."
     )
     raise UsageError(message)
 

@@ -303,7 +303,7 @@ def answer_of(response: Response) -> Answered:
 
 def _stream_refused() -> UsageError:
     message = (
-        "A route whose idempotency has within= answered with a stream or a file, which is not known before the commit; "
-        "the transaction is rolled back. Answer with a whole response, or leave within= out."
+        "A route whose idempotency has transaction= answered with a stream or a file, which is not known before the "
+        "commit; the transaction is rolled back. Answer with a whole response, or leave transaction= out."
     )
     return UsageError(message)

@@ -54,7 +54,7 @@ def _header(route: Route) -> dict[str, Any]:
         "in": "header",
         "required": settings.required and settings.key is None,
         "description": "Names this request: sent again with the same key it is not run again, and its answer is given.",
-        "schema": {"type": "string", "minLength": settings.shortest, "maxLength": LONGEST},
+        "schema": {"type": "string", "minLength": settings.min_key_length, "maxLength": LONGEST},
     }
 
 
@@ -65,7 +65,7 @@ def _problems(route: Route) -> dict[str, str]:
     for status, why in (
         (400, "the key is missing or cannot be read, or the body does not mean one thing"),
         (409, "the outcome of this key is not known, or its response was not kept"),
-        (route.settings.running or wording.running, "the first request with this key still runs"),
+        (route.settings.in_progress_status or wording.in_progress_status, "the first request with this key still runs"),
         (wording.reused, "the key stands for another request"),
         (422, "the request is not valid"),
         (503, "what is needed to run this once cannot be reached"),

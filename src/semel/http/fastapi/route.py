@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from semel.errors import UsageError
 from semel.http import problem
 from semel.http.asgi import Gone
-from semel.http.exchange import DESCRIBED_AT
+from semel.http.exchange import POLICY_PATH
 from semel.http.fastapi.dependency import POLICY_AT, ROUTE, Idempotency
 from semel.http.fastapi.keyed_request import Visit, settled
 from semel.http.fastapi.openapi import operation
@@ -89,7 +89,7 @@ class IdempotentRoute(APIRoute):
             await visit.answer(problem.too_large(limit).response(link))
 
 
-def describe(app: FastAPI, at: str = DESCRIBED_AT) -> None:
+def describe(app: FastAPI, at: str = POLICY_PATH) -> None:
     """Serve the policy document: what the routes of this application promise about keys. Problems link to it.
 
     Args:
@@ -165,13 +165,13 @@ def _declares(dependant: Dependant, header: str) -> bool:
 
 def _check_session(once: Idempotency, dependant: Dependant, path: str) -> None:
     """The session must commit before the response is sent, and be the one that the endpoint writes to."""
-    if once.within is None:
+    if once.transaction is None:
         return
     for known in _walked(dependant):
-        if known.call == once.within.dependency and (_commits_late(known) or not known.use_cache):
+        if known.call == once.transaction.dependency and (_commits_late(known) or not known.use_cache):
             raise UsageError(
-                f"{path} takes the session of within= in another way than the endpoint's row and the record of its "
-                'response need to commit together; nothing was set up. Write Depends(session, scope="function") '
+                f"{path} takes the session of transaction= in another way than the endpoint's row and the record of "
+                'its response need to commit together; nothing was set up. Write Depends(session, scope="function") '
                 "wherever the session is asked for."
             )
 
