@@ -88,7 +88,6 @@ WITHIN_SOMETIMES: Final = frozenset({
     "within: first", "within: replay", "within: InProgress", "within: InDoubt", "within: NotInTransaction",
     "within: TransactionAborted", "within: Broken", "within: NothingHappened",
     "within: held", "within: row locked", "within: step done before", "within: effect repeated, told",
-    "within: late claim left behind",
     "within: run in the end", "within: replayed in the end", "within: resolved in the end",
 })  # fmt: skip
 
