@@ -231,14 +231,14 @@ def _() -> AbstractContextManager[Any]:
 @mutant("erasing leaves the fingerprint", "erased", "erased")
 def _() -> AbstractContextManager[Any]:
     return patch.object(
-        memory, "erased", lambda record, note: replace(erase_record(record, note), fingerprint=record.fingerprint)
+        memory, "erase_record", lambda record, note: replace(erase_record(record, note), fingerprint=record.fingerprint)
     )
 
 
 @mutant("an erased failure can be tried again", "erased", "I7")
 def _() -> AbstractContextManager[Any]:
     return patch.object(
-        memory, "erased", lambda record, note: replace(erase_record(record, note), retryable=record.retryable)
+        memory, "erase_record", lambda record, note: replace(erase_record(record, note), retryable=record.retryable)
     )
 
 

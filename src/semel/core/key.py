@@ -19,6 +19,7 @@ from semel.core.fingerprint import CannotEncode, encode_canonical
 from semel.errors import KeyInvalid, KeyMissing
 
 MAX_TEXT = 255
+_TEXTS = {str}
 _FORM = re.compile(r"[0-9a-f]{64}")
 _BROKEN = re.compile(r"[\ud800-\udfff]")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -141,6 +142,11 @@ def _part(what: str, value: object) -> tuple[str, bytes]:
             body = text.encode()
             return text, b"s%d:%b" % (len(body), body)
         case tuple() if value:
+            is_plain = type(value) is tuple and set(map(type, value)) == _TEXTS
+            text = f"({', '.join(value)})" if is_plain else ""
+            if text and text.isascii() and text.isprintable() and len(text) <= MAX_TEXT:
+                body = b"".join([b"S%d:%b" % (len(part), part.encode()) for part in value])
+                return text, b"L%d:%b" % (len(body), body)  # as nearly all are; what follows is the same for the rest
             # Encoded before it is shown: what has no end, in digits or in depth, is refused here.
             encoded = _encoded(what, value)
             return _checked(what, f"({', '.join([_shown(what, part) for part in value])})"), encoded

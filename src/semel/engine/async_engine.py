@@ -244,7 +244,7 @@ class AsyncEngine(EngineBase):
                 policy=settled,
                 secrets=self.secrets,
             )
-            self.known[rules.operation] = Known(settled, rules.shape)
+            self.known[rules.operation] = Known(settled, rules.shape, rules.terms)
             return AsyncOnceFunction(self, function, rules)
 
         return decorate

@@ -16,9 +16,9 @@ from semel.core.circuit import Change, Guard, Limits
 from semel.core.fingerprint import Fingerprints, Secret, Secrets
 from semel.core.key import SHARED, Key
 from semel.core.observer import Event, Logging, Observer, is_heard, notify
-from semel.core.operations import Complete, Fail, Query
+from semel.core.operations import Complete, Fail, Query, Terms
 from semel.core.policy import Policy, PolicyFields
-from semel.core.record import About, Status, store_instant, tombstone_reason
+from semel.core.record import NOTHING, About, Status, store_instant, tombstone_reason
 from semel.core.store import Store
 from semel.engine import context
 from semel.engine.background import Waiting
@@ -52,6 +52,7 @@ class Known:
 
     policy: Policy
     shape: codec.Shape
+    terms: Terms
 
 
 class Asked(TypedDict, total=False):
@@ -164,13 +165,16 @@ class EngineBase:
         about: About | Mapping[str, Any] | None,
         shape: codec.Shape,
     ) -> Request:
-        policy = self._policy(policy, {})
+        if policy is None or type(policy) is not Policy:
+            policy = self._policy(policy, {})
         identity = key if isinstance(key, Key) else Key.of(key, operation=operation, scope=scope)
-        fingerprints = self.fingerprints
-        taken, terms = fingerprints.take(asked), terms_of(policy)
-        request = Request(identity, taken, policy, terms, About.of(about), shape, asked, fingerprints)
-        self.known.setdefault(identity.operation, Known(policy, shape))
-        return request
+        taken = self.fingerprints.take(asked)
+        known = self.known.get(identity.operation)
+        if known is None:
+            known = self.known.setdefault(identity.operation, Known(policy, shape, terms_of(policy)))
+        terms = known.terms if known.policy is policy else terms_of(policy)
+        searched = NOTHING if about is None else About.of(about)
+        return Request(identity, taken, policy, terms, searched, shape, asked, self.fingerprints)
 
     def _request_to_open(self, key: Any, asked: Asked) -> Request:
         """What a call asks for that `open` begins."""

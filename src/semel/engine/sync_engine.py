@@ -245,7 +245,7 @@ class SyncEngine(EngineBase):
                 policy=settled,
                 secrets=self.secrets,
             )
-            self.known[rules.operation] = Known(settled, rules.shape)
+            self.known[rules.operation] = Known(settled, rules.shape, rules.terms)
             return OnceFunction(self, function, rules)
 
         return decorate

@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate, parsedate_to_datetime
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 from uuid import UUID
@@ -37,6 +36,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from semel.core.fingerprint import CanonicalBytes
 from semel.core.flow import Flow
 from semel.core.key import SHARED, Key, Shared, make_key
 from semel.core.policy import Policy
@@ -136,8 +136,8 @@ def _is_whole(path: str) -> bool:
     return path.isascii() or _HALF.search(path) is None
 
 
-def fingerprint_of(request: Request, route: Route) -> bytes:
-    """What is compared when the key comes again: a digest of all that can change what the request does."""
+def fingerprint_of(request: Request, route: Route) -> CanonicalBytes:
+    """What is compared when the key comes again: all that can change what the request does. The engine digests it."""
     settings = route.settings
     # Of a header that was sent more than once some readers take the first line and others the last.
     content_type = ", ".join(request.headers.all("content-type"))
@@ -156,7 +156,7 @@ def fingerprint_of(request: Request, route: Route) -> bytes:
     kind = content_type_of(content_type).compared
     host = [", ".join(request.headers.all("host")).strip().lower()] if settings.compare_host else []
     head = _joined_texts(VERSION, request.method, request.path, request.query, kind, coding, *host)
-    return sha256(head + joined((said,))).digest()
+    return CanonicalBytes(head + joined((said,)))
 
 
 def _joined_texts(*texts: str) -> bytes:

@@ -173,7 +173,8 @@ class Setting:
         self.world = world
         self.policies = {word: policy_of(world, word) for word in {world.in_doubt, *_words(world)}}
         self.requests = [request_of(self.policies[asker.in_doubt or world.in_doubt], asker) for asker in world.askers]
-        self.known = {OPERATION: Known(self.policies[world.in_doubt], SHAPE)}
+        policy = self.policies[world.in_doubt]
+        self.known = {OPERATION: Known(policy, SHAPE, terms_of(policy))}
         self.keys = sorted({asker.key for asker in world.askers if asker.calls})
         self.alone = _alone(world)
         self.twins = _twins(world)

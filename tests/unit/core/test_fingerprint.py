@@ -1,7 +1,9 @@
 """The fingerprint: a versioned digest of what was asked, the same for what means the same."""
 
+import hmac
 from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
+from hashlib import sha256
 from itertools import combinations
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,6 +15,7 @@ from semel import AsyncSemel, Semel, errors
 from semel.core.fingerprint import (
     LEAST_SECRET,
     VERSION,
+    CanonicalBytes,
     Fingerprints,
     Members,
     MembersWithoutDefaults,
@@ -151,3 +154,13 @@ def test_what_was_asked_is_not_in_the_repr_of_a_request() -> None:
 
     request = pay.rules.request(("o-1", "4711"), {})
     assert repr(request) == f"Request('pay', {request.key.reference})"
+
+
+@pytest.mark.parametrize("secret", [None, b"s" * 32])
+def test_what_is_canonical_already_is_digested_once(secret: bytes | None) -> None:
+    taker = Fingerprints(Secrets(secret))
+    one, two = CanonicalBytes(b"1:a"), CanonicalBytes(b"1:b")
+    assert taker.take(one)[-32:] == (sha256(one).digest() if secret is None else hmac.digest(secret, one, "sha256"))
+    assert taker.matches(taker.take(one), one)
+    assert not taker.matches(taker.take(one), two)
+    assert taker.take(one) != taker.take(b"1:a"), "bytes that somebody asks with are a value like any other"

@@ -271,3 +271,20 @@ def test_the_shared_scope_stays_itself_when_copied() -> None:
 def _with(what: str, value: object) -> Key:
     given: dict[str, Any] = {"key": "k", "operation": "pay", "scope": "acme", what: value}
     return Key.of(given["key"], operation=given["operation"], scope=given["scope"])
+
+
+@given(st.lists(st.text(st.characters(codec="ascii"), max_size=5), min_size=1, max_size=4))
+def test_plain_texts_enter_a_key_as_every_other_tuple_does(texts: list[str]) -> None:
+    class Text(str):
+        """Takes the long way."""
+
+        __slots__ = ()
+
+    plain, other = tuple(texts), tuple(map(Text, texts))
+    try:
+        key = Key.of(plain, operation="pay")
+    except errors.KeyInvalid:
+        with pytest.raises(errors.KeyInvalid):
+            Key.of(other, operation="pay")
+    else:
+        assert key == Key.of(other, operation="pay")

@@ -35,10 +35,10 @@ FRAMES = {
     "async sqlite replay": 92,
     "async memory first": 128,
     "async memory replay": 70,
-    "http sqlite first": 340,
-    "http sqlite replay": 188,
-    "http memory first": 275,
-    "http memory replay": 166,
+    "http sqlite first": 308,
+    "http sqlite replay": 156,
+    "http memory first": 243,
+    "http memory replay": 134,
 }
 
 pytestmark = pytest.mark.skipif(
