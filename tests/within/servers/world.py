@@ -12,6 +12,7 @@ import pytest
 from semel import AsyncSemel, Semel
 from semel.engine.clock import SystemClock
 from semel.stores.urls import store_from_url
+from tests.decorated import CallStyle
 from tests.servers.databases import Databases
 from tests.within.servers.callers import (
     Asyncmy,
@@ -131,8 +132,9 @@ class OnServer(World):
 
     door: Door
 
-    def __init__(self, databases: Databases, url: str, door: Door) -> None:
+    def __init__(self, databases: Databases, url: str, door: Door, style: CallStyle) -> None:
         self.databases = databases
+        self.style = style
         self.url = url
         self.door = door
         self.server = SERVERS[door.server]
