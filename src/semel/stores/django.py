@@ -15,12 +15,10 @@ from urllib.parse import quote, urlencode
 from semel.core.store import Store
 from semel.errors import UsageError
 from semel.extras import requires
+from semel.stores.settings import make_store
 from semel.stores.wrapper import PassingStore
 
 __all__ = ["DjangoStore"]
-
-
-_BACKENDS: Final = {"postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite"}
 
 
 class DjangoStore(PassingStore):
@@ -51,18 +49,22 @@ class DjangoStore(PassingStore):
 
 
 def _store_of(alias: str, settings: dict[str, Any]) -> Store:
-    from semel.stores.urls import store_from_url
-
     vendor, given = _database(alias)
-    if vendor == "sqlite":
-        from semel.stores.sqlite import SqliteStore
+    match vendor:
+        case "sqlite":
+            from semel.stores.sqlite import SqliteStore
 
-        return SqliteStore(str(given["NAME"]), **settings)
-    scheme = _BACKENDS.get(vendor)
-    if scheme is None:
-        message = f"Django's database {alias!r} is {vendor}, which has no store; nothing was opened."
-        raise UsageError(message)
-    return store_from_url(url_of(scheme, given), **settings)
+            return SqliteStore(str(given["NAME"]), **settings)
+        case "postgresql":
+            from semel.stores.postgresql import PostgresStore
+
+            return make_store(PostgresStore, url_of(vendor, given), **settings)
+        case "mysql":
+            from semel.stores.mysql import MysqlStore
+
+            return make_store(MysqlStore, url_of(vendor, given), **settings)
+    message = f"Django's database {alias!r} is {vendor}, which has no store; nothing was opened."
+    raise UsageError(message)
 
 
 def _database(alias: str) -> tuple[str, dict[str, Any]]:

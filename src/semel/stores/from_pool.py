@@ -43,9 +43,9 @@ def store_on(pool: object, **settings: Any) -> Store | None:
             case other:
                 message = f"An engine for {other} leads to no store that is known; nothing was opened."
                 raise UsageError(message)
-    from semel.stores.postgresql import PostgresStore
+    from semel.stores.postgresql.store import POSTGRESQL, PostgresStore
 
-    return PostgresStore(borrow(pool), **settings)
+    return PostgresStore(borrow(pool, POSTGRESQL), **settings)
 
 
 def _address(url: Any) -> str:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from semel.errors import UsageError
 
+T = TypeVar("T")
 StoreClock = Callable[[], int]
 
 
@@ -38,6 +39,19 @@ def read(given: Mapping[str, Any], readers: Mapping[str, Reader]) -> dict[str, A
         UsageError: one of them is not usable.
     """
     return {name: readers[name](name, value) if name in readers else value for name, value in given.items()}
+
+
+def make_store(kind: Callable[..., T], *arguments: Any, **settings: Any) -> T:
+    """A store of `kind`, with settings as people write them.
+
+    Raises:
+        UsageError: such a store has no setting of that name.
+    """
+    try:
+        return kind(*arguments, **settings)
+    except TypeError as problem:  # an unknown keyword: settings come from people who write URLs and keywords
+        message = f"The settings do not fit: {problem}; nothing was opened."
+        raise UsageError(message) from problem
 
 
 def seconds(up_to: float) -> Reader:

@@ -9,9 +9,10 @@ import pymysql
 
 from semel.core.store import Driver
 from semel.stores.mysql import MysqlStore
-from semel.stores.sql.adapters.pymysql import PymysqlLibrary
+from semel.stores.mysql.store import MYSQL
+from semel.stores.sql.adapters.pymysql import PymysqlAdapter
 from semel.stores.sql.driver import ServedDriver
-from semel.stores.sql.errors import Trouble
+from semel.stores.sql.errors import ErrorKind
 
 
 def session(url: str) -> Any:
@@ -22,16 +23,17 @@ def session(url: str) -> Any:
     )
 
 
-class TellingLibrary(PymysqlLibrary):
+class TellingAdapter(PymysqlAdapter):
     """PyMySQL; each statement that was the victim of a deadlock is added to `victims`."""
 
     def __init__(self, victims: list[Exception]) -> None:
+        super().__init__(MYSQL)
         self._victims = victims
 
-    def trouble(self, error: Exception) -> Trouble | None:
+    def error_kind(self, error: Exception) -> ErrorKind | None:
         """What an error means, noted if it is a conflict."""
-        found = super().trouble(error)
-        if found is Trouble.CONFLICT:
+        found = super().error_kind(error)
+        if found is ErrorKind.CONFLICT:
             self._victims.append(error)
         return found
 
@@ -45,4 +47,4 @@ class TellingStore(MysqlStore):
 
     def driver(self) -> Driver:
         """A driver for threads."""
-        return ServedDriver(self._place, TellingLibrary(self._victims))
+        return ServedDriver(self._place, TellingAdapter(self._victims))

@@ -13,8 +13,9 @@ import psycopg
 
 from semel.core.store import AsyncDriver, Driver
 from semel.stores.postgresql import PostgresStore
-from semel.stores.sql.adapters.asyncpg import AsyncpgLibrary
-from semel.stores.sql.adapters.psycopg import PsycopgLibrary
+from semel.stores.postgresql.store import POSTGRESQL
+from semel.stores.sql.adapters.asyncpg import AsyncpgAdapter
+from semel.stores.sql.adapters.psycopg import PsycopgAdapter
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.driver import AsyncServedDriver, ServedDriver
 
@@ -38,10 +39,11 @@ class Faults:
         return self.left >= 0
 
 
-class FaultyPsycopg(PsycopgLibrary):
+class FaultyPsycopg(PsycopgAdapter):
     """psycopg, with faults."""
 
     def __init__(self, faults: Faults) -> None:
+        super().__init__(POSTGRESQL)
         self.faults = faults
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
@@ -53,10 +55,11 @@ class FaultyPsycopg(PsycopgLibrary):
         raise psycopg.errors.lookup(self.faults.code)("injected")
 
 
-class FaultyAsyncpg(AsyncpgLibrary):
+class FaultyAsyncpg(AsyncpgAdapter):
     """asyncpg, with faults."""
 
     def __init__(self, faults: Faults) -> None:
+        super().__init__(POSTGRESQL)
         self.faults = faults
 
     async def execute(self, connection: Any, command: Command) -> list[Row]:

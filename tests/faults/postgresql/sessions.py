@@ -12,7 +12,8 @@ import psycopg
 
 from semel.core.operations import Claim
 from semel.stores.postgresql import PostgresStore
-from semel.stores.sql.adapters.psycopg import PsycopgLibrary
+from semel.stores.postgresql.store import POSTGRESQL
+from semel.stores.sql.adapters.psycopg import PsycopgAdapter
 
 _WAITS = """
 SELECT count(*) FROM pg_stat_activity
@@ -32,7 +33,7 @@ class Outsider:
         """Claim as the store does, in a transaction that stays open."""
         place = PostgresStore(self._url)._place
         command = place.spoken(place.dialect.claim([claim], joined=False, first=False))
-        PsycopgLibrary().execute(self.session, command)
+        PsycopgAdapter(POSTGRESQL).execute(self.session, command)
 
     def execute(self, text: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """A statement in the open transaction."""

@@ -150,10 +150,10 @@ def test_a_deadlock_ends_the_callers_transaction(asker: Asker) -> None:
     class Refusing:
         def demand_transaction(self, connection: Connection) -> None: ...
 
-        def trouble(self, error: Exception) -> Any:
-            from semel.stores.mysql.errors import of_mysql
+        def error_kind(self, error: Exception) -> Any:
+            from semel.stores.mysql.errors import mysql_error_kind
 
-            return of_mysql(error)
+            return mysql_error_kind(error)
 
         def execute(self, connection: Connection, command: Any) -> Any:
             raise pymysql.OperationalError(1213, "Deadlock found when trying to get lock")

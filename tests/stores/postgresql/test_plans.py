@@ -12,8 +12,9 @@ import pytest
 from semel.core.operations import Purge, Tally
 from semel.stores.postgresql import PostgresStore
 from semel.stores.postgresql.dialect import PostgresDialect
-from semel.stores.sql.adapter import Texts
-from semel.stores.sql.adapters.psycopg import PsycopgLibrary
+from semel.stores.postgresql.store import POSTGRESQL
+from semel.stores.sql.adapter import PlaceholderStyle
+from semel.stores.sql.adapters.psycopg import PsycopgAdapter
 from semel.stores.sql.dialect import Command
 from semel.stores.sql.settings import Settings
 from tests.stores.postgresql.kit import SECOND, Asker, claims, completions, rows
@@ -38,7 +39,7 @@ HOT: dict[str, Make] = {
     "purge": lambda dialect: next(dialect.purge(Purge(100))),
     "tally many": lambda dialect: dialect.tally([Tally(one[0], 1) for one in LEASES]),
 }
-_numbered = Texts("$")
+_numbered = PlaceholderStyle("$")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def place(postgresql: Any) -> Iterator[tuple[str, Any]]:
     url = postgresql.new_database()
     PostgresStore(url).upkeep().migrate()
     rows(url, "ALTER TABLE semel_record SET (autovacuum_enabled = false)")
-    connection = PsycopgLibrary().connect(Settings.of(url))
+    connection = PsycopgAdapter(POSTGRESQL).connect(Settings.of(url))
     yield url, connection
     connection.close()
 
@@ -61,7 +62,7 @@ def analysed(postgresql: Any) -> Iterator[tuple[str, Any]]:
         asker.all(completions(asker.all(claims(64))))
     asker.close()
     rows(url, "ANALYZE semel_record, semel_step")
-    connection = PsycopgLibrary().connect(Settings.of(url))
+    connection = PsycopgAdapter(POSTGRESQL).connect(Settings.of(url))
     yield url, connection
     connection.close()
 

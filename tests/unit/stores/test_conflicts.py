@@ -8,22 +8,22 @@ from botocore.exceptions import ClientError
 
 from semel.errors import StoreUnavailable
 from semel.stores.dynamodb.errors import translated as translated_of_dynamodb
-from semel.stores.sql.errors import RowLocked, Trouble, translate_error
+from semel.stores.sql.errors import ErrorKind, RowLocked, translate_error
 from semel.stores.sqlite.errors import WriteLocked
 from semel.stores.sqlite.errors import translate_error as translated_of_sqlite
 
-AWAY = [Trouble.SLOW, Trouble.LOST, Trouble.DENIED, Trouble.READ_ONLY, Trouble.FULL]
+AWAY = [ErrorKind.SLOW, ErrorKind.LOST, ErrorKind.DENIED, ErrorKind.READ_ONLY, ErrorKind.FULL]
 
 
-@pytest.mark.parametrize("trouble", [Trouble.CONFLICT, Trouble.LOCKED])
-def test_somebody_in_the_way_is_a_conflict(trouble: Trouble) -> None:
+@pytest.mark.parametrize("trouble", [ErrorKind.CONFLICT, ErrorKind.LOCKED])
+def test_somebody_in_the_way_is_a_conflict(trouble: ErrorKind) -> None:
     error = translate_error(OSError("x"), trouble, "postgresql://x")
     assert isinstance(error, StoreUnavailable)
     assert error.conflict
 
 
 @pytest.mark.parametrize("trouble", AWAY)
-def test_a_server_that_cannot_serve_is_none(trouble: Trouble) -> None:
+def test_a_server_that_cannot_serve_is_none(trouble: ErrorKind) -> None:
     error = translate_error(OSError("x"), trouble, "postgresql://x")
     assert isinstance(error, StoreUnavailable)
     assert not error.conflict

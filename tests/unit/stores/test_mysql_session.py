@@ -6,12 +6,12 @@ import pytest
 
 from semel.errors import UsageError
 from semel.stores.mysql import MysqlStore
-from semel.stores.mysql.errors import of_mysql, trouble_of
+from semel.stores.mysql.errors import kind_of_number, mysql_error_kind
 from semel.stores.mysql.settings import address, session_statements
-from semel.stores.mysql.statements import Own, said
+from semel.stores.sql.adapters.multi_statement import OwnConnection, to_multi_statement
 from semel.stores.sql.context import Marks, demand, mark
 from semel.stores.sql.dialect import Command
-from semel.stores.sql.errors import Trouble
+from semel.stores.sql.errors import ErrorKind
 from semel.stores.sql.settings import Settings
 
 
@@ -60,32 +60,38 @@ def test_what_only_mariadb_knows_stands_in_its_comment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "trouble"),
-    [(1213, Trouble.CONFLICT), (1205, Trouble.HELD), (2013, Trouble.LOST), (1305, Trouble.MARK_GONE), (1064, None)],
+    ("number", "kind"),
+    [
+        (1213, ErrorKind.CONFLICT),
+        (1205, ErrorKind.HELD),
+        (2013, ErrorKind.LOST),
+        (1305, ErrorKind.MARK_GONE),
+        (1064, None),
+    ],
 )
-def test_numbers_mean_troubles(number: int, trouble: Trouble | None) -> None:
-    assert trouble_of(number) is trouble
+def test_an_error_number_has_a_kind(number: int, kind: ErrorKind | None) -> None:
+    assert kind_of_number(number) is kind
 
 
-def test_no_number_means_two_troubles() -> None:
-    from semel.stores.mysql.errors import _TROUBLES
+def test_no_error_number_has_two_kinds() -> None:
+    from semel.stores.mysql.errors import _KINDS
 
-    numbers = [number for each in _TROUBLES.values() for number in each]
+    numbers = [number for each in _KINDS.values() for number in each]
     assert len(numbers) == len(set(numbers))
 
 
 def test_an_error_without_a_number_is_known_by_its_class() -> None:
-    assert of_mysql(ConnectionResetError("gone")) is Trouble.LOST
-    assert of_mysql(ValueError("a bug")) is None
+    assert mysql_error_kind(ConnectionResetError("gone")) is ErrorKind.LOST
+    assert mysql_error_kind(ValueError("a bug")) is None
 
 
-def test_a_command_is_said_in_one_text() -> None:
+def test_a_command_becomes_one_multi_statement_text() -> None:
     command = Command("UPDATE t SET a = ?", (1,), Command("SELECT ?", (2,)), atomic=True)
-    assert said(command) == ("BEGIN; UPDATE t SET a = %s; SELECT %s; COMMIT", (1, 2))
+    assert to_multi_statement(command) == ("BEGIN; UPDATE t SET a = %s; SELECT %s; COMMIT", (1, 2))
 
 
 def test_size_is_counted_in_bytes() -> None:
-    own = Own(None)
+    own = OwnConnection(None)
     own.learn("10.11.18-MariaDB", 64 + 10)
     assert (own.too_large("e" * 10), own.too_large("e" * 11), own.too_large("é" * 6)) == (False, True, True)
     assert not own.waits

@@ -12,12 +12,22 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from semel.errors import UsageError
+from semel.stores.sql.adapters.multi_statement import MysqlSession
 from semel.stores.sql.settings import Settings
 from semel.stores.store_url import addresses_of, split_url
 
 _OWN: Final = frozenset({"unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify"})
 _NO: Final = frozenset({"0", "false", "no", "off"})
 _PORT: Final = 3306
+
+
+def session_of(settings: Settings) -> MysqlSession:
+    """Where a session leads and what it is told first.
+
+    Raises:
+        UsageError: the URL has a setting that is not known.
+    """
+    return MysqlSession(address(settings), session_statements(settings))
 
 
 def session_statements(settings: Settings) -> str:

@@ -8,12 +8,11 @@ from typing import Any, Final
 from semel.stores.doctor import Finding
 from semel.stores.mysql.admin import MysqlSchema
 from semel.stores.mysql.dialect import MysqlDialect
-from semel.stores.mysql.errors import of_mysql
-from semel.stores.mysql.settings import address
-from semel.stores.sql.adapter import AsyncLibrary, Library
+from semel.stores.mysql.errors import mysql_error_kind
+from semel.stores.mysql.settings import address, session_of
+from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
 from semel.stores.sql.admin import Upkeep
 from semel.stores.sql.context import Marks, Place
-from semel.stores.sql.joined import Server
 from semel.stores.sql.settings import Settings
 from semel.stores.sql.store import ServedStore
 
@@ -22,7 +21,8 @@ MYSQL: Final = Server(
     frozenset({"mysql", "mariadb"}),
     "a PyMySQL connection, a SQLAlchemy Session or Connection, or a Django connection",
     "an asyncmy connection, or a SQLAlchemy AsyncSession or AsyncConnection",
-    of_mysql,
+    mysql_error_kind,
+    session_of,
 )
 
 
@@ -42,15 +42,15 @@ class MysqlStore(ServedStore):
         self._schema = MysqlSchema(given, dialect)
         super().__init__(Place(given, dialect, self._schema, marks=Marks()))
 
-    def _library(self) -> Library:
-        from semel.stores.sql.adapters.pymysql import PymysqlLibrary
+    def _library(self) -> Adapter:
+        from semel.stores.sql.adapters.pymysql import PymysqlAdapter
 
-        return PymysqlLibrary()
+        return PymysqlAdapter(MYSQL)
 
-    def _async_library(self) -> AsyncLibrary:
-        from semel.stores.sql.adapters.asyncmy import AsyncmyLibrary
+    def _async_library(self) -> AsyncAdapter:
+        from semel.stores.sql.adapters.asyncmy import AsyncmyAdapter
 
-        return AsyncmyLibrary()
+        return AsyncmyAdapter(MYSQL)
 
     def upkeep(self) -> Upkeep:
         """What operators do: migrate, look, mark as restored."""

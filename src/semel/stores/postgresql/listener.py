@@ -16,7 +16,7 @@ from typing import Any
 
 from semel.stores.listener import AGAIN_AFTER, ListeningTask, Told, log_broken, pass_on
 from semel.stores.postgresql.dialect import channel
-from semel.stores.sql.adapter import AsyncLibrary, Library
+from semel.stores.sql.adapter import Adapter, AsyncAdapter
 from semel.stores.sql.dialect import Command
 from semel.stores.sql.settings import Settings
 
@@ -37,7 +37,7 @@ def _wake(waiting: asyncio.Future[None]) -> None:
 class Listener:
     """A thread that listens on a psycopg connection."""
 
-    def __init__(self, settings: Settings, library: Library, told: Told) -> None:
+    def __init__(self, settings: Settings, library: Adapter, told: Told) -> None:
         self._settings = _direct(settings)
         self._library = library
         self._told = told
@@ -84,7 +84,7 @@ class Listener:
 class AsyncListener(ListeningTask):
     """A task that listens on an asyncpg connection."""
 
-    def __init__(self, settings: Settings, library: AsyncLibrary, told: Told) -> None:
+    def __init__(self, settings: Settings, library: AsyncAdapter, told: Told) -> None:
         self._settings = _direct(settings)
         self._library = library
         self._told = told

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from semel.stores.doctor import Finding
 from semel.stores.postgresql.admin import PostgresSchema
 from semel.stores.postgresql.dialect import PostgresDialect
-from semel.stores.postgresql.settings import check_tls
-from semel.stores.sql.adapter import AsyncLibrary, Library
+from semel.stores.postgresql.errors import postgresql_error_kind
+from semel.stores.postgresql.settings import check_tls, session_settings
+from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
 from semel.stores.sql.admin import Upkeep
 from semel.stores.sql.context import Place
 from semel.stores.sql.driver import Hears
-from semel.stores.sql.external_pool import Borrowed
-from semel.stores.sql.joined import POSTGRESQL
+from semel.stores.sql.external_pool import ExternalPool
 from semel.stores.sql.settings import Settings
 from semel.stores.sql.store import ServedStore
+
+POSTGRESQL: Final = Server(
+    "PostgreSQL",
+    frozenset({"postgresql"}),
+    "a psycopg.Connection, a SQLAlchemy Session or Connection, or a Django connection",
+    "an asyncpg connection, a psycopg.AsyncConnection, or a SQLAlchemy AsyncSession or AsyncConnection",
+    postgresql_error_kind,
+    session_settings,
+)
 
 
 class PostgresStore(ServedStore):
@@ -28,8 +37,8 @@ class PostgresStore(ServedStore):
     server = POSTGRESQL
     packages = ("psycopg", "asyncpg")
 
-    def __init__(self, url: str | Borrowed, **settings: Any) -> None:
-        borrowed = url if isinstance(url, Borrowed) else None
+    def __init__(self, url: str | ExternalPool, **settings: Any) -> None:
+        borrowed = url if isinstance(url, ExternalPool) else None
         given = Settings.borrowed(borrowed.name, **settings) if borrowed else Settings.of(str(url), **settings)
         for address in filter(None, (given.url, given.listen_url)):
             check_tls(address)
@@ -37,23 +46,23 @@ class PostgresStore(ServedStore):
         self._schema = PostgresSchema(given, dialect)
         super().__init__(Place(given, dialect, self._schema), borrowed)
 
-    def _library(self) -> Library:
+    def _library(self) -> Adapter:
         if self._place.settings.pooled:
             from semel.stores.sql.adapters.pgbouncer import PooledPsycopg
 
-            return PooledPsycopg()
-        from semel.stores.sql.adapters.psycopg import PsycopgLibrary
+            return PooledPsycopg(POSTGRESQL)
+        from semel.stores.sql.adapters.psycopg import PsycopgAdapter
 
-        return PsycopgLibrary()
+        return PsycopgAdapter(POSTGRESQL)
 
-    def _async_library(self) -> AsyncLibrary:
+    def _async_library(self) -> AsyncAdapter:
         if self._place.settings.pooled:
             from semel.stores.sql.adapters.pgbouncer import PooledAsyncpg
 
-            return PooledAsyncpg()
-        from semel.stores.sql.adapters.asyncpg import AsyncpgLibrary
+            return PooledAsyncpg(POSTGRESQL)
+        from semel.stores.sql.adapters.asyncpg import AsyncpgAdapter
 
-        return AsyncpgLibrary()
+        return AsyncpgAdapter(POSTGRESQL)
 
     def _hears(self) -> tuple[Hears | None, Hears | None]:
         from semel.stores.postgresql.listener import AsyncListener, Listener
@@ -65,12 +74,12 @@ class PostgresStore(ServedStore):
     def upkeep(self) -> Upkeep:
         """What operators do: migrate, look, mark as restored."""
         from semel.stores.postgresql.admin import PostgresDoctor, PostgresRestoring, search_sql
-        from semel.stores.sql.adapters.psycopg import PsycopgLibrary
+        from semel.stores.sql.adapters.psycopg import PsycopgAdapter
 
         settings, schema = self._place.settings, self._schema
         restoring = PostgresRestoring(settings, schema)
         doctor = PostgresDoctor(settings)
-        return Upkeep(self._place, PsycopgLibrary(), schema, doctor, restoring, search_sql(settings))
+        return Upkeep(self._place, PsycopgAdapter(POSTGRESQL), schema, doctor, restoring, search_sql(settings))
 
     def examine(self, horizon: timedelta) -> list[Finding]:
         """What `semel doctor` finds here."""

@@ -1,17 +1,43 @@
 """The port to client libraries: how each of them sends a command, and what its errors mean.
 
-One file per library in `libraries/`. What always holds: a library sends exactly the statements of a command, with bound
-values, on the connection it is given; it begins, commits and rolls back nothing.
+One file per library in `adapters/`; what they have to know of a server is handed in as a `Server`. What always holds:
+an adapter sends exactly the statements of a command, with bound values, on the connection it is given; it begins,
+commits and rolls back nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from semel.stores.sql.dialect import Command, Row
-from semel.stores.sql.errors import Trouble
+from semel.stores.sql.errors import ErrorKind
 from semel.stores.sql.settings import Settings
+
+Session = TypeVar("Session")
+KindOfError = Callable[[BaseException], ErrorKind | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Server(Generic[Session]):
+    """A kind of server, as far as the adapters of its client libraries have to know it. Its own package makes it.
+
+    Attributes:
+        name: for messages.
+        dialects: what SQLAlchemy and Django call it.
+        sync: what can be joined by `Semel`, for messages.
+        awaited: what can be joined by `AsyncSemel`, for messages.
+        error_kind: what an error of any client library of this server means, by its code or its DB-API class.
+        session: what a new session of the store's own is set to, in the form that its adapters take.
+    """
+
+    name: str
+    dialects: frozenset[str]
+    sync: str
+    awaited: str
+    error_kind: KindOfError
+    session: Callable[[Settings], Session]
 
 
 class Joinable(Protocol):
@@ -20,7 +46,7 @@ class Joinable(Protocol):
     def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of the last statement of `command`."""
 
-    def trouble(self, error: Exception) -> Trouble | None:
+    def error_kind(self, error: Exception) -> ErrorKind | None:
         """What an error of this library means; None: nothing that is known."""
 
     def demand_transaction(self, connection: Any) -> None:
@@ -31,7 +57,7 @@ class Joinable(Protocol):
         """
 
 
-class Library(Joinable, Protocol):
+class Adapter(Joinable, Protocol):
     """The same with connections of the store's own; with `keeps = False` they are borrowed, and given back at once."""
 
     def connect(self, settings: Settings) -> Any:
@@ -47,14 +73,14 @@ class AsyncJoinable(Protocol):
     def execute(self, connection: Any, command: Command) -> Awaitable[list[Row]]:
         """The rows of the last statement of `command`."""
 
-    def trouble(self, error: Exception) -> Trouble | None:
+    def error_kind(self, error: Exception) -> ErrorKind | None:
         """What an error of this library means; None: nothing that is known."""
 
     def demand_transaction(self, connection: Any) -> None:
         """Refuse a connection of the caller that has no transaction open and would not begin one by itself."""
 
 
-class AsyncLibrary(AsyncJoinable, Protocol):
+class AsyncAdapter(AsyncJoinable, Protocol):
     """The same with connections of the store's own; with `keeps = False` they are borrowed, and given back at once."""
 
     async def connect(self, settings: Settings) -> Any:
@@ -64,8 +90,8 @@ class AsyncLibrary(AsyncJoinable, Protocol):
         """Let go of a connection; never raises."""
 
 
-class Texts:
-    """Texts with `?` as a library wants them, each made once."""
+class PlaceholderStyle:
+    """PlaceholderStyle with `?` as a library wants them, each made once."""
 
     def __init__(self, numbered: str) -> None:
         """`numbered` is what a mark becomes: `%s`, or `$` to be followed by its number."""

@@ -37,10 +37,10 @@ from semel.core.flow import run
 from semel.core.record import Failure
 from semel.errors import SchemaOutdated, SemelError
 from semel.stores.doctor import Finding, Numbers, about_clock, about_records
-from semel.stores.sql.adapter import Library
+from semel.stores.sql.adapter import Adapter
 from semel.stores.sql.context import Place
 from semel.stores.sql.dialect import Command, Row
-from semel.stores.sql.errors import OfOneOperation, translate_error, translated_connecting
+from semel.stores.sql.errors import RowError, translate_connecting_error, translate_error
 from semel.stores.sql.migrations import Half, Migrations, chosen, migrating, pending
 from semel.stores.sql.settings import Settings
 
@@ -52,7 +52,7 @@ LONG: Final = 24 * 3600.0
 class Talk:
     """A connection that flows are run on, one after the other."""
 
-    def __init__(self, place: Place, library: Library, *, statement_timeout: float | None = None) -> None:
+    def __init__(self, place: Place, library: Adapter, *, statement_timeout: float | None = None) -> None:
         self._place = place
         self._library = library
         settings = place.settings
@@ -64,7 +64,7 @@ class Talk:
         try:
             self._connection: Any = self._library.connect(self._settings)
         except Exception as error:
-            raise translated_connecting(error, self._library.trouble(error), self._place.name) from error
+            raise translate_connecting_error(error, self._library.error_kind(error), self._place.name) from error
         return self
 
     def __exit__(
@@ -83,8 +83,8 @@ class Talk:
             raise self._meaning(error) from error
 
     def _meaning(self, error: Exception) -> Exception:
-        meant = translate_error(error, self._library.trouble(error), self._place.name)
-        return meant.error if isinstance(meant, OfOneOperation) else meant
+        meant = translate_error(error, self._library.error_kind(error), self._place.name)
+        return meant.error if isinstance(meant, RowError) else meant
 
 
 RESTORED: Final = Failure(
@@ -243,7 +243,7 @@ class Upkeep:
     """The upkeep of one place."""
 
     place: Place
-    library: Library
+    library: Adapter
     migrations: Migrations
     doctor: Doctor
     restoring: Restoring

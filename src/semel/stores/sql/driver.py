@@ -18,10 +18,10 @@ from typing import Any, Final
 from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable
-from semel.stores.sql.adapter import AsyncLibrary, Library
+from semel.stores.sql.adapter import Adapter, AsyncAdapter
 from semel.stores.sql.context import Place, opening
 from semel.stores.sql.dialect import Command, Row
-from semel.stores.sql.errors import Trouble, translate_error, translated_connecting
+from semel.stores.sql.errors import ErrorKind, translate_connecting_error, translate_error
 from semel.stores.sql.settings import Settings
 
 Replies = list[Answers | Exception]
@@ -30,7 +30,7 @@ Hears = Callable[[Settings, Any, Callable[[bytes], None]], Any]
 
 _AGAIN: Final = 5
 _KEEPS_CONNECTION: Final = frozenset(
-    {None, Trouble.CONFLICT, Trouble.LOCKED, Trouble.HELD, Trouble.OF_ONE, Trouble.MISSING}
+    {None, ErrorKind.CONFLICT, ErrorKind.LOCKED, ErrorKind.HELD, ErrorKind.OF_ONE, ErrorKind.MISSING}
 )
 _inherited: list[Any] = []
 """Connections of a parent process, kept so that no collection closes them: the parent still uses them."""
@@ -43,22 +43,22 @@ class Lent:
     connection: Any
     broken: bool = False
 
-    def meaning(self, library: Library | AsyncLibrary, error: Exception, name: str) -> Exception:
+    def meaning(self, library: Adapter | AsyncAdapter, error: Exception, name: str) -> Exception:
         """What `error` means, noting whether the connection can be used again."""
-        trouble = library.trouble(error)
+        trouble = library.error_kind(error)
         if trouble not in _KEEPS_CONNECTION:
             self.broken = True
         return translate_error(error, trouble, name)
 
 
-def _is_again(library: Library | AsyncLibrary, error: Exception, turn: int) -> bool:
-    return turn < _AGAIN and library.trouble(error) is Trouble.CONFLICT
+def _is_again(library: Adapter | AsyncAdapter, error: Exception, turn: int) -> bool:
+    return turn < _AGAIN and library.error_kind(error) is ErrorKind.CONFLICT
 
 
 class ServedDriver:
     """Rounds in the calling thread."""
 
-    def __init__(self, place: Place, library: Library, hears: Hears | None = None) -> None:
+    def __init__(self, place: Place, library: Adapter, hears: Hears | None = None) -> None:
         self._place = place
         self._library = library
         self._keeps = getattr(library, "keeps", True)
@@ -123,7 +123,7 @@ class ServedDriver:
         try:
             lent.connection = self._library.connect(self._place.settings)
         except Exception as error:
-            raise translated_connecting(error, self._library.trouble(error), self._place.name) from error
+            raise translate_connecting_error(error, self._library.error_kind(error), self._place.name) from error
         if self._place.install_id is not None and not self._keeps:
             return lent.connection  # looked at before, by the first one that was borrowed
         try:
@@ -171,7 +171,7 @@ class ServedDriver:
 class AsyncServedDriver:
     """The same on an event loop; the plans of a round go side by side."""
 
-    def __init__(self, place: Place, library: AsyncLibrary, hears: Hears | None = None) -> None:
+    def __init__(self, place: Place, library: AsyncAdapter, hears: Hears | None = None) -> None:
         self._place = place
         self._library = library
         self._keeps = getattr(library, "keeps", True)
@@ -230,7 +230,7 @@ class AsyncServedDriver:
         try:
             lent.connection = await self._library.connect(self._place.settings)
         except Exception as error:
-            raise translated_connecting(error, self._library.trouble(error), self._place.name) from error
+            raise translate_connecting_error(error, self._library.error_kind(error), self._place.name) from error
         if self._place.install_id is not None and not self._keeps:
             return lent.connection
         try:

@@ -1,17 +1,12 @@
-"""What goes wrong on a server, and what it means to semel. A client library names the trouble; this says the sentence.
+"""Kinds of errors on SQL servers, and the error of semel for each. An adapter names the kind; this says the sentence.
 
 What always holds: a translated error says what happened, whether anything was recorded, and what to do, and carries its
 cause. Only what is named is translated; everything else stays the bug it is. On the caller's connection nothing is ever
 sent again.
-
-SQLSTATE codes by what they mean: PostgreSQL's own, and what the standard says of connections.
-
-What always holds: a code that is not listed means nothing that is known, so its error stays the bug it is.
 """
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from typing import Final
 
@@ -26,8 +21,8 @@ from semel.errors import (
 )
 
 
-class Trouble(Enum):
-    """Kinds of trouble; the value says what to do."""
+class ErrorKind(Enum):
+    """What went wrong; the value says what to do."""
 
     CONFLICT = "it was in the way of another transaction; try again"
     LOCKED = "another transaction held a lock for too long; look for one that is idle in transaction"
@@ -50,15 +45,15 @@ class Trouble(Enum):
     OF_ONE = "a value or a constraint refuses a single row"
 
 
-_IN_THE_WAY: Final = frozenset({Trouble.CONFLICT, Trouble.LOCKED, Trouble.HELD})
+_IN_THE_WAY: Final = frozenset({ErrorKind.CONFLICT, ErrorKind.LOCKED, ErrorKind.HELD})
 """The server is well and answers: somebody else was in the way."""
 _MISCONFIGURED: Final = frozenset(
-    {Trouble.DENIED, Trouble.NO_LOGIN, Trouble.WRONG_LOGIN, Trouble.NO_DATABASE, Trouble.BAD_URL}
+    {ErrorKind.DENIED, ErrorKind.NO_LOGIN, ErrorKind.WRONG_LOGIN, ErrorKind.NO_DATABASE, ErrorKind.BAD_URL}
 )
 """Trying again is of no use before somebody changes the URL or the server."""
 
 
-class OfOneOperation(Exception):
+class RowError(Exception):
     """A value or a constraint refused one row of a list: told apart by sending them one by one. Never leaves a plan."""
 
     def __init__(self, error: Exception) -> None:
@@ -66,7 +61,7 @@ class OfOneOperation(Exception):
         self.error = error
 
 
-class RecordHeld(OfOneOperation):
+class RecordHeld(RowError):
     """An open transaction holds a row of a list, and the server would have waited for it. Never leaves a plan."""
 
 
@@ -81,70 +76,67 @@ class RowLocked(StoreUnavailable):
         super().__init__(message, conflict=True, reference=reference)
 
 
-def translate_error(error: Exception, trouble: Trouble | None, name: str) -> Exception:
+def translate_error(error: Exception, kind: ErrorKind | None, name: str) -> Exception:
     """`error` on the store's own connection, as semel's own."""
     known: SemelError
-    match trouble:
+    match kind:
         case None:
             return error
-        case Trouble.OF_ONE:
-            return OfOneOperation(error)
-        case Trouble.HELD:
-            held = _not_done(error, trouble, name)
+        case ErrorKind.OF_ONE:
+            return RowError(error)
+        case ErrorKind.HELD:
+            held = _not_done(error, kind, name)
             held.__cause__ = error
             return RecordHeld(held)
-        case Trouble.MISSING:
-            known = SchemaOutdated(
-                f"{name} lacks what this release needs ({brief(error)}); nothing ran. {_do(trouble)}"
-            )
-        case Trouble.DAMAGED:
-            known = RecordUnreadable(f"{name} could not read a record ({brief(error)}); nothing ran. {_do(trouble)}")
-        case Trouble.UNREACHED:
-            known = StoreUnavailable(f"{name} cannot be reached ({brief(error)}); nothing was recorded. {_do(trouble)}")
-        case Trouble.LOST:
+        case ErrorKind.MISSING:
+            known = SchemaOutdated(f"{name} lacks what this release needs ({brief(error)}); nothing ran. {_do(kind)}")
+        case ErrorKind.DAMAGED:
+            known = RecordUnreadable(f"{name} could not read a record ({brief(error)}); nothing ran. {_do(kind)}")
+        case ErrorKind.UNREACHED:
+            known = StoreUnavailable(f"{name} cannot be reached ({brief(error)}); nothing was recorded. {_do(kind)}")
+        case ErrorKind.LOST:
             known = StoreUnavailable(
-                f"{name} did not answer ({brief(error)}); whether it was recorded is not known. {_do(trouble)}"
+                f"{name} did not answer ({brief(error)}); whether it was recorded is not known. {_do(kind)}"
             )
-        case _ if trouble in _MISCONFIGURED:
+        case _ if kind in _MISCONFIGURED:
             known = StoreMisconfigured(
-                f"{name} cannot be used ({brief(error)}); nothing was recorded. {_do(trouble)} "
-                f"Trying again does not help."
+                f"{name} cannot be used ({brief(error)}); nothing was recorded. {_do(kind)} Trying again does not help."
             )
         case _:
-            known = _not_done(error, trouble, name)
+            known = _not_done(error, kind, name)
     known.__cause__ = error
     return known
 
 
-def translated_connecting(error: Exception, trouble: Trouble | None, name: str) -> Exception:
+def translate_connecting_error(error: Exception, kind: ErrorKind | None, name: str) -> Exception:
     """`error` while a connection was opened: nothing was sent on it, so nothing can have been recorded."""
-    return translate_error(error, Trouble.UNREACHED if trouble is Trouble.LOST else trouble, name)
+    return translate_error(error, ErrorKind.UNREACHED if kind is ErrorKind.LOST else kind, name)
 
 
-def _not_done(error: Exception, trouble: Trouble, name: str) -> StoreUnavailable:
-    message = f"{name} did not do it ({brief(error)}); nothing was recorded. {_do(trouble)}"
-    return StoreUnavailable(message, conflict=trouble in _IN_THE_WAY)
+def _not_done(error: Exception, kind: ErrorKind, name: str) -> StoreUnavailable:
+    message = f"{name} did not do it ({brief(error)}); nothing was recorded. {_do(kind)}"
+    return StoreUnavailable(message, conflict=kind in _IN_THE_WAY)
 
 
-def translate_server_error_in_joined(error: Exception, trouble: Trouble | None, name: str) -> Exception:
+def translate_server_error_in_joined(error: Exception, kind: ErrorKind | None, name: str) -> Exception:
     """`error` on the caller's connection: what would be tried again elsewhere ends the caller's transaction here."""
     known: SemelError
-    match trouble:
-        case None | Trouble.OF_ONE:
+    match kind:
+        case None | ErrorKind.OF_ONE:
             return error
-        case Trouble.MARK_GONE:
+        case ErrorKind.MARK_GONE:
             return ended()
-        case Trouble.NO_TRANSACTION:
+        case ErrorKind.NO_TRANSACTION:
             known = NotInTransaction(
                 f"within() needs an open transaction on {name}, and this connection has none ({brief(error)}); "
                 f"nothing ran. Begin one around within()."
             )
-        case Trouble.MISSING:
+        case ErrorKind.MISSING:
             known = NotInTransaction(
                 f"The connection given to within() leads to a database without semel's tables ({brief(error)}); "
                 f"nothing ran. Give a connection to {name}."
             )
-        case Trouble.READ_ONLY:
+        case ErrorKind.READ_ONLY:
             known = NotInTransaction(
                 f"The transaction given to within() takes no writes ({brief(error)}); nothing was recorded. "
                 f"Give one that may write, on {name} itself and not on a replica."
@@ -181,65 +173,5 @@ def brief(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
 
 
-def _do(trouble: Trouble) -> str:
-    return f"{trouble.value[0].upper()}{trouble.value[1:]}."
-
-
-_CODES: Final = {
-    "40001": Trouble.CONFLICT,  # serialization_failure
-    "40P01": Trouble.CONFLICT,  # deadlock_detected
-    "40003": Trouble.LOST,  # statement_completion_unknown
-    "55P03": Trouble.LOCKED,  # lock_not_available, lock_timeout too
-    "57014": Trouble.SLOW,  # query_canceled, statement_timeout too
-    "57P01": Trouble.LOST,  # admin_shutdown
-    "57P02": Trouble.LOST,  # crash_shutdown
-    "57P03": Trouble.LOST,  # cannot_connect_now
-    "57P04": Trouble.LOST,  # database_dropped
-    "57P05": Trouble.LOST,  # idle_session_timeout
-    "25P03": Trouble.LOST,  # idle_in_transaction_session_timeout
-    "25P02": Trouble.ABORTED,  # in_failed_sql_transaction
-    "25006": Trouble.READ_ONLY,  # read_only_sql_transaction
-    "25P01": Trouble.NO_TRANSACTION,  # no_active_sql_transaction
-    "42501": Trouble.DENIED,  # insufficient_privilege
-    "28P01": Trouble.WRONG_LOGIN,  # invalid_password
-    "3D000": Trouble.NO_DATABASE,  # invalid_catalog_name
-    "42P01": Trouble.MISSING,  # undefined_table
-    "42703": Trouble.MISSING,  # undefined_column
-    "3F000": Trouble.MISSING,  # invalid_schema_name
-    "3B001": Trouble.MARK_GONE,  # invalid_savepoint_specification
-    "XX001": Trouble.DAMAGED,  # data_corrupted
-    "XX002": Trouble.DAMAGED,  # index_corrupted
-}
-_CLASSES: Final = {
-    "08": Trouble.LOST,
-    "28": Trouble.NO_LOGIN,
-    "53": Trouble.FULL,
-    "58": Trouble.FULL,  # the system under the server failed
-    "22": Trouble.OF_ONE,
-    "23": Trouble.OF_ONE,
-}
-
-
-def trouble_of(sqlstate: str | None) -> Trouble | None:
-    """What a code means."""
-    return _CODES.get(sqlstate or "") or _CLASSES.get((sqlstate or "")[:2])
-
-
-_REFUSED_LOGINS: Final = (
-    (re.compile(r"password authentication failed|no password supplied", re.IGNORECASE), Trouble.WRONG_LOGIN),
-    (re.compile(r"database \S+ does not exist", re.IGNORECASE), Trouble.NO_DATABASE),
-    (
-        re.compile(
-            r"role \S+ does not exist|no pg_hba\.conf entry|is not permitted to log in|"
-            r"(peer|ident) authentication failed",
-            re.IGNORECASE,
-        ),
-        Trouble.NO_LOGIN,
-    ),
-    (re.compile(r"permission denied for database", re.IGNORECASE), Trouble.DENIED),
-)
-
-
-def trouble_of_login(message: str) -> Trouble | None:
-    """What the text of a refused login means: libpq gives no code with it. A server in another language: not known."""
-    return next((trouble for pattern, trouble in _REFUSED_LOGINS if pattern.search(message)), None)
+def _do(kind: ErrorKind) -> str:
+    return f"{kind.value[0].upper()}{kind.value[1:]}."

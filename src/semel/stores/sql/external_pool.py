@@ -12,25 +12,24 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.errors import UsageError
-from semel.stores.sql.adapter import AsyncLibrary, Library
-from semel.stores.sql.adapters.dbapi import Meaning, of_postgresql
-from semel.stores.sql.adapters.sqlalchemy import AsyncSqlalchemyLibrary, SqlalchemyLibrary
+from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
+from semel.stores.sql.adapters.sqlalchemy import AsyncSqlalchemyAdapter, SqlalchemyAdapter
 from semel.stores.sql.settings import Settings
 
 _AUTOCOMMIT: Final = "AUTOCOMMIT"
 
 
 @dataclass(frozen=True, slots=True)
-class Borrowed:
+class ExternalPool:
     """Somebody's engine or pool: the library of one colour that takes connections from it."""
 
     name: str
-    sync: Library | None = None
-    awaited: AsyncLibrary | None = None
-    separate: Callable[[], AsyncLibrary] | None = None
+    sync: Adapter | None = None
+    awaited: AsyncAdapter | None = None
+    separate: Callable[[], AsyncAdapter] | None = None
     """Makes an async library for another event loop than the caller's; None: its connections belong to that loop."""
 
-    def library(self) -> Library:
+    def library(self) -> Adapter:
         """For threads.
 
         Raises:
@@ -41,7 +40,7 @@ class Borrowed:
             raise UsageError(message)
         return self.sync
 
-    def async_library(self) -> AsyncLibrary:
+    def async_library(self) -> AsyncAdapter:
         """For event loops.
 
         Raises:
@@ -53,13 +52,13 @@ class Borrowed:
         return self.awaited
 
 
-class EngineLibrary(SqlalchemyLibrary):
+class EngineAdapter(SqlalchemyAdapter):
     """Borrows from a SQLAlchemy `Engine`."""
 
     keeps = False
 
-    def __init__(self, engine: Any, meaning: Meaning) -> None:
-        super().__init__(meaning)
+    def __init__(self, engine: Any, server: Server[Any]) -> None:
+        super().__init__(server)
         self._engine = engine
 
     def _check(self, link: Any) -> None:
@@ -76,13 +75,13 @@ class EngineLibrary(SqlalchemyLibrary):
             connection.close()
 
 
-class AsyncEngineLibrary(AsyncSqlalchemyLibrary):
+class AsyncEngineAdapter(AsyncSqlalchemyAdapter):
     """Borrows from a SQLAlchemy `AsyncEngine`."""
 
     keeps = False
 
-    def __init__(self, engine: Any, meaning: Meaning) -> None:
-        super().__init__(meaning)
+    def __init__(self, engine: Any, server: Server[Any]) -> None:
+        super().__init__(server)
         self._engine = engine
 
     def _check(self, link: Any) -> None:
@@ -99,7 +98,7 @@ class AsyncEngineLibrary(AsyncSqlalchemyLibrary):
             await connection.close()
 
 
-class SeparateEngineLibrary(AsyncEngineLibrary):
+class SeparateEngineAdapter(AsyncEngineAdapter):
     """Connections like those of a SQLAlchemy `AsyncEngine`, for another event loop: same address, arguments, listeners.
 
     They are kept, and closed for good.
@@ -107,12 +106,12 @@ class SeparateEngineLibrary(AsyncEngineLibrary):
 
     keeps = True
 
-    def __init__(self, engine: Any, meaning: Meaning) -> None:
+    def __init__(self, engine: Any, server: Server[Any]) -> None:
         from sqlalchemy import Engine
         from sqlalchemy.ext.asyncio import AsyncEngine
 
         inner = engine.sync_engine
-        super().__init__(AsyncEngine(Engine(inner.pool.recreate(), inner.dialect, inner.url)), meaning)
+        super().__init__(AsyncEngine(Engine(inner.pool.recreate(), inner.dialect, inner.url)), server)
 
     async def close(self, connection: Any) -> None:
         """Close it, and whatever the engine keeps."""
@@ -121,35 +120,35 @@ class SeparateEngineLibrary(AsyncEngineLibrary):
             await self._engine.dispose()
 
 
-def _asyncpg_pool(pool: Any) -> Borrowed:
+def _asyncpg_pool(pool: Any, server: Server[Any]) -> ExternalPool:
     from semel.stores.sql.adapters.pools import AsyncpgPool
 
-    return Borrowed(_named(pool), awaited=AsyncpgPool(pool))
+    return ExternalPool(_named(pool), awaited=AsyncpgPool(pool, server))
 
 
-def _psycopg_pool(pool: Any) -> Borrowed:
+def _psycopg_pool(pool: Any, server: Server[Any]) -> ExternalPool:
     from semel.stores.sql.adapters.pools import PsycopgPool
 
-    return Borrowed(_named(pool), sync=PsycopgPool(pool))
+    return ExternalPool(_named(pool), sync=PsycopgPool(pool, server))
 
 
-def _async_psycopg_pool(pool: Any) -> Borrowed:
+def _async_psycopg_pool(pool: Any, server: Server[Any]) -> ExternalPool:
     from semel.stores.sql.adapters.pools import AsyncPsycopgPool
 
-    return Borrowed(_named(pool), awaited=AsyncPsycopgPool(pool))
+    return ExternalPool(_named(pool), awaited=AsyncPsycopgPool(pool, server))
 
 
-def _engine(engine: Any) -> Borrowed:
+def _engine(engine: Any, server: Server[Any]) -> ExternalPool:
     name = engine.url.render_as_string(hide_password=True)
-    return Borrowed(name, sync=EngineLibrary(engine, of_postgresql))
+    return ExternalPool(name, sync=EngineAdapter(engine, server))
 
 
-def _async_engine(engine: Any) -> Borrowed:
+def _async_engine(engine: Any, server: Server[Any]) -> ExternalPool:
     name = engine.url.render_as_string(hide_password=True)
-    return Borrowed(
+    return ExternalPool(
         name,
-        awaited=AsyncEngineLibrary(engine, of_postgresql),
-        separate=lambda: SeparateEngineLibrary(engine, of_postgresql),
+        awaited=AsyncEngineAdapter(engine, server),
+        separate=lambda: SeparateEngineAdapter(engine, server),
     )
 
 
@@ -158,13 +157,13 @@ def _named(pool: object) -> str:
     return f"the {kind.__module__.partition('.')[0]} {kind.__qualname__}"
 
 
-POOLS: Final[dict[str, Callable[[Any], Borrowed]]] = {
+POOLS: Final[dict[str, Callable[[Any, Server[Any]], ExternalPool]]] = {
     "asyncpg.pool.Pool": _asyncpg_pool,
     "psycopg_pool.pool.ConnectionPool": _psycopg_pool,
     "psycopg_pool.pool_async.AsyncConnectionPool": _async_psycopg_pool,
 }
-ENGINES: Final[dict[str, Callable[[Any], Borrowed]]] = {
+ENGINES: Final[dict[str, Callable[[Any, Server[Any]], ExternalPool]]] = {
     "sqlalchemy.engine.base.Engine": _engine,
     "sqlalchemy.ext.asyncio.engine.AsyncEngine": _async_engine,
 }
-"""Both by the name of the class: what borrows from one. All of them lead to PostgreSQL."""
+"""Both by the name of the class: what borrows from one, and how the errors of its server are read."""

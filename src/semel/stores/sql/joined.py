@@ -22,65 +22,37 @@ from typing import Any, Final, Literal, cast
 from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.errors import NotInTransaction, TransactionAborted, UsageError
-from semel.stores.sql.adapter import AsyncJoinable, Joinable
-from semel.stores.sql.adapters.dbapi import Meaning, kinds, of_postgresql
+from semel.stores.sql.adapter import AsyncJoinable, Joinable, Server
+from semel.stores.sql.adapters.dbapi import kinds
 from semel.stores.sql.context import Place
 from semel.stores.sql.dialect import Command, Known, Row
-from semel.stores.sql.errors import Trouble, ended, translate_server_error_in_joined
+from semel.stores.sql.errors import ErrorKind, ended, translate_server_error_in_joined
 
 Colour = Literal["sync", "async"]
-_LIBRARIES: Final = "semel.stores.sql.adapters"
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A kind of server, as far as joining has to know it.
-
-    Attributes:
-        name: for messages.
-        spoken: what SQLAlchemy and Django call it.
-        sync: what can be joined by `Semel`, for messages.
-        awaited: what can be joined by `AsyncSemel`, for messages.
-        meaning: what an error of a library under SQLAlchemy or Django means.
-    """
-
-    name: str
-    spoken: frozenset[str]
-    sync: str
-    awaited: str
-    meaning: Meaning
-
-
-POSTGRESQL: Final = Server(
-    "PostgreSQL",
-    frozenset({"postgresql"}),
-    "a psycopg.Connection, a SQLAlchemy Session or Connection, or a Django connection",
-    "an asyncpg connection, a psycopg.AsyncConnection, or a SQLAlchemy AsyncSession or AsyncConnection",
-    of_postgresql,
-)
+_ADAPTERS: Final = "semel.stores.sql.adapters"
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of connection: its colour, its library, and the server it leads to, where only one is possible."""
+    """A kind of connection: its colour, its adapter, and the server it leads to, where only one is possible."""
 
     colour: Colour
-    library: str
+    adapter: str
     server: str | None = None
 
 
 _KINDS: Final = {
-    "psycopg.Connection": _Kind("sync", "psycopg:PsycopgLibrary", "postgresql"),
-    "psycopg.AsyncConnection": _Kind("async", "psycopg:AsyncPsycopgLibrary", "postgresql"),
-    "asyncpg.connection.Connection": _Kind("async", "asyncpg:AsyncpgLibrary", "postgresql"),
-    "asyncpg.pool.PoolConnectionProxy": _Kind("async", "asyncpg:AsyncpgLibrary", "postgresql"),
+    "psycopg.Connection": _Kind("sync", "psycopg:PsycopgAdapter", "postgresql"),
+    "psycopg.AsyncConnection": _Kind("async", "psycopg:AsyncPsycopgAdapter", "postgresql"),
+    "asyncpg.connection.Connection": _Kind("async", "asyncpg:AsyncpgAdapter", "postgresql"),
+    "asyncpg.pool.PoolConnectionProxy": _Kind("async", "asyncpg:AsyncpgAdapter", "postgresql"),
     "pymysql.connections.Connection": _Kind("sync", "pymysql:PymysqlJoined", "mysql"),
     "asyncmy.connection.Connection": _Kind("async", "asyncmy:AsyncmyJoined", "mysql"),
-    "sqlalchemy.engine.base.Connection": _Kind("sync", "sqlalchemy:SqlalchemyLibrary"),
-    "sqlalchemy.orm.session.Session": _Kind("sync", "sqlalchemy:SqlalchemyLibrary"),
-    "sqlalchemy.ext.asyncio.engine.AsyncConnection": _Kind("async", "sqlalchemy:AsyncSqlalchemyLibrary"),
-    "sqlalchemy.ext.asyncio.session.AsyncSession": _Kind("async", "sqlalchemy:AsyncSqlalchemyLibrary"),
-    "django.db.backends.base.base.BaseDatabaseWrapper": _Kind("sync", "django:DjangoLibrary"),
+    "sqlalchemy.engine.base.Connection": _Kind("sync", "sqlalchemy:SqlalchemyAdapter"),
+    "sqlalchemy.orm.session.Session": _Kind("sync", "sqlalchemy:SqlalchemyAdapter"),
+    "sqlalchemy.ext.asyncio.engine.AsyncConnection": _Kind("async", "sqlalchemy:AsyncSqlalchemyAdapter"),
+    "sqlalchemy.ext.asyncio.session.AsyncSession": _Kind("async", "sqlalchemy:AsyncSqlalchemyAdapter"),
+    "django.db.backends.base.base.BaseDatabaseWrapper": _Kind("sync", "django:DjangoAdapter"),
 }
 _SCOPED: Final = ("sqlalchemy.orm.scoping.scoped_session", "sqlalchemy.ext.asyncio.scoping.async_scoped_session")
 
@@ -93,47 +65,47 @@ def meant(connection: Any) -> Any:
     return connection() if any(name in names for name in _SCOPED) else connection
 
 
-def joinable(connection: object, server: Server) -> Joinable:
+def joinable(connection: object, server: Server[Any]) -> Joinable:
     """The library that speaks through a connection whose calls block.
 
     Raises:
         UsageError: it cannot be joined by `Semel` on this server.
     """
-    return cast("Joinable", _library(connection, server, "sync"))
+    return cast("Joinable", _adapter(connection, server, "sync"))
 
 
-def async_joinable(connection: object, server: Server) -> AsyncJoinable:
+def async_joinable(connection: object, server: Server[Any]) -> AsyncJoinable:
     """The library that speaks through a connection whose calls are awaited.
 
     Raises:
         UsageError: it cannot be joined by `AsyncSemel` on this server.
     """
-    return cast("AsyncJoinable", _library(connection, server, "async"))
+    return cast("AsyncJoinable", _adapter(connection, server, "async"))
 
 
-def _library(connection: object, server: Server, colour: Colour) -> Any:
+def _adapter(connection: object, server: Server[Any], colour: Colour) -> Any:
     kind = _kind(connection)
     if kind is None:
         named = _named(connection)
         raise UsageError(f"{named} is no connection that can be joined; nothing ran. {_give(server, colour)}")
     if kind.colour != colour:
         raise _other_colour(connection, server, colour)
-    spoken = kind.server or spoken_by(connection)
-    if spoken not in server.spoken:
+    dialect = kind.server or dialect_of(connection)
+    if dialect not in server.dialects:
         raise UsageError(
-            f"{_named(connection)} leads to {spoken}, and the records are in {server.name}; nothing ran. "
+            f"{_named(connection)} leads to {dialect}, and the records are in {server.name}; nothing ran. "
             f"{_give(server, colour)}"
         )
-    module, _, name = kind.library.partition(":")
-    library: Callable[..., Any] = getattr(import_module(f"{_LIBRARIES}.{module}"), name)
-    return library() if kind.server else library(server.meaning)
+    module, _, name = kind.adapter.partition(":")
+    make: Callable[[Server[Any]], Any] = getattr(import_module(f"{_ADAPTERS}.{module}"), name)
+    return make(server)
 
 
 def _kind(connection: object) -> _Kind | None:
     return next((_KINDS[name] for name in kinds(connection) if name in _KINDS), None)
 
 
-def spoken_by(connection: Any) -> str:
+def dialect_of(connection: Any) -> str:
     """What SQLAlchemy or Django call the server that this connection leads to.
 
     Raises:
@@ -161,7 +133,7 @@ def spoken_by(connection: Any) -> str:
     return str(dialect.name)
 
 
-def _other_colour(connection: object, server: Server, colour: Colour) -> UsageError:
+def _other_colour(connection: object, server: Server[Any], colour: Colour) -> UsageError:
     named = _named(connection)
     if colour == "sync":
         return UsageError(
@@ -183,7 +155,7 @@ def _named(connection: object) -> str:
     return f"A {kinds(connection)[0].removeprefix('builtins.')}"
 
 
-def _give(server: Server, colour: Colour) -> str:
+def _give(server: Server[Any], colour: Colour) -> str:
     what = server.sync if colour == "sync" else server.awaited
     return f"Give within() the connection that runs your own statements: {what}."
 
@@ -224,8 +196,8 @@ class _Membership:
         self._entered |= opens
 
     def _meaning(self, error: Exception, *, opens: bool) -> Exception:
-        trouble = self._told.trouble(error)
-        if trouble is Trouble.NO_TRANSACTION and self._entered and not opens:
+        trouble = self._told.error_kind(error)
+        if trouble is ErrorKind.NO_TRANSACTION and self._entered and not opens:
             return ended()
         return translate_server_error_in_joined(error, trouble, self._place.name)
 

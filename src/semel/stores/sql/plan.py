@@ -65,7 +65,7 @@ from semel.errors import StoreUnavailable
 from semel.stores.errors import not_inside
 from semel.stores.rows import record_of, steps_of, storable, stored_failure
 from semel.stores.sql.dialect import Command, Dialect, Row, Sweep, Values
-from semel.stores.sql.errors import OfOneOperation, RecordHeld, RowLocked, ended, other_database
+from semel.stores.sql.errors import RecordHeld, RowError, RowLocked, ended, other_database
 
 TRY_AGAIN_US: Final = 50_000
 _ROUNDS: Final = 5
@@ -195,7 +195,7 @@ def plan(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> 
     many = _PLANS[type(operations[0])] if operations else _nothing
     try:
         return (yield from many(dialect, operations, joined=joined))
-    except OfOneOperation as problem:
+    except RowError as problem:
         if len(operations) == 1:
             return [_refused(operations[0], problem)]
     except Exception as error:  # noqa: BLE001 - it befell all of them
@@ -210,7 +210,7 @@ def _one_by_one(dialect: Dialect, operations: Sequence[Operation], *, joined: bo
     return answers
 
 
-def _refused(operation: Operation, problem: OfOneOperation) -> Answer | Exception:
+def _refused(operation: Operation, problem: RowError) -> Answer | Exception:
     """What befell the single operation; a record that somebody holds is an answer like any other."""
     if isinstance(problem, RecordHeld):
         match operation:

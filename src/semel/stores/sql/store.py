@@ -11,11 +11,11 @@ from typing import Any
 
 from semel.core.operations import Operation
 from semel.core.store import AsyncDriver, AsyncJoined, Driver, Joined, Plan
-from semel.stores.sql.adapter import AsyncLibrary, Library
+from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
 from semel.stores.sql.context import Place
 from semel.stores.sql.driver import AsyncServedDriver, Hears, ServedDriver
-from semel.stores.sql.external_pool import Borrowed
-from semel.stores.sql.joined import AsyncServedJoined, ServedJoined, Server, async_joinable, joinable, meant
+from semel.stores.sql.external_pool import ExternalPool
+from semel.stores.sql.joined import AsyncServedJoined, ServedJoined, async_joinable, joinable, meant
 from semel.stores.sql.plan import plan
 
 
@@ -25,11 +25,11 @@ class ServedStore:
     batch = 64
     behind_cache = True
     """A cache of completed records may stand in front of it."""
-    server: Server
+    server: Server[Any]
     packages: tuple[str, str]
     """The modules of its client libraries, for threads and for event loops."""
 
-    def __init__(self, place: Place, borrowed: Borrowed | None = None) -> None:
+    def __init__(self, place: Place, borrowed: ExternalPool | None = None) -> None:
         self._place = place
         self._borrowed = borrowed
         self.name = place.name
@@ -44,11 +44,11 @@ class ServedStore:
         """Which database this is, where that was learnt by now: from the connection that was opened last."""
         return self._place.install_id
 
-    def _library(self) -> Library:
+    def _library(self) -> Adapter:
         """The library for threads."""
         raise NotImplementedError
 
-    def _async_library(self) -> AsyncLibrary:
+    def _async_library(self) -> AsyncAdapter:
         """The library for event loops."""
         raise NotImplementedError
 

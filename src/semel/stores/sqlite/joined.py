@@ -28,9 +28,9 @@ from semel.core.store import Answers, Plan
 from semel.errors import NotInTransaction, SchemaOutdated, TransactionAborted, UsageError
 from semel.stores.sql.adapters.dbapi import kinds
 from semel.stores.sql.adapters.django import demand_atomic
-from semel.stores.sql.adapters.sqlalchemy import SqlalchemyLibrary
+from semel.stores.sql.adapters.sqlalchemy import sqlalchemy_error_kind
 from semel.stores.sql.errors import ended, translate_server_error_in_joined
-from semel.stores.sql.joined import checked, spoken_by
+from semel.stores.sql.joined import checked, dialect_of
 from semel.stores.sqlite import errors
 from semel.stores.sqlite.errors import OF_ONE_OPERATION, WriteLocked, code_of, translate_joined_error
 from semel.stores.sqlite.plan import plan as plan_of
@@ -254,7 +254,7 @@ class _Wrapped:
         if isinstance(inner, sqlite3.Error):
             meaning = errors.translate_joined_error(inner, self._name, lost=False)
             return error if meaning is inner else meaning
-        return translate_server_error_in_joined(error, SqlalchemyLibrary(lambda _: None).trouble(error), self._name)
+        return translate_server_error_in_joined(error, sqlalchemy_error_kind(error, lambda _: None), self._name)
 
 
 class WrappedJoined(_Wrapped):
@@ -376,10 +376,10 @@ def async_inside_of(connection: Any) -> AsyncInside | None:
 
 
 def _demand_sqlite(connection: Any) -> None:
-    spoken = spoken_by(connection)
-    if spoken != "sqlite":
+    dialect = dialect_of(connection)
+    if dialect != "sqlite":
         message = (
-            f"A {kinds(connection)[0]} leads to {spoken}, and the records are in SQLite; nothing ran. "
+            f"A {kinds(connection)[0]} leads to {dialect}, and the records are in SQLite; nothing ran. "
             f"Give within() the connection that runs your own statements."
         )
         raise UsageError(message)

@@ -13,11 +13,18 @@ from typing import Any, cast
 
 from semel.errors import NotInTransaction
 from semel.extras import requires
-from semel.stores.mysql.errors import TOO_LARGE, trouble_of
-from semel.stores.mysql.settings import address, session_statements
-from semel.stores.mysql.statements import FACTS, TRIES, Own, chain, said, texts
+from semel.stores.sql.adapter import Server
+from semel.stores.sql.adapters.multi_statement import (
+    TOO_LARGE,
+    TRIES,
+    MysqlSession,
+    OwnConnection,
+    linked_statements,
+    texts,
+    to_multi_statement,
+)
 from semel.stores.sql.dialect import Command, Row
-from semel.stores.sql.errors import Trouble
+from semel.stores.sql.errors import ErrorKind
 from semel.stores.sql.settings import Settings
 
 with requires("mysql://", "asyncmy"):
@@ -28,23 +35,27 @@ with requires("mysql://", "asyncmy"):
 
 
 class _Asyncmy:
-    def trouble(self, error: Exception) -> Trouble | None:
+    def __init__(self, server: Server[MysqlSession]) -> None:
+        self._server = server
+
+    def error_kind(self, error: Exception) -> ErrorKind | None:
         """What an error of asyncmy means."""
         if isinstance(error, errors.MySQLError):
             if isinstance(error, errors.InterfaceError):
-                return Trouble.LOST
-            return trouble_of(error.args[0]) if error.args else None
-        return Trouble.LOST if isinstance(error, (OSError, EOFError, TimeoutError)) else None
+                return ErrorKind.LOST
+            return self._server.error_kind(error)
+        return ErrorKind.LOST if isinstance(error, (OSError, EOFError, TimeoutError)) else None
 
 
-class AsyncmyLibrary(_Asyncmy):
+class AsyncmyAdapter(_Asyncmy):
     """Sends commands through `asyncmy.Connection`s of the store's own."""
 
     async def connect(self, settings: Settings) -> Any:
         """A connection of the store's own."""
+        session = self._server.session(settings)
         async with asyncio.timeout(settings.connect_timeout):
             connection = await asyncmy.connect(
-                **address(settings),
+                **session.address,
                 charset="utf8mb4",
                 autocommit=True,
                 connect_timeout=max(1, round(settings.connect_timeout)),
@@ -52,9 +63,9 @@ class AsyncmyLibrary(_Asyncmy):
                 read_timeout=settings.statement_timeout + settings.connect_timeout,
                 program_name="semel",
             )
-        own = Own(connection)
+        own = OwnConnection(connection)
         try:
-            own.learn(*(await _rows(connection, f"{session_statements(settings)}; {FACTS}"))[0])
+            own.learn(*(await _rows(connection, session.opening))[0])
         except BaseException:
             connection.close()
             raise
@@ -62,8 +73,8 @@ class AsyncmyLibrary(_Asyncmy):
 
     async def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of `command`."""
-        own: Own = connection
-        text, values = said(command)
+        own: OwnConnection = connection
+        text, values = to_multi_statement(command)
         sql = Cursor(own.connection).mogrify(text, values)
         if own.too_large(sql):
             raise errors.DataError(TOO_LARGE, "the text is larger than max_allowed_packet")
@@ -73,10 +84,10 @@ class AsyncmyLibrary(_Asyncmy):
                 return await _rows(own.connection, sql)
             except errors.MySQLError as error:
                 turn += 1
-                trouble = self.trouble(error)
-                if command.atomic and trouble is not Trouble.LOST:
+                kind = self.error_kind(error)
+                if command.atomic and kind is not ErrorKind.LOST:
                     await own.connection.rollback()
-                if trouble is not Trouble.HELD or own.waits or turn == TRIES:
+                if kind is not ErrorKind.HELD or own.waits or turn == TRIES:
                     raise
 
     async def close(self, connection: Any) -> None:
@@ -98,7 +109,7 @@ class AsyncmyJoined(_Asyncmy):
         """The rows of `command`."""
         rows: list[Row] = []
         async with connection.cursor(Cursor) as cursor:
-            for part in chain(command):
+            for part in linked_statements(command):
                 await cursor.execute(texts(part.text), part.values)
                 rows = list(await cursor.fetchall()) if cursor.description else rows
         return rows

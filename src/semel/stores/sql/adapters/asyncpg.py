@@ -13,17 +13,16 @@ from urllib.parse import unquote
 
 from semel.errors import NotInTransaction
 from semel.extras import requires
-from semel.stores.postgresql.settings import session_settings
-from semel.stores.sql.adapter import Texts
+from semel.stores.sql.adapter import PlaceholderStyle, Server
 from semel.stores.sql.dialect import Command, Row
-from semel.stores.sql.errors import Trouble, trouble_of
+from semel.stores.sql.errors import ErrorKind
 from semel.stores.sql.settings import Settings
 from semel.stores.store_url import addresses_of, join_url, split_url
 
 with requires("postgresql://", "asyncpg"):
     import asyncpg
 
-_texts: Final = Texts("$")
+_texts: Final = PlaceholderStyle("$")
 _PORT: Final = 5432
 
 
@@ -46,8 +45,11 @@ def connect_arguments(url: str) -> dict[str, Any]:
     }
 
 
-class AsyncpgLibrary:
+class AsyncpgAdapter:
     """Sends commands through `asyncpg.Connection`."""
+
+    def __init__(self, server: Server[dict[str, str]]) -> None:
+        self._server = server
 
     async def connect(self, settings: Settings) -> Any:
         """A connection of the store's own."""
@@ -56,7 +58,7 @@ class AsyncpgLibrary:
             timeout=settings.connect_timeout,
             # The server ends a statement that takes too long; this is for a server that does not answer at all.
             command_timeout=settings.statement_timeout + settings.connect_timeout,
-            server_settings=session_settings(settings),
+            server_settings=self._server.session(settings),
         )
 
     def execute(self, connection: Any, command: Command) -> Awaitable[list[Row]]:
@@ -68,13 +70,13 @@ class AsyncpgLibrary:
         with suppress(Exception):
             await connection.close(timeout=1)
 
-    def trouble(self, error: Exception) -> Trouble | None:
+    def error_kind(self, error: Exception) -> ErrorKind | None:
         """What an error of asyncpg means."""
         if isinstance(error, asyncpg.PostgresError):
-            return trouble_of(error.sqlstate)
+            return self._server.error_kind(error)
         if isinstance(error, asyncpg.InterfaceError):
-            return Trouble.LOST if "connection" in str(error) and "closed" in str(error) else None
-        return Trouble.LOST if isinstance(error, (OSError, TimeoutError, asyncpg.InternalClientError)) else None
+            return ErrorKind.LOST if "connection" in str(error) and "closed" in str(error) else None
+        return ErrorKind.LOST if isinstance(error, (OSError, TimeoutError, asyncpg.InternalClientError)) else None
 
     def demand_transaction(self, connection: Any) -> None:
         """The connection must be inside `transaction()`."""

@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import Any, Final
 
 from semel.errors import NotInTransaction
-from semel.stores.sql.adapter import Texts
-from semel.stores.sql.adapters.dbapi import Meaning, kinds, plain
+from semel.stores.sql.adapter import PlaceholderStyle, Server
+from semel.stores.sql.adapters.dbapi import kinds, plain
 from semel.stores.sql.dialect import Command, Row
-from semel.stores.sql.errors import Trouble
+from semel.stores.sql.errors import ErrorKind
 
-_texts: Final = Texts("%s")
+_texts: Final = PlaceholderStyle("%s")
 
 
-class DjangoLibrary:
+class DjangoAdapter:
     """Sends commands through `django.db.connections[alias]`."""
 
-    def __init__(self, meaning: Meaning) -> None:
-        self._meaning = meaning
+    def __init__(self, server: Server[Any]) -> None:
+        self._server = server
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of `command`."""
@@ -34,11 +34,11 @@ class DjangoLibrary:
                 step = step.then
         return rows
 
-    def trouble(self, error: Exception) -> Trouble | None:
+    def error_kind(self, error: Exception) -> ErrorKind | None:
         """What an error of Django means, or the one that it wraps."""
         if any(name.endswith(".TransactionManagementError") for name in kinds(error)):
-            return Trouble.ABORTED
-        return None if error.__cause__ is None else self._meaning(error.__cause__)
+            return ErrorKind.ABORTED
+        return None if error.__cause__ is None else self._server.error_kind(error.__cause__)
 
     def demand_transaction(self, connection: Any) -> None:
         """The connection must be inside `atomic`."""

@@ -13,9 +13,8 @@ import asyncpg
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from semel.stores.postgresql.settings import session_settings
-from semel.stores.sql.adapters.asyncpg import AsyncpgLibrary, connect_arguments
-from semel.stores.sql.adapters.psycopg import PsycopgLibrary, connected
+from semel.stores.sql.adapters.asyncpg import AsyncpgAdapter, connect_arguments
+from semel.stores.sql.adapters.psycopg import PsycopgAdapter, connected
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.settings import Settings
 
@@ -23,19 +22,19 @@ _OF_SESSIONS: Final = ("application_name", "default_transaction_isolation")
 _WORDS: Final = ("BEGIN", "COMMIT", "ROLLBACK")
 
 
-def _begin(settings: Settings) -> str:
-    chosen = {name: value for name, value in session_settings(settings).items() if name not in _OF_SESSIONS}
+def _begin(session: dict[str, str]) -> str:
+    chosen = {name: value for name, value in session.items() if name not in _OF_SESSIONS}
     return "; ".join(
         ["BEGIN ISOLATION LEVEL READ COMMITTED", *(f"SET LOCAL {name} = '{value}'" for name, value in chosen.items())]
     )
 
 
-class PooledPsycopg(PsycopgLibrary):
+class PooledPsycopg(PsycopgAdapter):
     """psycopg, one transaction per command."""
 
     def connect(self, settings: Settings) -> Any:
         """A connection to the proxy."""
-        self._begin = _begin(settings).encode()
+        self._begin = _begin(self._server.session(settings)).encode()
         return connected(settings, prepare_threshold=None)
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
@@ -53,12 +52,12 @@ class PooledPsycopg(PsycopgLibrary):
         return rows
 
 
-class PooledAsyncpg(AsyncpgLibrary):
+class PooledAsyncpg(AsyncpgAdapter):
     """asyncpg, one transaction per command."""
 
     async def connect(self, settings: Settings) -> Any:
         """A connection to the proxy."""
-        self._begin = _begin(settings)
+        self._begin = _begin(self._server.session(settings))
         return await asyncpg.connect(
             **connect_arguments(settings.url),
             statement_cache_size=0,

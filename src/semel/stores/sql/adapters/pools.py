@@ -5,17 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from semel.stores.sql.adapters.asyncpg import AsyncpgLibrary
-from semel.stores.sql.adapters.psycopg import AsyncPsycopgLibrary, PsycopgLibrary
+from semel.stores.sql.adapter import Server
+from semel.stores.sql.adapters.asyncpg import AsyncpgAdapter
+from semel.stores.sql.adapters.psycopg import AsyncPsycopgAdapter, PsycopgAdapter
 from semel.stores.sql.settings import Settings
 
 
-class AsyncpgPool(AsyncpgLibrary):
+class AsyncpgPool(AsyncpgAdapter):
     """Borrows from an `asyncpg.Pool`."""
 
     keeps = False
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, server: Server[dict[str, str]]) -> None:
+        super().__init__(server)
         self._pool = pool
 
     async def connect(self, settings: Settings) -> Any:
@@ -28,12 +30,13 @@ class AsyncpgPool(AsyncpgLibrary):
             await self._pool.release(connection)
 
 
-class PsycopgPool(PsycopgLibrary):
+class PsycopgPool(PsycopgAdapter):
     """Borrows from a `psycopg_pool.ConnectionPool`."""
 
     keeps = False
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, server: Server[dict[str, str]]) -> None:
+        super().__init__(server)
         self._pool = pool
         self._committing: set[int] = set()  # those that were in autocommit before, by id: they are ours meanwhile
 
@@ -54,12 +57,13 @@ class PsycopgPool(PsycopgLibrary):
         self._pool.putconn(connection)
 
 
-class AsyncPsycopgPool(AsyncPsycopgLibrary):
+class AsyncPsycopgPool(AsyncPsycopgAdapter):
     """Borrows from a `psycopg_pool.AsyncConnectionPool`."""
 
     keeps = False
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, server: Server[dict[str, str]]) -> None:
+        super().__init__(server)
         self._pool = pool
         self._committing: set[int] = set()
 

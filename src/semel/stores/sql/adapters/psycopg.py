@@ -13,10 +13,9 @@ from typing import Any, Final, cast
 
 from semel.errors import NotInTransaction
 from semel.extras import requires
-from semel.stores.postgresql.settings import session_settings
-from semel.stores.sql.adapter import Texts
+from semel.stores.sql.adapter import PlaceholderStyle, Server
 from semel.stores.sql.dialect import Command, Row
-from semel.stores.sql.errors import Trouble, trouble_of, trouble_of_login
+from semel.stores.sql.errors import ErrorKind
 from semel.stores.sql.settings import Settings
 
 with requires("postgresql://", "psycopg"):
@@ -25,14 +24,13 @@ with requires("postgresql://", "psycopg"):
     from psycopg.rows import tuple_row
 
 # Texts are sent as they are: psycopg would take a long one with %s apart at every execution.
-_texts: Final = Texts("$")
+_texts: Final = PlaceholderStyle("$")
 _BAD_URL: Final = "invalid URI query parameter"
 _can_time_out: Final = "timeout" in inspect.signature(psycopg.Connection.wait).parameters  # older releases cannot
 
 
-def _options(settings: Settings) -> str:
-    given = session_settings(settings).items()
-    return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in given)
+def _options(session: dict[str, str]) -> str:
+    return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in session.items())
 
 
 class PatientConnection(psycopg.Connection[Any]):
@@ -61,17 +59,16 @@ def connected(settings: Settings, **further: Any) -> PatientConnection:
 
 
 class _Psycopg:
-    def trouble(self, error: Exception) -> Trouble | None:
+    def __init__(self, server: Server[dict[str, str]]) -> None:
+        self._server = server
+
+    def error_kind(self, error: Exception) -> ErrorKind | None:
         """What an error of psycopg means."""
         if not isinstance(error, psycopg.Error):
-            return Trouble.LOST if isinstance(error, OSError) else None
-        if error.sqlstate is not None:
-            return trouble_of(error.sqlstate)
-        if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-            return trouble_of_login(str(error)) or Trouble.LOST
-        if isinstance(error, psycopg.ProgrammingError) and _BAD_URL in str(error):
-            return Trouble.BAD_URL
-        return Trouble.OF_ONE if isinstance(error, psycopg.DataError) else None
+            return ErrorKind.LOST if isinstance(error, OSError) else None
+        if error.sqlstate is None and isinstance(error, psycopg.ProgrammingError) and _BAD_URL in str(error):
+            return ErrorKind.BAD_URL
+        return self._server.error_kind(error)
 
     def demand_transaction(self, connection: Any) -> None:
         """A transaction must be open, or begin with the first statement."""
@@ -85,12 +82,12 @@ class _Psycopg:
             raise NotInTransaction(message)
 
 
-class PsycopgLibrary(_Psycopg):
+class PsycopgAdapter(_Psycopg):
     """Sends commands through `psycopg.Connection`."""
 
     def connect(self, settings: Settings) -> Any:
         """A connection of the store's own."""
-        return connected(settings, options=_options(settings))
+        return connected(settings, options=_options(self._server.session(settings)))
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of `command`."""
@@ -104,7 +101,7 @@ class PsycopgLibrary(_Psycopg):
             connection.close()
 
 
-class AsyncPsycopgLibrary(_Psycopg):
+class AsyncPsycopgAdapter(_Psycopg):
     """Sends commands through `psycopg.AsyncConnection`."""
 
     async def connect(self, settings: Settings) -> Any:
@@ -113,7 +110,7 @@ class AsyncPsycopgLibrary(_Psycopg):
             settings.url,
             autocommit=True,
             connect_timeout=max(2, round(settings.connect_timeout)),
-            options=_options(settings),
+            options=_options(self._server.session(settings)),
         )
 
     async def execute(self, connection: Any, command: Command) -> list[Row]:

@@ -12,11 +12,18 @@ from typing import Any, cast
 
 from semel.errors import NotInTransaction
 from semel.extras import requires
-from semel.stores.mysql.errors import TOO_LARGE, trouble_of
-from semel.stores.mysql.settings import address, session_statements
-from semel.stores.mysql.statements import FACTS, TRIES, Own, chain, said, texts
+from semel.stores.sql.adapter import Server
+from semel.stores.sql.adapters.multi_statement import (
+    TOO_LARGE,
+    TRIES,
+    MysqlSession,
+    OwnConnection,
+    linked_statements,
+    texts,
+    to_multi_statement,
+)
 from semel.stores.sql.dialect import Command, Row
-from semel.stores.sql.errors import Trouble
+from semel.stores.sql.errors import ErrorKind
 from semel.stores.sql.settings import Settings
 
 with requires("mysql://", "pymysql"):
@@ -29,23 +36,27 @@ with requires("mysql://", "pymysql"):
 
 
 class _Pymysql:
-    def trouble(self, error: Exception) -> Trouble | None:
+    def __init__(self, server: Server[MysqlSession]) -> None:
+        self._server = server
+
+    def error_kind(self, error: Exception) -> ErrorKind | None:
         """What an error of PyMySQL means."""
         if isinstance(error, MySQLError):
             if isinstance(error, InterfaceError):
-                return Trouble.LOST
-            return trouble_of(error.args[0]) if error.args else None
-        return Trouble.LOST if isinstance(error, (OSError, EOFError)) else None
+                return ErrorKind.LOST
+            return self._server.error_kind(error)
+        return ErrorKind.LOST if isinstance(error, (OSError, EOFError)) else None
 
 
-class PymysqlLibrary(_Pymysql):
+class PymysqlAdapter(_Pymysql):
     """Sends commands through `pymysql.Connection`s of the store's own."""
 
     def connect(self, settings: Settings) -> Any:
         """A connection of the store's own."""
-        own = Own(
+        session = self._server.session(settings)
+        own = OwnConnection(
             pymysql.connect(
-                **address(settings),
+                **session.address,
                 charset="utf8mb4",
                 autocommit=True,
                 client_flag=CLIENT.MULTI_STATEMENTS,
@@ -57,7 +68,7 @@ class PymysqlLibrary(_Pymysql):
             )
         )
         try:
-            own.learn(*_rows(own.connection, f"{session_statements(settings)}; {FACTS}")[0])
+            own.learn(*_rows(own.connection, session.opening)[0])
         except BaseException:
             self.close(own)
             raise
@@ -65,8 +76,8 @@ class PymysqlLibrary(_Pymysql):
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of `command`."""
-        own: Own = connection
-        text, values = said(command)
+        own: OwnConnection = connection
+        text, values = to_multi_statement(command)
         with own.connection.cursor(Cursor) as cursor:
             sql = cursor.mogrify(text, values)
         if own.too_large(sql):
@@ -77,10 +88,10 @@ class PymysqlLibrary(_Pymysql):
                 return _rows(own.connection, sql)
             except MySQLError as error:
                 turn += 1
-                trouble = self.trouble(error)
-                if command.atomic and trouble is not Trouble.LOST:
+                kind = self.error_kind(error)
+                if command.atomic and kind is not ErrorKind.LOST:
                     own.connection.rollback()
-                if trouble is not Trouble.HELD or own.waits or turn == TRIES:
+                if kind is not ErrorKind.HELD or own.waits or turn == TRIES:
                     raise
 
     def close(self, connection: Any) -> None:
@@ -99,7 +110,7 @@ class PymysqlJoined(_Pymysql):
         """The rows of `command`."""
         rows: list[Row] = []
         with connection.cursor(Cursor) as cursor:
-            for part in chain(command):
+            for part in linked_statements(command):
                 cursor.execute(texts(part.text), part.values)
                 rows = list(cursor.fetchall()) if cursor.description else rows
         return rows

@@ -10,24 +10,35 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from semel.errors import NotInTransaction
-from semel.stores.sql.adapter import Texts
-from semel.stores.sql.adapters.dbapi import Meaning, kinds, plain
+from semel.stores.sql.adapter import KindOfError, PlaceholderStyle, Server
+from semel.stores.sql.adapters.dbapi import kinds, plain
 from semel.stores.sql.dialect import Command, Row
-from semel.stores.sql.errors import Trouble
+from semel.stores.sql.errors import ErrorKind
 
 _texts: Final = {
-    "pyformat": Texts("%s"),
-    "format": Texts("%s"),
-    "numeric_dollar": Texts("$"),
-    "qmark": Texts("?"),
+    "pyformat": PlaceholderStyle("%s"),
+    "format": PlaceholderStyle("%s"),
+    "numeric_dollar": PlaceholderStyle("$"),
+    "qmark": PlaceholderStyle("?"),
 }
 PARAMSTYLES: Final = frozenset(_texts)
 _OPTIONS: Final = {"stream_results": False}  # a server-side cursor cannot write
 
 
+def sqlalchemy_error_kind(error: Exception, wrapped_kind: KindOfError) -> ErrorKind | None:
+    """What an error of SQLAlchemy means; one that it wraps means what `wrapped_kind` says."""
+    names = kinds(error)
+    if "sqlalchemy.exc.PendingRollbackError" in names:
+        return ErrorKind.ABORTED
+    if "sqlalchemy.exc.InvalidRequestError" in names:
+        return ErrorKind.NO_TRANSACTION  # closed, or its transaction was ended inside `with …begin()`
+    wrapped = getattr(error, "orig", None)
+    return None if wrapped is None else wrapped_kind(wrapped)
+
+
 class _Sqlalchemy:
-    def __init__(self, meaning: Meaning) -> None:
-        self._meaning = meaning
+    def __init__(self, server: Server[Any]) -> None:
+        self._server = server
 
     def _sent(self, connection: Any, command: Command) -> list[Row]:
         link = connection if hasattr(connection, "exec_driver_sql") else connection.connection()
@@ -44,21 +55,15 @@ class _Sqlalchemy:
     def _check(self, link: Any) -> None:
         _refuse_autocommit(link)
 
-    def trouble(self, error: Exception) -> Trouble | None:
+    def error_kind(self, error: Exception) -> ErrorKind | None:
         """What an error of SQLAlchemy means, or the one that it wraps."""
-        names = kinds(error)
-        if "sqlalchemy.exc.PendingRollbackError" in names:
-            return Trouble.ABORTED
-        if "sqlalchemy.exc.InvalidRequestError" in names:
-            return Trouble.NO_TRANSACTION  # closed, or its transaction was ended inside `with …begin()`
-        wrapped = getattr(error, "orig", None)
-        return None if wrapped is None else self._meaning(wrapped)
+        return sqlalchemy_error_kind(error, self._server.error_kind)
 
     def demand_transaction(self, connection: Any) -> None:
         """Nothing to refuse yet: it begins by itself, and what it stands on is known with the first statement."""
 
 
-class SqlalchemyLibrary(_Sqlalchemy):
+class SqlalchemyAdapter(_Sqlalchemy):
     """Sends commands through `sqlalchemy.Connection` and `sqlalchemy.orm.Session`."""
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
@@ -66,7 +71,7 @@ class SqlalchemyLibrary(_Sqlalchemy):
         return self._sent(connection, command)
 
 
-class AsyncSqlalchemyLibrary(_Sqlalchemy):
+class AsyncSqlalchemyAdapter(_Sqlalchemy):
     """Sends commands through `AsyncConnection` and `AsyncSession`, in the greenlet that their own statements use."""
 
     async def execute(self, connection: Any, command: Command) -> list[Row]:

@@ -1,4 +1,4 @@
-"""A command as one text of several statements, as the store's own connections send it: one round trip.
+"""A command as one multi-statement text, as the store's own connections to MySQL and MariaDB send it: one round trip.
 
 What always holds: a text that the server would refuse for its size is refused before it is sent, because the server
 closes the connection over it, and whether anything was recorded would not be known.
@@ -9,20 +9,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from semel.stores.sql.adapter import Texts
+from semel.stores.sql.adapter import PlaceholderStyle
 from semel.stores.sql.dialect import Command
 
+TOO_LARGE: Final = 1153
+"""ER_NET_PACKET_TOO_LARGE, which the adapters see coming and raise before anything is sent."""
 TRIES: Final = 3
 """How often a statement is sent that met a locked row, where the server does not wait: most locks are gone by then."""
 FACTS: Final = "SELECT VERSION(), @@max_allowed_packet"
 _HEAD: Final = 64  # bytes of a packet that are not the text
 _WIDEST: Final = 4  # bytes of a character
 
-texts: Final = Texts("%s")
+texts: Final = PlaceholderStyle("%s")
+
+
+@dataclass(frozen=True, slots=True)
+class MysqlSession:
+    """Where a session of the store's own leads, as both client libraries take it, and what it is told first."""
+
+    address: dict[str, Any]
+    statements: str
+
+    @property
+    def opening(self) -> str:
+        """The text that sets the session up and asks for `FACTS`."""
+        return f"{self.statements}; {FACTS}"
 
 
 @dataclass(slots=True)
-class Own:
+class OwnConnection:
     """A connection of the store's own, and what was learnt of its server."""
 
     connection: Any
@@ -39,11 +54,11 @@ class Own:
         return len(text) * _WIDEST > self.largest and len(text.encode()) > self.largest
 
 
-def said(command: Command) -> tuple[str, tuple[Any, ...]]:
+def to_multi_statement(command: Command) -> tuple[str, tuple[Any, ...]]:
     """The statements of a command as one text, and all their values."""
     pieces: list[str] = ["BEGIN"] if command.atomic else []
     values: list[Any] = []
-    for part in chain(command):
+    for part in linked_statements(command):
         pieces.append(texts(part.text))
         values += part.values
     if command.atomic:
@@ -51,7 +66,7 @@ def said(command: Command) -> tuple[str, tuple[Any, ...]]:
     return "; ".join(pieces), tuple(values)
 
 
-def chain(command: Command) -> list[Command]:
+def linked_statements(command: Command) -> list[Command]:
     """The statements of a command, in order."""
     found = [command]
     while found[-1].then is not None:
