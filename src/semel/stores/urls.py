@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from semel.core.store import Store
 from semel.errors import UsageError
 from semel.extras import requires
-from semel.stores.settings import make_store
 
 GROUP: Final = "semel.stores"
 """Entry points of third parties: the name is the scheme, the value is a callable that takes the URL."""
@@ -83,24 +82,24 @@ def store_from_url(url: str, **settings: Any) -> Store:
         case "postgresql":
             from semel.stores.postgresql import PostgresStore
 
-            return make_store(PostgresStore, f"postgresql://{rest}", **settings)
+            return _made(PostgresStore, f"postgresql://{rest}", **settings)
         case "django":
             from semel.stores.django import DjangoStore
 
-            return make_store(DjangoStore, unquote(rest).strip("/") or "default", **settings)
+            return _made(DjangoStore, unquote(rest).strip("/") or "default", **settings)
         case "mysql":
             from semel.stores.mysql import MysqlStore
 
-            return make_store(MysqlStore, f"mysql://{rest}", **settings)
+            return _made(MysqlStore, f"mysql://{rest}", **settings)
         case "redis" | "rediss" | "redis+cluster" | "redis+sentinel":
             with requires(f"{scheme}://", "redis"):
                 from semel.stores.redis import RedisStore
 
-            return make_store(RedisStore, f"{scheme}://{rest}", **settings)
+            return _made(RedisStore, f"{scheme}://{rest}", **settings)
         case "dynamodb":
             from semel.stores.dynamodb import DynamoStore
 
-            return make_store(DynamoStore, f"dynamodb://{rest}", **settings)
+            return _made(DynamoStore, f"dynamodb://{rest}", **settings)
     return _third_party(scheme)(url, **settings)
 
 
@@ -115,7 +114,7 @@ def _sqlite(rest: str, settings: dict[str, Any]) -> Store:
             "opened. Write sqlite:///relative.db or sqlite:////absolute.db."
         )
         raise UsageError(message)
-    return make_store(SqliteStore, unquote(path), **{**_sqlite_settings(query), **settings})
+    return _made(SqliteStore, unquote(path), **{**_sqlite_settings(query), **settings})
 
 
 def _sqlite_settings(query: str) -> dict[str, Any]:
@@ -146,7 +145,13 @@ def _memory(rest: str, settings: dict[str, Any]) -> Store:
     if rest:
         message = "memory:// takes nothing after it; nothing was opened. Each such store is a place of its own."
         raise UsageError(message)
-    return make_store(MemoryStore, **settings)
+    return _made(MemoryStore, **settings)
+
+
+def _made(kind: Callable[..., Store], *arguments: Any, **settings: Any) -> Store:
+    from semel.stores.settings import make_store
+
+    return make_store(kind, *arguments, **settings)
 
 
 def _third_party(scheme: str) -> Callable[..., Store]:

@@ -27,7 +27,7 @@ MYSQL: Final = Server(
 
 
 class MysqlStore(ServedStore):
-    """Records in the MySQL or MariaDB database at `url`. Settings: see `served.settings.Settings`.
+    """Records in the MySQL or MariaDB database at `url`. Settings: see `sql.settings.Settings`.
 
     `schema` names the database of the tables where it is not the one in the URL. Nothing is opened before it is used.
     """

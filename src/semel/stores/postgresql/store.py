@@ -31,7 +31,7 @@ POSTGRESQL: Final = Server(
 class PostgresStore(ServedStore):
     """Records in the PostgreSQL database at `url`, or where an engine or pool of the caller leads.
 
-    Settings: see `served.settings.Settings`. Nothing is opened before the first use.
+    Settings: see `sql.settings.Settings`. Nothing is opened before the first use.
     """
 
     server = POSTGRESQL

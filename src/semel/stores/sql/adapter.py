@@ -91,7 +91,7 @@ class AsyncAdapter(AsyncJoinable, Protocol):
 
 
 class PlaceholderStyle:
-    """PlaceholderStyle with `?` as a library wants them, each made once."""
+    """Turns the `?` of a text into the placeholders of a library; each text is made once."""
 
     def __init__(self, numbered: str) -> None:
         """`numbered` is what a mark becomes: `%s`, or `$` to be followed by its number."""

@@ -283,7 +283,7 @@ class Upkeep:
             return examine(talk, self.doctor, self.migrations, self.restoring, horizon)
 
     def restored(self, at_us: int, for_us: int, operations: tuple[str, ...] | None = None) -> Marked:
-        """Set the restore mark: see `served.restored`."""
+        """Set the restore mark: see `Restoring`."""
         with self._talk(LONG) as talk:
             return talk.run(self.restoring.marking(at_us, for_us, operations))
 
