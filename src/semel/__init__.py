@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from semel.core.key import SHARED, Key, is_key, make_key
     from semel.core.policy import Policy
     from semel.core.record import About, Cancelled, DidNotHappen, Happened, Record, Unknown
+    from semel.core.store import Capability
     from semel.engine.async_call import AsyncAttempt
     from semel.engine.call_flow import Result
     from semel.engine.sync_call import Attempt
@@ -24,6 +25,7 @@ _HOMES = {
     "AsyncSemel": "semel.api",
     "Attempt": "semel.engine.sync_call",
     "Cancelled": "semel.core.record",
+    "Capability": "semel.core.store",
     "DidNotHappen": "semel.core.record",
     "Happened": "semel.core.record",
     "Key": "semel.core.key",
@@ -44,6 +46,7 @@ __all__ = [
     "AsyncSemel",
     "Attempt",
     "Cancelled",
+    "Capability",
     "DidNotHappen",
     "Happened",
     "Key",

@@ -59,12 +59,6 @@ class WatchedStore(PassingStore):
         # By plan: rounds of callers and rounds that renew leases go on side by side. Not by its number, which another
         # plan may get once this one is gone.
         self._uncommitted: WeakKeyDictionary[Plan, list[tuple[Slot, At]]] = WeakKeyDictionary()
-        self.behind_cache = getattr(store, "behind_cache", False)
-
-    @property
-    def install_id(self) -> bytes | None:
-        """Which database this is, where that is known."""
-        return getattr(self._store, "install_id", None)
 
     def new_nonce(self) -> bytes:
         """For the engine: a nonce that leads back to the slot of whoever asks."""

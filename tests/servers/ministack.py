@@ -140,7 +140,7 @@ class Tables:
         from semel.stores.dynamodb import DynamoStore
 
         url = self.new_url()
-        DynamoStore(url).migrate()
+        DynamoStore(url).admin().migrate()
         return url
 
     def new_url(self) -> str:

@@ -2,7 +2,8 @@
 
 What always holds: `plan` is colour-free and takes operations of one kind; it returns one answer per operation, in
 order, and an error of one is its answer, never its neighbours'. A driver's round has taken effect durably when it
-returns. Nothing connects before it is used, and nothing is shared with a forked process.
+returns. Nothing connects before it is used, and nothing is shared with a forked process. What a store can do beyond
+that it declares in `capabilities`; nobody looks for methods or asks for its class.
 
 Tiers: what is asked of a cache in front of the store that decides, and what a store with tiers offers an engine.
 
@@ -15,7 +16,8 @@ What a cache holds for one database is never given for another.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol
+from enum import Enum
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 
@@ -28,11 +30,41 @@ Plan = Generator[Any, Any, list[Answer | Exception]]
 Answers = list[Answer | Exception]
 
 
+class Capability(Enum):
+    """What a store may be able to do beside carrying out operations; it declares those that it has."""
+
+    JOIN = "operations inside a transaction of the caller: `join` and `async_join`"
+    NOTIFY = "telling of ends: drivers have a method `listen`"
+    SEPARATE_LOOP = "drivers for an event loop of semel's own: `separate_async_driver`"
+    OWN_CIRCUIT = "it guards what it is made of by itself, so no circuit breaker is put in front of it"
+    INVALIDATIONS = "notes of what caches have to forget, so a cache may stand in front of it: `install_id`"
+    CACHED = "caches stand in front of its records: `front`, `at_hand` and `ask`"
+    DURABLE = "what it acknowledged survives a crash"
+    EXAMINE = "`semel doctor`: `admin().examine`"
+    MIGRATE = "`semel migrate`: `admin().migrate`"
+    MIGRATION_SQL = "`semel migrate --sql`: `admin().pending_sql`"
+    ONLINE_MIGRATION = "migrations while workers run, in two halves, with search indexes and partitions"
+    RESTORE_HOLD = "`semel restored`: `admin().restored` and `admin().end_restored`"
+
+
+Capabilities = frozenset[Capability]
+ADMINISTRATION: Final = frozenset(
+    {
+        Capability.EXAMINE,
+        Capability.MIGRATE,
+        Capability.MIGRATION_SQL,
+        Capability.ONLINE_MIGRATION,
+        Capability.RESTORE_HOLD,
+    }
+)
+"""What operators do to a store, through the second port: `semel.stores.admin.Admin`."""
+
+
 class Driver(Protocol):
     """Carries out rounds of plans on connections of its own.
 
-    A driver whose store can tell of ends may have a method `listen(told)`: from then on `told(digest)` is called, in
-    any thread, when a run ends that was read with `waits`. Nobody relies on it: whoever waits also looks by itself.
+    One of a store with `Capability.NOTIFY` has a method `listen(told)`: from then on `told(digest)` is called, in any
+    thread, when a run ends that was read with `waits`. Nobody relies on it: whoever waits also looks by itself.
     """
 
     def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
@@ -93,11 +125,7 @@ class Batching(Protocol):
 
 
 class Store(Protocol):
-    """A place that keeps records. One that has tiers (`semel.core.tiers`) says so with `tiers = True`.
-
-    One whose connections come from a pool of the caller, which belongs to the caller's event loop, has an attribute
-    `separate_async_driver`: what makes a driver for another loop, or None where there is no such thing.
-    """
+    """A place that keeps records: what it must be able to execute. What it may administer is another port."""
 
     @property
     def name(self) -> str:
@@ -106,6 +134,10 @@ class Store(Protocol):
     @property
     def batch(self) -> int:
         """How many operations a lane may send together."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do beside that."""
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands for `operations`, all of one kind."""
@@ -127,10 +159,30 @@ class Store(Protocol):
         """The same for connections that are awaited."""
 
 
+class SeparateLoop(Store, Protocol):
+    """What a store with `Capability.SEPARATE_LOOP` has beside the methods of a store."""
+
+    def separate_async_driver(self) -> AsyncDriver:
+        """A driver for an event loop of semel's own, whichever loop the connections of the caller belong to."""
+
+
+class Notifying(Protocol):
+    """What a driver of a store with `Capability.NOTIFY` has beside the methods of a driver."""
+
+    def listen(self, told: Callable[[bytes], None]) -> None:
+        """Have `told` called with the digest when a run ends that was read with `waits`."""
+
+
+def listener_of(store: Store, driver: Driver | AsyncDriver) -> Notifying | None:
+    """`driver`, if it can tell of ends."""
+    return cast("Notifying", driver) if Capability.NOTIFY in store.capabilities else None
+
+
 def maker_of_separate_drivers(store: Store) -> Callable[[], AsyncDriver] | None:
     """What makes a driver for an event loop of semel's own; None: all connections belong to the caller's loop."""
-    make: Callable[[], AsyncDriver] | None = getattr(store, "separate_async_driver", store.async_driver)
-    return make
+    if Capability.SEPARATE_LOOP not in store.capabilities:
+        return None
+    return cast("SeparateLoop", store).separate_async_driver
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -205,7 +257,7 @@ class Front(Batching, Protocol):
 
 
 class Behind(Store, Protocol):
-    """What a store with `behind_cache = True` has beside the methods of a store."""
+    """What a store with `Capability.INVALIDATIONS` has beside the methods of a store."""
 
     @property
     def install_id(self) -> bytes | None:
@@ -213,7 +265,7 @@ class Behind(Store, Protocol):
 
 
 class Tiered(Protocol):
-    """What a store with `tiers = True` has beside the methods of a store, which are those of the store that decides."""
+    """What a store with `Capability.CACHED` has beside its methods, which are those of the store that decides."""
 
     @property
     def front(self) -> Front | None:
@@ -226,6 +278,6 @@ class Tiered(Protocol):
         """How the tiers answer: a flow that yields operations. None: the store that decides is asked, nobody else."""
 
 
-def tiers_of(store: Any) -> Tiered | None:
+def tiers_of(store: Store) -> Tiered | None:
     """The tiers of a store, if it has some."""
-    return store if getattr(store, "tiers", False) else None
+    return cast("Tiered", store) if Capability.CACHED in store.capabilities else None

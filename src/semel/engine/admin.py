@@ -47,7 +47,7 @@ from semel.core.record import (
     Resolution,
     Status,
 )
-from semel.core.store import Store
+from semel.core.store import Capability, Store
 from semel.engine.call_flow import Request, terms_of
 from semel.engine.clock import Clock
 from semel.engine.effects import Pause, RunCall
@@ -59,7 +59,7 @@ _INVALIDATIONS_PER_PAGE: Final = 100
 
 def has_tiers(store: Store) -> bool:
     """Whether caches stand in front of the records of this store."""
-    return bool(getattr(store, "tiers", False))
+    return Capability.CACHED in store.capabilities
 
 
 def erase(key: Key, *, reason: str, by: str, tiers: bool) -> Flow[Record]:

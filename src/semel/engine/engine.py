@@ -19,7 +19,7 @@ from semel.core.observer import Event, Logging, Observer, is_heard, notify
 from semel.core.operations import Complete, Fail, Query, Terms
 from semel.core.policy import Policy, PolicyFields
 from semel.core.record import NOTHING, About, Status, store_instant, tombstone_reason
-from semel.core.store import Store
+from semel.core.store import Capability, Store
 from semel.engine import context
 from semel.engine.background import Waiting
 from semel.engine.call_flow import CallFlow, Request, Result, terms_of
@@ -103,7 +103,7 @@ class EngineBase:
         guard = None
         with suppress(IndexError):  # most often nothing was left, and another thread may be quicker
             guard = self._left.pop()
-        if guard is None and not getattr(self.store, "guards", False):
+        if guard is None and Capability.OWN_CIRCUIT not in self.store.capabilities:
             breaker = self.limits.breaker(self.jitter)
             patience = self.limits.slow_call
             guard = Guard(breaker, self.clock.monotonic, name=self.store.name, patience=patience)

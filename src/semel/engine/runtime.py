@@ -21,7 +21,16 @@ from typing import Any, Protocol
 from semel.core.circuit import Change, Guard
 from semel.core.flow import arun, run
 from semel.core.operations import Answer, Operation
-from semel.core.store import AsyncDriver, Driver, InFront, Store, Tiered, maker_of_separate_drivers, tiers_of
+from semel.core.store import (
+    AsyncDriver,
+    Driver,
+    InFront,
+    Store,
+    Tiered,
+    listener_of,
+    maker_of_separate_drivers,
+    tiers_of,
+)
 from semel.engine.async_lane import AsyncLane
 from semel.engine.background import Beat, Keeper, Waiter, Waiting
 from semel.engine.clock import Clock
@@ -96,6 +105,7 @@ class RuntimeBase:
     def __init__(self, host: Host, lane: Lane, wake: Callable[[Waiter], None]) -> None:
         self.pid = os.getpid()
         self.guard = lane.guard
+        self._store = host.store
         self._clock = host.clock
         self._keeper = Keeper(host.clock, host.new_waiting(), wake)
         self._listens = False
@@ -123,9 +133,9 @@ class RuntimeBase:
         """Begin to wait for a key; a waiter who has news already need not. The store is asked to tell of ends."""
         with self._watch.lock:
             first, self._listens = not self._listens, True
-        listen = getattr(self._driver, "listen", None) if first else None
-        if listen is not None:
-            listen(lambda digest: self.done(None, digest, None))
+        listener = listener_of(self._store, self._driver) if first else None
+        if listener is not None:
+            listener.listen(lambda digest: self.done(None, digest, None))
         with self._watch.lock:
             waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat, last)
             if waiter.news is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from semel.core.store import Store
+from semel.core.store import Capabilities, Capability, Store
 from semel.errors import UsageError
 from semel.extras import requires
 from semel.stores.settings import make_store
@@ -25,7 +25,6 @@ class DjangoStore(PassingStore):
     """The store behind `alias`."""
 
     batch = 64
-    behind_cache = True
 
     def __init__(self, alias: str, **settings: Any) -> None:
         self._alias = alias
@@ -45,7 +44,13 @@ class DjangoStore(PassingStore):
     @property
     def install_id(self) -> bytes | None:
         """Which database this is, where that was learnt by now."""
-        return None if self._found is None else getattr(self._found, "install_id", None)
+        return None if self._found is None else super().install_id
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What every database that Django and semel know can do; more once the settings were read."""
+        every = frozenset({Capability.JOIN, Capability.SEPARATE_LOOP, Capability.INVALIDATIONS, Capability.DURABLE})
+        return every if self._found is None else super().capabilities
 
 
 def _store_of(alias: str, settings: dict[str, Any]) -> Store:

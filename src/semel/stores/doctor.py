@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import Final, Literal
 
 import msgspec
 
@@ -43,16 +43,6 @@ class Promise(msgspec.Struct, frozen=True):
     promise: str
     holds: bool | None
     because: str
-
-
-@runtime_checkable
-class Examined(Protocol):
-    """A store that can be looked at."""
-
-    name: str
-
-    def examine(self, horizon: timedelta) -> list[Finding]:
-        """What is found. `horizon`: how long after its first call a caller may still try again."""
 
 
 class Numbers(msgspec.Struct, frozen=True):

@@ -61,7 +61,7 @@ from semel.core.operations import (
     Unresolvable,
 )
 from semel.core.record import LEASE_ENDED, Lease, Record, Status, erase_record
-from semel.core.store import Answers, AsyncJoined, Joined, Plan
+from semel.core.store import Answers, AsyncDriver, AsyncJoined, Capability, Joined, Plan
 from semel.errors import UsageError
 from semel.stores.rows import new_record
 from semel.stores.settings import StoreClock, machine_clock
@@ -339,7 +339,7 @@ class MemoryStore:
     """Records in memory. `clock` is the store's clock; stores on one `table` are one place."""
 
     batch = 64
-    behind_cache = True
+    capabilities = frozenset({Capability.SEPARATE_LOOP, Capability.INVALIDATIONS})
 
     def __init__(self, *, clock: StoreClock = machine_clock, table: Table | None = None) -> None:
         self.clock = clock
@@ -375,6 +375,10 @@ class MemoryStore:
     def async_driver(self) -> AsyncMemoryDriver:
         """A driver for an event loop."""
         return AsyncMemoryDriver(self)
+
+    def separate_async_driver(self) -> AsyncDriver:
+        """A driver for an event loop of semel's own: connections belong to no loop of the caller."""
+        return self.async_driver()
 
     def join(self, connection: Any) -> Joined:
         """There is no transaction to join."""

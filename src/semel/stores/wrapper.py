@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from semel.core.operations import Operation
-from semel.core.store import AsyncDriver, AsyncJoined, Driver, Joined, Plan, Store
+from semel.core.store import ADMINISTRATION, AsyncDriver, AsyncJoined, Behind, Capabilities, Driver, Joined, Plan, Store
 
 
 class PassingStore(ABC):
@@ -31,6 +31,11 @@ class PassingStore(ABC):
         """How many operations go together to the store behind."""
         return self._behind().batch
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the store behind can do, except for its administration: operators name that store itself."""
+        return self._behind().capabilities - ADMINISTRATION
+
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands of the store behind."""
         return self._behind().plan(operations, joined=joined)
@@ -42,6 +47,15 @@ class PassingStore(ABC):
     def async_driver(self) -> AsyncDriver:
         """A driver of the store behind, for an event loop."""
         return self._behind().async_driver()
+
+    def separate_async_driver(self) -> AsyncDriver:
+        """A driver for an event loop of semel's own."""
+        return self.async_driver()
+
+    @property
+    def install_id(self) -> bytes | None:
+        """Which database the store behind is, where it has invalidations and that was learnt by now."""
+        return cast("Behind", self._behind()).install_id
 
     def join(self, connection: Any) -> Joined:
         """The caller's connection, as the store behind takes it."""

@@ -32,8 +32,8 @@ def found(findings: list[Finding]) -> dict[str, Finding]:
 
 def test_migrating_makes_the_table_once(dynamodb: Tables) -> None:
     store = DynamoStore(dynamodb.new_url())
-    assert store.migrate() == ["table", "time to live"]
-    assert store.migrate() == []
+    assert store.admin().migrate() == ["table", "time to live"]
+    assert store.admin().migrate() == []
 
 
 def test_the_table_is_paid_for_by_request_and_expires_by_itself(dynamodb: Tables) -> None:
@@ -53,8 +53,8 @@ def test_a_table_of_something_else_is_left_alone(dynamodb: Tables) -> None:
         AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
     )
     with pytest.raises(SchemaOutdated, match="another key"):
-        DynamoStore(url).migrate()
-    assert found(DynamoStore(url).examine(DAY))["schema"].verdict == "fix"
+        DynamoStore(url).admin().migrate()
+    assert found(DynamoStore(url).admin().examine(DAY))["schema"].verdict == "fix"
 
 
 def making(states: Iterator[str]) -> tuple[list[str], list[Any]]:
@@ -86,7 +86,7 @@ def test_a_table_that_is_never_ready_is_said_so() -> None:
 
 
 def test_a_table_in_use_is_fine(dynamodb: Tables) -> None:
-    findings = DynamoStore(dynamodb.new_table()).examine(DAY)
+    findings = DynamoStore(dynamodb.new_table()).admin().examine(DAY)
     assert {finding.verdict for finding in findings} == {"ok"}
     assert {"schema", "table", "replicas", "time to live", "clock", "keep_for", "in doubt"} <= {*found(findings)}
 
@@ -97,13 +97,13 @@ def test_what_waits_is_counted(url: str, asker: Asker) -> None:
     asker.one(lapsed, Granted)
     lease = asker.one(doubtful, Granted).lease
     asker.one(Fail(lease, "doubt", Failure("app.Broke", ""), doubtful=True), Recorded)
-    told = found(DynamoStore(url).examine(DAY))
+    told = found(DynamoStore(url).admin().examine(DAY))
     assert (told["in doubt"].found, told["lease ended, not swept"].found) == ("1", "1")
     assert told["keep_for"].verdict == "fix"
 
 
 def test_a_missing_table_is_to_be_fixed(dynamodb: Tables) -> None:
-    (finding,) = DynamoStore(dynamodb.new_url()).examine(DAY)
+    (finding,) = DynamoStore(dynamodb.new_url()).admin().examine(DAY)
     assert (finding.verdict, finding.advice) == ("fix", "run `semel migrate`")
 
 

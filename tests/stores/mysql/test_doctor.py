@@ -7,7 +7,7 @@ from semel.stores.mysql import MysqlStore
 from semel.stores.mysql.admin import MysqlDoctor, collations, defaults, durability, engines, pooling, role
 from semel.stores.mysql.store import MYSQL
 from semel.stores.sql.adapters.pymysql import PymysqlAdapter
-from semel.stores.sql.admin import Talk
+from semel.stores.sql.admin import AdminConnection
 from tests.servers.databases import Databases
 
 FINE = {
@@ -30,7 +30,7 @@ def test_a_real_server_answers_every_question(mariadb: Databases) -> None:
     store = MysqlStore(mariadb.new_database())
     store._learn()
     doctor = MysqlDoctor(store._place.settings)
-    with Talk(store._place, PymysqlAdapter(MYSQL)) as talk:
+    with AdminConnection(store._place, PymysqlAdapter(MYSQL)) as talk:
         topics = {finding.topic for finding in talk.run(doctor.server())}
         session, tables = talk.run(doctor.connection()), talk.run(doctor.tables())
         numbers = talk.run(doctor.numbers())

@@ -15,7 +15,7 @@ from semel.core.key import Key
 from semel.core.operations import Complete, Granted, Page, Query, Recorded, Replay, Scan
 from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
 from semel.stores.mysql import MysqlStore
-from semel.stores.sql.admin import Talk
+from semel.stores.sql.admin import AdminConnection
 from semel.stores.sql.dialect import Command
 from semel.stores.sql.migrations import migrating
 from tests.servers.databases import Databases
@@ -54,34 +54,34 @@ def searched(fresh: str) -> list[str]:
 
 
 def test_an_empty_database_is_migrated_once(fresh: str) -> None:
-    upkeep = MysqlStore(fresh).upkeep()
-    assert upkeep.migrate() == ["0001", "0002"]
+    admin = MysqlStore(fresh).admin()
+    assert admin.migrate() == ["0001", "0002"]
     before = rows(fresh, "SELECT * FROM semel_schema"), rows(fresh, "SELECT * FROM semel_meta")
-    assert upkeep.migrate() == []
+    assert admin.migrate() == []
     assert before == (rows(fresh, "SELECT * FROM semel_schema"), rows(fresh, "SELECT * FROM semel_meta"))
 
 
 def test_of_many_processes_one_applies(fresh: str) -> None:
     with ThreadPoolExecutor(4) as pool:
-        applied = list(pool.map(lambda _: MysqlStore(fresh).upkeep().migrate(), range(4)))
+        applied = list(pool.map(lambda _: MysqlStore(fresh).admin().migrate(), range(4)))
     assert sorted(applied) == [[], [], [], ["0001", "0002"]]
 
 
 def test_a_worker_may_come_first(fresh: str, asker: Asker) -> None:
     asker.one(claim(), Granted)
-    assert MysqlStore(fresh).upkeep().migrate() == []
+    assert MysqlStore(fresh).admin().migrate() == []
 
 
 def test_the_lock_is_free_again(fresh: str) -> None:
-    upkeep = MysqlStore(fresh).upkeep()
-    with Talk(upkeep.place, upkeep.library) as talk:
-        talk.run(migrating(upkeep.migrations, None, search=True, partitions=0))
+    admin = MysqlStore(fresh).admin()
+    with AdminConnection(admin.place, admin.adapter) as talk:
+        talk.run(migrating(admin.migrations, None, search=True, partitions=0))
         assert rows(fresh, FREE) == [(1,)]
 
 
 def test_the_sql_printed_makes_the_same_schema(server: Databases, fresh: str) -> None:
-    upkeep = MysqlStore(fresh).upkeep()
-    text = upkeep.pending_sql(search=True, partitions=2)
+    admin = MysqlStore(fresh).admin()
+    text = admin.pending_sql(search=True, partitions=2)
     assert rows(fresh, "SHOW TABLES") == []
     by_hand = server.new_database()
     with connected(by_hand, autocommit=True, client_flag=CLIENT.MULTI_STATEMENTS) as connection:
@@ -89,29 +89,29 @@ def test_the_sql_printed_makes_the_same_schema(server: Databases, fresh: str) ->
         cursor.execute(text)
         while cursor.nextset():
             continue
-    upkeep.migrate(search=True, partitions=2)
+    admin.migrate(search=True, partitions=2)
     assert rows(fresh, COLUMNS) == rows(by_hand, COLUMNS)
     assert searched(fresh) == searched(by_hand)
     assert rows(by_hand, PARTS) == [(2,)]
-    assert MysqlStore(by_hand).upkeep().migrate(search=True) == []
-    assert upkeep.pending_sql() == ""
+    assert MysqlStore(by_hand).admin().migrate(search=True) == []
+    assert admin.pending_sql() == ""
 
 
 def test_tables_of_a_chosen_database_and_prefix_are_made_there(server: Databases, fresh: str) -> None:
     elsewhere = server.new_database()
     name = elsewhere.rpartition("/")[2]
-    upkeep = MysqlStore(fresh, schema=name, prefix="Shop_").upkeep()
-    assert upkeep.migrate(search=True)[0] == "0001"
-    assert upkeep.migrate(search=True) == []
-    assert upkeep.restored(0, 1).held == 0
-    assert upkeep.end_restored()
+    admin = MysqlStore(fresh, schema=name, prefix="Shop_").admin()
+    assert admin.migrate(search=True)[0] == "0001"
+    assert admin.migrate(search=True) == []
+    assert admin.restored(0, 1).held == 0
+    assert admin.end_restored()
     assert rows(fresh, "SHOW TABLES") == []
     assert len(rows(elsewhere, "SHOW TABLES")) == 6
 
 
 def test_the_release_before_works_on_while_only_the_pre_half_is_applied(fresh: str, asker: Asker) -> None:
-    MysqlStore(fresh).upkeep().migrate()
-    assert release(fresh, NEXT).upkeep().migrate() == ["0003 pre"]
+    MysqlStore(fresh).admin().migrate()
+    assert release(fresh, NEXT).admin().migrate() == ["0003 pre"]
     new = Asker(release(fresh, NEXT, clock=asker.clock), asker.clock)
     try:
         lease = asker.one(claim(), Granted).lease
@@ -122,46 +122,46 @@ def test_the_release_before_works_on_while_only_the_pre_half_is_applied(fresh: s
 
 
 def test_the_post_half_shuts_the_release_before_out(fresh: str, asker: Asker) -> None:
-    upkeep = release(fresh, NEXT).upkeep()
-    MysqlStore(fresh).upkeep().migrate()
-    upkeep.migrate()
-    assert upkeep.pending() == ["0003 post"]
-    assert upkeep.migrate("post") == ["0003 post"]
-    assert upkeep.pending() == []
+    admin = release(fresh, NEXT).admin()
+    MysqlStore(fresh).admin().migrate()
+    admin.migrate()
+    assert admin.pending() == ["0003 post"]
+    assert admin.migrate("post") == ["0003 post"]
+    assert admin.pending() == []
     with pytest.raises(SchemaOutdated, match="Use the newer release"):
         asker.one(claim(), Granted)
 
 
 def test_the_post_half_is_refused_before_the_pre_half(fresh: str) -> None:
-    MysqlStore(fresh).upkeep().migrate()
+    MysqlStore(fresh).admin().migrate()
     with pytest.raises(UsageError, match="pre half of 0003"):
-        release(fresh, NEXT).upkeep().migrate("post")
+        release(fresh, NEXT).admin().migrate("post")
 
 
 def test_a_newer_schema_is_not_migrated_by_an_older_release(fresh: str) -> None:
-    release(fresh, NEXT).upkeep().migrate()
+    release(fresh, NEXT).admin().migrate()
     with pytest.raises(SchemaOutdated, match="newer release"):
-        MysqlStore(fresh).upkeep().migrate()
+        MysqlStore(fresh).admin().migrate()
 
 
 def test_a_half_that_failed_is_not_noted_and_goes_on_when_it_is_run_again(fresh: str) -> None:
-    MysqlStore(fresh).upkeep().migrate()
+    MysqlStore(fresh).admin().migrate()
     broken = {**NEXT, (3, "pre"): f"{NEXT[3, 'pre']}THIS IS NOT SQL;\n"}
-    upkeep = release(fresh, broken).upkeep()
-    with Talk(upkeep.place, upkeep.library) as talk:
+    admin = release(fresh, broken).admin()
+    with AdminConnection(admin.place, admin.adapter) as talk:
         with pytest.raises(pymysql.ProgrammingError):
-            talk.run(migrating(upkeep.migrations, None, search=False, partitions=0))
+            talk.run(migrating(admin.migrations, None, search=False, partitions=0))
         assert rows(fresh, FREE) == [(1,)]
     assert rows(fresh, "SELECT MAX(version) FROM semel_schema") == [(2,)]
-    assert release(fresh, NEXT).upkeep().migrate() == ["0003 pre"]
+    assert release(fresh, NEXT).admin().migrate() == ["0003 pre"]
 
 
 @pytest.mark.parametrize("search", [False, True], ids=["a half", "an index"])
 def test_what_cannot_get_its_lock_steps_aside_and_tries_again(fresh: str, search: bool) -> None:
-    MysqlStore(fresh).upkeep().migrate()
-    upkeep = (MysqlStore(fresh, lock_timeout=0.05) if search else release(fresh, NEXT, lock_timeout=0.05)).upkeep()
+    MysqlStore(fresh).admin().migrate()
+    admin = (MysqlStore(fresh, lock_timeout=0.05) if search else release(fresh, NEXT, lock_timeout=0.05)).admin()
     failed: list[StoreUnavailable] = []
-    with connected(fresh) as worker, Talk(upkeep.place, upkeep.library) as talk:
+    with connected(fresh) as worker, AdminConnection(admin.place, admin.adapter) as talk:
         told(worker, "SELECT COUNT(*) FROM semel_record")  # holds the table until its transaction ends
 
         def perform(command: Command) -> Any:
@@ -172,16 +172,16 @@ def test_what_cannot_get_its_lock_steps_aside_and_tries_again(fresh: str, search
                 worker.rollback()
                 raise
 
-        done = run(migrating(upkeep.migrations, None, search=search, partitions=0), perform)
+        done = run(migrating(admin.migrations, None, search=search, partitions=0), perform)
     assert len(failed) == 1
     assert (done == ["0003 pre"]) is not search
 
 
 def test_the_lock_is_kept_while_a_half_is_tried_again(fresh: str) -> None:
-    MysqlStore(fresh).upkeep().migrate()
-    upkeep = release(fresh, NEXT).upkeep()
+    MysqlStore(fresh).admin().migrate()
+    admin = release(fresh, NEXT).admin()
     held: list[Any] = []
-    with Talk(upkeep.place, upkeep.library) as talk:
+    with AdminConnection(admin.place, admin.adapter) as talk:
 
         def perform(command: Command) -> Any:
             if command.text.startswith("ALTER") and not held:
@@ -192,28 +192,28 @@ def test_the_lock_is_kept_while_a_half_is_tried_again(fresh: str) -> None:
                 held.append(rows(fresh, FREE))
             return talk._execute(command)
 
-        assert run(migrating(upkeep.migrations, None, search=False, partitions=0), perform) == ["0003 pre"]
+        assert run(migrating(admin.migrations, None, search=False, partitions=0), perform) == ["0003 pre"]
     assert held == ["refused", [(0,)]]
 
 
 def test_searching_is_added_on_demand_and_once(fresh: str) -> None:
-    upkeep = MysqlStore(fresh).upkeep()
-    upkeep.migrate()
+    admin = MysqlStore(fresh).admin()
+    admin.migrate()
     assert searched(fresh) == []
-    assert len(upkeep.migrate(search=True)) == 5
+    assert len(admin.migrate(search=True)) == 5
     assert len(searched(fresh)) == 5
-    assert upkeep.migrate(search=True) == []
+    assert admin.migrate(search=True) == []
 
 
 def test_an_index_that_is_missing_is_built(fresh: str) -> None:
-    upkeep = MysqlStore(fresh).upkeep()
-    upkeep.migrate(search=True)
+    admin = MysqlStore(fresh).admin()
+    admin.migrate(search=True)
     rows(fresh, "DROP INDEX semel_search_status ON semel_record")
-    assert upkeep.migrate(search=True) == ["index semel_search_status"]
+    assert admin.migrate(search=True) == ["index semel_search_status"]
 
 
 def test_listing_works_with_the_indexes(fresh: str, asker: Asker) -> None:
-    MysqlStore(fresh).upkeep().migrate(search=True)
+    MysqlStore(fresh).admin().migrate(search=True)
     asker.one(claim(), Granted)
     asker.one(claim(Key.of("r-1", operation="refund"), about=ABOUTS[1]), Granted)
     for query in (Query(operation="refund"), Query(business_key="b-1"), Query(process_instance="p-1")):
@@ -222,8 +222,8 @@ def test_listing_works_with_the_indexes(fresh: str, asker: Asker) -> None:
 
 
 def test_a_key_is_claimed_once_over_all_partitions(fresh: str, asker: Asker) -> None:
-    upkeep = MysqlStore(fresh).upkeep()
-    upkeep.migrate(partitions=4)
+    admin = MysqlStore(fresh).admin()
+    admin.migrate(partitions=4)
     assert rows(fresh, PARTS) == [(4,)]
     keys = [Key.of(f"o-{i}", operation="charge") for i in range(40)]
     granted = asker.all([claim(key, number=1) for key in keys])
@@ -233,27 +233,27 @@ def test_a_key_is_claimed_once_over_all_partitions(fresh: str, asker: Asker) -> 
 
 
 def test_partitions_are_chosen_when_the_tables_are_made(fresh: str) -> None:
-    upkeep = MysqlStore(fresh).upkeep()
-    upkeep.migrate()
+    admin = MysqlStore(fresh).admin()
+    admin.migrate()
     with pytest.raises(UsageError, match="when the tables are created"):
-        upkeep.migrate(partitions=8)
+        admin.migrate(partitions=8)
 
 
 def test_the_doctor_looks_at_everything(fresh: str) -> None:
     store = MysqlStore(fresh, migrate=False)
-    before = {finding.topic: finding for finding in store.examine(timedelta(hours=24))}
+    before = {finding.topic: finding for finding in store.admin().examine(timedelta(hours=24))}
     assert before["schema"].advice == "run `semel migrate`"
-    store.upkeep().migrate()
-    after = {finding.topic: finding for finding in store.examine(timedelta(hours=24))}
+    store.admin().migrate()
+    after = {finding.topic: finding for finding in store.admin().examine(timedelta(hours=24))}
     assert after["schema"].found == "version 2, nothing pending"
     assert {"role", "proxy", "clock", "tables", "keep_for", "in doubt"} <= after.keys()
 
 
 def test_the_doctor_tells_of_a_restore_mark(fresh: str) -> None:
     store = MysqlStore(fresh)
-    store.upkeep().migrate()
-    store.upkeep().restored(0, 3600 * 1_000_000)
-    findings = {finding.topic: finding for finding in store.examine(timedelta(hours=24))}
+    store.admin().migrate()
+    store.admin().restored(0, 3600 * 1_000_000)
+    findings = {finding.topic: finding for finding in store.admin().examine(timedelta(hours=24))}
     assert "keys without a record are held" in findings["restore mark"].found
 
 
@@ -271,7 +271,7 @@ def test_the_doctor_tells_of_a_restore_mark(fresh: str) -> None:
 def test_the_commands_know_the_server(
     fresh: str, capfd: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
 ) -> None:
-    MysqlStore(fresh).upkeep().migrate()
+    MysqlStore(fresh).admin().migrate()
     assert main([argument.format(url=fresh) for argument in arguments]) == code
     told_ = capfd.readouterr()
     assert said in told_.out + told_.err

@@ -29,7 +29,7 @@ Start = Callable[..., AbstractContextManager[PostgresqlServer]]
 
 
 def found(store: PostgresStore, horizon: timedelta = DAY) -> dict[str, Finding]:
-    return {finding.topic: finding for finding in store.examine(horizon)}
+    return {finding.topic: finding for finding in store.admin().examine(horizon)}
 
 
 def held(findings: list[Finding]) -> dict[str, bool | None]:
@@ -40,8 +40,8 @@ def held(findings: list[Finding]) -> dict[str, bool | None]:
 def test_a_durable_server_with_its_tables_needs_nothing(start_postgresql: Start) -> None:
     with start_postgresql(fsync=True) as server:
         store = PostgresStore(server.endpoint.url)
-        store.upkeep().migrate()
-        findings = store.examine(DAY)
+        store.admin().migrate()
+        findings = store.admin().examine(DAY)
     assert {finding.verdict for finding in findings} == {"ok"}
     assert False not in held(findings).values()
 
@@ -50,8 +50,8 @@ def test_a_durable_server_with_its_tables_needs_nothing(start_postgresql: Start)
 def test_a_server_that_does_not_sync_keeps_no_promise(start_postgresql: Start) -> None:
     with start_postgresql(fsync=False) as server:
         store = PostgresStore(server.endpoint.url)
-        store.upkeep().migrate()
-        findings = store.examine(DAY)
+        store.admin().migrate()
+        findings = store.admin().examine(DAY)
     wrong = {finding.topic for finding in findings if finding.verdict == "fix"}
     assert wrong == {"fsync", "synchronous_commit", "full_page_writes"}
     assert True not in held(findings).values()
@@ -63,22 +63,22 @@ def test_looking_makes_no_tables(url: str) -> None:
 
 
 def test_a_pending_pre_half_must_be_applied(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     schema = found(release(url, NEXT))["schema"]
     assert (schema.verdict, schema.breaks) == ("fix", ("schema",))
     assert "0003 pre" in schema.found
 
 
 def test_a_pending_post_half_is_worth_knowing(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
-    release(url, NEXT).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
+    release(url, NEXT).admin().migrate()
     schema = found(release(url, NEXT))["schema"]
     assert schema.verdict == "note"
     assert "--half post" in schema.advice
 
 
 def test_a_table_that_a_crash_empties_must_be_changed(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     rows(url, "ALTER TABLE semel_record SET UNLOGGED")
     tables = found(PostgresStore(url))["tables"]
     assert (tables.verdict, tables.breaks) == ("fix", ("durable",))
@@ -87,7 +87,7 @@ def test_a_table_that_a_crash_empties_must_be_changed(url: str) -> None:
 def test_records_that_are_forgotten_before_the_last_retry_break_replay(url: str, asker: Asker) -> None:
     asker.all(completions(asker.all(claims(2))))
     assert found(asker.store, timedelta(hours=24))["keep_for"].verdict == "ok"
-    findings = asker.store.examine(timedelta(hours=25))
+    findings = asker.store.admin().examine(timedelta(hours=25))
     assert held(findings)["replay"] is False
     assert {f.topic: f.verdict for f in findings}["keep_for"] == "fix"
 
@@ -102,12 +102,12 @@ def test_what_waits_for_somebody_is_counted(url: str, asker: Asker) -> None:
 
 
 def test_a_restore_mark_is_told(url: str) -> None:
-    upkeep = PostgresStore(url).upkeep()
-    upkeep.migrate()
+    admin = PostgresStore(url).admin()
+    admin.migrate()
     assert "restore mark" not in found(PostgresStore(url))
-    upkeep.restored(1, 3600 * SECOND)
+    admin.restored(1, 3600 * SECOND)
     assert "held" in found(PostgresStore(url))["restore mark"].found
-    upkeep.restored(1, 1)
+    admin.restored(1, 1)
     assert "--end" in found(PostgresStore(url))["restore mark"].advice
 
 

@@ -13,7 +13,7 @@ from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
 from semel.stores.postgresql import PostgresStore
 from semel.stores.postgresql.admin import PostgresSchema, scripts
 from semel.stores.postgresql.dialect import PostgresDialect
-from semel.stores.sql.admin import Talk
+from semel.stores.sql.admin import AdminConnection
 from semel.stores.sql.context import opening
 from semel.stores.sql.dialect import Command
 from semel.stores.sql.migrations import migrating
@@ -27,52 +27,52 @@ INDEXES = "SELECT indexrelid::regclass::text, indisvalid FROM pg_index WHERE ind
 
 
 def test_an_empty_database_is_migrated_once(url: str) -> None:
-    upkeep = PostgresStore(url).upkeep()
-    assert upkeep.migrate() == ["0001", "0002"]
+    admin = PostgresStore(url).admin()
+    assert admin.migrate() == ["0001", "0002"]
     before = rows(url, "SELECT * FROM semel_schema"), rows(url, "SELECT * FROM semel_meta")
-    assert upkeep.migrate() == []
+    assert admin.migrate() == []
     assert before == (rows(url, "SELECT * FROM semel_schema"), rows(url, "SELECT * FROM semel_meta"))
 
 
 def test_of_many_processes_one_applies(url: str) -> None:
     with ThreadPoolExecutor(6) as pool:
-        applied = list(pool.map(lambda _: PostgresStore(url).upkeep().migrate(), range(6)))
+        applied = list(pool.map(lambda _: PostgresStore(url).admin().migrate(), range(6)))
     assert sorted(applied) == [[], [], [], [], [], ["0001", "0002"]]
 
 
 def test_a_worker_may_come_first(url: str, asker: Asker) -> None:
     asker.lease(claim())
-    assert PostgresStore(url).upkeep().migrate() == []
+    assert PostgresStore(url).admin().migrate() == []
 
 
 def test_the_sql_printed_makes_the_same_schema(url: str, postgresql: Any) -> None:
-    upkeep = PostgresStore(url).upkeep()
-    text = upkeep.pending_sql()
+    admin = PostgresStore(url).admin()
+    text = admin.pending_sql()
     assert rows(url, TABLES) == [(0,)]
     by_hand = postgresql.new_database()
     with psycopg.connect(by_hand, autocommit=True) as connection:
         connection.execute(text.encode())
-    upkeep.migrate()
+    admin.migrate()
     columns = "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'public'"
     assert sorted(rows(url, columns)) == sorted(rows(by_hand, columns))
-    assert PostgresStore(by_hand).upkeep().migrate() == []
-    assert upkeep.pending_sql() == ""
+    assert PostgresStore(by_hand).admin().migrate() == []
+    assert admin.pending_sql() == ""
 
 
 def test_tables_of_a_chosen_schema_and_prefix_are_made_there(url: str) -> None:
     store = PostgresStore(url, schema="once", prefix="Shop_")
-    assert store.upkeep().migrate(search=True)[0] == "0001"
-    assert store.upkeep().migrate(search=True) == []
+    assert store.admin().migrate(search=True)[0] == "0001"
+    assert store.admin().migrate(search=True) == []
     assert rows(url, "SELECT to_regclass('once.\"Shop_record\"') IS NOT NULL") == [(True,)]
 
 
 def test_records_of_the_first_schema_can_be_erased_after_the_second(url: str) -> None:
     first = release(url, {step: script for step, script in scripts().items() if step[0] == 1})
-    assert first.upkeep().migrate() == ["0001"]
+    assert first.admin().migrate() == ["0001"]
     worker = Asker(first)
     worker.all(completions(worker.all([claim()])))
     worker.close()
-    assert PostgresStore(url).upkeep().migrate() == ["0002"]
+    assert PostgresStore(url).admin().migrate() == ["0002"]
     asker = Asker(PostgresStore(url))
     assert isinstance(asker.one(Erase(claim().key.digest, "note", tiers=True)), Erased)
     assert len(asker.one(Pending(10)).invalidations) == 1
@@ -80,8 +80,8 @@ def test_records_of_the_first_schema_can_be_erased_after_the_second(url: str) ->
 
 
 def test_the_release_before_works_on_while_only_the_pre_half_is_applied(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
-    assert release(url, NEXT).upkeep().migrate() == ["0003 pre"]
+    PostgresStore(url).admin().migrate()
+    assert release(url, NEXT).admin().migrate() == ["0003 pre"]
     old, new = Asker(PostgresStore(url)), Asker(release(url, NEXT))
     try:
         lease = old.lease(claim("o-1"))
@@ -97,60 +97,60 @@ def _record(lease: Any, asker: Asker) -> Any:
 
 
 def test_the_post_half_shuts_the_release_before_out(url: str) -> None:
-    upkeep = release(url, NEXT).upkeep()
-    PostgresStore(url).upkeep().migrate()
-    upkeep.migrate()
-    assert upkeep.pending() == ["0003 post"]
-    assert upkeep.migrate("post") == ["0003 post"]
-    assert upkeep.pending() == []
+    admin = release(url, NEXT).admin()
+    PostgresStore(url).admin().migrate()
+    admin.migrate()
+    assert admin.pending() == ["0003 post"]
+    assert admin.migrate("post") == ["0003 post"]
+    assert admin.pending() == []
     with pytest.raises(SchemaOutdated, match="Use the newer release"):
         Asker(PostgresStore(url)).one(claim())
 
 
 def test_a_new_release_does_not_work_before_its_pre_half(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     with pytest.raises(SchemaOutdated, match="semel migrate"):
         Asker(release(url, NEXT)).one(claim())
 
 
 def test_the_post_half_is_refused_before_the_pre_half(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     with pytest.raises(UsageError, match="pre half of 0003"):
-        release(url, NEXT).upkeep().migrate("post")
+        release(url, NEXT).admin().migrate("post")
 
 
 def test_a_later_migration_applies_the_post_half_that_was_left(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
-    release(url, NEXT).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
+    release(url, NEXT).admin().migrate()
     later = {**NEXT, (4, "pre"): "ALTER TABLE {record_table} ADD COLUMN shape text;\n"}
-    assert release(url, later).upkeep().migrate() == ["0003 post", "0004"]
+    assert release(url, later).admin().migrate() == ["0003 post", "0004"]
 
 
 def test_an_empty_database_gets_both_halves(url: str) -> None:
-    assert release(url, NEXT).upkeep().migrate() == ["0001", "0002", "0003"]
-    assert release(url, NEXT).upkeep().pending() == []
+    assert release(url, NEXT).admin().migrate() == ["0001", "0002", "0003"]
+    assert release(url, NEXT).admin().pending() == []
 
 
 def test_a_newer_schema_is_not_migrated_by_an_older_release(url: str) -> None:
-    release(url, NEXT).upkeep().migrate()
+    release(url, NEXT).admin().migrate()
     with pytest.raises(SchemaOutdated, match="newer release"):
-        PostgresStore(url).upkeep().migrate()
+        PostgresStore(url).admin().migrate()
 
 
 def test_a_half_that_fails_leaves_nothing_behind(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     broken = {**scripts(), (3, "pre"): "ALTER TABLE {record_table} ADD COLUMN colour text;\nSELECT 1 / 0;\n"}
     with pytest.raises(psycopg.errors.DivisionByZero):
-        release(url, broken).upkeep().migrate()
+        release(url, broken).admin().migrate()
     assert rows(url, "SELECT count(*) FROM information_schema.columns WHERE column_name = 'colour'") == [(0,)]
-    assert release(url, NEXT).upkeep().migrate() == ["0003 pre"]
+    assert release(url, NEXT).admin().migrate() == ["0003 pre"]
 
 
 def test_a_migration_that_cannot_get_its_lock_steps_aside_and_tries_again(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
-    upkeep = release(url, NEXT, lock_timeout=0.05).upkeep()
+    PostgresStore(url).admin().migrate()
+    admin = release(url, NEXT, lock_timeout=0.05).admin()
     sent: list[str] = []
-    with psycopg.connect(url) as worker, Talk(upkeep.place, upkeep.library) as talk:
+    with psycopg.connect(url) as worker, AdminConnection(admin.place, admin.adapter) as talk:
         worker.execute("SELECT count(*) FROM semel_record")  # holds the table until its transaction ends
 
         def perform(command: Command) -> Any:
@@ -159,34 +159,34 @@ def test_a_migration_that_cannot_get_its_lock_steps_aside_and_tries_again(url: s
                 worker.rollback()
             return talk._execute(command)
 
-        assert run(migrating(upkeep.migrations, None, search=False, partitions=0), perform) == ["0003 pre"]
+        assert run(migrating(admin.migrations, None, search=False, partitions=0), perform) == ["0003 pre"]
     assert sent.count("ROLLBACK") == 1
     assert sent.count("BEGIN") == 2
 
 
 def test_searching_is_added_on_demand_and_once(url: str) -> None:
-    upkeep = PostgresStore(url).upkeep()
-    upkeep.migrate()
+    admin = PostgresStore(url).admin()
+    admin.migrate()
     assert not any("search" in name for name, _ in rows(url, INDEXES))
-    assert len(upkeep.migrate(search=True)) == 6
+    assert len(admin.migrate(search=True)) == 6
     assert sum("search" in name for name, _ in rows(url, INDEXES)) == 6
-    assert upkeep.migrate(search=True) == []
+    assert admin.migrate(search=True) == []
     assert rows(url, "SELECT count(*) FROM semel_meta WHERE name = 'search'") == [(1,)]
 
 
 def test_an_index_that_was_left_half_built_is_built_again(url: str) -> None:
-    upkeep = PostgresStore(url).upkeep()
-    upkeep.migrate(search=True)
+    admin = PostgresStore(url).admin()
+    admin.migrate(search=True)
     rows(url, "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'semel_search_status'::regclass")
-    assert upkeep.migrate(search=True) == ["index semel_search_status"]
+    assert admin.migrate(search=True) == ["index semel_search_status"]
     assert all(valid for _, valid in rows(url, INDEXES))
 
 
 def test_the_indexes_are_built_while_somebody_writes(url: str, asker: Asker) -> None:
     lease = asker.lease(claim())
-    upkeep = PostgresStore(url).upkeep()
+    admin = PostgresStore(url).admin()
     written: list[Any] = []
-    with Talk(upkeep.place, upkeep.library) as talk:
+    with AdminConnection(admin.place, admin.adapter) as talk:
 
         def perform(command: Command) -> Any:
             if "CONCURRENTLY" in command.text and not written:
@@ -200,7 +200,7 @@ def test_the_indexes_are_built_while_somebody_writes(url: str, asker: Asker) -> 
                     return building.result()
             return talk._execute(command)
 
-        run(migrating(upkeep.migrations, None, search=True, partitions=0), perform)
+        run(migrating(admin.migrations, None, search=True, partitions=0), perform)
     assert isinstance(written[0], Granted)
     assert all(valid for _, valid in rows(url, INDEXES))
     assert isinstance(asker.one(completions([Granted(_record(lease, asker))])[0]), Recorded)
@@ -208,7 +208,7 @@ def test_the_indexes_are_built_while_somebody_writes(url: str, asker: Asker) -> 
 
 @pytest.mark.parametrize("search", [False, True], ids=["without", "with"])
 def test_listing_works_with_the_indexes_and_without(url: str, asker: Asker, search: bool) -> None:
-    PostgresStore(url).upkeep().migrate(search=search)
+    PostgresStore(url).admin().migrate(search=search)
     asker.all(completions(asker.all(claims(5))))
     asker.lease(claim("o-1", operation="refund"))
     page = asker.one(Scan(Query(status=Status.RUNNING), None, 10))
@@ -218,17 +218,17 @@ def test_listing_works_with_the_indexes_and_without(url: str, asker: Asker, sear
 
 
 def test_partitions_are_chosen_when_the_tables_are_made(url: str) -> None:
-    upkeep = PostgresStore(url).upkeep()
-    upkeep.migrate(partitions=4, search=True)
+    admin = PostgresStore(url).admin()
+    admin.migrate(partitions=4, search=True)
     assert rows(url, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'semel_record'::regclass") == [(4,)]
-    assert upkeep.migrate(search=True) == []
+    assert admin.migrate(search=True) == []
     assert all(valid for _, valid in rows(url, INDEXES))
     with pytest.raises(UsageError, match="when the tables are created"):
-        upkeep.migrate(partitions=8)
+        admin.migrate(partitions=8)
 
 
 def test_a_key_is_claimed_once_over_all_partitions(url: str, asker: Asker) -> None:
-    PostgresStore(url).upkeep().migrate(partitions=4)
+    PostgresStore(url).admin().migrate(partitions=4)
     asked = claims(40)
     granted = asker.all(asked)
     assert all(isinstance(answer, Granted) for answer in granted)
@@ -239,7 +239,7 @@ def test_a_key_is_claimed_once_over_all_partitions(url: str, asker: Asker) -> No
 
 
 def test_partitions_keep_the_fill_factor(url: str) -> None:
-    PostgresStore(url).upkeep().migrate(partitions=2)
+    PostgresStore(url).admin().migrate(partitions=2)
     options = rows(url, "SELECT reloptions::text FROM pg_class WHERE relname IN ('semel_record_p0', 'semel_record_p1')")
     assert all("fillfactor" in option for (option,) in options)
     assert len(options) == 2

@@ -46,7 +46,7 @@ _numbered = PlaceholderStyle("$")
 def place(postgresql: Any) -> Iterator[tuple[str, Any]]:
     """A database that was never analysed, and a session as the store's own are."""
     url = postgresql.new_database()
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     rows(url, "ALTER TABLE semel_record SET (autovacuum_enabled = false)")
     connection = PsycopgAdapter(POSTGRESQL).connect(Settings.of(url))
     yield url, connection

@@ -10,7 +10,7 @@ from semel.core.operations import Doubtful, Fail, Granted, Recorded, Replay
 from semel.core.record import Failure, Status
 from semel.errors import InDoubt, UsageError
 from semel.stores.postgresql import PostgresStore
-from semel.stores.sql.admin import RESTORED, Upkeep
+from semel.stores.sql.admin import RESTORED, SqlAdmin
 from tests.stores.postgresql.kit import DAY, SECOND, Asker, claim, completions, rows
 from tests.unit.stores.operations import START, Clock
 
@@ -18,25 +18,25 @@ HOUR = 3600 * SECOND
 
 
 @pytest.fixture
-def upkeep(url: str, clock: Clock) -> Upkeep:
-    upkeep = PostgresStore(url, clock=clock).upkeep()
-    upkeep.migrate()
-    return upkeep
+def admin(url: str, clock: Clock) -> SqlAdmin:
+    admin = PostgresStore(url, clock=clock).admin()
+    admin.migrate()
+    return admin
 
 
 @pytest.fixture
-def asker(url: str, clock: Clock, upkeep: Upkeep) -> Iterator[Asker]:
+def asker(url: str, clock: Clock, admin: SqlAdmin) -> Iterator[Asker]:
     asker = Asker(PostgresStore(url, clock=clock))
     yield asker
     asker.close()
 
 
-def test_a_key_that_was_claimed_after_the_restore_point_is_held(asker: Asker, upkeep: Upkeep, url: str) -> None:
+def test_a_key_that_was_claimed_after_the_restore_point_is_held(asker: Asker, admin: SqlAdmin, url: str) -> None:
     backup = rows(url, "SELECT count(*) FROM semel_record")
     asker.all(completions([asker.one(claim("charged-and-forgotten"))]))
     rows(url, "DELETE FROM semel_record")  # the restore
     assert rows(url, "SELECT count(*) FROM semel_record") == backup
-    upkeep.restored(START, HOUR)
+    admin.restored(START, HOUR)
     answer = asker.one(claim("charged-and-forgotten"))
     assert isinstance(answer, Doubtful)
     assert answer.remaining_us is None
@@ -45,53 +45,53 @@ def test_a_key_that_was_claimed_after_the_restore_point_is_held(asker: Asker, up
     assert answer.record.attempts == 0
 
 
-def test_without_the_mark_there_is_no_trigger(upkeep: Upkeep, url: str) -> None:
+def test_without_the_mark_there_is_no_trigger(admin: SqlAdmin, url: str) -> None:
     triggers = "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'semel_record'::regclass"
     assert rows(url, triggers) == [(0,)]
-    upkeep.restored(START, HOUR)
+    admin.restored(START, HOUR)
     assert rows(url, triggers) == [(1,)]
-    assert upkeep.end_restored()
+    assert admin.end_restored()
     assert rows(url, triggers) == [(0,)]
-    assert not upkeep.end_restored()
+    assert not admin.end_restored()
 
 
-def test_all_of_a_list_are_held(asker: Asker, upkeep: Upkeep) -> None:
-    upkeep.restored(START, HOUR)
+def test_all_of_a_list_are_held(asker: Asker, admin: SqlAdmin) -> None:
+    admin.restored(START, HOUR)
     assert all(isinstance(answer, Doubtful) for answer in asker.all([claim(f"o-{i}") for i in range(5)]))
 
 
-def test_what_is_recorded_is_replayed_all_the_same(asker: Asker, upkeep: Upkeep) -> None:
+def test_what_is_recorded_is_replayed_all_the_same(asker: Asker, admin: SqlAdmin) -> None:
     asker.all(completions([asker.one(claim())]))
-    upkeep.restored(START, HOUR)
+    admin.restored(START, HOUR)
     assert isinstance(asker.one(claim()), Replay)
 
 
 @pytest.mark.parametrize("how", ["running", "in doubt", "failed, retryable"])
-def test_what_was_unsettled_at_the_restore_point_is_held(asker: Asker, upkeep: Upkeep, clock: Clock, how: str) -> None:
+def test_what_was_unsettled_at_the_restore_point_is_held(asker: Asker, admin: SqlAdmin, clock: Clock, how: str) -> None:
     lease = asker.lease(claim())
     if how != "running":
         asker.one(Fail(lease, "doubt" if how == "in doubt" else "retry", Failure("app.Broke", ""), doubtful=False))
     clock.now += 60 * SECOND
-    assert upkeep.restored(clock.now, HOUR).held == 1
+    assert admin.restored(clock.now, HOUR).held == 1
     assert isinstance(asker.one(claim()), Doubtful)
 
 
-def test_what_was_claimed_since_the_restore_is_left_alone(asker: Asker, upkeep: Upkeep, clock: Clock) -> None:
+def test_what_was_claimed_since_the_restore_is_left_alone(asker: Asker, admin: SqlAdmin, clock: Clock) -> None:
     clock.now += 10 * SECOND
     granted = asker.one(claim())
-    assert upkeep.restored(START, HOUR).held == 0
+    assert admin.restored(START, HOUR).held == 0
     assert isinstance(asker.one(completions([granted])[0]), Recorded)
 
 
-def test_a_key_whose_record_had_expired_is_held_like_one_without(asker: Asker, upkeep: Upkeep, clock: Clock) -> None:
+def test_a_key_whose_record_had_expired_is_held_like_one_without(asker: Asker, admin: SqlAdmin, clock: Clock) -> None:
     asker.all(completions([asker.one(claim())]))
     clock.now += 2 * DAY
-    assert upkeep.restored(clock.now - HOUR, HOUR).forgotten == 1
+    assert admin.restored(clock.now - HOUR, HOUR).forgotten == 1
     assert isinstance(asker.one(claim()), Doubtful)
 
 
-def test_a_decision_lets_it_run(asker: Asker, upkeep: Upkeep, url: str, clock: Clock) -> None:
-    upkeep.restored(START, HOUR)
+def test_a_decision_lets_it_run(asker: Asker, admin: SqlAdmin, url: str, clock: Clock) -> None:
+    admin.restored(START, HOUR)
     with Semel(PostgresStore(url, clock=clock)) as semel:
         with pytest.raises(InDoubt):
             semel.run("o-1", lambda: "ran", operation="charge")
@@ -100,9 +100,9 @@ def test_a_decision_lets_it_run(asker: Asker, upkeep: Upkeep, url: str, clock: C
 
 
 def test_a_failed_attempt_during_the_window_is_tried_again_as_its_policy_says(
-    upkeep: Upkeep, url: str, clock: Clock
+    admin: SqlAdmin, url: str, clock: Clock
 ) -> None:
-    upkeep.restored(START, HOUR)
+    admin.restored(START, HOUR)
     with Semel(PostgresStore(url, clock=clock), policy=Policy(retry_errors=(OSError,))) as semel:
         with pytest.raises(InDoubt):
             semel.run("o-1", lambda: None, operation="charge")
@@ -119,28 +119,28 @@ def _down() -> None:
     raise OSError("down")
 
 
-def test_other_operations_run_on(asker: Asker, upkeep: Upkeep) -> None:
-    upkeep.restored(START, HOUR, ("charge", "refund"))
+def test_other_operations_run_on(asker: Asker, admin: SqlAdmin) -> None:
+    admin.restored(START, HOUR, ("charge", "refund"))
     assert isinstance(asker.one(claim(operation="charge")), Doubtful)
     assert isinstance(asker.one(claim(operation="mail")), Granted)
 
 
-def test_after_the_window_new_keys_run(asker: Asker, upkeep: Upkeep, clock: Clock) -> None:
-    upkeep.restored(START, HOUR)
+def test_after_the_window_new_keys_run(asker: Asker, admin: SqlAdmin, clock: Clock) -> None:
+    admin.restored(START, HOUR)
     clock.now += HOUR - 1
     assert isinstance(asker.one(claim("just before")), Doubtful)
     clock.now += 1
     assert isinstance(asker.one(claim("at its end")), Granted)
 
 
-def test_after_its_end_new_keys_run(asker: Asker, upkeep: Upkeep) -> None:
-    upkeep.restored(START, HOUR)
-    upkeep.end_restored()
+def test_after_its_end_new_keys_run(asker: Asker, admin: SqlAdmin) -> None:
+    admin.restored(START, HOUR)
+    admin.end_restored()
     assert isinstance(asker.one(claim()), Granted)
 
 
-def test_a_claim_in_the_callers_transaction_is_held_too(upkeep: Upkeep, url: str, clock: Clock) -> None:
-    upkeep.restored(START, HOUR)
+def test_a_claim_in_the_callers_transaction_is_held_too(admin: SqlAdmin, url: str, clock: Clock) -> None:
+    admin.restored(START, HOUR)
     ran: list[str] = []
     with Semel(PostgresStore(url, clock=clock)) as semel, psycopg.connect(url) as connection:
         connection.execute("SET search_path TO pg_temp, public")
@@ -149,22 +149,22 @@ def test_a_claim_in_the_callers_transaction_is_held_too(upkeep: Upkeep, url: str
     assert ran == []
 
 
-def test_a_restore_point_in_the_future_is_refused(upkeep: Upkeep) -> None:
+def test_a_restore_point_in_the_future_is_refused(admin: SqlAdmin) -> None:
     with pytest.raises(UsageError, match="future"):
-        upkeep.restored(START + 1, HOUR)
+        admin.restored(START + 1, HOUR)
 
 
-def test_a_second_mark_takes_the_place_of_the_first(asker: Asker, upkeep: Upkeep, clock: Clock) -> None:
-    upkeep.restored(START, HOUR)
-    upkeep.restored(START, 2 * HOUR)
+def test_a_second_mark_takes_the_place_of_the_first(asker: Asker, admin: SqlAdmin, clock: Clock) -> None:
+    admin.restored(START, HOUR)
+    admin.restored(START, 2 * HOUR)
     clock.now += HOUR
     assert isinstance(asker.one(claim()), Doubtful)
 
 
 def test_partitions_are_marked_too(url: str, clock: Clock) -> None:
-    upkeep = PostgresStore(url, clock=clock).upkeep()
-    upkeep.migrate(partitions=3)
-    upkeep.restored(START, HOUR)
+    admin = PostgresStore(url, clock=clock).admin()
+    admin.migrate(partitions=3)
+    admin.restored(START, HOUR)
     asker = Asker(PostgresStore(url, clock=clock))
     answers = asker.all([claim(f"o-{i}") for i in range(9)])
     asker.close()

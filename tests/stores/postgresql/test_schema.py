@@ -53,20 +53,20 @@ def test_what_every_record_has_may_not_be_missing(url: str, asker: Asker, column
 
 @pytest.mark.parametrize(("values", "constraint"), BAD_STEPS.items(), ids=BAD_STEPS)
 def test_a_step_of_the_wrong_shape_is_refused(url: str, values: str, constraint: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     with pytest.raises(psycopg.errors.CheckViolation) as refused:
         rows(url, STEP.format(values))
     assert refused.value.diag.constraint_name == constraint
 
 
 def test_an_invalidation_of_the_wrong_shape_is_refused(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     with pytest.raises(psycopg.errors.CheckViolation):
         rows(url, INVALIDATION)
 
 
 def test_every_check_is_tried_here(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     assert {name for (name,) in rows(url, CHECKS)} == {*BAD.values(), *BAD_STEPS.values()}
 
 
@@ -77,7 +77,7 @@ def test_a_second_row_of_a_key_is_refused(url: str, asker: Asker) -> None:
 
 
 def test_every_table_and_column_says_what_it_is(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     text = """
         SELECT c.relname, a.attname FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
         WHERE starts_with(c.relname, 'semel_') AND c.relkind = 'r' AND NOT a.attisdropped
@@ -88,13 +88,13 @@ def test_every_table_and_column_says_what_it_is(url: str) -> None:
 
 
 def test_the_table_has_the_columns_of_a_record_that_do_not_follow_from_others(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     text = "SELECT column_name FROM information_schema.columns WHERE table_name = 'semel_record'"
     assert {name for (name,) in rows(url, text)} == {*RECORD_COLUMNS} - DERIVED | OURS
 
 
 def test_no_text_is_compared_by_a_collation(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     text = """
         SELECT attname FROM pg_attribute
         WHERE attrelid IN ('semel_record'::regclass, 'semel_step'::regclass, 'semel_invalidation'::regclass)

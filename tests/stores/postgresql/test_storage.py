@@ -70,7 +70,7 @@ def test_most_completions_touch_no_index(
 
 
 def test_no_index_covers_what_a_completion_changes(url: str) -> None:
-    PostgresStore(url).upkeep().migrate()
+    PostgresStore(url).admin().migrate()
     text = """
         SELECT DISTINCT a.attname FROM pg_index AS i
         JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey::int2[])

@@ -65,7 +65,9 @@ def test_a_list_is_answered_in_its_order_from_all_nodes(start_redis_cluster: Sta
             assert all(len(ask(node, "KEYS", "*")) > 0 for node in cluster.nodes)  # type: ignore[arg-type]  # a list
         finally:
             asker.close()
-        topics = Counter(finding.topic.split()[0] for finding in RedisStore(cluster.url).examine(DEFAULT_HORIZON))
+        topics = Counter(
+            finding.topic.split()[0] for finding in RedisStore(cluster.url).admin().examine(DEFAULT_HORIZON)
+        )
         assert topics["version"] == topics["eviction"] == 3
 
 

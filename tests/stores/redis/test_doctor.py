@@ -83,7 +83,7 @@ def test_a_real_server_answers_every_question(redis_keys: Keys) -> None:
     driver = store.driver()
     driver.perform([store.plan([claim()], joined=False)])
     driver.close()
-    findings = {finding.topic: finding for finding in store.examine(timedelta(minutes=30))}
+    findings = {finding.topic: finding for finding in store.admin().examine(timedelta(minutes=30))}
     assert {"version", "eviction", "appendonly", "appendfsync", "role", "clock", "within", "keep_for"} <= set(findings)
     assert findings["in doubt"].found == "0"
     assert "1 h (the shortest there is)" in findings["keep_for"].found
@@ -94,5 +94,5 @@ def test_a_server_that_semel_refuses_can_still_be_looked_at(
     start_redis: Callable[..., AbstractContextManager[RedisServer]],
 ) -> None:
     with start_redis(settings={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as server:
-        findings = RedisStore(server.endpoint.url).examine(DEFAULT_HORIZON)
+        findings = RedisStore(server.endpoint.url).admin().examine(DEFAULT_HORIZON)
     assert verdicts(findings)["eviction"] == "fix"

@@ -46,5 +46,5 @@ def test_a_service_that_nobody_watches_is_told(start_redis_sentinel: Start, colo
             asker.close()
         assert isinstance(answer, StoreUnavailable)
         assert "nothing was recorded" in answer.message
-        findings = {finding.topic: finding for finding in RedisStore(watched.url).examine(DEFAULT_HORIZON)}
+        findings = {finding.topic: finding for finding in RedisStore(watched.url).admin().examine(DEFAULT_HORIZON)}
         assert findings["role"].verdict == "note"

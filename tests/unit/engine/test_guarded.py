@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semel import AsyncSemel, Policy, Semel
+from semel import AsyncSemel, Capability, Policy, Semel
 from semel.core.circuit import Limits
 from semel.core.observer import Event
 from semel.core.operations import Claim, Complete
@@ -228,8 +228,10 @@ def test_an_observer_hears_that_the_store_answers_again_also_after_an_end(place:
     assert kinds == ["store_open", "store_closed"]
 
 
-def test_a_store_with_guards_of_its_own_is_always_asked(place: Place) -> None:
-    place.store.guards = True  # type: ignore[attr-defined]
+def test_a_store_with_a_circuit_breaker_of_its_own_is_always_asked(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(place.store), "capabilities", frozenset({Capability.OWN_CIRCUIT}))
     place.store.refuse(Claim)
     assert all(place.error(str(number)).asked for number in range(LIMITS.open_after + 2))
 

@@ -14,11 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from semel.cli import exit_codes
-from semel.cli.exit_codes import refused
 from semel.cli.printing import console, shown
 from semel.cli.store_option import Url, store_at
 from semel.cli.timefmt import duration, span
-from semel.stores.doctor import DEFAULT_HORIZON, Examined, Finding, Promise, promises
+from semel.core.store import Capability
+from semel.stores.admin import admin_of
+from semel.stores.doctor import DEFAULT_HORIZON, Finding, Promise, promises
 
 _STYLES = {"ok": "green", "note": "yellow", "fix": "bold red"}
 
@@ -38,11 +39,8 @@ def doctor(
     """
     horizon = duration(retry_horizon)
     store = store_at(url)
-    if not isinstance(store, Examined):
-        message = f"{store.name} cannot be looked at; nothing was done."
-        raise refused(message)
-    findings = store.examine(horizon)
-    held = promises(findings, best_effort=getattr(store, "best_effort", False))
+    findings = admin_of(store, Capability.EXAMINE).examine(horizon)
+    held = promises(findings, best_effort=Capability.DURABLE not in store.capabilities)
     if as_json:
         _print_json(store.name, horizon, findings, held)
     else:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from typing import Annotated, Literal, Protocol, runtime_checkable
+from typing import Annotated, Literal
 
 import typer
 from rich.text import Text
 
 from semel.api import open_store
-from semel.cli.exit_codes import refused
 from semel.cli.printing import console, shown
 from semel.cli.store_option import VARIABLE, Url, as_place, named
-from semel.core.store import Store
-from semel.stores.sql.admin import Kept, Upkeep
-from semel.stores.sqlite import SqliteStore, pending_sql
-from semel.stores.sqlite import migrate as apply
+from semel.core.store import Capability
+from semel.stores.admin import admin_of
 from semel.stores.sqlite.migrations import schema_sql
 
 
@@ -26,16 +23,6 @@ class Half(StrEnum):
 
     PRE = "pre"
     POST = "post"
-
-
-@runtime_checkable
-class Makes(Protocol):
-    """A store that makes what it needs by itself, without SQL."""
-
-    name: str
-
-    def migrate(self) -> list[str]:
-        """Make what is missing; answers what was done."""
 
 
 def migrate(
@@ -67,33 +54,16 @@ def migrate(
         sys.stdout.write(schema_sql())
         return
     store = open_store(as_place(named(url)))
-    if isinstance(store, Kept):
-        _server(store.name, store.upkeep(), half, sql=sql, search=search, partitions=partitions)
-        return
     if half or search or partitions:
-        message = f"--half, --search and --partitions are for SQL servers, not for {store.name}; nothing was done."
-        raise refused(message)
-    if isinstance(store, Makes):
-        if sql:
-            message = f"{store.name} knows no SQL; nothing was done. Without --sql the table is made."
-            raise refused(message)
-        _say(store.name, store.migrate())
-        return
-    path = _file(store)
+        admin_of(store, Capability.ONLINE_MIGRATION)
+    admin = admin_of(store, Capability.MIGRATE)
+    wanted: Literal["pre", "post"] | None = None if half is None else half.value
     if sql:
-        sys.stdout.write(pending_sql(path) or "-- Nothing is pending.\n")
-        return
-    _say(path, [f"{version:04}" for version in apply(path)])
-
-
-def _server(name: str, upkeep: Upkeep, half: Half | None, *, sql: bool, search: bool, partitions: int) -> None:
-    wanted: Literal["pre", "post"] | None = None if half is None else "pre" if half is Half.PRE else "post"
-    if sql:
-        text = upkeep.pending_sql(wanted, search=search, partitions=partitions)
+        text = admin_of(store, Capability.MIGRATION_SQL).pending_sql(wanted, search=search, partitions=partitions)
         sys.stdout.write(text or "-- Nothing is pending.\n")
         return
-    _say(name, upkeep.migrate(wanted, search=search, partitions=partitions))
-    left = upkeep.pending()
+    _say(admin.name, admin.migrate(wanted, search=search, partitions=partitions))
+    left = admin.pending()
     if left:
         line = f"pending: {', '.join(left)}. Once no worker of the release before runs: semel migrate --half post"
         console().print(Text(line, "yellow"), soft_wrap=True)
@@ -102,10 +72,3 @@ def _server(name: str, upkeep: Upkeep, half: Half | None, *, sql: bool, search: 
 def _say(name: str, applied: list[str]) -> None:
     done = f"applied {', '.join(applied)}" if applied else "up to date, nothing to apply"
     console().print(Text.assemble(shown(name), ": ", (done, "green")), soft_wrap=True)
-
-
-def _file(store: Store) -> str:
-    if isinstance(store, SqliteStore):
-        return store.path
-    message = f"{store.name} has no schema to migrate; nothing was done."
-    raise refused(message)

@@ -13,7 +13,8 @@ from semel.cli.printing import console, shown
 from semel.cli.store_option import Url, store_at
 from semel.cli.timefmt import duration, local, moment
 from semel.core.record import instant, store_instant
-from semel.stores.sql.admin import Kept, Upkeep
+from semel.core.store import Capability
+from semel.stores.admin import Admin, admin_of
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -44,19 +45,17 @@ def restored(
         message = "Give --at and --for to set the mark, or --end alone to take it away; nothing was done."
         raise refused(message)
     store = store_at(url)
-    if not isinstance(store, Kept):
-        message = f"{store.name} takes no restore mark, only servers do; nothing was done."
-        raise refused(message)
+    admin = admin_of(store, Capability.RESTORE_HOLD)
     if end:
-        taken = store.upkeep().end_restored()
+        taken = admin.end_restored()
         _say(store.name, "the mark is gone, new keys run again" if taken else "there is no mark, nothing was done")
         return
-    _mark(store.name, store.upkeep(), at or "", hold_for or "", operation)
+    _mark(store.name, admin, at or "", hold_for or "", operation)
 
 
-def _mark(name: str, upkeep: Upkeep, at: str, hold_for: str, operation: list[str] | None) -> None:
+def _mark(name: str, admin: Admin, at: str, hold_for: str, operation: list[str] | None) -> None:
     length = duration(hold_for) // _MICROSECOND
-    marked = upkeep.restored(store_instant(moment(at)), length, tuple(operation) if operation else None)
+    marked = admin.restored(store_instant(moment(at)), length, tuple(operation) if operation else None)
     _say(name, f"keys without a record are held until {local(instant(marked.mark.until_us))}")
     line = f"{marked.held} unsettled records are held too; see: semel list --status in_doubt"
     console().print(Text(line, "dim"), soft_wrap=True)

@@ -32,8 +32,6 @@ class RedisCache:
     """Entries in the Redis that a `Cache` names."""
 
     batch = 64
-    guards = True
-    """It has a breaker of its own, the gate."""
 
     def __init__(
         self, cache: Cache, gate: Gate, install_id: Callable[[], bytes | None], clock: StoreClock | None = None

@@ -19,7 +19,7 @@ from semel.core.circuit import Breaker
 from semel.core.flow import Flow
 from semel.core.observer import Logging, Observer
 from semel.core.operations import Answer, Operation
-from semel.core.store import AsyncDriver, Behind, Front, Store, maker_of_separate_drivers
+from semel.core.store import AsyncDriver, Behind, Capabilities, Capability, Front, SeparateLoop, Store
 from semel.errors import UsageError
 from semel.extras import requires
 from semel.stores.cache.logic import Gate, Local, Tiers
@@ -42,8 +42,6 @@ class TieredStore(PassingStore):
         UsageError: the store cannot stand behind a cache, or a setting is not usable.
     """
 
-    tiers = True
-
     def __init__(
         self,
         store: Store,
@@ -53,7 +51,7 @@ class TieredStore(PassingStore):
         clock: StoreClock | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not (getattr(store, "behind_cache", False) and hasattr(store, "install_id")):
+        if Capability.INVALIDATIONS not in store.capabilities:
             message = (
                 f"{store.name} cannot stand behind a cache; nothing was opened. A cache goes in front of PostgreSQL, "
                 f"MySQL, MariaDB or SQLite, which note what has still to be removed from it."
@@ -86,9 +84,13 @@ class TieredStore(PassingStore):
         return self._store
 
     @property
-    def separate_async_driver(self) -> Callable[[], AsyncDriver] | None:
-        """What makes a driver of the store behind for another event loop than the caller's."""
-        return maker_of_separate_drivers(self._store)
+    def capabilities(self) -> Capabilities:
+        """What the store behind can do; a second cache cannot stand in front of the first."""
+        return (super().capabilities | {Capability.CACHED}) - {Capability.INVALIDATIONS}
+
+    def separate_async_driver(self) -> AsyncDriver:
+        """A driver of the store behind for another event loop than the caller's."""
+        return cast("SeparateLoop", self._store).separate_async_driver()
 
     def at_hand(self, operation: Operation) -> Answer | None:
         """The answer, where this process knows it."""

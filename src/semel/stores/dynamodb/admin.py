@@ -9,22 +9,58 @@ What always holds: an existing table is never changed except for switching its t
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from datetime import timedelta
 from typing import Any, Final
 
+from semel.core.flow import Flow
 from semel.core.record import Status
 from semel.errors import SchemaOutdated, StoreUnavailable
+from semel.stores.admin import Admin, Half
 from semel.stores.doctor import MICROSECOND, Finding, Numbers, about_clock, about_records, demanded
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item, Now, Pause
+from semel.stores.dynamodb.driver import DynamoDriver
 from semel.stores.dynamodb.items import KEY, TTL, plain, settled_statuses
 from semel.stores.dynamodb.request_builders import Expression
-from semel.stores.settings import StoreClock
+from semel.stores.dynamodb.settings import Settings
+from semel.stores.settings import StoreClock, machine_clock
 
 _LOOKS: Final = 120
 _BETWEEN: Final = 0.5
 Steps = Generator[Any, Any, Any]
+
+
+class DynamoAdmin(Admin):
+    """What operators do to a table; each call uses a driver of its own, which is closed when it returns."""
+
+    def __init__(self, settings: Settings, make_driver: Callable[[], DynamoDriver]) -> None:
+        super().__init__(settings.name)
+        self._table = settings.table
+        self._make_driver = make_driver
+
+    def migrate(self, half: Half | None = None, *, search: bool = False, partitions: int = 0) -> list[str]:
+        """Make the table, and have the service delete what has expired; answers what was done.
+
+        Raises:
+            SchemaOutdated: there is a table of that name with another key.
+            StoreUnavailable: the service did not answer.
+        """
+        del half, search, partitions  # there is nothing to choose
+        done: list[str] = self._run(migrating(self._table))
+        return done
+
+    def examine(self, horizon: timedelta) -> list[Finding]:
+        """What `semel doctor` finds here."""
+        findings: list[Finding] = self._run(examining(self._table, horizon, machine_clock))
+        return findings
+
+    def _run(self, work: Flow[Any]) -> Any:
+        driver = self._make_driver()
+        try:
+            return driver.carry(work)
+        finally:
+            driver.close()
 
 
 def creation(table: str) -> dict[str, Any]:

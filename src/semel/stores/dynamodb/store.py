@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
-from semel.core.flow import Flow
 from semel.core.operations import Operation
-from semel.core.store import Plan
-from semel.stores.doctor import Finding
-from semel.stores.dynamodb.admin import migrating
+from semel.core.store import AsyncDriver, Capability, Plan
+from semel.stores.admin import Admin
 from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoDriver, Place
 from semel.stores.dynamodb.plan import plan
 from semel.stores.dynamodb.settings import Settings
 from semel.stores.dynamodb.transact import AsyncDynamoJoined, DynamoJoined, joined_plan, writes_of
-from semel.stores.settings import machine_clock
 
 
 class DynamoStore:
@@ -26,6 +22,9 @@ class DynamoStore:
     """
 
     batch = 64
+    capabilities = frozenset(
+        {Capability.JOIN, Capability.SEPARATE_LOOP, Capability.DURABLE, Capability.EXAMINE, Capability.MIGRATE}
+    )
     libraries = ("boto3", "aiobotocore")
 
     def __init__(self, url: str, **settings: Any) -> None:
@@ -46,29 +45,15 @@ class DynamoStore:
         """A driver for an event loop."""
         return AsyncDynamoDriver(self._place)
 
-    def migrate(self) -> list[str]:
-        """Make the table, and have the service delete what has expired; answers what was done.
+    def separate_async_driver(self) -> AsyncDriver:
+        """A driver for an event loop of semel's own: connections belong to no loop of the caller."""
+        return self.async_driver()
 
-        Raises:
-            SchemaOutdated: there is a table of that name with another key.
-            StoreUnavailable: the service did not answer.
-        """
-        done: list[str] = self._carried(migrating(self._place.settings.table))
-        return done
+    def admin(self) -> Admin:
+        """What operators do: make the table, look."""
+        from semel.stores.dynamodb.admin import DynamoAdmin
 
-    def examine(self, horizon: timedelta) -> list[Finding]:
-        """What `semel doctor` finds here."""
-        from semel.stores.dynamodb.admin import examining
-
-        findings: list[Finding] = self._carried(examining(self._place.settings.table, horizon, machine_clock))
-        return findings
-
-    def _carried(self, work: Flow[Any]) -> Any:
-        driver = self.driver()
-        try:
-            return driver.carry(work)
-        finally:
-            driver.close()
+        return DynamoAdmin(self._place.settings, self.driver)
 
     def join(self, connection: Any) -> DynamoJoined:
         """The caller's writes as a place for plans.

@@ -30,15 +30,15 @@ from typing import Final
 import msgspec
 
 from semel.errors import StoreUnavailable, UsageError
+from semel.stores.admin import Half, Mark, Marked
 from semel.stores.doctor import Finding, demanded
 from semel.stores.mysql.dialect import MysqlDialect, clock_text, table_names
 from semel.stores.rows import load_statements
-from semel.stores.sql.admin import RESTORED, TORN_PAGES, Looking, Mark, Marked, ServedDoctor
+from semel.stores.sql.admin import RESTORED, TORN_PAGES, Looking, ServedDoctor
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.migrations import (
     RECORDS,
     Building,
-    Half,
     Migrations,
     Scripts,
     ServedSchema,

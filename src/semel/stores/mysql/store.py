@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, Final
 
-from semel.stores.doctor import Finding
 from semel.stores.mysql.admin import MysqlSchema
 from semel.stores.mysql.dialect import MysqlDialect
 from semel.stores.mysql.errors import mysql_error_kind
 from semel.stores.mysql.settings import address, session_of
 from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
-from semel.stores.sql.admin import Upkeep
+from semel.stores.sql.admin import SqlAdmin
 from semel.stores.sql.context import Marks, Place
 from semel.stores.sql.settings import Settings
 from semel.stores.sql.store import ServedStore
@@ -52,14 +50,12 @@ class MysqlStore(ServedStore):
 
         return AsyncmyAdapter(MYSQL)
 
-    def upkeep(self) -> Upkeep:
+    def admin(self) -> SqlAdmin:
         """What operators do: migrate, look, mark as restored."""
         from semel.stores.mysql.admin import MysqlDoctor, MysqlRestoring, search_sql
 
         settings, schema = self._place.settings, self._schema
         restoring = MysqlRestoring(settings, schema)
-        return Upkeep(self._place, self._library(), schema, MysqlDoctor(settings), restoring, search_sql(settings))
-
-    def examine(self, horizon: timedelta) -> list[Finding]:
-        """What `semel doctor` finds here."""
-        return self.upkeep().examine(horizon)
+        return SqlAdmin(
+            self._place, self._library(), schema, MysqlDoctor(settings), restoring, search_sql=search_sql(settings)
+        )

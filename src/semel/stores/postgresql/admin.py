@@ -28,16 +28,16 @@ from typing import Final
 import msgspec
 
 from semel.errors import UsageError
+from semel.stores.admin import Half, Mark, Marked
 from semel.stores.doctor import Finding, demanded
 from semel.stores.postgresql.dialect import PostgresDialect, clock_text, table_names
 from semel.stores.postgresql.settings import session_settings
 from semel.stores.rows import load_statements
-from semel.stores.sql.admin import RESTORED, TORN_PAGES, Looking, Mark, Marked, ServedDoctor
+from semel.stores.sql.admin import RESTORED, TORN_PAGES, Looking, ServedDoctor
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.migrations import (
     RECORDS,
     Building,
-    Half,
     Migrations,
     Scripts,
     ServedSchema,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, Final
 
-from semel.stores.doctor import Finding
 from semel.stores.postgresql.admin import PostgresSchema
 from semel.stores.postgresql.dialect import PostgresDialect
 from semel.stores.postgresql.errors import postgresql_error_kind
 from semel.stores.postgresql.settings import check_tls, session_settings
 from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
-from semel.stores.sql.admin import Upkeep
+from semel.stores.sql.admin import SqlAdmin
 from semel.stores.sql.context import Place
 from semel.stores.sql.driver import Hears
 from semel.stores.sql.external_pool import ExternalPool
@@ -71,7 +69,7 @@ class PostgresStore(ServedStore):
             return None, None
         return Listener, AsyncListener
 
-    def upkeep(self) -> Upkeep:
+    def admin(self) -> SqlAdmin:
         """What operators do: migrate, look, mark as restored."""
         from semel.stores.postgresql.admin import PostgresDoctor, PostgresRestoring, search_sql
         from semel.stores.sql.adapters.psycopg import PsycopgAdapter
@@ -79,8 +77,6 @@ class PostgresStore(ServedStore):
         settings, schema = self._place.settings, self._schema
         restoring = PostgresRestoring(settings, schema)
         doctor = PostgresDoctor(settings)
-        return Upkeep(self._place, PsycopgAdapter(POSTGRESQL), schema, doctor, restoring, search_sql(settings))
-
-    def examine(self, horizon: timedelta) -> list[Finding]:
-        """What `semel doctor` finds here."""
-        return self.upkeep().examine(horizon)
+        return SqlAdmin(
+            self._place, PsycopgAdapter(POSTGRESQL), schema, doctor, restoring, search_sql=search_sql(settings)
+        )

@@ -13,11 +13,13 @@ from datetime import timedelta
 from typing import Any, Final
 
 from semel.errors import SemelError
+from semel.stores.admin import Admin
 from semel.stores.doctor import Finding, Need, Numbers, about_clock, about_records
 from semel.stores.redis import connections
 from semel.stores.redis.connections import NEVER, evicts, info_of
 from semel.stores.redis.driver import RedisDriver
 from semel.stores.redis.key_names import Place
+from semel.stores.redis.pipeline import route
 from semel.stores.redis.plan import Clock, Look, Reply, step
 from semel.stores.redis.settings import Address, Settings
 
@@ -26,6 +28,18 @@ _MOST: Final = 100_000
 _FORGETS: Final[tuple[Need, ...]] = ("durable",)
 _ASKED: Final = ("appendfsync", "min-replicas-to-write")
 Numbered = Generator[Any, list[Reply], tuple[Numbers, int]]
+
+
+class RedisAdmin(Admin):
+    """What operators do to a store on Redis."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place.settings.name)
+        self._place = place
+
+    def examine(self, horizon: timedelta) -> list[Finding]:
+        """What `semel doctor` finds here."""
+        return examine(self._place, RedisDriver(self._place, route(self._place.settings), greet=False), horizon)
 
 
 def examine(place: Place, driver: RedisDriver, horizon: timedelta) -> list[Finding]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any, NoReturn
 
 from semel.core.operations import Operation
-from semel.core.store import AsyncJoined, Joined, Plan
+from semel.core.store import AsyncDriver, AsyncJoined, Capability, Joined, Plan
 from semel.errors import UsageError
-from semel.stores.doctor import Finding
+from semel.stores.admin import Admin
 from semel.stores.redis.driver import AsyncRedisDriver, RedisDriver
 from semel.stores.redis.key_names import Place
 from semel.stores.redis.pipeline import route
@@ -25,8 +24,8 @@ class RedisStore:
 
     batch = 32
     """Not more: of 64 callers one half is answered while the server works for the other."""
-    best_effort = True
-    """What `semel doctor` says of Redis as the only store."""
+    capabilities = frozenset({Capability.NOTIFY, Capability.SEPARATE_LOOP, Capability.EXAMINE})
+    """Not durable: `semel doctor` says of Redis as the only store that it is best effort."""
 
     def __init__(self, url: str, **settings: Any) -> None:
         given = Settings.of(url, **settings)
@@ -46,11 +45,15 @@ class RedisStore:
         """A driver for an event loop."""
         return AsyncRedisDriver(self._place, route(self._place.settings))
 
-    def examine(self, horizon: timedelta) -> list[Finding]:
-        """What `semel doctor` finds here."""
-        from semel.stores.redis.admin import examine
+    def separate_async_driver(self) -> AsyncDriver:
+        """A driver for an event loop of semel's own: connections belong to no loop of the caller."""
+        return self.async_driver()
 
-        return examine(self._place, RedisDriver(self._place, route(self._place.settings), greet=False), horizon)
+    def admin(self) -> Admin:
+        """What operators do: look."""
+        from semel.stores.redis.admin import RedisAdmin
+
+        return RedisAdmin(self._place)
 
     def join(self, connection: Any) -> Joined:
         """Redis cannot join a transaction."""

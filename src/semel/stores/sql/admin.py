@@ -26,22 +26,20 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
-
-import msgspec
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from semel.core.flow import run
 from semel.core.record import Failure
 from semel.errors import SchemaOutdated, SemelError
+from semel.stores.admin import Admin, Half, Mark, Marked
 from semel.stores.doctor import Finding, Numbers, about_clock, about_records
 from semel.stores.sql.adapter import Adapter
 from semel.stores.sql.context import Place
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import RowError, translate_connecting_error, translate_error
-from semel.stores.sql.migrations import Half, Migrations, chosen, migrating, pending
+from semel.stores.sql.migrations import Migrations, chosen, migrating, pending
 from semel.stores.sql.settings import Settings
 
 T = TypeVar("T")
@@ -49,7 +47,7 @@ LONG: Final = 24 * 3600.0
 """Seconds that a statement of a migration may take: an index over many records takes its time."""
 
 
-class Talk:
+class AdminConnection:
     """A connection that flows are run on, one after the other."""
 
     def __init__(self, place: Place, library: Adapter, *, statement_timeout: float | None = None) -> None:
@@ -90,23 +88,6 @@ class Talk:
 RESTORED: Final = Failure(
     "semel.Restored", "the store was restored from a backup: whether this happened before is not known"
 )
-
-
-class Mark(msgspec.Struct, frozen=True):
-    """A restore mark, as it is kept. No operations: all of them."""
-
-    at_us: int
-    marked_us: int
-    until_us: int
-    operations: tuple[str, ...] | None = None
-
-
-class Marked(msgspec.Struct, frozen=True):
-    """What setting the mark did: `held` records were unsettled at the restore point, `forgotten` had expired."""
-
-    mark: Mark
-    held: int
-    forgotten: int
 
 
 class Restoring(Protocol):
@@ -172,7 +153,7 @@ class ServedDoctor:
 
 
 def examine(
-    talk: Talk, doctor: Doctor, migrations: Migrations, restoring: Restoring, horizon: timedelta
+    talk: AdminConnection, doctor: Doctor, migrations: Migrations, restoring: Restoring, horizon: timedelta
 ) -> list[Finding]:
     """Everything that is found."""
     findings = [*talk.run(doctor.server()), *talk.run(doctor.connection()), _clock(talk, doctor)]
@@ -202,7 +183,7 @@ def about_schema(version: str, left: Sequence[tuple[int, str]] | None) -> Findin
     return Finding("schema", f"version {version}, nothing pending")
 
 
-def _schema(talk: Talk, migrations: Migrations) -> Finding:
+def _schema(talk: AdminConnection, migrations: Migrations) -> Finding:
     try:
         return about_schema(str(migrations.newest), talk.run(pending(migrations)))
     except SchemaOutdated as error:
@@ -218,7 +199,7 @@ def _mark(mark: Mark | None, now: int) -> list[Finding]:
     return [Finding("restore mark", found, "note", "take it away: `semel restored --end`" if over else "")]
 
 
-def _now(talk: Talk, doctor: Doctor) -> int:
+def _now(talk: AdminConnection, doctor: Doctor) -> int:
     return int(talk.run(_one(doctor.now()))[0][0])
 
 
@@ -226,7 +207,7 @@ def _one(command: Command) -> Generator[Command, list[Row], list[Row]]:
     return (yield command)
 
 
-def _clock(talk: Talk, doctor: Doctor) -> Finding:
+def _clock(talk: AdminConnection, doctor: Doctor) -> Finding:
     """The round with the shortest way there and back is the most precise."""
     measured = []
     for _ in range(_ROUNDS):
@@ -238,16 +219,26 @@ def _clock(talk: Talk, doctor: Doctor) -> Finding:
     return about_clock(timedelta(microseconds=offset), timedelta(microseconds=way // 2000))
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
-    """The upkeep of one place."""
+class SqlAdmin(Admin):
+    """What operators do to a store on a SQL server."""
 
-    place: Place
-    library: Adapter
-    migrations: Migrations
-    doctor: Doctor
-    restoring: Restoring
-    search_sql: str
+    def __init__(
+        self,
+        place: Place,
+        adapter: Adapter,
+        migrations: Migrations,
+        doctor: Doctor,
+        restoring: Restoring,
+        *,
+        search_sql: str,
+    ) -> None:
+        super().__init__(place.name)
+        self.place = place
+        self.adapter = adapter
+        self.migrations = migrations
+        self.doctor = doctor
+        self.restoring = restoring
+        self.search_sql = search_sql
 
     def migrate(self, half: Half | None = None, *, search: bool = False, partitions: int = 0) -> list[str]:
         """Apply what is pending; answers what was done.
@@ -292,15 +283,5 @@ class Upkeep:
         with self._talk() as talk:
             return talk.run(self.restoring.ending())
 
-    def _talk(self, statement_timeout: float | None = None) -> Talk:
-        return Talk(self.place, self.library, statement_timeout=statement_timeout)
-
-
-@runtime_checkable
-class Kept(Protocol):
-    """A store that has upkeep."""
-
-    name: str
-
-    def upkeep(self) -> Upkeep:
-        """What operators do to it."""
+    def _talk(self, statement_timeout: float | None = None) -> AdminConnection:
+        return AdminConnection(self.place, self.adapter, statement_timeout=statement_timeout)

@@ -51,6 +51,17 @@ class ExternalPool:
             raise UsageError(message)
         return self.awaited
 
+    def separate_adapter(self) -> AsyncAdapter:
+        """For another event loop than the caller's.
+
+        Raises:
+            UsageError: its connections belong to the caller's loop.
+        """
+        if self.separate is None:
+            message = f"The connections of {self.name} belong to one event loop; nothing ran. Use it in that one."
+            raise UsageError(message)
+        return self.separate()
+
 
 class EngineAdapter(SqlalchemyAdapter):
     """Borrows from a SQLAlchemy `Engine`."""

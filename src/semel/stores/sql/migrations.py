@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
+from semel.stores.admin import Half
 from semel.stores.sql.dialect import Command, Row
 
-Half = Literal["pre", "post"]
 Step = tuple[int, Half]
 Building = Generator[Command, list[Row], list[str]]
 T = TypeVar("T")

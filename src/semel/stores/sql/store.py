@@ -6,11 +6,11 @@ or ones borrowed from an engine or pool of the caller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from semel.core.operations import Operation
-from semel.core.store import AsyncDriver, AsyncJoined, Driver, Joined, Plan
+from semel.core.store import ADMINISTRATION, AsyncDriver, AsyncJoined, Capabilities, Capability, Driver, Joined, Plan
 from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
 from semel.stores.sql.context import Place
 from semel.stores.sql.driver import AsyncServedDriver, Hears, ServedDriver
@@ -23,8 +23,6 @@ class ServedStore:
     """What the stores on SQL servers are made of; they say which libraries to use and which server to join."""
 
     batch = 64
-    behind_cache = True
-    """A cache of completed records may stand in front of it."""
     server: Server[Any]
     packages: tuple[str, str]
     """The modules of its client libraries, for threads and for event loops."""
@@ -69,12 +67,24 @@ class ServedStore:
         return self._async_driver()
 
     @property
-    def separate_async_driver(self) -> Callable[[], AsyncDriver] | None:
-        """What makes a driver for another event loop than the caller's; None where a pool belongs to that loop."""
+    def capabilities(self) -> Capabilities:
+        """Whether it notifies, and serves other event loops, depends on whose connections it uses and how."""
+        found = {Capability.JOIN, Capability.INVALIDATIONS, Capability.DURABLE, *ADMINISTRATION}
+        if self._borrowed is None or self._borrowed.separate is not None:
+            found.add(Capability.SEPARATE_LOOP)
+        if self._borrowed is None and self._place.settings.listen and any(self._hears()):
+            found.add(Capability.NOTIFY)
+        return frozenset(found)
+
+    def separate_async_driver(self) -> AsyncDriver:
+        """A driver for another event loop than the caller's.
+
+        Raises:
+            UsageError: the pool that it borrows from belongs to the caller's loop.
+        """
         if self._borrowed is None:
-            return self._async_driver
-        separate = self._borrowed.separate
-        return None if separate is None else lambda: AsyncServedDriver(self._place, separate())
+            return self._async_driver()
+        return AsyncServedDriver(self._place, self._borrowed.separate_adapter())
 
     def _driver(self) -> ServedDriver:
         if self._borrowed is not None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from semel.errors import SchemaOutdated
+from semel.stores.admin import Admin, Half
 from semel.stores.doctor import Finding, Numbers, about_records
 from semel.stores.settings import StoreClock, machine_clock
 from semel.stores.sqlite.database import connect_writer
@@ -59,6 +60,28 @@ def pending_sql(path: str | PathLike[str]) -> str:
         raise translate_error(error, settings.name) from error
     check_version(version, settings.name, may_migrate=True)
     return schema_sql(after=version)
+
+
+class SqliteAdmin(Admin):
+    """What operators do to one file; in messages it is its path."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings.path)
+        self._settings = settings
+
+    def migrate(self, half: Half | None = None, *, search: bool = False, partitions: int = 0) -> list[str]:
+        """Apply every pending migration; answers their numbers."""
+        del half, search, partitions  # a file is migrated as a whole, in one transaction
+        return [f"{version:04}" for version in migrate(self._settings.path)]
+
+    def pending_sql(self, half: Half | None = None, *, search: bool = False, partitions: int = 0) -> str:
+        """The SQL that `migrate` would run on this file now."""
+        del half, search, partitions
+        return pending_sql(self._settings.path)
+
+    def examine(self, horizon: timedelta) -> list[Finding]:
+        """What is found in the file."""
+        return examine(self._settings, horizon)
 
 
 _NUMBERS: Final = """

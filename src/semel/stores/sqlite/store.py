@@ -8,8 +8,8 @@ from os import PathLike
 from typing import Any
 
 from semel.core.operations import Operation
-from semel.core.store import Plan
-from semel.stores.doctor import Finding
+from semel.core.store import AsyncDriver, Capability, Plan
+from semel.stores.admin import Admin
 from semel.stores.settings import StoreClock, machine_clock
 from semel.stores.sqlite.database import attach, detach, known_install
 from semel.stores.sqlite.driver import AsyncSqliteDriver, SqliteDriver
@@ -40,7 +40,17 @@ class SqliteStore:
     """
 
     batch = 64
-    behind_cache = True
+    capabilities = frozenset(
+        {
+            Capability.JOIN,
+            Capability.SEPARATE_LOOP,
+            Capability.INVALIDATIONS,
+            Capability.DURABLE,
+            Capability.EXAMINE,
+            Capability.MIGRATE,
+            Capability.MIGRATION_SQL,
+        }
+    )
 
     def __init__(
         self,
@@ -100,11 +110,15 @@ class SqliteStore:
             return AsyncSqliteJoined(self._joined(connection))
         return AsyncWrappedJoined(inside, self._joined, self.name)
 
-    def examine(self, horizon: timedelta) -> list[Finding]:
-        """What `semel doctor` finds here."""
-        from semel.stores.sqlite.admin import examine
+    def separate_async_driver(self) -> AsyncDriver:
+        """A driver for an event loop of semel's own: connections belong to no loop of the caller."""
+        return self.async_driver()
 
-        return examine(self._settings, horizon)
+    def admin(self) -> Admin:
+        """What operators do: migrate, look."""
+        from semel.stores.sqlite.admin import SqliteAdmin
+
+        return SqliteAdmin(self._settings)
 
     def _install(self, patience: float | None) -> bytes:
         """Which database this is; opens it for a moment where no driver has it open."""

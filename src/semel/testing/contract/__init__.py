@@ -34,7 +34,12 @@ with requires("semel.testing.contract", "pytest"):
 # Before the topics are imported: their assertions shall explain themselves as those of any test do.
 pytest.register_assert_rewrite("semel.testing.contract.topics")
 
-from semel.testing.contract.topics.administration import RecordsContract, SweepContract, SweepingReconcileContract
+from semel.testing.contract.topics.administration import (
+    CapabilityContract,
+    RecordsContract,
+    SweepContract,
+    SweepingReconcileContract,
+)
 from semel.testing.contract.topics.cancelling import CancellationContract
 from semel.testing.contract.topics.claims import (
     ClaimContract,
@@ -99,6 +104,7 @@ class StoreContract(
     SweepContract,
     SweepingReconcileContract,
     ErasingContract,
+    CapabilityContract,
     InputContract,
 ):
     """All topics. Inherit from it under a name that begins with `Test`, and override `make_store`."""

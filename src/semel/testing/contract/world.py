@@ -49,6 +49,10 @@ class World:
         self._doors.append(Door(self, engine, decorates_methods=bool(self._doors)))
         return self._doors[-1]
 
+    def store(self) -> Store:
+        """The store under test itself, once more."""
+        return self._make_store()
+
     def watched(self) -> WatchedStore:
         """The store under test, watched."""
         self._watched.append(WatchedStore(self._make_store()))

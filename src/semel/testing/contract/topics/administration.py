@@ -1,20 +1,36 @@
 """Looking at records, and sweeping: found by what people search by, deleted only when settled and expired.
 
 Sweeping what can be reconciled: the hooks that the engine knows are asked, and nothing is run.
+
+Capabilities: what a store declares is there, and what it does not declare is refused in words.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final, cast
 
 import pytest
 
 from semel.core.key import SHARED
+from semel.core.operations import Awaiting, Found, Pending, Read
 from semel.core.policy import Policy
 from semel.core.record import Cancelled, DidNotHappen, Happened, Status, Unknown, instant
+from semel.core.store import (
+    ADMINISTRATION,
+    Behind,
+    Capability,
+    Store,
+    listener_of,
+    maker_of_separate_drivers,
+    tiers_of,
+)
 from semel.engine.admin import PAGE, SweepReport
 from semel.errors import InProgress, UsageError
+from semel.stores.admin import Admin, admin_of
+from semel.stores.cache import Cache, TieredStore
 from semel.testing.contract.api_client import OPERATION, Door
 from semel.testing.contract.suite import Contract, only_async
 from semel.testing.contract.world import World
@@ -386,3 +402,93 @@ async def _ready(world: World, *verdicts: Any, keys: tuple[str, ...] = ("k",), e
         await world.crash(key, policy=_policy(world, [Unknown()]))
     world.clock.advance(elapsed)
     return _door(world, *verdicts)
+
+
+_ADMIN_CALLS: Final[dict[Capability, Callable[[Admin], object]]] = {
+    Capability.EXAMINE: lambda admin: admin.examine(timedelta(hours=24)),
+    Capability.MIGRATE: lambda admin: admin.migrate(),
+    Capability.MIGRATION_SQL: lambda admin: admin.pending_sql(),
+    Capability.ONLINE_MIGRATION: lambda admin: admin.migrate("pre", search=True),
+    Capability.RESTORE_HOLD: lambda admin: admin.end_restored(),
+}
+"""One call for each capability of the second port."""
+
+
+class CapabilityContract(Contract):
+    """What a store declares beside operations."""
+
+    async def test_capabilities_are_declared(self, world: World) -> None:
+        declared = world.store().capabilities
+        assert isinstance(declared, frozenset)
+        assert all(isinstance(capability, Capability) for capability in declared), declared
+
+    @pytest.mark.parametrize("capability", sorted(ADMINISTRATION, key=str))
+    async def test_administration_works_where_it_is_declared_and_is_refused_elsewhere(
+        self, world: World, capability: Capability
+    ) -> None:
+        store = world.store()
+        await world.door().run()  # there is something to administer
+        if capability in store.capabilities:
+            await asyncio.to_thread(_ADMIN_CALLS[capability], admin_of(store, capability))
+            return
+        with pytest.raises(UsageError, match="nothing was done"):
+            admin_of(store, capability)
+        if ADMINISTRATION & store.capabilities:
+            other = admin_of(store, next(iter(ADMINISTRATION & store.capabilities)))
+            if capability is not Capability.ONLINE_MIGRATION:  # a way of migrating, not a call of its own
+                with pytest.raises(UsageError, match="nothing was done"):
+                    _ADMIN_CALLS[capability](other)
+
+    async def test_a_cache_may_stand_in_front_where_invalidations_are_noted(self, world: World) -> None:
+        store = world.store()
+        if Capability.INVALIDATIONS not in store.capabilities:
+            with pytest.raises(UsageError, match="cannot stand behind a cache"):
+                TieredStore(store, Cache(local=10))
+            return
+        assert Capability.CACHED in TieredStore(store, Cache(local=10)).capabilities
+        assert await world.perform(Pending(10)) == [Awaiting(())]
+        await world.door(store).run()
+        assert cast("Behind", store).install_id
+
+    async def test_drivers_tell_of_ends_where_that_is_declared(self, world: World) -> None:
+        store = world.store()
+        driver, async_driver = store.driver(), store.async_driver()
+        try:
+            for made in (driver, async_driver):
+                listener = listener_of(store, made)
+                assert (listener is not None) == (Capability.NOTIFY in store.capabilities)
+                if listener is not None:
+                    listener.listen(lambda digest: None)
+        finally:
+            driver.close()
+            await async_driver.close()
+
+    async def test_drivers_serve_an_event_loop_of_semels_own_where_that_is_declared(self, world: World) -> None:
+        store = world.store()
+        assert (maker_of_separate_drivers(store) is None) == (Capability.SEPARATE_LOOP not in store.capabilities)
+        if Capability.SEPARATE_LOOP in store.capabilities:
+            assert isinstance(await asyncio.to_thread(asyncio.run, _read_in_this_loop(store)), Found)
+
+    async def test_tiers_are_there_where_caches_are_declared(self, world: World) -> None:
+        store = world.store()
+        tiers = tiers_of(store)
+        assert (tiers is not None) == (Capability.CACHED in store.capabilities)
+        if tiers is not None:
+            assert tiers.at_hand(Read(bytes(32))) is None
+
+    async def test_what_is_no_connection_is_refused_by_both_joins(self, world: World) -> None:
+        store = world.store()
+        for join in (store.join, store.async_join):
+            with pytest.raises(UsageError, match="nothing ran"):
+                join(object())
+
+
+async def _read_in_this_loop(store: Store) -> object:
+    make_driver = maker_of_separate_drivers(store)
+    assert make_driver is not None
+    driver = make_driver()
+    try:
+        (reply,) = await driver.perform([store.plan([Read(bytes(32))], joined=False)])
+    finally:
+        await driver.close()
+    return reply[0] if isinstance(reply, list) else reply
