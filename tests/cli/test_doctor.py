@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from semel import Policy, Semel
-from semel.stores.doctor import promises
+from semel.stores.admin import promises
 from tests.cli.conftest import Database, Run
 from tests.docs.pages import page, table
 

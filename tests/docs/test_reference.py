@@ -32,7 +32,7 @@ from semel.stores.memory import MemoryStore
 from semel.stores.redis.settings import Settings as RedisSettings
 from semel.stores.sql.settings import Settings
 from semel.stores.sqlite import SqliteStore
-from semel.stores.sqlite.migrations import schema_sql
+from semel.stores.sqlite.migrations import schema
 from tests.docs.pages import page, pages, slug, table
 
 HTTP = Path(semel.__file__).parent / "http"
@@ -194,7 +194,7 @@ def test_the_counts_of_a_sweep_are_told() -> None:
 @pytest.fixture
 def database() -> typing.Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:")
-    connection.executescript(schema_sql())
+    connection.executescript(schema().creation_sql())
     yield connection
     connection.close()
 

@@ -13,7 +13,7 @@ from semel.core.flow import run
 from semel.core.operations import Claim, Fail, Granted, Recorded
 from semel.core.record import Failure
 from semel.errors import SchemaOutdated, StoreUnavailable
-from semel.stores.doctor import Finding, promises
+from semel.stores.admin import Finding, promises
 from semel.stores.dynamodb import DynamoStore
 from semel.stores.dynamodb.admin import check_time_to_live, creation, migrating, replicas, state
 from semel.stores.dynamodb.commands import Call, Pause

@@ -2,7 +2,7 @@
 
 import pytest
 
-from semel.stores.doctor import Finding
+from semel.stores.admin import Finding
 from semel.stores.mysql import MysqlStore
 from semel.stores.mysql.admin import MysqlDoctor, collations, defaults, durability, engines, pooling, role
 from semel.stores.mysql.store import MYSQL

@@ -8,7 +8,7 @@ import pytest
 
 from semel.core.operations import Claim, Fail
 from semel.core.record import Failure
-from semel.stores.doctor import Finding, about_clock, promises
+from semel.stores.admin import Finding, about_clock, promises
 from semel.stores.postgresql import PostgresStore
 from semel.stores.postgresql.admin import durability, habits, persistence, pooling, replication
 from tests.servers.postgresql import PostgresqlServer

@@ -13,7 +13,7 @@ from semel import Policy, Semel
 from semel.core.key import Key
 from semel.core.operations import Found, Granted, Page, Query, Read, Running, Scan
 from semel.errors import TryLater
-from semel.stores.doctor import DEFAULT_HORIZON
+from semel.stores.admin import DEFAULT_HORIZON
 from semel.stores.redis import RedisStore
 from tests.servers.redis import RedisServer, said
 from tests.servers.redis_cluster import RunningCluster, await_copy, is_primary

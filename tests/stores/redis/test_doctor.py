@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from semel.stores.doctor import DEFAULT_HORIZON, Finding, promises
+from semel.stores.admin import DEFAULT_HORIZON, Finding, promises
 from semel.stores.redis import RedisStore
 from semel.stores.redis.admin import judged
 from semel.stores.redis.settings import Settings

@@ -7,7 +7,7 @@ import pytest
 
 from semel.core.operations import Complete, Granted, Replay
 from semel.errors import StoreUnavailable
-from semel.stores.doctor import DEFAULT_HORIZON
+from semel.stores.admin import DEFAULT_HORIZON
 from semel.stores.redis import RedisStore
 from tests.servers.redis_cluster import await_copy, is_primary
 from tests.servers.redis_sentinel import Watched

@@ -10,8 +10,9 @@ from semel.core.operations import Awaiting, Complete, Erase, Erased, Pending, Qu
 from semel.core.record import Status
 from semel.errors import RecordUnreadable, SchemaOutdated, StoreUnavailable
 from semel.stores.rows import RECORD_COLUMNS
+from semel.stores.sql.migrations import scripts_of
 from semel.stores.sqlite import SqliteStore, migrate, pending_sql
-from semel.stores.sqlite.migrations import migrations, newest, schema_sql
+from semel.stores.sqlite.migrations import schema
 from semel.stores.sqlite.statements import SQL, scan_command
 from tests.unit.stores.kit import Asker, connected
 from tests.unit.stores.operations import KEYS, Clock, claim
@@ -59,7 +60,7 @@ def test_the_table_has_the_columns_of_a_record(asker: Asker) -> None:
 
 
 def test_migrating_again_changes_nothing(path: Path) -> None:
-    assert migrate(path) == [migration.version for migration in migrations()]
+    assert migrate(path) == ["0001", "0002"]
     with connected(path) as connection:
         before = connection.execute("SELECT * FROM semel_schema").fetchall(), _install_id(connection)
         assert migrate(path) == []
@@ -67,10 +68,9 @@ def test_migrating_again_changes_nothing(path: Path) -> None:
 
 
 def test_records_of_the_first_schema_can_be_erased(path: Path) -> None:
-    first = migrations()[0]
     with connected(path, None) as connection:
-        connection.executescript(first.sql)
-        connection.execute("INSERT INTO semel_schema VALUES (?, 0)", (first.version,))
+        connection.executescript(scripts_of("semel.stores.sqlite")[1, "pre"])
+        connection.execute("INSERT INTO semel_schema VALUES (1, 0)")
     asker = Asker(SqliteStore(path), Clock())
     asker.one(Complete(asker.granted().lease, b"outcome"), Recorded)
     asker.one(Erase(KEYS[0].digest, "note", tiers=True), Erased)
@@ -89,7 +89,7 @@ def test_each_database_has_an_install_id_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_sql_of_a_migration_can_be_read_beforehand(path: Path) -> None:
-    assert pending_sql(path) == schema_sql()
+    assert pending_sql(path) == schema().creation_sql()
     assert not path.exists()
     migrate(path)
     assert pending_sql(path) == ""
@@ -98,9 +98,10 @@ def test_the_sql_of_a_migration_can_be_read_beforehand(path: Path) -> None:
 def test_the_sql_to_read_is_the_sql_that_is_applied(path: Path, tmp_path: Path) -> None:
     migrate(path)
     with connected(path) as applied, connected(tmp_path / "by_hand.db") as by_hand:
-        by_hand.executescript(schema_sql())
+        by_hand.executescript(schema().creation_sql())
         listing = "SELECT name, sql FROM sqlite_master ORDER BY name"
         assert by_hand.execute(listing).fetchall() == applied.execute(listing).fetchall()
+    assert migrate(tmp_path / "by_hand.db") == [], "what was applied by hand is noted too"
 
 
 def test_semel_lives_beside_the_tables_of_an_application(path: Path) -> None:
@@ -113,7 +114,7 @@ def test_semel_lives_beside_the_tables_of_an_application(path: Path) -> None:
 def test_a_database_of_a_newer_release_is_refused_and_left_alone(path: Path) -> None:
     migrate(path)
     with connected(path, None) as connection:
-        connection.execute("INSERT INTO semel_schema VALUES (?, 0)", (newest() + 1,))
+        connection.execute("INSERT INTO semel_schema VALUES (?, 0)", (schema().newest + 1,))
     asker = Asker(SqliteStore(path), Clock())
     with pytest.raises(SchemaOutdated, match="newer release"):
         asker.record()

@@ -18,8 +18,7 @@ from semel.cli.printing import console, shown
 from semel.cli.store_option import Url, store_at
 from semel.cli.timefmt import duration, span
 from semel.core.store import Capability
-from semel.stores.admin import admin_of
-from semel.stores.doctor import DEFAULT_HORIZON, Finding, Promise, promises
+from semel.stores.admin import DEFAULT_HORIZON, Finding, Promise, admin_of, promises
 
 _STYLES = {"ok": "green", "note": "yellow", "fix": "bold red"}
 

@@ -15,7 +15,7 @@ from semel.cli.printing import console, shown
 from semel.cli.store_option import VARIABLE, Url, as_place, named
 from semel.core.store import Capability
 from semel.stores.admin import admin_of
-from semel.stores.sqlite.migrations import schema_sql
+from semel.stores.sqlite.migrations import schema
 
 
 class Half(StrEnum):
@@ -51,7 +51,7 @@ def migrate(
     changes nothing. --half, --search and --partitions are for SQL servers.
     """
     if sql and not (url or os.environ.get(VARIABLE)):
-        sys.stdout.write(schema_sql())
+        sys.stdout.write(schema().creation_sql())
         return
     store = open_store(as_place(named(url)))
     if half or search or partitions:

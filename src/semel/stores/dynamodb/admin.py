@@ -16,8 +16,7 @@ from typing import Any, Final
 from semel.core.flow import Flow
 from semel.core.record import Status
 from semel.errors import SchemaOutdated, StoreUnavailable
-from semel.stores.admin import Admin, Half
-from semel.stores.doctor import MICROSECOND, Finding, Numbers, about_clock, about_records, demanded
+from semel.stores.admin import MICROSECOND, Admin, Finding, Half, Numbers, about_clock, about_records, demanded
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item, Now, Pause
 from semel.stores.dynamodb.driver import DynamoDriver

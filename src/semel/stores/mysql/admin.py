@@ -30,8 +30,7 @@ from typing import Final
 import msgspec
 
 from semel.errors import StoreUnavailable, UsageError
-from semel.stores.admin import Half, Mark, Marked
-from semel.stores.doctor import Finding, demanded
+from semel.stores.admin import Finding, Half, Mark, Marked, demanded
 from semel.stores.mysql.dialect import MysqlDialect, clock_text, table_names
 from semel.stores.rows import load_statements
 from semel.stores.sql.admin import RESTORED, TORN_PAGES, Looking, ServedDoctor
@@ -41,7 +40,7 @@ from semel.stores.sql.migrations import (
     Building,
     Migrations,
     Scripts,
-    ServedSchema,
+    ServerSchema,
     locked,
     patiently,
     scripts_of,
@@ -98,7 +97,7 @@ def scripts() -> Scripts:
     return scripts_of("semel.stores.mysql")
 
 
-class MysqlSchema(ServedSchema):
+class MysqlSchema(ServerSchema):
     """The schema of one place."""
 
     def __init__(self, settings: Settings, dialect: MysqlDialect, given: Scripts | None = None) -> None:

@@ -28,8 +28,7 @@ from typing import Final
 import msgspec
 
 from semel.errors import UsageError
-from semel.stores.admin import Half, Mark, Marked
-from semel.stores.doctor import Finding, demanded
+from semel.stores.admin import Finding, Half, Mark, Marked, demanded
 from semel.stores.postgresql.dialect import PostgresDialect, clock_text, table_names
 from semel.stores.postgresql.settings import session_settings
 from semel.stores.rows import load_statements
@@ -40,7 +39,7 @@ from semel.stores.sql.migrations import (
     Building,
     Migrations,
     Scripts,
-    ServedSchema,
+    ServerSchema,
     patiently,
     scripts_of,
     statements_of,
@@ -115,7 +114,7 @@ def scripts() -> Scripts:
     return scripts_of("semel.stores.postgresql")
 
 
-class PostgresSchema(ServedSchema):
+class PostgresSchema(ServerSchema):
     """The schema of one place."""
 
     def __init__(self, settings: Settings, dialect: PostgresDialect, given: Scripts | None = None) -> None:
@@ -158,15 +157,11 @@ class PostgresSchema(ServedSchema):
         """The same as text."""
         return text_of(["BEGIN", *self._creating(partitions), "COMMIT"])
 
-    def half(self, version: int, half: Half) -> Sequence[Command]:
-        """One half of a migration, and the note that it was applied."""
-        return list(map(Command, self._half(version, half)))
-
     def search(self) -> Building:
         """Make the indexes for searching that are missing."""
         return searching(self._settings)
 
-    def _creating(self, partitions: int) -> Iterator[str]:
+    def _creating(self, partitions: int = 0) -> Iterator[str]:
         if self._settings.schema:
             yield f'CREATE SCHEMA IF NOT EXISTS "{self._settings.schema}"'
         for version in range(1, self.newest + 1):

@@ -13,8 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from semel.errors import SemelError
-from semel.stores.admin import Admin
-from semel.stores.doctor import Finding, Need, Numbers, about_clock, about_records
+from semel.stores.admin import Admin, Finding, Need, Numbers, about_clock, about_records
 from semel.stores.redis import connections
 from semel.stores.redis.connections import NEVER, evicts, info_of
 from semel.stores.redis.driver import RedisDriver

@@ -33,8 +33,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from semel.core.flow import run
 from semel.core.record import Failure
 from semel.errors import SchemaOutdated, SemelError
-from semel.stores.admin import Admin, Half, Mark, Marked
-from semel.stores.doctor import Finding, Numbers, about_clock, about_records
+from semel.stores.admin import Admin, Finding, Half, Mark, Marked, Numbers, about_clock, about_records
 from semel.stores.sql.adapter import Adapter
 from semel.stores.sql.context import Place
 from semel.stores.sql.dialect import Command, Row

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from semel.errors import SchemaOutdated, StoreUnavailable
 from semel.stores.sql.dialect import NOW, Command, Dialect, Known, Row
+from semel.stores.sql.migrations import check_version
 from semel.stores.sql.settings import Settings
 
 _SET: Final = "SAVEPOINT "
@@ -107,7 +108,7 @@ def opening(schema: Schema, settings: Settings) -> Talk:
     if read_only:
         message = f"{settings.name} takes no writes: it is a replica. Nothing ran. Give the address of the primary."
         raise StoreUnavailable(message)
-    check(version, schema.newest, settings.name, oldest=(oldest or [None])[0])
+    check_version(version, schema.newest, settings.name, oldest=(oldest or [None])[0])
     return bytes(install_id)
 
 
@@ -121,27 +122,6 @@ def create(schema: Schema) -> Generator[Command, list[Row], None]:
         rows = yield schema.ready()  # somebody else was faster, or this raises what is wrong
         if not rows:
             raise
-
-
-def check(version: int, newest: int, name: str, *, oldest: int | None = None) -> None:
-    """Refuse a schema that this release cannot work with.
-
-    One that is newer is fine while its second half has not been applied: `oldest` is the version that a release has to
-    know. So the schema can be migrated before the workers are replaced, one by one.
-
-    Raises:
-        SchemaOutdated: it is older, or too new.
-    """
-    needed = version if oldest is None else oldest
-    if version >= newest >= needed:
-        return
-    message = (
-        f"{name} has schema version {version}, which needs a release that knows {needed}, and this one knows {newest}; "
-        f"nothing ran. Use the newer release that wrote it."
-        if version > newest
-        else f"{name} has schema version {version}, and this release needs {newest}; nothing ran. Run `semel migrate`."
-    )
-    raise SchemaOutdated(message, version=version, known=newest)
 
 
 @dataclass(slots=True)

@@ -1,15 +1,10 @@
-"""Migrations of the schema on a server, as flows: what is pending, and applying it while workers run.
+"""The one runner of migrations, for every SQL database: what is pending, and applying it, as flows.
 
-What always holds: one process applies, the others wait and then find nothing to do. A half that cannot get its locks at
-once gives up and tries again, so that workers never queue behind it for longer than `lock_timeout`. The last post half
-is only ever applied when it is asked for: workers of the release before may still be running.
-
-Migrations as they are kept: numbered SQL files in two halves, and the single statements in them.
-
-What the schemas of all servers share: files in two halves, the names in them, and the notes of what was applied.
-
-What always holds: after `pre` alone the release before can still work, so that rolling out needs no pause; `post` shuts
-it out.
+Migrations are numbered SQL files: `0003_name.sql`, and `0003_name.post.sql` where something has to wait until no worker
+of the release before runs. What always holds: one process applies, the others wait and then find nothing to do. A half
+that cannot get its locks at once gives up and tries again, so that workers never queue behind it for longer than
+`lock_timeout`. After `pre` alone the release before can still work, so that rolling out needs no pause; `post` shuts it
+out. The last post half is only ever applied when it is asked for.
 """
 
 from __future__ import annotations
@@ -32,24 +27,12 @@ _WAITS: Final = 6000  # pauses before whoever migrates is believed to be stuck: 
 _TRIES: Final = 20
 
 
-class Migrations(Protocol):
-    """How one kind of server is migrated."""
+class Schema(Protocol):
+    """What one kind of database is migrated to."""
 
     @property
     def newest(self) -> int:
         """The version that this release works with."""
-
-    def lock(self) -> Command:
-        """One row: whether this process may migrate now."""
-
-    def pause(self) -> Command:
-        """Wait a moment, on the server."""
-
-    def unlock(self) -> Command:
-        """Let the next one migrate."""
-
-    def undo(self) -> Command:
-        """What leaves a transaction that failed."""
 
     def applied(self) -> Command:
         """Rows of version and whether the post half was applied too."""
@@ -69,8 +52,37 @@ class Migrations(Protocol):
     def half_sql(self, version: int, half: Half) -> str:
         """The same as text."""
 
+    def transact(self, make: Callable[[], Generator[Command, list[Row], T]]) -> Patient[T]:
+        """Run one of these as often as it takes."""
+
+
+class Migrations(Schema, Protocol):
+    """How a database is migrated that others use meanwhile."""
+
+    def lock(self) -> Command:
+        """One row: whether this process may migrate now."""
+
+    def pause(self) -> Command:
+        """Wait a moment, on the server."""
+
+    def unlock(self) -> Command:
+        """Let the next one migrate."""
+
+    def undo(self) -> Command:
+        """What leaves a transaction that failed."""
+
     def search(self) -> Building:
         """Make the indexes for searching; answers the names of those that were missing."""
+
+
+class Patience(Protocol):
+    """What trying again needs of a server."""
+
+    def pause(self) -> Command:
+        """Wait a moment, on the server."""
+
+    def undo(self) -> Command:
+        """What leaves a transaction that failed."""
 
 
 def migrating(migrations: Migrations, half: Half | None, *, search: bool, partitions: int) -> Building:
@@ -83,7 +95,7 @@ def migrating(migrations: Migrations, half: Half | None, *, search: bool, partit
     """
     yield from locked(migrations)
     try:
-        done = yield from _apply(migrations, half, partitions)
+        done = yield from apply_pending(migrations, half, partitions)
         if search:
             done += [f"index {name}" for name in (yield from migrations.search())]
     except Exception:
@@ -94,7 +106,7 @@ def migrating(migrations: Migrations, half: Half | None, *, search: bool, partit
     return done
 
 
-def pending(migrations: Migrations) -> Generator[Command, list[Row], list[Step] | None]:
+def pending(migrations: Schema) -> Generator[Command, list[Row], list[Step] | None]:
     """Which halves are not applied yet, in order; None where there are no tables at all.
 
     Raises:
@@ -114,7 +126,7 @@ def pending(migrations: Migrations) -> Generator[Command, list[Row], list[Step] 
     return list(_steps(migrations, dict(rows))) if rows else None
 
 
-def _steps(migrations: Migrations, posts: dict[int, bool]) -> Iterator[Step]:
+def _steps(migrations: Schema, posts: dict[int, bool]) -> Iterator[Step]:
     for version in range(1, migrations.newest + 1):
         if version not in posts:
             yield version, "pre"
@@ -142,17 +154,23 @@ def chosen(steps: Sequence[Step], newest: int, half: Half | None) -> list[Step]:
             return [step for step in steps if step != last]
 
 
-def _apply(migrations: Migrations, half: Half | None, partitions: int) -> Building:
+def apply_pending(migrations: Schema, half: Half | None, partitions: int) -> Building:
+    """Apply what is pending, for whoever is the only one to do so; answers what was done, in words.
+
+    Raises:
+        SchemaOutdated: the tables are of a newer release.
+        UsageError: partitions were asked for, and the tables are there already.
+    """
     steps = yield from pending(migrations)
     if steps is None:
-        yield from patiently(migrations, lambda: _each(migrations.creation(partitions)))
+        yield from migrations.transact(partial(_each, migrations.creation(partitions)))
         return [f"{version:04}" for version in range(1, migrations.newest + 1)]
     if partitions:
         message = "Partitions can only be chosen when the tables are created, and they are there; nothing was changed."
         raise UsageError(message)
     done = []
     for version, kind in chosen(steps, migrations.newest, half):
-        yield from patiently(migrations, partial(_each, migrations.half(version, kind)))
+        yield from migrations.transact(partial(_each, migrations.half(version, kind)))
         done.append(f"{version:04} {kind}" if migrations.has_post(version) else f"{version:04}")
     return done
 
@@ -171,7 +189,7 @@ def locked(migrations: Migrations) -> Generator[Command, list[Row], None]:
     raise StoreUnavailable(message)
 
 
-def patiently(migrations: Migrations, make: Callable[[], Generator[Command, list[Row], T]]) -> Patient[T]:
+def patiently(migrations: Patience, make: Callable[[], Generator[Command, list[Row], T]]) -> Patient[T]:
     """Run a transaction, from the start again where it could not get its locks."""
     turn = 0
     while True:
@@ -190,30 +208,50 @@ def _each(commands: Sequence[Command]) -> Generator[Command, list[Row], None]:
         yield command
 
 
-Scripts = Mapping[tuple[int, Half], str]
+def check_version(version: int, newest: int, name: str, *, oldest: int | None = None) -> None:
+    """Refuse a schema that this release cannot work with.
 
-_HALVES: Final[tuple[Half, ...]] = ("pre", "post")
+    One that is newer is fine while its second half has not been applied: `oldest` is the version that a release has to
+    know. So the schema can be migrated before the workers are replaced, one by one.
+
+    Raises:
+        SchemaOutdated: it is older, or too new.
+    """
+    needed = version if oldest is None else oldest
+    if version >= newest >= needed:
+        return
+    message = (
+        f"{name} has schema version {version}, which needs a release that knows {needed}, and this one knows {newest}; "
+        f"nothing ran. Use the newer release that wrote it."
+        if version > newest
+        else f"{name} has schema version {version}, and this release needs {newest}; nothing ran. Run `semel migrate`."
+    )
+    raise SchemaOutdated(message, version=version, known=newest)
+
+
+Scripts = Mapping[tuple[int, Half], str]
 
 
 @cache
 def scripts_of(package: str) -> Scripts:
-    """The files of a release, by version and half: `schema/0001_records.pre.sql`."""
+    """The files of a release, by version and half."""
     found: dict[tuple[int, Half], str] = {}
-    for entry in sorted(files(package).joinpath("schema").iterdir(), key=lambda entry: entry.name):
-        for half in _HALVES:
-            if entry.name.endswith(f".{half}.sql"):
-                found[int(entry.name[:4]), half] = entry.read_text(encoding="utf-8")
+    for entry in files(package).joinpath("schema").iterdir():
+        if entry.name.endswith(".sql"):
+            half: Half = "post" if entry.name.endswith(".post.sql") else "pre"
+            found[int(entry.name[:4]), half] = entry.read_text(encoding="utf-8")
     return found
 
 
 def statements_of(script: str) -> Iterator[str]:
-    """The single statements of a script: each ends with a semicolon at the end of a line."""
+    """The single statements of a script: each ends with a semicolon at the end of a line that is no comment."""
     statement = ""
     for line in script.splitlines(keepends=True):
-        if line.lstrip().startswith("--"):
+        is_comment = line.lstrip().startswith("--")
+        if is_comment and not statement.strip():
             continue
         statement += line
-        if line.rstrip().endswith(";"):
+        if line.rstrip().endswith(";") and not is_comment:
             yield statement.strip().rstrip(";")
             statement = ""
 
@@ -228,7 +266,7 @@ _NOTE_POST: Final = "UPDATE {{schema_table}} SET post = true, oldest = {version}
 RECORDS: Final = 1  # the migration that makes the table of records
 
 
-class ServedSchema:
+class SqlSchema:
     """The schema of one place. `note` is the statement that writes down a first half, with {names} in it."""
 
     def __init__(self, scripts: Scripts, names: Mapping[str, str], ready: Command, note: str) -> None:
@@ -258,8 +296,24 @@ class ServedSchema:
         """One half of a migration, and the note that it was applied, as text."""
         return text_of(self._half(version, half))
 
+    def half(self, version: int, half: Half) -> Sequence[Command]:
+        """One half of a migration, and the note that it was applied."""
+        return list(map(Command, self._half(version, half)))
+
+    def transact(self, make: Callable[[], Generator[Command, list[Row], T]]) -> Patient[T]:
+        """Once: whoever applies it is in a transaction already."""
+        return make()
+
+    def _creating(self, partitions: int = 0) -> Iterator[str]:
+        del partitions
+        for version in range(1, self.newest + 1):
+            yield from self._half(version, "pre")
+            if self.has_post(version):
+                yield from self._half(version, "post")
+
     def _half(self, version: int, half: Half) -> Iterator[str]:
-        raise NotImplementedError
+        yield from statements_of(self._named(self._scripts.get((version, half), "")))
+        yield self._note(version) if half == "pre" else self._noted_post(version)
 
     def _note(self, version: int) -> str:
         post = "false" if self.has_post(version) else "true"
@@ -273,3 +327,19 @@ class ServedSchema:
         for name, text in self._names.items():
             script = script.replace(f"{{{name}}}", text)
         return script
+
+
+class ServerSchema(SqlSchema):
+    """The schema on a server that workers use meanwhile: what cannot get its locks tries again."""
+
+    def transact(self, make: Callable[[], Generator[Command, list[Row], T]]) -> Patient[T]:
+        """As often as it takes."""
+        return patiently(self, make)
+
+    def pause(self) -> Command:
+        """Wait a moment before trying again."""
+        raise NotImplementedError
+
+    def undo(self) -> Command:
+        """Leave a transaction that failed."""
+        raise NotImplementedError

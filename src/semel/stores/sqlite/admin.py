@@ -15,19 +15,18 @@ from pathlib import Path
 from typing import Final
 
 from semel.errors import SchemaOutdated
-from semel.stores.admin import Admin, Half
-from semel.stores.doctor import Finding, Numbers, about_records
+from semel.stores.admin import Admin, Finding, Half, Numbers, about_records
 from semel.stores.settings import StoreClock, machine_clock
 from semel.stores.sqlite.database import connect_writer
 from semel.stores.sqlite.errors import translate_error
-from semel.stores.sqlite.migrations import check_version, newest, schema_sql, version_of
+from semel.stores.sqlite.migrations import is_pending, schema, version_of
 from semel.stores.sqlite.settings import MOUNTS, NETWORK, Settings, check_place, filesystem_of
 
 _WAIT = timedelta(seconds=10)
 
 
-def migrate(path: str | PathLike[str], *, busy_for: timedelta = _WAIT, clock: StoreClock = machine_clock) -> list[int]:
-    """Apply every pending migration, creating the file where there is none; answers the versions applied.
+def migrate(path: str | PathLike[str], *, busy_for: timedelta = _WAIT, clock: StoreClock = machine_clock) -> list[str]:
+    """Apply every pending migration, creating the file where there is none; answers the numbers of those applied.
 
     Raises:
         StoreUnavailable: the place cannot work, or the write lock was not to be had within `busy_for`.
@@ -49,7 +48,7 @@ def pending_sql(path: str | PathLike[str]) -> str:
     """
     settings = Settings.of(path, "FULL", _WAIT, machine_clock, migrate=True)
     if not Path(settings.path).exists():
-        return schema_sql()
+        return schema().creation_sql()
     try:
         connection = sqlite3.connect(f"{Path(settings.path).as_uri()}?mode=ro", uri=True, timeout=settings.busy_for)
         try:
@@ -58,8 +57,7 @@ def pending_sql(path: str | PathLike[str]) -> str:
             connection.close()
     except sqlite3.Error as error:
         raise translate_error(error, settings.name) from error
-    check_version(version, settings.name, may_migrate=True)
-    return schema_sql(after=version)
+    return schema().pending_sql(version) if is_pending(version, settings.name, may_migrate=True) else ""
 
 
 class SqliteAdmin(Admin):
@@ -72,7 +70,7 @@ class SqliteAdmin(Admin):
     def migrate(self, half: Half | None = None, *, search: bool = False, partitions: int = 0) -> list[str]:
         """Apply every pending migration; answers their numbers."""
         del half, search, partitions  # a file is migrated as a whole, in one transaction
-        return [f"{version:04}" for version in migrate(self._settings.path)]
+        return migrate(self._settings.path)
 
     def pending_sql(self, half: Half | None = None, *, search: bool = False, partitions: int = 0) -> str:
         """The SQL that `migrate` would run on this file now."""
@@ -169,10 +167,10 @@ def _filesystem(path: str) -> str:
 
 
 def _schema(connection: sqlite3.Connection, settings: Settings) -> Finding:
-    version = version_of(connection)
+    version, newest = version_of(connection), schema().newest
     try:
-        check_version(version, settings.name, may_migrate=False)
+        is_pending(version, settings.name, may_migrate=False)
     except SchemaOutdated:
-        advice = "use the newer release" if version > newest() else "run `semel migrate`"
-        return Finding("schema", f"version {version}, this release knows {newest()}", "fix", advice, ("schema",))
+        advice = "use the newer release" if version > newest else "run `semel migrate`"
+        return Finding("schema", f"version {version}, this release knows {newest}", "fix", advice, ("schema",))
     return Finding("schema", f"version {version}, nothing pending")

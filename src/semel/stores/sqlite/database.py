@@ -36,7 +36,7 @@ from typing import Any, Final, TypeVar, cast
 
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.sqlite.errors import WriteLocked, is_locked, translate_error
-from semel.stores.sqlite.migrations import apply_pending, check_version, version_of
+from semel.stores.sqlite.migrations import is_pending, migrate_file, version_of
 from semel.stores.sqlite.settings import Settings, check_place, create_private
 from semel.stores.sqlite.statements import SQL
 
@@ -54,7 +54,7 @@ _SYNCHRONOUS: Final = {
 }
 
 
-def connect_writer(settings: Settings, patience: float) -> tuple[sqlite3.Connection, list[int]]:
+def connect_writer(settings: Settings, patience: float) -> tuple[sqlite3.Connection, list[str]]:
     """A connection for writing, to a database that has the schema of this release when this returns.
 
     Given back with the versions that had to be applied for that.
@@ -130,7 +130,7 @@ def _connect(path: str, *, timeout: float) -> sqlite3.Connection:
     )
 
 
-def _set_up(connection: sqlite3.Connection, settings: Settings, deadline: float) -> list[int]:
+def _set_up(connection: sqlite3.Connection, settings: Settings, deadline: float) -> list[str]:
     mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
     if mode != "wal":
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
@@ -142,10 +142,10 @@ def _set_up(connection: sqlite3.Connection, settings: Settings, deadline: float)
         raise StoreUnavailable(message)
     connection.execute(_CACHE)
     connection.execute(_SYNCHRONOUS[settings.synchronous])
-    if not check_version(version_of(connection), settings.name, may_migrate=settings.migrate):
+    if not is_pending(version_of(connection), settings.name, may_migrate=settings.migrate):
         return []
     begin(connection, settings.name, deadline)
-    applied = apply_pending(connection, settings.name, settings.clock)
+    applied = migrate_file(connection, settings.name)
     connection.execute("COMMIT")  # an error before this closes the connection, and with it the transaction
     return applied
 

@@ -1,53 +1,62 @@
-"""Versions of the schema: plain SQL files, numbered, each applied once and written down in `semel_schema`.
+"""The schema of an SQLite file, for the one runner of migrations.
 
 What always holds: all pending migrations are applied in one transaction, under the write lock, by one process however
-many try; a database of a newer release is refused and left as it is.
+many try; a database of a newer release is refused and left as it is. Every worker on a file is on the same machine, so
+a migration has no second half.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import Final
 
-from semel.errors import SchemaOutdated
+from semel.core.flow import run
+from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.migrations import Scripts, SqlSchema, apply_pending, check_version, scripts_of, text_of
+from semel.stores.sqlite.errors import translate_error
 
-if TYPE_CHECKING:
-    from semel.stores.settings import StoreClock
+_TABLE: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'semel_schema'"
+_VERSION: Final = "SELECT max(version) FROM semel_schema"
+_NOTE: Final = (
+    "INSERT INTO {{schema_table}} (version, applied_at) "
+    "VALUES ({version}, CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER))"
+)
 
-_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'semel_schema'"
-_VERSION = "SELECT max(version) FROM semel_schema"
-_APPLIED = "INSERT INTO semel_schema (version, applied_at) VALUES (?, ?)"
 
+class SqliteSchema(SqlSchema):
+    """The schema of a file. Whoever applies it holds the write lock, and commits."""
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One numbered file of `schema/`."""
+    def __init__(self, given: Scripts | None = None) -> None:
+        scripts = scripts_of("semel.stores.sqlite") if given is None else given
+        super().__init__(scripts, {"schema_table": "semel_schema"}, Command(_VERSION), _NOTE)
 
-    version: int
-    name: str
-    sql: str
+    def applied(self) -> Command:
+        """Rows of version, and that there is nothing left of it."""
+        return Command("SELECT version, 1 FROM semel_schema ORDER BY version")
+
+    def creation(self, partitions: int = 0) -> Sequence[Command]:
+        """All of the newest schema where there is none."""
+        del partitions  # of a file there is one part
+        return list(map(Command, self._creating()))
+
+    def creation_sql(self, partitions: int = 0) -> str:
+        """The same as text."""
+        del partitions
+        return text_of(["BEGIN IMMEDIATE", *self._creating(), "COMMIT"])
+
+    def pending_sql(self, version: int) -> str:
+        """What a file of that version still needs, as text."""
+        if version == 0:
+            return self.creation_sql()
+        return "".join(self.half_sql(later, "pre") for later in range(version + 1, self.newest + 1))
 
 
 @cache
-def migrations() -> tuple[Migration, ...]:
-    """All migrations of this release, in order."""
-    folder = files("semel.stores.sqlite").joinpath("schema")
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return tuple(Migration(int(name[:4]), name, folder.joinpath(name).read_text(encoding="utf-8")) for name in names)
-
-
-def newest() -> int:
-    """The version this release works with."""
-    return migrations()[-1].version
-
-
-def schema_sql(after: int = 0) -> str:
-    """The SQL of every migration after a version, as text to read or to review; `migrate` applies the same."""
-    return "\n".join(migration.sql for migration in migrations() if migration.version > after)
+def schema() -> SqliteSchema:
+    """The schema of this release."""
+    return SqliteSchema()
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -57,45 +66,27 @@ def version_of(connection: sqlite3.Connection) -> int:
     return connection.execute(_VERSION).fetchone()[0] or 0
 
 
-def check_version(version: int, name: str, *, may_migrate: bool) -> bool:
-    """Whether migrations are pending.
+def is_pending(version: int, name: str, *, may_migrate: bool) -> bool:
+    """Whether migrations are pending that may be applied now.
 
     Raises:
         SchemaOutdated: the database is newer than this release, or older and may not be migrated now.
     """
-    if version > newest():
-        message = (
-            f"{name} has schema version {version}, and this release knows {newest()}; nothing ran. "
-            f"Use the newer release that wrote it."
-        )
-        raise SchemaOutdated(message, version=version, known=newest())
-    if version < newest() and not may_migrate:
-        message = (
-            f"{name} has schema version {version}, and this release needs {newest()}; nothing ran. Run `semel migrate`."
-        )
-        raise SchemaOutdated(message, version=version, known=newest())
-    return version < newest()
+    if version < schema().newest and may_migrate:
+        return True
+    check_version(version, schema().newest, name)
+    return False
 
 
-def apply_pending(connection: sqlite3.Connection, name: str, clock: StoreClock) -> list[int]:
-    """Apply what is pending. The caller has begun an IMMEDIATE transaction, and commits it."""
-    version = version_of(connection)  # read again under the lock: another process may have been first
-    check_version(version, name, may_migrate=True)
-    applied = []
-    for migration in migrations():
-        if migration.version > version:
-            for statement in statements_of(migration.sql):
-                connection.execute(statement)
-            connection.execute(_APPLIED, (migration.version, clock()))
-            applied.append(migration.version)
-    return applied
+def migrate_file(connection: sqlite3.Connection, name: str) -> list[str]:
+    """Apply what is pending; answers what was done. The caller has begun an IMMEDIATE transaction, and commits it."""
+    # Asked again under the lock: another process may have been first.
+    is_pending(version_of(connection), name, may_migrate=True)
 
+    def execute(command: Command) -> list[Row]:
+        try:
+            return connection.execute(command.text, command.values).fetchall()
+        except sqlite3.Error as error:
+            raise translate_error(error, name) from error
 
-def statements_of(script: str) -> Iterator[str]:
-    """The single statements of a script; `executescript` would commit the transaction they belong to."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
+    return run(apply_pending(schema(), None, 0), execute)
