@@ -20,7 +20,7 @@ from semel.core import codec
 from semel.core.operations import Claim
 from semel.core.record import NOTHING
 from semel.engine.call_flow import terms_of
-from semel.stores.sqlite.statements import SQL, claiming
+from semel.stores.sqlite.dialect import SQL, claiming
 
 _SAMPLE = Claim(
     Key.of("sample", operation=OPERATION, scope=TENANT), b"\x01" + bytes(32), bytes(16), terms_of(Policy()), NOTHING
@@ -46,7 +46,7 @@ class Writer:
 
     def claim(self, number: int, digest: bytes, nonce: bytes) -> None:
         """One statement, one commit."""
-        values = {**_CLAIM.values, "digest": digest, "nonce": nonce, "value": order(number), "now": _now()}
+        values = {**_CLAIM.named, "digest": digest, "nonce": nonce, "value": order(number), "now": _now()}
         self._commit(_CLAIM.text, values)
 
     def complete(self, digest: bytes, nonce: bytes) -> None:

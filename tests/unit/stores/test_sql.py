@@ -5,7 +5,7 @@ import pytest
 from semel.core.record import About, Failure, Record, Status, Step
 from semel.errors import RecordUnreadable
 from semel.stores.rows import RECORD_COLUMNS, about_values, claim_values, new_record, record_of, storable
-from semel.stores.sqlite.statements import SQL
+from semel.stores.sqlite.dialect import SQL
 from tests.unit.stores.operations import KEYS, START, claim
 
 

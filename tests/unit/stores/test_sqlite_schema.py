@@ -12,8 +12,8 @@ from semel.errors import RecordUnreadable, SchemaOutdated, StoreUnavailable
 from semel.stores.rows import RECORD_COLUMNS
 from semel.stores.sql.migrations import scripts_of
 from semel.stores.sqlite import SqliteStore, migrate, pending_sql
+from semel.stores.sqlite.dialect import SQL, scan_command
 from semel.stores.sqlite.migrations import schema
-from semel.stores.sqlite.statements import SQL, scan_command
 from tests.unit.stores.kit import Asker, connected
 from tests.unit.stores.operations import KEYS, Clock, claim
 
@@ -179,7 +179,7 @@ def test_a_damaged_database_is_unreadable(path: Path) -> None:
 def test_listings_use_an_index(asker: Asker, query: Query, index: str) -> None:
     command = scan_command(Scan(query, (5, KEYS[0].digest), 10))
     assert command is not None
-    assert index in _query_plan(asker.writer(), command.text, command.values)
+    assert index in _query_plan(asker.writer(), command.text, command.named)
 
 
 @pytest.mark.parametrize(("statement", "index"), [("purge", "semel_record_expiry"), ("lapse", "semel_record_open")])

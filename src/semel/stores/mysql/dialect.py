@@ -65,6 +65,8 @@ def clock_text(settings: Settings) -> str:
 class MysqlDialect:
     """The statements for one place."""
 
+    decides_inside = False
+
     def __init__(self, settings: Settings) -> None:
         self._clock = clock_text(settings)
         self._names = table_names(settings)

@@ -150,6 +150,8 @@ def channel(settings: Settings) -> str:
 class PostgresDialect:
     """The statements for one place."""
 
+    decides_inside = False
+
     def __init__(self, settings: Settings) -> None:
         self._clock = clock_text(settings)
         self._names = table_names(settings)

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from semel.errors import SchemaOutdated, StoreUnavailable
-from semel.stores.sql.dialect import NOW, Command, Dialect, Known, Row
+from semel.stores.sql.dialect import NOW, Command, Known, Row, ServerDialect
 from semel.stores.sql.migrations import check_version
 from semel.stores.sql.settings import Settings
 
@@ -129,7 +129,7 @@ class Place:
     """Shared by every driver and joined connection of a store."""
 
     settings: Settings
-    dialect: Dialect
+    dialect: ServerDialect
     schema: Schema
     install_id: bytes | None = field(default=None)
     marks: Marks | None = field(default=None)

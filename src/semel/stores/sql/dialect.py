@@ -47,20 +47,18 @@ Sweep = Generator[Command, list[Row], int]
 
 
 class Dialect(Protocol):
-    """The statements of one kind of server."""
+    """The statements of one kind of database, for all but its claims."""
 
-    def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
-        """Rows of `RECORD_COLUMNS`, now, and the name of the transaction or None.
-
-        A row without a status: somebody's open transaction holds the key. `first`: the first word may leave out what
-        it cannot decide; it is then asked again. Otherwise no row means that it is not the store's database.
-        """
+    @property
+    def decides_inside(self) -> bool:
+        """Whether resolving and sweeping may be part of the caller's transaction, because it shuts everybody out."""
 
     def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
         """A write under a lease: `renew`, `complete`, `fail` or `checkpoint`, or `enter`.
 
-        Rows of digest, done, now, nonce, fence, status, completed_us, updated_us, error_type, error_message; for
-        `enter` also the name of the transaction. No row: `transaction` is not the one that is open.
+        Rows of digest, done, now, nonce, fence, status, completed_us, updated_us, error_type, error_message, of which
+        only the first three count where it is done; for `enter` also the name of the transaction. No row: `transaction`
+        is not the one that is open.
         """
 
     def finish(self, row: Values, transaction: str) -> Command | None:
@@ -107,3 +105,14 @@ class Dialect(Protocol):
 
     def tally(self, operations: Sequence[Tally]) -> Command:
         """Rows of digest and now."""
+
+
+class ServerDialect(Dialect, Protocol):
+    """The statements of one kind of server."""
+
+    def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
+        """Rows of `RECORD_COLUMNS`, now, and the name of the transaction or None.
+
+        A row without a status: somebody's open transaction holds the key. `first`: the first word may leave out what
+        it cannot decide; it is then asked again. Otherwise no row means that it is not the store's database.
+        """

@@ -64,7 +64,7 @@ from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable
 from semel.stores.errors import not_inside
 from semel.stores.rows import record_of, steps_of, storable, stored_failure
-from semel.stores.sql.dialect import Command, Dialect, Row, Sweep, Values
+from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Sweep, Values
 from semel.stores.sql.errors import RecordHeld, RowError, RowLocked, ended, other_database
 
 TRY_AGAIN_US: Final = 50_000
@@ -73,7 +73,7 @@ Judged = Answer | Exception | None
 """None: to be sent (again)."""
 
 
-def claims(dialect: Dialect, asked: Sequence[Claim], *, joined: bool) -> Plan:
+def claims(dialect: ServerDialect, asked: Sequence[Claim], *, joined: bool) -> Plan:
     """Send what can be sent together; whoever was refused by a row that has changed since is sent again."""
     answers: list[Judged] = [None] * len(asked)
     for turn in range(_ROUNDS):
@@ -200,10 +200,11 @@ def plan(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> 
             return [_refused(operations[0], problem)]
     except Exception as error:  # noqa: BLE001 - it befell all of them
         return [error] * len(operations)
-    return (yield from _one_by_one(dialect, operations, joined=joined))
+    return (yield from one_by_one(dialect, operations, joined=joined))
 
 
-def _one_by_one(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> Plan:
+def one_by_one(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> Plan:
+    """The same, each for itself."""
     answers: Answers = []
     for operation in operations:
         answers += yield from plan(dialect, [operation], joined=joined)
@@ -262,10 +263,8 @@ def _checkpoint_row(operation: Checkpoint) -> Values:
 
 def _writing(what: str, row: Callable[[Any], Values]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
-        leases = {_shown(operation.lease) for operation in operations}
-        if len(leases) > len({digest for digest, *_ in leases}):
-            # A late worker and its successor in one list: what became of a record would be told to both.
-            return (yield from _one_by_one(dialect, operations, joined=joined))
+        if len(operations) > 1 and _has_rivals(operations):
+            return (yield from one_by_one(dialect, operations, joined=joined))
         lease: Lease = operations[0].lease
         transaction = lease.transaction if joined and lease.transaction else None
         demand = dialect.demand(transaction) if transaction is not None else None
@@ -276,23 +275,33 @@ def _writing(what: str, row: Callable[[Any], Values]) -> Many:
             finished = yield finish
             if finished:
                 return [Recorded(finished[0][0])]
-        told = yield dialect.write(what, [row(operation) for operation in operations], transaction=transaction)
-        if not told and transaction is not None:
-            raise ended()
+        if len(operations) == 1:
+            told = yield dialect.write(what, (row(operations[0]),), transaction=transaction)
+            if not told and transaction is not None:
+                raise ended()
+            return [_outcome(operations[0], told[0] if told else None)]
+        told = yield dialect.write(what, [row(operation) for operation in operations], transaction=None)
         by_lease = {line[0]: line for line in told}
         return [_outcome(operation, by_lease.get(operation.lease.key.digest)) for operation in operations]
 
     return many
 
 
+def _has_rivals(operations: Sequence[Any]) -> bool:
+    """Whether a late worker and its successor are in one list: what became of a record would be told to both."""
+    leases = {_shown(operation.lease) for operation in operations}
+    return len(leases) > len({digest for digest, *_ in leases})
+
+
 def _outcome(operation: Renew | Complete | Fail | Checkpoint, told: Row | None) -> Answer | Exception:
     """What became of one write."""
     if told is None:
         return Lost()
-    _, done, now, nonce, fence, status, completed_us, updated_us, *error = told
-    lease = operation.lease
-    if done:
+    now: int = told[2]
+    if told[1]:
         return Held(now + operation.lease_us) if isinstance(operation, Renew) else Recorded(now)
+    _, _, _, nonce, fence, status, completed_us, updated_us, *error = told
+    lease = operation.lease
     if nonce != lease.nonce or fence != lease.fence:
         return Lost()
     if status == Status.RUNNING:
@@ -331,6 +340,12 @@ def whole(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, lis
     return record_of(row, steps_of(steps))
 
 
+def read_record(dialect: Dialect, digest: bytes, *, joined: bool) -> Generator[Command, list[Row], Record | None]:
+    """The record under a digest, with its finished steps."""
+    ((*row, _),) = yield dialect.read([digest], joined=joined)
+    return None if row[0] is None else (yield from whole(dialect, tuple(row), joined=joined))
+
+
 def _read(dialect: Dialect, operations: Sequence[Read], *, joined: bool) -> Plan:
     want = dialect.want([operation.digest for operation in operations if operation.waits])
     if want is not None:
@@ -362,7 +377,7 @@ def _scan(dialect: Dialect, operations: Sequence[Scan], *, joined: bool) -> Plan
 
 
 def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -> Plan:
-    if joined:
+    if joined and not dialect.decides_inside:
         raise not_inside("resolve")
     answers: Answers = []
     for operation in operations:
@@ -370,8 +385,7 @@ def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -
         if changed:
             answers.append(Resolved((yield from whole(dialect, changed[0], joined=joined))))
             continue
-        found = cast("Found", (yield from _read(dialect, [Read(operation.digest)], joined=joined))[0])
-        record = found.record
+        record = yield from read_record(dialect, operation.digest, joined=joined)
         again = record is not None and record.nonce == operation.nonce  # the same command before its reply was lost
         answers.append(Resolved(cast("Record", record)) if again else Unresolvable(record))
     return answers
@@ -379,7 +393,7 @@ def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -
 
 def _sweeping(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
-        if joined:
+        if joined and not dialect.decides_inside:
             raise not_inside("sweep")
         answers: Answers = []
         for operation in operations:

@@ -35,10 +35,10 @@ from queue import SimpleQueue
 from typing import Any, Final, TypeVar, cast
 
 from semel.errors import StoreUnavailable, UsageError
+from semel.stores.sqlite.dialect import SQL
 from semel.stores.sqlite.errors import WriteLocked, is_locked, translate_error
 from semel.stores.sqlite.migrations import is_pending, migrate_file, version_of
 from semel.stores.sqlite.settings import Settings, check_place, create_private
-from semel.stores.sqlite.statements import SQL
 
 T = TypeVar("T")
 OLDEST: Final = (3, 37, 0)  # STRICT tables; RETURNING came in 3.35

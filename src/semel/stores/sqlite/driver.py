@@ -21,15 +21,32 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import cast
+from typing import Any
 
 from semel.core.store import Answers, Plan
+from semel.stores.sql.dialect import Row
 from semel.stores.sqlite.database import Database, abandon, attach, begin, detach
+from semel.stores.sqlite.dialect import Kind, Reply, SqliteCommand
 from semel.stores.sqlite.errors import OF_ONE_OPERATION, translate_error
 from semel.stores.sqlite.settings import Settings
-from semel.stores.sqlite.statements import Command, Kind, Reply
 
-Waiting = tuple[int, Plan, Command]
+Waiting = tuple[int, Plan, SqliteCommand]
+
+
+def execute(cursor: sqlite3.Cursor, command: SqliteCommand, values: dict[str, Any], now: int) -> Reply | list[Row]:
+    """Carry out a command with what follows from what it changed; answers what its plan is to be sent."""
+    cursor.execute(command.text, values)
+    rows, changed = cursor.fetchall(), cursor.rowcount
+    if command.is_bare:
+        return rows, changed, now
+    if changed > 0:
+        for text in command.follow:
+            cursor.execute(text, values)
+            rows = cursor.fetchall()
+    elif command.otherwise:
+        cursor.execute(command.otherwise, values)
+        rows = cursor.fetchall()
+    return rows if command.to_rows is None else command.to_rows(rows, changed, now)
 
 
 class Round:
@@ -38,47 +55,41 @@ class Round:
     def __init__(self, plans: Sequence[Plan], settings: Settings) -> None:
         self._clock = settings.clock
         self._settings = settings
-        self._replies: list[Answers | Exception | None] = [None] * len(plans)
-        self._waiting: list[Waiting] = []
+        self.replies: list[Any] = [None] * len(plans)
+        """One reply per plan, once nothing waits any more."""
+        self.waiting: list[Waiting] = []
+        """The plans that are not done yet."""
+        self.lowest = Kind.RELEASE
+        """The least that one of them asks for: whether something can be carried on by reading."""
         for place, plan in enumerate(plans):
             try:
-                self._waiting.append((place, plan, next(plan)))
+                command: SqliteCommand = next(plan)
             except StopIteration as stop:
-                self._replies[place] = stop.value
+                self.replies[place] = stop.value
             except Exception as error:  # noqa: BLE001 - a bug of this plan is its own reply
-                self._replies[place] = error
-
-    @property
-    def replies(self) -> list[Answers | Exception]:
-        """One reply per plan, once nothing waits any more."""
-        return cast("list[Answers | Exception]", self._replies)
-
-    @property
-    def waits(self) -> bool:
-        """Whether a plan is not done yet."""
-        return bool(self._waiting)
-
-    def reads(self, upto: Kind) -> bool:
-        """Whether a plan can be carried on by reading."""
-        return any(command.kind <= upto for _, _, command in self._waiting)
+                self.replies[place] = error
+            else:
+                self.waiting.append((place, plan, command))
+                self.lowest = min(self.lowest, command.kind)
 
     def read(self, connection: sqlite3.Connection, upto: Kind) -> None:
         """Carry every plan on, as far as reading carries it."""
         cursor = connection.cursor()
-        still = []
-        for place, plan, command in self._waiting:
+        still, self.lowest = [], Kind.RELEASE
+        for place, plan, command in self.waiting:
             try:
                 wanted = self._carry(place, plan, command, cursor, upto)
             except Exception as error:  # noqa: BLE001 - a bug of this plan is its own reply
-                self._replies[place] = error
+                self.replies[place] = error
             else:
                 if wanted is not None:
                     still.append((place, plan, wanted))
-        self._waiting = still
+                    self.lowest = min(self.lowest, wanted.kind)
+        self.waiting = still
 
     def write(self, connection: sqlite3.Connection, deadline: float) -> None:
         """Carry every plan to its end in one transaction."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         committing = False
         try:
             _leave(connection)  # where the last round was interrupted in its last moment
@@ -97,21 +108,25 @@ class Round:
 
     def fail(self, error: Exception) -> None:
         """Give up on every plan that is not done: the store cannot be used."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         self._fail(waiting, error)
 
     def _fail(self, waiting: list[Waiting], error: Exception) -> None:
         for place, plan, _ in waiting:
             plan.close()
-            self._replies[place] = error
+            self.replies[place] = error
 
-    def _carry(self, place: int, plan: Plan, command: Command, cursor: sqlite3.Cursor, upto: Kind) -> Command | None:
+    def _carry(
+        self, place: int, plan: Plan, command: SqliteCommand, cursor: sqlite3.Cursor, upto: Kind
+    ) -> SqliteCommand | None:
         """Carry one plan on until it is done, or asks for more than `upto`."""
         writing = upto is Kind.WRITE
         try:
             while command.kind <= upto:
                 try:
-                    reply = self._execute(cursor, command)
+                    now = self._clock()
+                    values = command.named if command.kind is Kind.READ else {**command.named, "now": now}
+                    reply = execute(cursor, command, values, now)
                 except OF_ONE_OPERATION as error:
                     if writing and not cursor.connection.in_transaction:
                         raise  # a trigger rolled all of it back; what followed would commit one by one
@@ -123,14 +138,9 @@ class Round:
                 else:
                     command = plan.send(reply)
         except StopIteration as stop:
-            self._replies[place] = stop.value
+            self.replies[place] = stop.value
             return None
         return command
-
-    def _execute(self, cursor: sqlite3.Cursor, command: Command) -> Reply:
-        now = self._clock()
-        cursor.execute(command.text, command.values if command.kind is Kind.READ else {**command.values, "now": now})
-        return cursor.fetchall(), cursor.rowcount, now
 
 
 def _leave(connection: sqlite3.Connection) -> None:
@@ -193,11 +203,11 @@ class SqliteDriver(_User):
         database, work = self._database(), self._round(plans)
         try:
             for upto in (Kind.READ, Kind.SCAN):
-                if work.reads(upto):
+                if work.lowest <= upto:
                     self._read(database, work, upto)
         except Exception as error:  # noqa: BLE001 - every plan of the round is told
             work.fail(error)
-        if work.waits:
+        if work.waiting:
             self._write(database, work, self._deadline())
         return work.replies
 
@@ -218,13 +228,13 @@ class AsyncSqliteDriver(_User):
         try:
             if not database.is_open:
                 await database.worker.submit(partial(database.ready, self._settings))
-            if work.reads(Kind.READ):
+            if work.lowest <= Kind.READ:
                 self._read(database, work, Kind.READ)
-            if work.reads(Kind.SCAN):
+            if work.lowest <= Kind.SCAN:
                 await asyncio.to_thread(self._read, database, work, Kind.SCAN)
         except Exception as error:  # noqa: BLE001 - every plan of the round is told
             work.fail(error)
-        if work.waits:
+        if work.waiting:
             await database.worker.submit(partial(self._write, database, work, self._deadline()))
         return work.replies
 

@@ -29,13 +29,15 @@ from semel.errors import NotInTransaction, SchemaOutdated, TransactionAborted, U
 from semel.stores.sql.adapters.dbapi import kinds
 from semel.stores.sql.adapters.django import demand_atomic
 from semel.stores.sql.adapters.sqlalchemy import sqlalchemy_error_kind
+from semel.stores.sql.dialect import Row
 from semel.stores.sql.errors import ended, translate_server_error_in_joined
 from semel.stores.sql.joined import checked, dialect_of
 from semel.stores.sqlite import errors
+from semel.stores.sqlite.dialect import DIALECT, Kind, Reply, SqliteCommand
+from semel.stores.sqlite.driver import execute
 from semel.stores.sqlite.errors import OF_ONE_OPERATION, WriteLocked, code_of, translate_joined_error
 from semel.stores.sqlite.plan import plan as plan_of
 from semel.stores.sqlite.settings import Settings
-from semel.stores.sqlite.statements import Command, Kind, Reply, savepoint
 
 Install = Callable[[float | None], bytes]
 """Gives the store's install_id, waiting so many seconds for the write lock where the file must be set up first."""
@@ -79,7 +81,7 @@ class SqliteJoined:
         """
         return checked(run(plan, self._carry_out))
 
-    def _carry_out(self, command: Command) -> Reply:
+    def _carry_out(self, command: SqliteCommand) -> Reply | list[Row]:
         try:
             if command.kind is Kind.ENTER:
                 self._demand_transaction()
@@ -91,7 +93,7 @@ class SqliteJoined:
         except sqlite3.Error as error:
             raise self._meaning(error, command, was_open=was_open) from error
 
-    def _execute(self, command: Command) -> Reply:
+    def _execute(self, command: SqliteCommand) -> Reply | list[Row]:
         now = self._settings.clock()
         cursor = sqlite3.Cursor(self._connection)  # not connection.cursor(): that brings the caller's row_factory
         try:
@@ -100,41 +102,36 @@ class SqliteJoined:
             elif command.kind is Kind.RELEASE:
                 self._release(cursor, command)
             else:
-                cursor.execute(command.text, {**command.values, "now": now, "install": self._id})
-            return cursor.fetchall(), cursor.rowcount, now
+                return execute(cursor, command, {**command.named, "now": now, "install": self._id}, now)
+            return []
         finally:
             cursor.close()
 
-    def _mark(self, cursor: sqlite3.Cursor, command: Command) -> None:
+    def _mark(self, cursor: sqlite3.Cursor, command: SqliteCommand) -> None:
         cursor.execute(command.text)
-        _marks.setdefault(id(self._connection), []).append(command.values["mark"])
+        _marks.setdefault(id(self._connection), []).append(command.named["mark"])
 
-    def _release(self, cursor: sqlite3.Cursor, command: Command) -> None:
+    def _release(self, cursor: sqlite3.Cursor, command: SqliteCommand) -> None:
         """Demand a mark. SQLite lets go of those set after it too: they are set again for whoever still needs them.
 
         That happens where tasks share a transaction and the first to begin is the first to end. The mark was still
         there, so the transaction is the one that the later marks were set in.
         """
         marks = _marks.pop(id(self._connection), [])
-        mark = command.values["mark"]
+        mark = command.named["mark"]
         at = len(marks) - 1 - marks[::-1].index(mark) if mark in marks else len(marks)
         before, after = marks[:at], marks[at + 1 :]
         try:
             cursor.execute(command.text)
             for later in after:
-                cursor.execute(savepoint(later).text)
+                cursor.execute(DIALECT.mark(later).text)
         finally:
             if before or after:
                 _marks[id(self._connection)] = before + after
 
-    def _meaning(self, error: sqlite3.Error, command: Command, *, was_open: bool) -> Exception:
+    def _meaning(self, error: sqlite3.Error, command: SqliteCommand, *, was_open: bool) -> Exception:
         if command.kind is Kind.RELEASE and code_of(error) == sqlite3.SQLITE_ERROR:
-            message = (
-                "The transaction that the claim was written in is not open any more: the handler committed it or "
-                "rolled it back. What it committed is kept and its record is in doubt; what it rolled back did not "
-                "happen. Leave commit and rollback to the code around within()."
-            )
-            return NotInTransaction(message)
+            return ended()
         lost = was_open and not self._connection.in_transaction
         if isinstance(error, OF_ONE_OPERATION) and code_of(error) and not lost:
             return error
@@ -242,7 +239,7 @@ class _Wrapped:
         """
         meaning = self._meaning(error)
 
-        def refuse(command: Command) -> NoReturn:
+        def refuse(command: SqliteCommand) -> NoReturn:
             if command.kind is Kind.RELEASE and isinstance(meaning, (NotInTransaction, errors.WriteLocked)):
                 raise ended() from error
             raise meaning

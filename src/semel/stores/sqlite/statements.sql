@@ -107,6 +107,12 @@ SELECT {record_joined} FROM semel_record WHERE digest = :digest;
 -- name: seen_many
 SELECT {record} FROM semel_record WHERE digest IN (:digests);
 
+-- What a write under a lease met that changed nothing, in the same transaction. Expressions, for the caller's connections.
+-- name: look
+SELECT nonce = :nonce AND fence = :fence AND status = 'running', +nonce, +fence, CAST(status AS BLOB), +completed_us,
+    +updated_us, CAST(error_type AS BLOB), CAST(error_message AS BLOB)
+FROM semel_record WHERE digest = :digest;
+
 -- name: steps
 SELECT position, name, outcome FROM semel_step WHERE digest = :digest ORDER BY position, step;
 
@@ -145,9 +151,9 @@ WHERE {lease} AND NOT EXISTS (
     WHERE s.digest = :digest AND s.position = :position AND s.name = :name AND s.outcome = :outcome
 );
 
--- Follows checkpoint in the same transaction; :at is its instant.
+-- Follows checkpoint in the same transaction, at its instant.
 -- name: count_step
-UPDATE semel_record SET steps = steps + 1, updated_us = :at WHERE {lease};
+UPDATE semel_record SET steps = steps + 1, updated_us = :now WHERE {lease};
 
 -- The first write of a step in the caller's transaction. It changes nothing: it takes the write lock before the step
 -- has read anything (so that the step cannot end in BUSY_SNAPSHOT), proves the lease, and makes a connection of

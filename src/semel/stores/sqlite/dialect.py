@@ -1,0 +1,334 @@
+"""How each operation is said to SQLite, for the shared plan: commands whose statements come from `statements.sql`.
+
+What always holds: values are bound, never written into a text. The only text made at run time is the name of a
+savepoint, which cannot be bound; it is hexadecimal digits. The store's clock is read once for each command. What reads
+in the caller's transaction gives the same as any other reading, whatever factories and converters the caller has set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from functools import partial
+from typing import Any, Final
+
+from semel.core.operations import Claim, Confirm, Erase, Lapse, Pending, Purge, Query, Resolve, Scan, Tally
+from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, NOTHING, Status
+from semel.stores.list_query import scan_terms
+from semel.stores.rows import RECORD_COLUMNS, TEXT_COLUMNS, about_values, claim_values, load_statements, storable
+from semel.stores.sql.dialect import Command, Row, Sweep, Values
+
+Reply = tuple[list[Row], int, int]
+"""Rows, how many rows were changed, and the store's now."""
+
+
+class Kind(IntEnum):
+    """Where a command may run, in rising order of what it needs."""
+
+    READ = 0
+    """A look-up by primary key: any connection."""
+    SCAN = 1
+    """A longer reading: any connection, but not in an event loop."""
+    WRITE = 2
+    """The writer's transaction, or the caller's."""
+    ENTER = 3
+    """The first write into the caller's transaction: one must be open, or begin by itself."""
+    SAVEPOINT = 4
+    """Mark the caller's transaction."""
+    RELEASE = 5
+    """Demand that the mark is still there."""
+
+
+class SqliteCommand(Command, frozen=True):
+    """One statement with named values, and those that follow it with the same values, in the same transaction.
+
+    Attributes:
+        kind: where it may run.
+        named: the values, by their names; `now` is added where it is carried out.
+        follow: statements for when something was changed; the rows of the last one count.
+        otherwise: a statement for when nothing was changed; its rows count.
+        to_rows: makes of what SQLite tells the rows that the shared plan reads; None: they are as they come.
+        is_bare: what SQLite tells is the reply itself, for the claims, which have a plan of their own.
+    """
+
+    kind: Kind = Kind.WRITE
+    named: dict[str, Any] = {}  # noqa: RUF012 - a Struct copies it
+    follow: tuple[str, ...] = ()
+    otherwise: str = ""
+    to_rows: Callable[[list[Row], int, int], list[Row]] | None = None
+    is_bare: bool = False
+
+
+def _as_expression(column: str) -> str:
+    return f"CAST({column} AS BLOB)" if column in TEXT_COLUMNS else f"+{column}"
+
+
+SQL: Final = load_statements(
+    "semel.stores.sqlite",
+    "statements.sql",
+    {
+        "record": ", ".join(RECORD_COLUMNS),
+        "record_joined": ", ".join(map(_as_expression, RECORD_COLUMNS)),
+        "restrictions": "{restrictions}",
+    },
+)
+_ABOUT: Final = ", ".join(f":{name}" for name in ("subject", "business_key", "process_instance", "requester", "tags"))
+# Most claims are about nothing in particular, and to bind five times None costs more than all other values together.
+_WITHOUT_ABOUT: Final = {
+    name: text.replace(_ABOUT, "NULL, NULL, NULL, NULL, NULL") for name, text in SQL.items() if _ABOUT in text
+}
+_TEXTS: Final = [index for index, column in enumerate(RECORD_COLUMNS) if column in TEXT_COLUMNS]
+
+
+# How bytes are bound. For an object of type bytes sqlite3 looks for an adapter, a conform method and another adapter,
+# at each execution; for a bytearray it does not. That was a tenth of the time of a claim.
+blob = bytearray
+
+
+def claiming(statement: str, claim: Claim, *, lease_us: int) -> SqliteCommand:
+    """One of the three statements that claim."""
+    kind = Kind.ENTER if statement == "claim_joined" else Kind.WRITE
+    values = claim_values(claim, lease_us=lease_us)
+    for name in ("digest", "fingerprint", "nonce"):
+        values[name] = blob(values[name])
+    if claim.about == NOTHING:
+        return SqliteCommand(_WITHOUT_ABOUT[statement], kind=kind, named=values, is_bare=True)
+    values = {**values, **about_values(claim.about)}
+    return SqliteCommand(SQL[statement], kind=kind, named=values, is_bare=True)
+
+
+def seen_many(digests: Sequence[bytes]) -> SqliteCommand:
+    """Look several keys up at once: a third of the time that single look-ups take."""
+    if len(digests) == 1:
+        return SqliteCommand(SQL["seen"], kind=Kind.READ, named={"digest": blob(digests[0])}, is_bare=True)
+    size = 1 << (len(digests) - 1).bit_length()  # few different texts, so that all stay prepared
+    names = _NAMES[:size] if size <= len(_NAMES) else [f"d{i}" for i in range(size)]
+    padded = [*digests, *[digests[-1]] * (size - len(digests))]
+    named = dict(zip(names, map(blob, padded), strict=True))
+    return SqliteCommand(_seen_text(size), kind=Kind.READ, named=named, is_bare=True)
+
+
+_NAMES: Final = [f"d{i}" for i in range(64)]
+_seen_texts: dict[int, str] = {}
+
+
+def _seen_text(size: int) -> str:
+    text = _seen_texts.get(size)
+    if text is None:
+        text = SQL["seen_many"].replace(":digests", ", ".join(f":d{i}" for i in range(size)))
+        _seen_texts[size] = text
+    return text
+
+
+def texts_decoded(row: Row) -> Row:
+    """A row of `{record_joined}` as one of `{record}`."""
+    plain = list(row)
+    for index in _TEXTS:
+        if plain[index] is not None:
+            plain[index] = plain[index].decode()
+    return tuple(plain)
+
+
+# Literally the WHERE of the partial index, without which SQLite cannot know that the index holds all that is asked for.
+_OPEN: Final = "status IN ('running', 'in_doubt')"
+
+
+def scan_command(operation: Scan) -> SqliteCommand | None:
+    """The command for a page and one record more, which tells whether there are more; None where nothing can match."""
+    found = scan_terms(operation, lambda name, _: f":{name}")
+    if found is None:
+        return None
+    terms, values = found
+    query = operation.query
+    if query.status in (Status.RUNNING, Status.IN_DOUBT):
+        terms.append(_OPEN)
+    text = _text(terms, narrow=_is_narrow(query))
+    return SqliteCommand(text, kind=Kind.SCAN, named={**values, "limit": operation.limit + 1})
+
+
+def _is_narrow(query: Query) -> bool:
+    narrow = (query.reference or None, query.business_key, query.process_instance)
+    return query.status in (Status.RUNNING, Status.IN_DOUBT) or any(term is not None for term in narrow)
+
+
+def _text(terms: list[str], *, narrow: bool) -> str:
+    text = SQL["scan"].replace("{restrictions}", " AND ".join(terms) or "TRUE")
+    if not narrow:
+        return text
+    # Without statistics SQLite would rather walk all records by time than sort the few that a narrow index gives; the
+    # sign makes an expression of the column, and so keeps it from the index by time.
+    columns, _, rest = text.partition(" FROM ")
+    return f"{columns} FROM {rest.replace('created_us', '+created_us')}"
+
+
+_WRITES: Final = {
+    "renew": ("lease_us",),
+    "fail": ("status", "retryable", "error_type", "error_message", "doubtful", "unstarted"),
+    "checkpoint": ("position", "name", "outcome"),
+    "enter": (),
+}
+"""The values of writes beside those of the lease, in the order in which the shared plan gives them."""
+_COMPLETE: Final = SQL["complete"]
+_SEEN: Final = SQL["seen"]
+_LOOKED_AT: Final = SQL["look"]
+_FOLLOW: Final = {"checkpoint": (SQL["count_step"],)}
+_NOBODYS: Final = (b"", 0, "", None, None, None, None)
+
+
+class SqliteDialect:
+    """The statements of SQLite. Lists are sent one by one: there is no round trip to spare."""
+
+    decides_inside = True
+
+    def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> SqliteCommand:
+        """A write under a lease; one that changed nothing looks at the record in the same transaction."""
+        del transaction  # it was demanded by its savepoint
+        digest, nonce, fence, *rest = rows[0]
+        named = {"digest": blob(digest), "nonce": blob(nonce), "fence": fence}
+        if what == "complete":
+            named["outcome"] = blob(rest[0])
+            return SqliteCommand(_COMPLETE, named=named, otherwise=_LOOKED_AT, to_rows=_written)
+        named.update(zip(_WRITES[what], rest, strict=True))
+        if what == "enter":
+            return SqliteCommand(SQL["enter"], kind=Kind.ENTER, named=named, otherwise=_LOOKED_AT, to_rows=_entered)
+        if what == "renew":
+            return SqliteCommand(SQL["renew"], named=named, to_rows=_written)
+        statement = "doubt" if what == "fail" and named["status"] == Status.IN_DOUBT.value else what
+        return SqliteCommand(
+            SQL[statement], named=named, follow=_FOLLOW.get(what, ()), otherwise=_LOOKED_AT, to_rows=_written
+        )
+
+    def finish(self, row: Values, transaction: str) -> SqliteCommand | None:
+        """There is no shorter word than `write`."""
+        del row, transaction
+        return None
+
+    def mark(self, name: str) -> SqliteCommand:
+        """Mark the caller's transaction, so that its end can be noticed."""
+        return SqliteCommand(f'SAVEPOINT "{name}"', kind=Kind.SAVEPOINT, named={"mark": name})
+
+    def demand(self, name: str) -> SqliteCommand:
+        """Demand the mark; it is gone if the transaction ended in between."""
+        return SqliteCommand(f'RELEASE "{name}"', kind=Kind.RELEASE, named={"mark": name})
+
+    def want(self, digests: Sequence[bytes]) -> SqliteCommand | None:
+        """Nobody tells of ends: whoever waits looks."""
+        del digests
+        return None
+
+    def read(self, digests: Sequence[bytes], *, joined: bool) -> SqliteCommand:
+        """Look records up."""
+        if joined:
+            named = {"digest": digests[0]}
+            return SqliteCommand(SQL["seen_joined"], kind=Kind.READ, named=named, to_rows=_joined_record)
+        if len(digests) == 1:
+            return SqliteCommand(_SEEN, kind=Kind.READ, named={"digest": blob(digests[0])}, to_rows=_one_record)
+        look = seen_many(digests)
+        return SqliteCommand(look.text, kind=Kind.READ, named=look.named, to_rows=partial(_in_order, digests))
+
+    def steps(self, digest: bytes, life: int, *, joined: bool) -> SqliteCommand:
+        """The finished steps of a record; those of an earlier life are gone."""
+        del life
+        text = SQL["steps_joined" if joined else "steps"]
+        return SqliteCommand(text, kind=Kind.READ, named={"digest": digest}, to_rows=_decode_steps if joined else None)
+
+    def scan(self, operation: Scan) -> SqliteCommand | None:
+        """One page."""
+        return scan_command(operation)
+
+    def resolve(self, operation: Resolve) -> SqliteCommand:
+        """A decision."""
+        named = {
+            "digest": operation.digest,
+            "nonce": operation.nonce,
+            "status": operation.status.value,
+            "outcome": operation.outcome,
+            "note": storable(operation.note),
+            "corrects": operation.corrects,
+        }
+        return SqliteCommand(SQL["resolve"], named=named, follow=(SQL["seen"],))
+
+    def erase(self, operation: Erase) -> SqliteCommand:
+        """Leave of a record what keeps its key shut."""
+        named = {
+            "digest": operation.digest,
+            "note": storable(operation.note),
+            "tombstone": ERASED_OUTCOME,
+            "error_type": ERASED_FAILURE.type,
+            "error_message": ERASED_FAILURE.message,
+        }
+        noted = (SQL["note_invalidation"],) if operation.tiers else ()
+        return SqliteCommand(SQL["erase"], named=named, follow=(SQL["forget_steps"], *noted, SQL["seen"]))
+
+    def pending(self, operation: Pending) -> SqliteCommand:
+        """What caches have not confirmed."""
+        return SqliteCommand(SQL["invalidations"], kind=Kind.SCAN, named={"limit": max(operation.limit, 0)})
+
+    def confirm(self, operation: Confirm) -> SqliteCommand:
+        """Every cache has forgotten it."""
+        named = {"digest": operation.digest, "before_us": operation.before_us}
+        return SqliteCommand(SQL["confirm"], named=named, to_rows=lambda _rows, _changed, now: [(now,)])
+
+    def purge(self, operation: Purge) -> Sweep:
+        """Delete what is expired, and its finished steps."""
+        gone = yield SqliteCommand(SQL["purge"], named={"limit": max(operation.limit, 0)})
+        for digest, steps in gone:
+            if steps:
+                yield SqliteCommand(SQL["forget_steps"], named={"digest": digest})
+        return len(gone)
+
+    def lapse(self, operation: Lapse) -> Sweep:
+        """Mark what has lapsed."""
+        failure = {"error_type": LEASE_ENDED.type, "error_message": LEASE_ENDED.message}
+        named = {"limit": max(operation.limit, 0), **failure}
+        ((marked,),) = yield SqliteCommand(SQL["lapse"], named=named, to_rows=lambda _rows, changed, _now: [(changed,)])
+        return int(marked)
+
+    def tally(self, operations: Sequence[Tally]) -> SqliteCommand:
+        """Add replays."""
+        (operation,) = operations
+        named = {"digest": operation.digest, "replays": operation.replays}
+        return SqliteCommand(SQL["tally"], named=named, to_rows=lambda _rows, _changed, now: [(None, now)])
+
+
+def _written(rows: list[Row], changed: int, now: int) -> list[Row]:
+    """What a write did; where it changed nothing, the record that it met."""
+    if changed > 0:
+        return [(None, True, now)]
+    if not rows:
+        return [(None, False, now, *_NOBODYS)]
+    held, nonce, fence, status, completed_us, updated_us, error_type, error_message = rows[0]
+    # Still held, and yet nothing was changed: the same step again.
+    words = (_decode(status), completed_us, updated_us, _decode(error_type), _decode(error_message))
+    return [(None, held, now, nonce, fence, *words)]
+
+
+def _entered(rows: list[Row], changed: int, now: int) -> list[Row]:
+    """Still held, and yet nothing was changed: all but the install_id was right, so it is another database."""
+    if changed <= 0 and rows and rows[0][0]:
+        return []
+    return [(*_written(rows, changed, now)[0], None)]
+
+
+def _in_order(digests: Sequence[bytes], rows: list[Row], _changed: int, now: int) -> list[Row]:
+    by_digest = {row[0]: (*row, now) for row in rows}
+    return [by_digest.get(digest, (None, now)) for digest in digests]
+
+
+def _one_record(rows: list[Row], _changed: int, now: int) -> list[Row]:
+    return [(*rows[0], now)] if rows else [(None, now)]
+
+
+def _joined_record(rows: list[Row], _changed: int, now: int) -> list[Row]:
+    return [(*texts_decoded(rows[0]), now)] if rows else [(None, now)]
+
+
+def _decode_steps(rows: list[Row], _changed: int, _now: int) -> list[Row]:
+    return [(position, name.decode(), outcome) for position, name, outcome in rows]
+
+
+def _decode(text: bytes | None) -> str | None:
+    return None if text is None else text.decode()
+
+
+DIALECT: Final = SqliteDialect()
