@@ -11,15 +11,13 @@ import asyncio
 from contextlib import suppress
 from typing import Any, cast
 
-from semel.errors import NotInTransaction
 from semel.extras import requires
-from semel.stores.sql.adapter import Server
 from semel.stores.sql.adapters.multi_statement import (
     TOO_LARGE,
-    TRIES,
-    MysqlSession,
+    MysqlAdapter,
     OwnConnection,
     linked_statements,
+    no_transaction_error,
     texts,
     to_multi_statement,
 )
@@ -34,17 +32,9 @@ with requires("mysql://", "asyncmy"):
     from asyncmy.cursors import Cursor
 
 
-class _Asyncmy:
-    def __init__(self, server: Server[MysqlSession]) -> None:
-        self._server = server
-
-    def error_kind(self, error: Exception) -> ErrorKind | None:
-        """What an error of asyncmy means."""
-        if isinstance(error, errors.MySQLError):
-            if isinstance(error, errors.InterfaceError):
-                return ErrorKind.LOST
-            return self._server.error_kind(error)
-        return ErrorKind.LOST if isinstance(error, (OSError, EOFError, TimeoutError)) else None
+class _Asyncmy(MysqlAdapter):
+    library_error = errors.MySQLError
+    interface_error = errors.InterfaceError
 
 
 class AsyncmyAdapter(_Asyncmy):
@@ -87,7 +77,7 @@ class AsyncmyAdapter(_Asyncmy):
                 kind = self.error_kind(error)
                 if command.atomic and kind is not ErrorKind.LOST:
                     await own.connection.rollback()
-                if kind is not ErrorKind.HELD or own.waits or turn == TRIES:
+                if not self.is_tried_again(own, kind, turn):
                     raise
 
     async def close(self, connection: Any) -> None:
@@ -119,11 +109,7 @@ class AsyncmyJoined(_Asyncmy):
         status = connection.server_status
         begun = status & SERVER_STATUS_IN_TRANS
         if not connection.connected or (status & SERVER_STATUS_AUTOCOMMIT and not begun):
-            message = (
-                "within() needs an open transaction, and this asyncmy connection is closed or in autocommit mode "
-                "without one; nothing ran. Write `await connection.begin()` first."
-            )
-            raise NotInTransaction(message)
+            raise no_transaction_error("asyncmy", "Write `await connection.begin()`")
 
 
 async def _rows(connection: Any, sql: str) -> list[Row]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from semel.stores.sql.adapter import PlaceholderStyle
+from semel.errors import NotInTransaction
+from semel.stores.sql.adapter import PlaceholderStyle, Server
 from semel.stores.sql.dialect import Command
+from semel.stores.sql.errors import ErrorKind
 
 TOO_LARGE: Final = 1153
 """ER_NET_PACKET_TOO_LARGE, which the adapters see coming and raise before anything is sent."""
@@ -72,3 +74,31 @@ def linked_statements(command: Command) -> list[Command]:
     while found[-1].then is not None:
         found.append(found[-1].then)
     return found
+
+
+class MysqlAdapter:
+    """What the adapters of both client libraries share; they say which errors are those of their library."""
+
+    library_error: type[Exception]
+    interface_error: type[Exception]
+
+    def __init__(self, server: Server[MysqlSession]) -> None:
+        self._server = server
+
+    def error_kind(self, error: Exception) -> ErrorKind | None:
+        """What an error of the client library means."""
+        if isinstance(error, self.library_error):
+            return ErrorKind.LOST if isinstance(error, self.interface_error) else self._server.error_kind(error)
+        return ErrorKind.LOST if isinstance(error, (OSError, EOFError)) else None
+
+    def is_tried_again(self, own: OwnConnection, kind: ErrorKind | None, turn: int) -> bool:
+        """Whether a statement is sent again: it met a locked row on a server that does not wait."""
+        return kind is ErrorKind.HELD and not own.waits and turn < TRIES
+
+
+def no_transaction_error(library: str, begin: str) -> NotInTransaction:
+    """The error for a connection of the caller that is closed, or commits every statement by itself."""
+    return NotInTransaction(
+        f"within() needs an open transaction, and this {library} connection is closed or in autocommit mode "
+        f"without one; nothing ran. {begin} first."
+    )

@@ -10,15 +10,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, cast
 
-from semel.errors import NotInTransaction
 from semel.extras import requires
-from semel.stores.sql.adapter import Server
 from semel.stores.sql.adapters.multi_statement import (
     TOO_LARGE,
-    TRIES,
-    MysqlSession,
+    MysqlAdapter,
     OwnConnection,
     linked_statements,
+    no_transaction_error,
     texts,
     to_multi_statement,
 )
@@ -35,17 +33,9 @@ with requires("mysql://", "pymysql"):
     from pymysql.err import InterfaceError, MySQLError
 
 
-class _Pymysql:
-    def __init__(self, server: Server[MysqlSession]) -> None:
-        self._server = server
-
-    def error_kind(self, error: Exception) -> ErrorKind | None:
-        """What an error of PyMySQL means."""
-        if isinstance(error, MySQLError):
-            if isinstance(error, InterfaceError):
-                return ErrorKind.LOST
-            return self._server.error_kind(error)
-        return ErrorKind.LOST if isinstance(error, (OSError, EOFError)) else None
+class _Pymysql(MysqlAdapter):
+    library_error = MySQLError
+    interface_error = InterfaceError
 
 
 class PymysqlAdapter(_Pymysql):
@@ -91,7 +81,7 @@ class PymysqlAdapter(_Pymysql):
                 kind = self.error_kind(error)
                 if command.atomic and kind is not ErrorKind.LOST:
                     own.connection.rollback()
-                if kind is not ErrorKind.HELD or own.waits or turn == TRIES:
+                if not self.is_tried_again(own, kind, turn):
                     raise
 
     def close(self, connection: Any) -> None:
@@ -120,11 +110,7 @@ class PymysqlJoined(_Pymysql):
         status = connection.server_status
         begun = status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
         if not connection.open or (status & SERVER_STATUS.SERVER_STATUS_AUTOCOMMIT and not begun):
-            message = (
-                "within() needs an open transaction, and this PyMySQL connection is closed or in autocommit mode "
-                "without one; nothing ran. Call `connection.begin()` first."
-            )
-            raise NotInTransaction(message)
+            raise no_transaction_error("PyMySQL", "Call `connection.begin()`")
 
 
 def _rows(connection: Any, sql: str) -> list[Row]:
