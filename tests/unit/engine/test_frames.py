@@ -27,16 +27,16 @@ SLACK = 3
 """By how many frames a way may be shorter than its figure before the figure has to be lowered."""
 
 FRAMES = {
-    "sync sqlite first": 197,
-    "sync sqlite replay": 96,
+    "sync sqlite first": 184,
+    "sync sqlite replay": 88,
     "sync memory first": 138,
     "sync memory replay": 75,
-    "async sqlite first": 184,
-    "async sqlite replay": 92,
+    "async sqlite first": 170,
+    "async sqlite replay": 84,
     "async memory first": 128,
     "async memory replay": 70,
-    "http sqlite first": 308,
-    "http sqlite replay": 156,
+    "http sqlite first": 294,
+    "http sqlite replay": 148,
     "http memory first": 243,
     "http memory replay": 134,
 }
