@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from semel.core.policy import Policy
     from semel.core.record import About, Cancelled, DidNotHappen, Happened, Record, Unknown
     from semel.core.store import Capability
-    from semel.engine.async_call import AsyncAttempt
+    from semel.engine.async_engine import AsyncAttempt
     from semel.engine.call_flow import Result
-    from semel.engine.sync_call import Attempt
+    from semel.engine.sync_engine import Attempt
 
 _HOMES = {
     "About": "semel.core.record",
-    "AsyncAttempt": "semel.engine.async_call",
+    "AsyncAttempt": "semel.engine.async_engine",
     "AsyncSemel": "semel.api",
-    "Attempt": "semel.engine.sync_call",
+    "Attempt": "semel.engine.sync_engine",
     "Cancelled": "semel.core.record",
     "Capability": "semel.core.store",
     "DidNotHappen": "semel.core.record",

@@ -35,12 +35,9 @@ from semel.core.operations import (
 )
 from semel.core.record import Failure, Lease, Record, Status, erase_record
 from semel.engine import call_errors
-from semel.engine.async_lane import AsyncLane
 from semel.engine.background import Beat, Heartbeat, Waiter, Waiting
-from semel.engine.call_flow import CallFlow, Request, Result
-from semel.engine.effects import Pause
-from semel.engine.lane import Lane, Ticket
-from semel.engine.sync_lane import CombiningLane
+from semel.engine.call_flow import CallFlow, Pause, Request, Result
+from semel.engine.lane import AsyncLane, Lane, ThreadLane, Ticket
 from semel.errors import LeaseLost, StoreUnavailable
 from semel.stores import memory
 from semel.stores.memory import Table
@@ -616,13 +613,13 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("a thread struck on its seat does not give back what it was brought", "threads", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    right = CombiningLane._leave
+    right = ThreadLane._leave
 
-    def leave(self: CombiningLane, ticket: Ticket) -> Generator[Any, Any, None]:
+    def leave(self: ThreadLane, ticket: Ticket) -> Generator[Any, Any, None]:
         if ticket.answer is None:
             yield from right(self, ticket)
 
-    return patch.object(CombiningLane, "_leave", leave)
+    return patch.object(ThreadLane, "_leave", leave)
 
 
 @mutant("a thread struck after its own round does not give back its grant", "threads", "ownerless")
@@ -633,24 +630,24 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("a thread that is struck takes the lead with it", "threads", "I8", "leftover", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    def leave(self: CombiningLane, ticket: Ticket) -> Generator[Any, Any, None]:
+    def leave(self: ThreadLane, ticket: Ticket) -> Generator[Any, Any, None]:
         self._lane.abandon(ticket)
         yield from ()
 
-    return patch.object(CombiningLane, "_leave", leave)
+    return patch.object(ThreadLane, "_leave", leave)
 
 
 @mutant("a thread that gives back waits for somebody else to send it", "threads", "ownerless", "leftover", "I8")
 def _() -> AbstractContextManager[Any]:
-    right = CombiningLane._leave
+    right = ThreadLane._leave
 
-    def leave(self: CombiningLane, ticket: Ticket) -> Generator[Any, Any, None]:
+    def leave(self: ThreadLane, ticket: Ticket) -> Generator[Any, Any, None]:
         if ticket.leads:
             yield from right(self, ticket)
         else:
             self._lane.abandon(ticket)
 
-    return patch.object(CombiningLane, "_leave", leave)
+    return patch.object(ThreadLane, "_leave", leave)
 
 
 @mutant("a claim that was granted too late is run all the same", "rerun, never touched", "told")

@@ -13,8 +13,8 @@ import pytest
 
 from semel import AsyncSemel, Semel
 from semel.core.fingerprint import Fingerprints
-from semel.engine.async_call import AsyncCall
-from semel.engine.sync_call import SyncCall
+from semel.engine.async_engine import AsyncCall
+from semel.engine.sync_engine import SyncCall
 from semel_lab.simulate import World, every
 from semel_lab.simulate.world import DECORATED, FINGERPRINTS
 

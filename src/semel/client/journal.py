@@ -35,8 +35,8 @@ from semel.core.flow import Flow
 from semel.core.key import Key, make_key
 from semel.core.record import Record, Status
 from semel.engine import context
-from semel.engine.attempt import AttemptState
 from semel.engine.call_flow import Result
+from semel.engine.context import AttemptState
 from semel.engine.engine import EngineBase
 from semel.errors import FailedBefore, KeyTooOld, UsageError
 

@@ -630,8 +630,8 @@ class Secrets:
 NO_SECRETS = Secrets()
 
 
-class CanonicalBytes(bytes):
-    """What is compared, in a form of its own in which different requests have different bytes: digested as it is."""
+class Digest(bytes):
+    """The SHA-256 of what is compared, where somebody else has put that into bytes: not digested once more."""
 
     __slots__ = ()
 
@@ -656,11 +656,13 @@ class Fingerprints:
             UsageError: something in it has no canonical form.
         """
         try:
-            encoded = asked if type(asked) is CanonicalBytes else self._encode(asked)
+            encoded = asked if type(asked) is Digest else self._encode(asked)
         except CannotEncode as problem:
             raise _cannot_take(problem) from None
         key = self._key
-        return self._prefix + (sha256(encoded).digest() if key is None else hmac.digest(key, encoded, "sha256"))
+        if key is not None:
+            return self._prefix + hmac.digest(key, encoded, "sha256")
+        return self._prefix + (encoded if type(asked) is Digest else sha256(encoded).digest())
 
     def matches(self, stored: bytes, asked: Any) -> bool:
         """Whether `stored` is the fingerprint of `asked`, taken in the way that `stored` was.
@@ -670,12 +672,12 @@ class Fingerprints:
         """
         version, key, digest = self._read(stored)
         try:
-            encoded = asked if type(asked) is CanonicalBytes else self._encoders[version](asked)
+            encoded = asked if type(asked) is Digest else self._encoders[version](asked)
         except CannotEncode:
             return False  # an earlier version had no form for it, so it was not asked then
-        return hmac.compare_digest(
-            digest, sha256(encoded).digest() if key is None else hmac.digest(key, encoded, "sha256")
-        )
+        if key is not None:
+            return hmac.compare_digest(digest, hmac.digest(key, encoded, "sha256"))
+        return hmac.compare_digest(digest, encoded if type(asked) is Digest else sha256(encoded).digest())
 
     def _read(self, stored: bytes) -> tuple[int, bytes | None, bytes]:
         """The version, the secret and the digest of a stored fingerprint."""

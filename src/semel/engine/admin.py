@@ -48,9 +48,8 @@ from semel.core.record import (
     Status,
 )
 from semel.core.store import Capability, Store
-from semel.engine.call_flow import Request, terms_of
+from semel.engine.call_flow import Pause, Request, RunCall, terms_of
 from semel.engine.clock import Clock
-from semel.engine.effects import Pause, RunCall
 from semel.engine.engine import Known
 from semel.errors import NotResolvable, SemelError, StoreUnavailable, UsageError
 

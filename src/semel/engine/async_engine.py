@@ -1,13 +1,22 @@
-"""The engine: functions that run once per key, calls by hand, records, and the way into the caller's transaction.
+"""The engine: functions that run once per key, calls, records, and the way into the caller's transaction.
 
-Invariant: a handler runs where it was called, in the caller's own context; whatever else the engine needs to keep
-running (lane, keeper, leases) is made on first use, and let go of by `close`.
+`AsyncCall` is one call: what is asked, its attempt, its handler or none, the transaction it is part of, and its way to
+the store. Invariants: the handler runs where it was called, in the caller's own context, as the current attempt. The
+lease is kept alive from the moment the handler starts until the call is settled, and never inside the caller's
+transaction, which decides by itself. A caller that is cut off leaves nothing half done: what is known is written down,
+however often it is cut off again. A thread that a cancelled handler started keeps the lease to its end.
+
+A framework calls its views by itself, so what must happen once cannot be handed over as a function: such a call is
+started, the framework goes on, and what came of it is said by `finish` or `fail`, with everything `run` does.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import Token
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
@@ -15,31 +24,400 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, 
 from semel.core import codec
 from semel.core.flow import Flow, arun
 from semel.core.key import SHARED, Key
+from semel.core.operations import Complete, Operation
 from semel.core.policy import Policy, PolicyFields
-from semel.core.record import About, Record, Resolution
-from semel.engine import admin, context
+from semel.core.record import About, Record, Resolution, Status, is_tombstone
+from semel.core.store import AsyncJoined
+from semel.engine import admin, call_errors, context
 from semel.engine.admin import SweepReport
-from semel.engine.async_call import AsyncAttempt, AsyncCall, AsyncPerformer
-from semel.engine.call_flow import Request, Result
+from semel.engine.background import Beat, Crowded, Promoted, TimedOut
+from semel.engine.call_flow import (
+    AskReconcileHook,
+    CallFlow,
+    Effect,
+    Pause,
+    Request,
+    Result,
+    RunCall,
+    RunHandler,
+    RunStep,
+    Wait,
+    read_committed,
+    step,
+)
+from semel.engine.clock import async_pause
+from semel.engine.context import AttemptView, async_threads_of, refuse_plain_step
 from semel.engine.decorator import (
     AboutRule,
     FingerprintRule,
     KeyRule,
     Rules,
     ScopeRule,
+    async_call_function,
+    async_call_hook,
     check_async_function,
     check_async_handler,
     rules_of,
 )
 from semel.engine.engine import Asked, EngineBase, Known, query_of
-from semel.engine.runtime import AsyncRuntimes
-from semel.engine.turn import AsyncTurn
-from semel.errors import UsageError
+from semel.engine.runtime import AsyncRuntime, AsyncRuntimes, AsyncTurn, async_finish_apart, async_wait_for_threads
+from semel.errors import InProgress, UsageError
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 S = TypeVar("S")
 T = TypeVar("T")
+
+POLL = 0.05
+"""Seconds between two looks at a record that another transaction holds, inside the caller's own."""
+
+
+class AsyncPerformer:
+    """Does what flows ask for: sends operations to the store, or in the caller's transaction, and lets time pass."""
+
+    _engine: AsyncEngine
+    _joined: AsyncJoined | None
+    _function: Callable[[], Any] | None
+    _runtime: AsyncRuntime | None = None
+
+    def __init__(
+        self, engine: AsyncEngine, joined: AsyncJoined | None, function: Callable[[], Any] | None = None
+    ) -> None:
+        self._engine = engine
+        self._joined = joined
+        self._function = function
+
+    def perform(self, wanted: Any) -> Awaitable[Any]:
+        """Do what a flow asks for."""
+        if isinstance(wanted, Effect):
+            return self._perform_effect(wanted)
+        if self._joined is not None:
+            return self._perform_joined(self._joined, wanted)
+        runtime = self._runtime
+        if runtime is None:
+            runtime = self._runtime = self._engine.runtime()
+        return runtime.perform(wanted)
+
+    async def _perform_joined(self, joined: AsyncJoined, operation: Operation) -> Any:
+        answer = (await joined.perform(self._engine.store.plan([operation], joined=True)))[0]
+        if isinstance(answer, Exception):
+            raise call_errors.joined(answer)
+        return answer
+
+    def _perform_effect(self, wanted: Effect) -> Awaitable[Any]:
+        match wanted:
+            case Pause(seconds):
+                return async_pause(self._engine.clock, seconds)
+            case RunStep() if self._function is not None:
+                return async_call_function(self._function)
+            case RunCall(request):
+                return AsyncCall[Any](self._engine, request, None, self._joined, only_reconcile=True).reconcile()
+        raise AssertionError(wanted)
+
+
+class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
+    """One call on its way. `run` drives it to its end; `start` and `finish` or `fail`, where others run the handler.
+
+    Args:
+        engine: whose call it is.
+        request: what is asked.
+        handler: what runs once; None where somebody else runs it.
+        joined: the caller's transaction, if it is part of one.
+        only_reconcile: ask the reconcile hook, and run nothing.
+
+    Attributes:
+        result: what was found instead of a claim: then there is nothing to carry out and nothing to settle.
+    """
+
+    result: Result[T] | None = None
+    _answer: Any = None
+    """What the flow was answered last, whether it has heard it or not."""
+    _waiter: Any = None
+    _held: Beat | None = None
+    _is_handed_out = False
+    _is_claimed = False
+    _view: AsyncAttempt | None = None
+    _transaction: context.JoinedTransaction | None = None
+    _threads: Sequence[Future[Any]] = ()
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        request: Request,
+        handler: Callable[[], Any] | None,
+        joined: AsyncJoined | None,
+        *,
+        only_reconcile: bool = False,
+    ) -> None:
+        CallFlow.__init__(self, request, engine.clock, engine.new_nonce, engine.resends, only_reconcile=only_reconcile)
+        self._engine = engine
+        self._function = handler
+        self._joined = joined
+        self._flow = self.flow()
+
+    @property
+    def attempt(self) -> AsyncAttempt:
+        """The attempt as its handler sees it."""
+        if self._view is None:
+            self._view = AsyncAttempt(self)
+        return self._view
+
+    @property
+    def claimed_at(self) -> float:
+        """When the key was claimed, by the engine's clock."""
+        return self.asked_at
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the call is part of a transaction of its caller."""
+        return self._joined is not None
+
+    async def run(self) -> Result[T]:
+        """Carry the call through to its end, and tell the observer how it went."""
+        try:
+            result: Result[T] = await self._advance(self._flow.send, None)
+        except BaseException as error:
+            self._engine.reports.failed(self, error)
+            raise
+        if result.replayed:
+            self._count_replay()
+        elif isinstance(self.written, Complete) and is_tombstone(self.written.outcome):
+            self._engine.reports.not_kept(self.request, self.written.outcome)
+        self._engine.reports.ended(self.request, result)
+        return result
+
+    async def reconcile(self) -> Result[T]:
+        """Carry a call that only asks its reconcile hook through to its end."""
+        result: Result[T] = await self._advance(self._flow.send, None)
+        return result
+
+    async def start(self) -> AsyncCall[T]:
+        """Claim, or find what there is; raises what `run` raises."""
+        found = await self._advance_told(self._flow.send, None)
+        if isinstance(found, RunHandler):
+            self._is_handed_out = True
+            self._is_claimed = found.attempt is not None
+            if self._is_claimed:
+                self._hold()
+        else:
+            self.result = found
+            self._tell_end(found)
+        return self
+
+    async def finish(self, value: T) -> Result[T]:
+        """It gave `value`. The result is another one where somebody else had taken the key over."""
+        return await self._end(self._flow.send, value)
+
+    async def fail(self, error: Exception) -> Result[T]:
+        """It raised `error`, which is recorded by policy and raised again."""
+        return await self._end(self._flow.throw, error)
+
+    async def abandon(self, error: BaseException) -> None:
+        """Whoever runs it was cut off: write down what is known, and no more."""
+        self._leave()
+        await self._settle_after(error)
+        self._tell_error(error)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Inside, this is the current attempt, and operations join the transaction that it was started in."""
+        if not self._is_claimed:
+            yield
+            return
+        token = self._enter()
+        try:
+            with context.joining(self._engine.store.name, self._joined) as self._transaction:
+                yield
+        finally:
+            self._exit(token)
+
+    async def read_status(self) -> Status | None:
+        """The status of the record that this call has committed, as everybody else sees it; None: there is none."""
+        if not self._is_claimed:
+            return None
+        record = await arun(read_committed(self.lease), AsyncPerformer(self._engine, None).perform)
+        return None if record is None else record.status
+
+    async def run_step(self, name: str, work: functools.partial[Any], within: Any) -> Any:
+        """Run `work` once over all attempts of this key."""
+        engine = self._engine
+        check_async_handler(work.func)
+        refuse_plain_step(name, self, within)
+        joined = None if within is None else engine.store.async_join(within)
+        shape, most = engine.shapes.of(work.func), self.request.policy.max_result
+        flow: Flow[Any] = step(self, name, shape, most, joined=joined is not None, resends=engine.resends)
+        with context.joining(engine.store.name, joined), context.in_step(name):
+            return await arun(flow, AsyncPerformer(engine, joined, work).perform)
+
+    async def _end(self, move: Callable[[Any], Any], value: Any) -> Result[T]:
+        self._leave()
+        result: Result[T] = await self._advance_told(move, value)
+        self._tell_end(result)
+        return result
+
+    async def _advance_told(self, move: Callable[[Any], Any], value: Any) -> Any:
+        try:
+            return await self._advance(move, value)
+        except BaseException as error:
+            self._tell_error(error)
+            raise
+
+    async def _advance(self, move: Callable[[Any], Any], value: Any) -> Any:
+        """Go on to the end, or to where a handler that somebody else runs is to begin; leave nothing half done."""
+        self._runtime = None  # found again: the process or the event loop may be another one by now
+        try:
+            found = await self._drive(move, value)
+        except Exception as error:
+            self._flow.close()
+            if self._joined is None and self.is_left_open(self._answer):
+                await self._settle_after(error)  # a signal's handler raised it where nobody waits for an error
+            else:
+                self._done()
+            raise
+        except BaseException as error:
+            self._flow.close()
+            await self._settle_after(error)
+            raise
+        if type(found) is not RunHandler:
+            self._done()
+        return found
+
+    async def _drive(self, move: Callable[[Any], Any], value: Any) -> Any:
+        """Do what the flow asks for: to its result, or to a handler that somebody else runs."""
+        try:
+            wanted = move(value)
+            while self._function is not None or type(wanted) is not RunHandler:
+                try:
+                    # Noted in the same line: a signal that strikes before the flow has heard the answer finds it here.
+                    self._answer = answer = await self.perform(wanted)
+                except Exception as error:  # noqa: BLE001 - the flow decides what an error means
+                    wanted = self._flow.throw(error)
+                else:
+                    wanted = self._flow.send(answer)
+        except StopIteration as end:
+            return end.value
+        return wanted
+
+    def _perform_effect(self, wanted: Effect) -> Awaitable[Any]:
+        match wanted:
+            case RunHandler(attempt) if self._function is not None:
+                return async_call_function(self._function) if attempt is None else self._run_inside(self._function)
+            case AskReconcileHook() if (hook := self.request.policy.reconcile) is not None:
+                return self._run_inside(functools.partial(async_call_hook, hook, self.attempt))
+            case Wait(digest, until):
+                return self._wait_for_news(digest, until)
+        return super()._perform_effect(wanted)
+
+    async def _run_inside(self, function: Callable[[], Any]) -> Any:
+        """Call `function` as the current attempt."""
+        token = self._enter()
+        try:
+            return await async_call_function(function)
+        except BaseException as error:
+            self._threads = async_threads_of(self, error)
+            raise
+        finally:
+            self._exit(token)
+            self._runtime = None  # a child that the handler forked has one of its own
+
+    async def _wait_for_news(self, digest: bytes, until: float) -> Any:
+        clock = self._engine.clock
+        if self._joined is None:
+            waiter = await self._engine.runtime().wait(digest, until, self._waiter)
+            if not isinstance(waiter.news, Crowded):
+                self._waiter = waiter  # one that could not even stay is not remembered: nobody looks when it leaves
+            return waiter.news
+        if clock.monotonic() >= until:
+            return TimedOut()
+        await async_pause(clock, POLL)
+        return Promoted()
+
+    def _enter(self) -> Token[context.RunningHandler | None]:
+        """Make this the current attempt from here on, its lease kept alive until the call is settled."""
+        self._hold()
+        self.active = True
+        outer = context.current_handler.get()
+        return context.current_handler.set(context.RunningHandler(self, self._engine.store.name, outer))
+
+    def _exit(self, token: Token[context.RunningHandler | None]) -> None:
+        """It is no longer the current one."""
+        self.active = False
+        context.current_handler.reset(token)
+
+    def _hold(self) -> None:
+        """Keep the lease alive until the call is settled; inside a transaction there is none to keep."""
+        self.joined = self._joined is not None
+        if self._joined is None and (self.beat is None or self.beat is not self._held):
+            runtime = self._runtime or self._engine.runtime()
+            if self._held is not None:  # of a claim that was over before anything ran
+                runtime.release(self._held)
+            runtime.hold(self)
+            self._held = self.beat
+
+    def _leave(self) -> None:
+        """The handler is over, whatever may still run in its context: it no longer stands in its key's way."""
+        self.active = False
+        if self._transaction is not None:
+            # What runs on in its context, such as background work, must not join a transaction that has ended.
+            self._transaction.over = True
+
+    def _done(self) -> None:
+        """The call is over: stop renewing, and let waiters of this process look."""
+        if self._joined is None and (self._held or self._waiter):
+            runtime = self._runtime or self._engine.runtime()
+            runtime.done(self._held, self.request.key.digest, self._waiter)
+
+    async def _settle_after(self, error: BaseException) -> None:
+        """The caller was cut off: write down what is known, where nothing that cuts it off again reaches."""
+        if self._joined is not None:
+            await self._clean_up(error)  # the transaction is the caller's, and so is its end
+        else:
+            work = functools.partial(self._clean_up, error)
+            await async_finish_apart(self._engine.runtime(), work, wait=not self._threads)
+
+    async def _clean_up(self, error: BaseException) -> None:
+        unheard = self._answer if self._joined is None else None
+        self._runtime = None
+        try:
+            await async_wait_for_threads(self._threads)
+            await arun(self.abandoned(error, unheard), self.perform)
+        finally:
+            self._done()
+
+    def _count_replay(self) -> None:
+        if self._joined is None:
+            (self._runtime or self._engine.runtime()).count_replay(self.request.key.digest)
+
+    def _tell_end(self, result: Result[T]) -> None:
+        if result.replayed:
+            self._count_replay()
+        self._engine.reports.ended(self.request, result)
+
+    def _tell_error(self, error: BaseException) -> None:
+        """Tell how the call failed. In a transaction whoever opened that waits for others, and rolls it back."""
+        if self._joined is not None and self._is_handed_out:
+            self._engine.reports.rolled_back(self, error)
+        elif self._joined is None or not isinstance(error, InProgress):
+            self._engine.reports.failed(self, error)
+
+
+class AsyncAttempt(AttemptView):
+    """The attempt whose handler is running, from the inside."""
+
+    _call: AsyncCall[Any]
+
+    async def step(
+        self, name: str, function: Callable[P, Awaitable[T]], *args: Any, within: Any = None, **kwargs: Any
+    ) -> T:
+        """Run `function` once over all attempts of this key; with `within`, its record commits with its effect.
+
+        Raises:
+            LeaseLost: this attempt is no longer the owner.
+            StepsChanged: the steps are not those of the attempt before.
+            UsageError: a plain step inside `within`, or a function of the wrong colour.
+        """
+        value: T = await self._call.run_step(name, functools.partial(function, *args, **kwargs), within)
+        return value
 
 
 class AsyncOnceFunction(Generic[P, T]):

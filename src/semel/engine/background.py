@@ -1,35 +1,91 @@
-"""Waiting: everybody in this process who waits for somebody else's key, and the one poll that serves them all.
+"""What is done beside calls: waiting for somebody else's key, keeping leases alive, counting replays.
 
-A pure state machine: waiters come and go, `due` says when to look, `look` says what to read. What always holds:
-however many wait, there is one read per key and round and at most five rounds a second; a waiter holds no connection;
-no more wait than the limits say, and whoever comes then is told so at once; when the owner is gone exactly one waiter
-is told to claim, and the next only after that one has left without the key.
+Pure state machines say what is due, flows ask for it, and a watch runs such a flow in a thread or in a task.
 
-The heartbeat: one place that knows every lease of this process and when to renew it.
-
-A pure state machine: leases come and go, `due` says when to look again, `beats` says what to send. What always holds:
-a lease is renewed at a third of its length, and no longer than `max_runtime`; an attempt whose lease was refused, or
-whose renewals stayed without answer until the lease must be over, is told that it is lost before anybody else can
-have been granted the key by the store's clock (the local deadline counts from before the request was sent).
-
-The keeper: looks for every waiter of a process, and writes down replays.
-
-What a watch looks after. What always holds: an error of the store never ends it, and it rests when there is nothing to
-do. Leases are not its business (`renewal`): what callers wait for must not hold them up.
+- `Waiting` knows everybody in this process who waits. However many wait, there is one read per key and look and at most
+  five looks a second; a waiter holds no connection; no more wait than the limits say, and whoever comes then is told so
+  at once; when the owner is gone exactly one waiter is told to claim, and the next only after that one has left without
+  the key.
+- `Heartbeat` knows every lease of this process. A lease is renewed at a third of its length, and no longer than
+  `max_runtime`; an attempt whose lease was refused, or whose renewals stayed without answer until the lease must be
+  over, is told that it is lost before anybody else can have been granted the key by the store's clock.
+- `Keeper` looks for the waiters, and writes down replays. An error of the store never ends it.
+- `Renewer` renews all leases that are due as one list, which never waits behind what callers ask the store for. If it
+  comes too late, because the process or the event loop stood still, it marks the leases that are over as lost before
+  anything else, and says once how long that was.
+- `ThreadWatch` and `TaskWatch` do what is due and rest until something is. What is watched is touched under `lock`;
+  nothing that may block or call out is done under it. They begin with the first thing to watch; the thread is a daemon
+  and ends by itself after a while without any, or with `close`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import threading
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
-from semel.core.circuit import Limits
-from semel.core.flow import Flow
+import msgspec
+
+from semel.core.circuit import Change, Limits
+from semel.core.flow import Flow, arun, run
 from semel.core.operations import Answer, Found, Held, Lost, Operation, Read, Renew, Tally
 from semel.core.record import Lease, Record, Status
+from semel.core.store import AsyncDriver, Driver, Store
 from semel.engine.clock import Clock
-from semel.engine.effects import Crowded, Ended, News, PerformAll, Promoted, TimedOut
+from semel.engine.lane import AsyncLane, Lane, ThreadLane
+
+if TYPE_CHECKING:
+    from semel.engine.call_flow import CallFlow
+
+
+class PerformAll(msgspec.Struct, frozen=True):
+    """Perform several operations as one list; the reply is a list of answers, errors included as values."""
+
+    operations: list[Operation]
+
+
+class SleepUntil(msgspec.Struct, frozen=True):
+    """Nothing to do until this instant of the engine's clock, or until something changes."""
+
+    until: float | None
+
+
+class Stalled(msgspec.Struct, frozen=True):
+    """Report that nothing was renewed for so many seconds, and that so many leases are over because of it."""
+
+    seconds: float
+    lapsed: int
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A waiter's news: the record has its final answer."""
+
+    record: Record
+
+
+class Promoted(msgspec.Struct, frozen=True):
+    """A waiter's news: the owner is gone, and this waiter is the one to claim again."""
+
+
+class TimedOut(msgspec.Struct, frozen=True):
+    """A waiter's news: the time it was willing to wait is over."""
+
+
+class Crowded(msgspec.Struct, frozen=True):
+    """A waiter's news: it cannot wait, because as many wait already as may.
+
+    `whole_process` says whether that is so for all keys of the process together, or for this key alone.
+    """
+
+    whole_process: bool
+
+
+News = Ended | Promoted | TimedOut | Crowded
+
 
 _PART = 3
 
@@ -307,3 +363,352 @@ class Keeper:
         """Replays counted and not yet written down, a few at a time, so that no caller waits behind them."""
         digests = list(self.replays)[:most]
         return [Tally(digest, self.replays.pop(digest)) for digest in digests]
+
+
+DOZE = 1.0
+"""Seconds that an idle watch stays half awake after the last call, so that not every call of a busy process has to
+rouse it: a thread that wakes up costs more than the call."""
+
+Perform = Callable[[Sequence[Operation]], list[Answer | Exception]]
+
+
+class Watched(Protocol):
+    """What a watch looks after."""
+
+    def due(self) -> float | None:
+        """When there is something to do next; None: nothing is known of."""
+
+    def tick(self, now: float) -> Flow[None]:
+        """Do what is due at `now`."""
+
+
+def watching(watched: Watched, clock: Clock) -> Flow[None]:
+    """Do what is due, for ever."""
+    while True:
+        due = watched.due()
+        now = clock.monotonic()
+        if due is None or due > now:
+            yield SleepUntil(due)
+        else:
+            yield from watched.tick(now)
+
+
+_log = logging.getLogger("semel")
+
+
+class _Ended(BaseException):
+    """Ends the flow of a watch."""
+
+
+class ThreadWatch:
+    """Runs a watch in a thread.
+
+    Args:
+        watched: what to look after.
+        clock: what the thread rests on.
+        opening: opens, for each thread anew, what carries lists of operations out; closed in the same thread.
+        report: called with every other effect that the watch asks for.
+        name: what the thread is called.
+    """
+
+    def __init__(
+        self,
+        watched: Watched,
+        clock: Clock,
+        opening: Callable[[], AbstractContextManager[Perform]],
+        report: Callable[[Any], None],
+        name: str,
+    ) -> None:
+        self.lock = threading.Lock()
+        self._watched = watched
+        self._clock = clock
+        self._opening = opening
+        self._report = report
+        self._name = name
+        self._turn: _Turn | None = None
+        self._stirred = False
+
+    def rouse(self, at: float | None) -> None:
+        """Make sure the thread is awake at `at` (None: now). To be called under `lock`."""
+        self._stirred = True
+        turn = self._turn
+        if turn is None:
+            turn = _Turn()
+            turn.thread = threading.Thread(target=self._run, args=(turn,), name=self._name, daemon=True)
+            self._turn = turn  # only now: `wakes` reads it without the lock
+            turn.thread.start()
+        elif at is None or turn.resting_until is None or at < turn.resting_until:
+            turn.wake.set()
+
+    def _run(self, turn: _Turn) -> None:
+        try:
+            with self._opening() as perform:
+                run(self._locked(watching(self._watched, self._clock)), lambda wanted: self._do(wanted, turn, perform))
+        except _Ended:
+            return
+        except Exception:
+            with self.lock:
+                self._turn = None if self._turn is turn else self._turn
+            _log.exception(
+                "the thread %s ended by an error; what it looked after is no longer looked after", self._name
+            )
+            raise
+
+    def _locked(self, flow: Flow[None]) -> Flow[None]:
+        """The same flow, with its own code under the lock."""
+        with self.lock:
+            wanted = next(flow)
+        while True:
+            answer = yield wanted
+            with self.lock:
+                wanted = flow.send(answer)
+
+    def _do(self, wanted: Any, turn: _Turn, perform: Perform) -> Any:
+        if turn.stopped:
+            raise _Ended
+        match wanted:
+            case PerformAll(operations):
+                return perform(operations)
+            case SleepUntil(until):
+                return self._rest(until, turn)
+        return self._report(wanted)
+
+    def _rest(self, until: float | None, turn: _Turn) -> None:
+        with self.lock:
+            if self._watched.due() != until:
+                return  # something changed between the flow's look and this one
+            if until is None:
+                if not self._stirred:
+                    self._turn = None if self._turn is turn else self._turn
+                    raise _Ended
+                until = self._clock.monotonic() + DOZE
+            turn.resting_until = until
+            self._stirred = False
+        self._clock.rest(turn.wake, until)
+        with self.lock:
+            turn.resting_until = self._clock.monotonic()
+            turn.wake.clear()
+        if turn.stopped:
+            raise _Ended
+
+    def wakes(self) -> list[threading.Event]:
+        """What wakes the thread, if there is one."""
+        turn = self._turn
+        return [] if turn is None or not turn.thread.is_alive() else [turn.wake]
+
+    def close(self) -> None:
+        """End the thread and wait for it. What is watched later begins another."""
+        with self.lock:
+            turn, self._turn = self._turn, None
+            if turn is None:
+                return
+            turn.stopped = True
+            turn.wake.set()
+        if turn.thread is not threading.current_thread():
+            turn.thread.join()
+
+
+class _Turn:
+    """One life of the thread."""
+
+    thread: threading.Thread
+
+    def __init__(self) -> None:
+        self.wake = threading.Event()
+        self.resting_until: float | None = None
+        self.stopped = False
+
+
+class TaskWatch:
+    """Runs a watch in a task, which begins with the first thing to watch; arguments as for `ThreadWatch`."""
+
+    def __init__(
+        self,
+        watched: Watched,
+        clock: Clock,
+        perform: Callable[[Sequence[Operation]], Awaitable[list[Answer | Exception]]],
+        report: Callable[[Any], None],
+        name: str,
+    ) -> None:
+        self.lock = threading.Lock()
+        self._watched = watched
+        self._clock = clock
+        self._perform = perform
+        self._report = report
+        self._name = name
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._resting_until: float | None = None
+        self._stirred = False
+
+    def rouse(self, at: float | None) -> None:
+        """Make sure the task is awake at `at` (None: now)."""
+        self._stirred = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
+        elif at is None or self._resting_until is None or at < self._resting_until:
+            self._wake.set()
+
+    async def _run(self) -> None:
+        try:
+            await arun(watching(self._watched, self._clock), self._do)
+        except Exception:
+            _log.exception("the task %s ended by an error; what it looked after is no longer looked after", self._name)
+            raise
+
+    async def _do(self, wanted: Any) -> Any:
+        match wanted:
+            case PerformAll(operations):
+                return await self._perform(operations)
+            case SleepUntil(until):
+                return await self._rest(until)
+        return self._report(wanted)
+
+    async def _rest(self, until: float | None) -> None:
+        if until is None and self._stirred:
+            until = self._clock.monotonic() + DOZE
+        self._resting_until = until
+        self._stirred = False
+        await self._clock.arest(self._wake, until)
+        self._resting_until = self._clock.monotonic()
+        self._wake.clear()
+
+    def wakes(self) -> list[asyncio.Event]:
+        """What wakes the task, if there is one."""
+        return [] if self._task is None or self._task.done() else [self._wake]
+
+    async def close(self) -> None:
+        """End the task."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+THREAD_NAME = "semel-leases"
+
+
+class Renewer:
+    """What the watch over leases looks after."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.heartbeat = Heartbeat()
+        self._clock = clock
+        self._ready_since = clock.monotonic()
+
+    def due(self) -> float | None:
+        """When a lease has to be renewed next, or is over."""
+        return self.heartbeat.due()
+
+    def tick(self, now: float) -> Flow[None]:
+        """Renew what is due; report first if this comes too late for some."""
+        late = now - max(self.due() or now, self._ready_since)
+        lapsed = self.heartbeat.lapse(now)
+        if any(late >= beat.length / 3 for beat in lapsed):
+            yield Stalled(late, len(lapsed))
+        renewals = self.heartbeat.beats(now)
+        if renewals:
+            answers = yield PerformAll(list[Operation](renewals))
+            for renewal, answer in zip(renewals, answers, strict=True):
+                self.heartbeat.answered(renewal, answer, now)
+            self._ready_since = self._clock.monotonic()
+
+
+class Watch(Protocol):
+    """What runs a watch, in a thread or in a task."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """What guards the leases."""
+
+    def rouse(self, at: float | None) -> None:
+        """Be awake at `at`."""
+
+
+class Renewals:
+    """Keeps leases alive, by the watch that looks after `renewer`."""
+
+    def __init__(self, renewer: Renewer, watch: Watch, clock: Clock) -> None:
+        self._heartbeat = renewer.heartbeat
+        self._watch = watch
+        self._clock = clock
+
+    def hold(self, call: CallFlow) -> None:
+        """Keep the lease of a call's attempt alive."""
+        policy = call.request.policy
+        with self._watch.lock:
+            beat = self._heartbeat.hold(
+                call.lease,
+                length=policy.lease_for.total_seconds(),
+                max_runtime=policy.max_runtime.total_seconds(),
+                asked=call.asked_at,
+            )
+            call.keep(beat, self._clock.monotonic)
+            self._watch.rouse(beat.next)
+
+    def release(self, beat: Beat) -> None:
+        """The attempt is over."""
+        with self._watch.lock:
+            self._heartbeat.release(beat)
+
+
+def renewing_for_threads(
+    store: Store, renewer: Renewer, clock: Clock, report: Callable[[Stalled], None]
+) -> ThreadWatch:
+    """A watch in a thread, on a connection of its own that is opened for the first renewal."""
+    return ThreadWatch(renewer, clock, lambda: _blocking(store), report, THREAD_NAME)
+
+
+def renewing_for_loops(
+    store: Store,
+    make_driver: Callable[[], AsyncDriver],
+    renewer: Renewer,
+    clock: Clock,
+    report: Callable[[Stalled], None],
+) -> ThreadWatch:
+    """The same, with an event loop in the thread, for drivers that are awaited."""
+    return ThreadWatch(renewer, clock, lambda: _in_own_loop(store, make_driver), report, THREAD_NAME)
+
+
+@contextmanager
+def _blocking(store: Store) -> Iterator[Perform]:
+    opened: list[tuple[ThreadLane, Driver]] = []
+
+    def perform(operations: Sequence[Operation]) -> list[Answer | Exception]:
+        if not opened:
+            driver = store.driver()
+            opened.append((ThreadLane(Lane(store), driver, _ignore), driver))
+        return opened[0][0].perform_all(operations)
+
+    try:
+        yield perform
+    finally:
+        for _, driver in opened:
+            driver.close()
+
+
+@contextmanager
+def _in_own_loop(store: Store, make_driver: Callable[[], AsyncDriver]) -> Iterator[Perform]:
+    opened: list[tuple[asyncio.Runner, AsyncLane, AsyncDriver]] = []
+
+    async def lane_here() -> tuple[AsyncLane, AsyncDriver]:
+        driver = make_driver()
+        return AsyncLane(Lane(store), driver, _ignore), driver
+
+    def perform(operations: Sequence[Operation]) -> list[Answer | Exception]:
+        if not opened:
+            runner = asyncio.Runner()
+            opened.append((runner, *runner.run(lane_here())))
+        runner, lane, _ = opened[0]
+        return runner.run(lane.perform_all(operations))
+
+    try:
+        yield perform
+    finally:
+        for runner, lane, driver in opened:
+            with runner:
+                runner.run(lane.close())
+                runner.run(driver.close())
+
+
+def _ignore(_change: Change) -> None:
+    """This lane has no guard: what keeps an attempt alive is sent whatever the store did before."""

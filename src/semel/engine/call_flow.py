@@ -56,24 +56,51 @@ from semel.core.record import (
     Unknown,
 )
 from semel.engine import call_errors
-from semel.engine.attempt import AttemptState
-from semel.engine.clock import Clock
-from semel.engine.crash import Crash
-from semel.engine.effects import (
-    AskReconcileHook,
-    Crowded,
-    Ended,
-    Pause,
-    Promoted,
-    RunHandler,
-    RunStep,
-    TimedOut,
-    Wait,
-)
-from semel.engine.retry import Resends
+from semel.engine.background import Crowded, Ended, Promoted, TimedOut
+from semel.engine.clock import Clock, Crash, Resends
+from semel.engine.context import AttemptState
 from semel.errors import NotInTransaction, StoreMisconfigured, StoreUnavailable, TransactionAborted, TryLater
 
 T = TypeVar("T")
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What a flow needs of whoever drives it; everything else that it yields is an operation for the store."""
+
+
+class RunHandler(Effect, frozen=True):
+    """Run the handler now, as this attempt (None: unprotected, because the store is down and the policy says run)."""
+
+    attempt: AttemptState | None
+
+
+class RunStep(Effect, frozen=True):
+    """Run the function of a step now."""
+
+
+class AskReconcileHook(Effect, frozen=True):
+    """Ask the reconcile hook of the call's policy about this attempt."""
+
+    attempt: AttemptState
+
+
+class RunCall(Effect, frozen=True):
+    """Drive another call to its end, under its own lease: ask its reconcile hook, and run no handler."""
+
+    request: Request
+
+
+class Wait(Effect, frozen=True):
+    """Wait for the owner of a key, at most until this instant of the engine's clock."""
+
+    digest: bytes
+    until: float
+
+
+class Pause(Effect, frozen=True):
+    """Let so many seconds pass before sending an operation again."""
+
+    seconds: float
 
 
 class Request(msgspec.Struct, frozen=True):

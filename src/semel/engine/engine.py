@@ -21,14 +21,11 @@ from semel.core.policy import Policy, PolicyFields
 from semel.core.record import NOTHING, About, Status, store_instant, tombstone_reason
 from semel.core.store import Capability, Store
 from semel.engine import context
-from semel.engine.background import Waiting
+from semel.engine.background import Stalled, Waiting
 from semel.engine.call_flow import CallFlow, Request, Result, terms_of
-from semel.engine.clock import Clock, SystemClock
-from semel.engine.crash import Crash
+from semel.engine.clock import Clock, Crash, Resends, SystemClock
 from semel.engine.decorator import Shapes, resolved_hints, shape_of_result
-from semel.engine.effects import Stalled
 from semel.engine.lane import Lane
-from semel.engine.retry import Resends
 from semel.engine.runtime import Host
 from semel.errors import InProgress, LeaseLost, NotInTransaction, SemelError, UsageError
 

@@ -5,6 +5,11 @@ shared with another loop. The keeper's state is touched under one lock; whoever 
 renewed by a thread of its own, on a connection of its own, so that neither a lane nor a handler that blocks its event
 loop delays them; only where the store's connections belong to the loop, and none can be opened beside them, a task of
 that loop does it. Work that must outlive a cancelled caller is a task that is held here until it is done.
+
+Turns: a record that is claimed in a transaction is invisible until that commits, so whoever wants to wait for it would
+have to ask again and again in a transaction of its own, and hold a connection of the caller's pool meanwhile. So of all
+requests of a process that wait for the same key one at a time claims; the others hold no connection, and are served by
+the one look for all who wait. A turn is over when `end` is called, whatever became of the claim.
 """
 
 from __future__ import annotations
@@ -20,7 +25,9 @@ from typing import Any, Protocol
 
 from semel.core.circuit import Change, Guard
 from semel.core.flow import arun, run
+from semel.core.key import Key
 from semel.core.operations import Answer, Operation
+from semel.core.policy import Policy
 from semel.core.store import (
     AsyncDriver,
     Driver,
@@ -31,14 +38,26 @@ from semel.core.store import (
     maker_of_separate_drivers,
     tiers_of,
 )
-from semel.engine.async_lane import AsyncLane
-from semel.engine.background import Beat, Keeper, Waiter, Waiting
+from semel.engine import call_errors
+from semel.engine.background import (
+    Beat,
+    Crowded,
+    Keeper,
+    News,
+    Renewals,
+    Renewer,
+    Stalled,
+    TaskWatch,
+    ThreadWatch,
+    Waiter,
+    Waiting,
+    Watch,
+    renewing_for_loops,
+    renewing_for_threads,
+)
 from semel.engine.clock import Clock
-from semel.engine.effects import Stalled
-from semel.engine.lane import Lane
-from semel.engine.renewal import Renewals, Renewer, Watch, renewing_for_loops, renewing_for_threads
-from semel.engine.sync_lane import CombiningLane, closed_seat
-from semel.engine.watch import TaskWatch, ThreadWatch
+from semel.engine.lane import AsyncLane, Lane, ThreadLane, closed_seat
+from semel.errors import InProgress
 
 _AT_A_STRETCH = 256
 
@@ -165,7 +184,7 @@ class SyncRuntime(RuntimeBase):
         lane = host.new_lane()
         super().__init__(host, lane, _release_seat)
         self._driver = host.store.driver()
-        self.lane = CombiningLane(lane, self._driver, host.tell_change)
+        self.lane = ThreadLane(lane, self._driver, host.tell_change)
         tiers = tiers_of(host.store)
         self._cached = None if tiers is None else CachedThreadLane(tiers, self.lane)
         self.perform: Callable[[Operation], Answer] = (self._cached or self.lane).perform
@@ -424,12 +443,12 @@ class AsyncRuntimes:
 class CachedThreadLane:
     """A lane with caches in front of it, for threads."""
 
-    def __init__(self, tiers: Tiered, lane: CombiningLane) -> None:
+    def __init__(self, tiers: Tiered, lane: ThreadLane) -> None:
         self._tiers = tiers
         self._lane = lane
         self._driver = None if tiers.front is None else tiers.front.driver()
         # A lane of its own: what the cache answers does not wait for what the store behind it is busy with.
-        self._front = CombiningLane(Lane(tiers.front), self._driver, _ignore) if tiers.front and self._driver else None
+        self._front = ThreadLane(Lane(tiers.front), self._driver, _ignore) if tiers.front and self._driver else None
 
     def perform(self, operation: Operation) -> Answer:
         """Have one operation performed: by what is at hand, by a cache, or by the store behind them."""
@@ -507,3 +526,103 @@ def _nothing_else(effect: Any) -> None:
 
 def _ignore(_change: Change) -> None:
     """A cache has no guard, but a gate of its own, which tells by itself."""
+
+
+class Queue(Protocol):
+    """Where turns are taken: the moving parts of a process, or of an event loop."""
+
+    def take_turn(self, digest: bytes) -> Waiter | None:
+        """Become the one who claims; None while somebody else is."""
+
+    def done(self, held: None, digest: bytes, waiter: Waiter | None) -> None:
+        """End a turn, and let those who wait look."""
+
+
+class Turn:
+    """One request on its way to a claim in a transaction.
+
+    Args:
+        queue: gives the moving parts of the engine.
+        clock: that of the engine.
+        key: what is claimed.
+        policy: says whether, and for how long, the request waits for somebody else.
+        tell: told when the request is refused, because somebody else still runs the key.
+    """
+
+    def __init__(
+        self, queue: Callable[[], Queue], clock: Clock, key: Key, policy: Policy, tell: Callable[[Key], None]
+    ) -> None:
+        self.key = key
+        self._queue = queue
+        self._clock = clock
+        self._tell = tell
+        self._waits = policy.when_running == "wait"
+        self._until = clock.monotonic() + policy.wait_for.total_seconds()
+        self._waiter: Waiter | None = None
+
+    def take(self) -> bool:
+        """Whether this request may claim now; otherwise it waits first.
+
+        Raises:
+            InProgress: somebody else runs the key, and as many wait already as may.
+        """
+        if self._waiter is not None:
+            self._refuse_crowded(self._waiter.news)
+        elif self._waits:
+            self._waiter = self._queue().take_turn(self.key.digest)
+            return self._waiter is not None
+        return True
+
+    def _refuse_crowded(self, news: News | None) -> None:
+        if isinstance(news, Crowded):
+            self._tell(self.key)
+            raise call_errors.too_many_wait(self.key, 0, whole_process=news.whole_process)
+
+    def refuse(self, error: InProgress) -> None:
+        """Somebody else runs the key: return if there is time to wait for it.
+
+        Raises:
+            InProgress: there is none, and this is told.
+        """
+        if not self._waits or self._clock.monotonic() >= self._until:
+            self._tell(self.key)
+            raise error
+
+    def end(self) -> None:
+        """The request is over, or claims no more: the next one may."""
+        if self._waits:
+            self._queue().done(None, self.key.digest, self._waiter)
+
+
+class SyncQueue(Queue, Protocol):
+    """A queue for threads."""
+
+    def wait(self, digest: bytes, until: float, last: Waiter | None) -> Waiter:
+        """Block until there is news of the key, or until the time is over."""
+
+
+class SyncTurn(Turn):
+    """A turn for a thread."""
+
+    _queue: Callable[[], SyncQueue]
+
+    def wait(self) -> None:
+        """Block until it is worth claiming: the key is settled, nobody is at it, or the time is over."""
+        self._waiter = self._queue().wait(self.key.digest, self._until, self._waiter)
+
+
+class AsyncQueue(Queue, Protocol):
+    """A queue for an event loop."""
+
+    def wait(self, digest: bytes, until: float, last: Waiter | None) -> Awaitable[Waiter]:
+        """Wait until there is news of the key, or until the time is over."""
+
+
+class AsyncTurn(Turn):
+    """A turn for a task."""
+
+    _queue: Callable[[], AsyncQueue]
+
+    async def wait(self) -> None:
+        """Wait until it is worth claiming: the key is settled, nobody is at it, or the time is over."""
+        self._waiter = await self._queue().wait(self.key.digest, self._until, self._waiter)

@@ -34,8 +34,7 @@ from typing import Any, Final, Unpack
 
 from semel.core.flow import Flow, arun
 from semel.core.key import Shared
-from semel.engine.async_call import AsyncCall
-from semel.engine.async_engine import AsyncEngine
+from semel.engine.async_engine import AsyncCall, AsyncEngine
 from semel.engine.clock import Clock
 from semel.http.exchange import (
     POLICY_PATH,

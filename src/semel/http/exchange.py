@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate, parsedate_to_datetime
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 from uuid import UUID
@@ -36,16 +37,16 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from semel.core.fingerprint import CanonicalBytes
+from semel.core.fingerprint import Digest
 from semel.core.flow import Flow
 from semel.core.key import SHARED, Key, Shared, make_key
 from semel.core.policy import Policy
 from semel.core.record import Status
-from semel.engine.async_call import AsyncCall
+from semel.engine.async_engine import AsyncCall
 from semel.engine.call_flow import Result
 from semel.engine.clock import Clock
 from semel.engine.engine import Asked, EngineBase
-from semel.engine.sync_call import SyncCall
+from semel.engine.sync_engine import SyncCall
 from semel.errors import KeyReused, LeaseLost, NotInTransaction, SemelError, TransactionAborted, UsageError
 from semel.http import problem
 from semel.http.body import BadBody, content_type_of, joined, meaning
@@ -136,8 +137,8 @@ def _is_whole(path: str) -> bool:
     return path.isascii() or _HALF.search(path) is None
 
 
-def fingerprint_of(request: Request, route: Route) -> CanonicalBytes:
-    """What is compared when the key comes again: all that can change what the request does. The engine digests it."""
+def fingerprint_of(request: Request, route: Route) -> Digest:
+    """What is compared when the key comes again: a digest of all that can change what the request does."""
     settings = route.settings
     # Of a header that was sent more than once some readers take the first line and others the last.
     content_type = ", ".join(request.headers.all("content-type"))
@@ -156,7 +157,7 @@ def fingerprint_of(request: Request, route: Route) -> CanonicalBytes:
     kind = content_type_of(content_type).compared
     host = [", ".join(request.headers.all("host")).strip().lower()] if settings.compare_host else []
     head = _joined_texts(VERSION, request.method, request.path, request.query, kind, coding, *host)
-    return CanonicalBytes(head + joined((said,)))
+    return Digest(sha256(head + joined((said,))).digest())
 
 
 def _joined_texts(*texts: str) -> bytes:

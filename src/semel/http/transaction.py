@@ -25,11 +25,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from semel.core.flow import arun, run
-from semel.engine.async_call import AsyncCall
-from semel.engine.async_engine import AsyncEngine
-from semel.engine.sync_call import SyncCall
-from semel.engine.sync_engine import SyncEngine
-from semel.engine.turn import Turn
+from semel.engine.async_engine import AsyncCall, AsyncEngine
+from semel.engine.runtime import Turn
+from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.errors import InProgress, UsageError
 from semel.http.exchange import Answer, Front, Go, Open, Undone, settlement
 from semel.http.response import Response

@@ -26,8 +26,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from semel.core.flow import Flow, run
 from semel.core.key import Shared
-from semel.engine.sync_call import SyncCall
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.errors import UsageError
 from semel.http import problem
 from semel.http.exchange import (

@@ -9,13 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from semel.engine.crash import Crash
+    from semel.engine.clock import Crash
     from semel.testing.clock import VirtualClock
     from semel.testing.crashing import crash
     from semel.testing.overriding import override
 
 _HOMES = {
-    "Crash": "semel.engine.crash",
+    "Crash": "semel.engine.clock",
     "VirtualClock": "semel.testing.clock",
     "crash": "semel.testing.crashing",
     "override": "semel.testing.overriding",

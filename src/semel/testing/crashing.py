@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from semel.engine.crash import Crash
+from semel.engine.clock import Crash
 
 
 def crash() -> Any:

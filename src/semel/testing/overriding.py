@@ -13,8 +13,7 @@ from typing import Any, Final, Self
 
 from semel.api import Place, open_store
 from semel.engine.async_engine import AsyncEngine
-from semel.engine.clock import Clock
-from semel.engine.retry import Resends
+from semel.engine.clock import Clock, Resends
 from semel.engine.sync_engine import SyncEngine
 from semel.errors import UsageError
 

@@ -19,10 +19,9 @@ from semel.core.flow import Flow
 from semel.core.operations import Found, Read, Resolve
 from semel.core.record import DidNotHappen, Happened, Record, Unknown
 from semel.engine import admin
-from semel.engine.attempt import AttemptState
 from semel.engine.background import Beat, Waiter
-from semel.engine.call_flow import CallFlow, Request, step
-from semel.engine.effects import AskReconcileHook, Pause, RunCall, RunHandler, RunStep, Wait
+from semel.engine.call_flow import AskReconcileHook, CallFlow, Pause, Request, RunCall, RunHandler, RunStep, Wait, step
+from semel.engine.context import AttemptState
 from semel.errors import LeaseLost, NotResolvable
 from semel_lab.simulate.checks.violation import Violation
 from semel_lab.simulate.decorated_caller import DecoratedCall, call_decorated

@@ -24,10 +24,9 @@ from semel.core.operations import Operation
 from semel.core.store import Store
 from semel.engine import context
 from semel.engine.async_engine import AsyncEngine
-from semel.engine.attempt import AttemptState
 from semel.engine.background import Beat, Waiter
-from semel.engine.call_flow import CallFlow, Request
-from semel.engine.effects import Wait
+from semel.engine.call_flow import CallFlow, Request, Wait
+from semel.engine.context import AttemptState
 from semel.engine.runtime import AsyncRuntime, AsyncRuntimes, SyncRuntime, SyncRuntimes
 from semel.engine.sync_engine import SyncEngine
 

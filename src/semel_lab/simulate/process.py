@@ -1,4 +1,4 @@
-"""Drives the real lanes of both colours, `AsyncLane` and `CombiningLane`: who leads, what goes out, who is gone.
+"""Drives the real lanes of both colours, `AsyncLane` and `ThreadLane`: who leads, what goes out, who is gone.
 
 The guard in front of the store is real as well, and watched: nobody is refused whom it has to let through.
 
@@ -29,15 +29,22 @@ from semel.core.circuit import Breaker, Change, Guard
 from semel.core.flow import Flow, run
 from semel.core.operations import Checkpoint, Claim, Complete, Fail, Lost, Operation, Read, Renew, Scan
 from semel.core.store import Answers, Driver, Store
-from semel.engine.async_lane import AsyncLane
-from semel.engine.background import Beat, Keeper, Waiter, Waiting
+from semel.engine.background import (
+    DOZE,
+    Beat,
+    Keeper,
+    Renewals,
+    Renewer,
+    SleepUntil,
+    Stalled,
+    Waiter,
+    Waiting,
+    Watched,
+    watching,
+)
 from semel.engine.call_flow import CallFlow
-from semel.engine.effects import SleepUntil, Stalled
-from semel.engine.lane import Lane, Round, Ticket
-from semel.engine.renewal import Renewals, Renewer
-from semel.engine.retry import Resends
-from semel.engine.sync_lane import SEND, CombiningLane
-from semel.engine.watch import DOZE, Watched, watching
+from semel.engine.clock import Resends
+from semel.engine.lane import SEND, AsyncLane, Lane, Round, ThreadLane, Ticket
 from semel.errors import StoreUnavailable
 from semel_lab.simulate.checks.violation import Violation
 from semel_lab.simulate.loop import GONE, Gone
@@ -405,10 +412,10 @@ class LaneRunner:
         # The store is asked for plans and the size of a batch, no more.
         self.lane = _SeenLane(self, cast("Store", worker.sim.store), guard)
         self.threads = worker.sim.world.colour == "threads"
-        self._combining: CombiningLane | None = None
+        self._combining: ThreadLane | None = None
         self._loop_lane: AsyncLane | None = None
         if self.threads:
-            self._combining = CombiningLane(self.lane, cast("Driver", None), self._told, lambda: Seat(self))
+            self._combining = ThreadLane(self.lane, cast("Driver", None), self._told, lambda: Seat(self))
         else:
             self._loop_lane = AsyncLane(self.lane, _TaskDriver(), self._told, _Loop(self))
         self.silent = False  # whether the last round stayed without any answer

@@ -20,10 +20,9 @@ from semel.core.key import Key
 from semel.core.operations import Claim, Granted, Tally
 from semel.core.record import NOTHING
 from semel.core.store import Answers, Plan
-from semel.engine import call_flow, sync_call
+from semel.engine import call_flow, sync_engine
 from semel.engine.call_flow import terms_of
-from semel.engine.lane import Lane, Ticket
-from semel.engine.sync_lane import CombiningLane, closed_seat
+from semel.engine.lane import Lane, ThreadLane, Ticket, closed_seat
 from semel.stores.memory import AsyncMemoryDriver, MemoryDriver, MemoryStore
 from semel.testing.clock import VirtualClock
 
@@ -99,12 +98,12 @@ def test_a_task_cancelled_in_the_turn_of_its_grant_gives_the_claim_back(clock: V
 
 
 LINES_OF: list[Any] = [
-    CombiningLane.asking,
-    CombiningLane._await,
-    CombiningLane._lead,
-    sync_call.SyncPerformer.perform,
-    sync_call.SyncCall._advance,
-    sync_call.SyncCall._drive,
+    ThreadLane.asking,
+    ThreadLane._await,
+    ThreadLane._lead,
+    sync_engine.SyncPerformer.perform,
+    sync_engine.SyncCall._advance,
+    sync_engine.SyncCall._drive,
     flow.run,
     call_flow.CallFlow._claim,
     call_flow.CallFlow.flow,
@@ -237,7 +236,7 @@ def test_a_thread_struck_on_its_seat_leaves_no_claim_behind(error: BaseException
     store = MemoryStore()
     crowd, slow = Crowd(store), Slow(store)
     seats: list[Any] = []
-    lane = CombiningLane(crowd, slow, lambda _: None, lambda: seats.pop() if seats else closed_seat())
+    lane = ThreadLane(crowd, slow, lambda _: None, lambda: seats.pop() if seats else closed_seat())
     others = [threading.Thread(target=lane.perform, args=(Tally(bytes(32), 1),)) for _ in range(before)]
     for other in others:
         other.start()
@@ -254,7 +253,7 @@ def test_a_thread_struck_on_its_seat_leaves_no_claim_behind(error: BaseException
     assert isinstance(lane.perform(a_claim()), Granted), "the claim of the thread that was struck was left behind"
 
 
-def _performed(lane: CombiningLane, claim: Claim, struck: list[BaseException]) -> None:
+def _performed(lane: ThreadLane, claim: Claim, struck: list[BaseException]) -> None:
     try:
         lane.perform(claim)
     except (KeyboardInterrupt, Alarm) as error:

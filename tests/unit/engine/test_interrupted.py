@@ -11,8 +11,7 @@ from semel import AsyncSemel, Policy, Semel
 from semel.core.operations import Operation, Recorded, Tally
 from semel.core.record import Status
 from semel.core.store import Answers, Plan
-from semel.engine.lane import Lane, Round, Ticket
-from semel.engine.sync_lane import CombiningLane
+from semel.engine.lane import Lane, Round, ThreadLane, Ticket
 from semel.errors import StoreUnavailable
 from semel.stores.memory import AsyncMemoryDriver, MemoryDriver, MemoryStore
 
@@ -53,7 +52,7 @@ def test_a_claim_that_was_interrupted_on_its_way_is_given_back(in_doubt: str) ->
 
 def test_a_list_that_was_interrupted_leaves_the_lane_to_others() -> None:
     store = InterruptedStore()
-    lane = CombiningLane(Lane(store), store.driver(), lambda _: None)
+    lane = ThreadLane(Lane(store), store.driver(), lambda _: None)
     tallies: list[Operation] = [Tally(bytes([number]) * 32, 1) for number in range(3)]
     with pytest.raises(KeyboardInterrupt):
         lane.perform_all(tallies)
@@ -142,7 +141,7 @@ class Joined(Lane):
 def test_what_a_signals_handler_raises_is_no_answer_to_those_who_shared_the_round(rung: RungStore) -> None:
     own, other = Tally(b"1" * 32, 1), Ticket(Tally(b"2" * 32, 1), threading.Lock())
     other.seat.acquire()
-    combining = CombiningLane(Joined(rung, other), rung.driver(), lambda _: None)
+    combining = ThreadLane(Joined(rung, other), rung.driver(), lambda _: None)
     with pytest.raises(Alarm):
         combining.perform(own)
     assert isinstance(other.answer, StoreUnavailable)

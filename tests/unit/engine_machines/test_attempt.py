@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from semel.core.operations import Granted
 from semel.core.record import About, Step
-from semel.engine.attempt import AttemptState, StepLog
 from semel.engine.background import Heartbeat
+from semel.engine.context import AttemptState, StepLog
 from semel.errors import LeaseLost, StepsChanged
 from tests.unit.core.records import claim, granted
 

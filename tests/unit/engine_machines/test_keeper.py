@@ -3,8 +3,18 @@
 import pytest
 
 from semel.core.operations import Found, Operation, Read, Swept, Tally
-from semel.engine.background import FIRST_LOOK, TALLY_EVERY, Keeper, Waiter, Waiting
-from semel.engine.effects import Ended, PerformAll, Promoted, SleepUntil, TimedOut
+from semel.engine.background import (
+    FIRST_LOOK,
+    TALLY_EVERY,
+    Ended,
+    Keeper,
+    PerformAll,
+    Promoted,
+    SleepUntil,
+    TimedOut,
+    Waiter,
+    Waiting,
+)
 from semel.errors import StoreUnavailable
 from semel.testing.clock import VirtualClock
 from tests.unit.core.records import record, running

@@ -1,9 +1,7 @@
 """The watch over leases, driven by hand: it renews them as one list, and tells a stall from a store that is silent."""
 
 from semel.core.operations import Answer, Held, Lost, Renew
-from semel.engine.background import Beat
-from semel.engine.effects import PerformAll, SleepUntil, Stalled
-from semel.engine.renewal import Renewer
+from semel.engine.background import Beat, PerformAll, Renewer, SleepUntil, Stalled
 from semel.errors import StoreUnavailable
 from semel.testing.clock import VirtualClock
 from tests.unit.core.records import lease

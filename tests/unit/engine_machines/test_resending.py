@@ -2,7 +2,7 @@
 
 import pytest
 
-from semel.engine.retry import Resends
+from semel.engine.clock import Resends
 
 
 def resends(least: float = 10.0, jitter: float = 1.0) -> Resends:

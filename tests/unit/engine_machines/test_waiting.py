@@ -10,8 +10,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from semel.core.circuit import Limits
 from semel.core.operations import Found, Read
 from semel.core.record import Record, Status
-from semel.engine.background import BETWEEN_LOOKS, FIRST_LOOK, JITTER, Waiter, Waiting
-from semel.engine.effects import Crowded, Ended, Promoted, TimedOut
+from semel.engine.background import (
+    BETWEEN_LOOKS,
+    FIRST_LOOK,
+    JITTER,
+    Crowded,
+    Ended,
+    Promoted,
+    TimedOut,
+    Waiter,
+    Waiting,
+)
 from semel.errors import StoreUnavailable
 from tests.unit.core.effort import fewer
 from tests.unit.core.records import record, running

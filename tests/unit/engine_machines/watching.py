@@ -6,8 +6,7 @@ from typing import Any
 
 from semel.core.flow import Flow
 from semel.core.operations import Answer, Operation
-from semel.engine.effects import PerformAll, SleepUntil
-from semel.engine.watch import Watched, watching
+from semel.engine.background import PerformAll, SleepUntil, Watched, watching
 from semel.testing.clock import VirtualClock
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semel import AsyncSemel, Policy
-from semel.engine.async_call import AsyncCall
+from semel.engine.async_engine import AsyncCall
 from semel.engine.call_flow import Result
 from semel.errors import LeaseLost
 from semel.http.exchange import NoAnswer

@@ -11,8 +11,8 @@ from django.test import RequestFactory
 from django.urls import path
 
 from semel import SHARED, AsyncSemel, Semel
-from semel.engine.async_call import AsyncCall
-from semel.engine.sync_call import SyncCall
+from semel.engine.async_engine import AsyncCall
+from semel.engine.sync_engine import SyncCall
 from semel.errors import StoreUnavailable
 from semel.http.django import IdempotencyMiddleware
 from semel.http.exchange import Undone

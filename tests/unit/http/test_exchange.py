@@ -12,7 +12,7 @@ import pytest
 from semel import SHARED, Policy, Semel
 from semel.core.flow import run
 from semel.core.key import Key
-from semel.engine.sync_call import SyncCall
+from semel.engine.sync_engine import SyncCall
 from semel.errors import (
     InDoubt,
     InProgress,

@@ -13,7 +13,7 @@ from werkzeug.exceptions import Conflict
 from werkzeug.test import TestResponse
 
 from semel import AsyncSemel, Policy, Semel
-from semel.engine.sync_call import SyncCall
+from semel.engine.sync_engine import SyncCall
 from semel.errors import LeaseLost, UsageError
 from semel.http import Route
 from semel.http.flask import Idempotency

@@ -10,7 +10,7 @@ import pytest
 
 from semel import Policy, Semel
 from semel.engine.call_flow import Result
-from semel.engine.sync_call import SyncCall
+from semel.engine.sync_engine import SyncCall
 from semel.errors import UsageError
 from semel.http.exchange import NoAnswer
 from semel.http.response import Response

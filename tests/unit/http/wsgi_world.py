@@ -12,7 +12,7 @@ from wsgiref.validate import validator
 import pytest
 
 from semel import Semel
-from semel.engine.sync_call import SyncCall
+from semel.engine.sync_engine import SyncCall
 from semel.errors import LeaseLost
 from semel.http import Route
 from semel.http.wsgi import IdempotencyMiddleware

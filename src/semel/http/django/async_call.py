@@ -24,8 +24,7 @@ from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from msgspec.structs import replace
 
 from semel.core.flow import Flow, arun
-from semel.engine.async_call import AsyncCall
-from semel.engine.async_engine import AsyncEngine
+from semel.engine.async_engine import AsyncCall, AsyncEngine
 from semel.engine.clock import Clock
 from semel.http.django.adapters import (
     add,

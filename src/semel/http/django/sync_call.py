@@ -21,8 +21,7 @@ from asgiref.sync import async_to_sync, iscoroutinefunction
 from msgspec.structs import replace
 
 from semel.core.flow import Flow, run
-from semel.engine.sync_call import SyncCall
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.http.django.adapters import add, body_of, ends_with_head, pairs_of, rendered, request_of, response_of
 from semel.http.django.request_state import Carried, carry
 from semel.http.exchange import (

@@ -15,8 +15,7 @@ from starlette.requests import HTTPConnection
 
 from semel.core.flow import arun
 from semel.core.key import Shared
-from semel.engine.async_call import AsyncAttempt, AsyncCall
-from semel.engine.async_engine import AsyncEngine
+from semel.engine.async_engine import AsyncAttempt, AsyncCall, AsyncEngine
 from semel.errors import InProgress, UsageError
 from semel.http.asgi import Tasks
 from semel.http.exchange import Answer, Front, Go, Open, Pass, ReadBody, WhoAsks, demand

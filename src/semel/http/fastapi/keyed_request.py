@@ -15,9 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response as Answered
 
 from semel.core.flow import Flow, arun
-from semel.engine.async_call import AsyncAttempt, AsyncCall
-from semel.engine.async_engine import AsyncEngine
-from semel.engine.turn import AsyncTurn
+from semel.engine.async_engine import AsyncAttempt, AsyncCall, AsyncEngine
+from semel.engine.runtime import AsyncTurn
 from semel.errors import UsageError
 from semel.http.asgi import Answering, App, Call, Message, Receive, Scope, SendMessage, take_back_cancel
 from semel.http.exchange import Answer, Front, Go, NoAnswer, Send, settlement

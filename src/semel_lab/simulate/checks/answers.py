@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from semel.core.operations import Claim, Doubtful, Granted, Replay, Reused, Running
 from semel.core.policy import Doubt
 from semel.core.record import Record, Status
-from semel.engine.attempt import AttemptState
 from semel.engine.call_flow import Result
+from semel.engine.context import AttemptState
 from semel.errors import (
     FailedBefore,
     InDoubt,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from semel.core.operations import Claim, Granted
 from semel.core.record import LEASE_ENDED, Lease, Record, Status
-from semel.engine.background import Waiter
+from semel.engine.background import Ended, Promoted, TimedOut, Waiter
 from semel.engine.call_flow import Request
-from semel.engine.effects import Ended, Promoted, TimedOut
 from semel_lab.simulate.checks.violation import Violation
 from semel_lab.simulate.process import OUT, Visit
 from semel_lab.simulate.world import is_same_request

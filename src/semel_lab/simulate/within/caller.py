@@ -21,11 +21,10 @@ from semel.core.operations import (
     Running,
 )
 from semel.engine import call_errors
-from semel.engine.attempt import AttemptState
-from semel.engine.call_flow import CallFlow, Result, step
-from semel.engine.clock import Clock
-from semel.engine.effects import Pause, Promoted, RunHandler, RunStep, TimedOut, Wait
-from semel.engine.retry import Resends
+from semel.engine.background import Promoted, TimedOut
+from semel.engine.call_flow import CallFlow, Pause, Result, RunHandler, RunStep, Wait, step
+from semel.engine.clock import Clock, Resends
+from semel.engine.context import AttemptState
 from semel.errors import StoreUnavailable, TransactionAborted
 from semel.stores.sql.errors import RowLocked
 from semel_lab.simulate.loop import Gone, driven
