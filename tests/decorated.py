@@ -14,7 +14,11 @@ CALL_STYLES: tuple[CallStyle, ...] = ("run", "decorated")
 
 def call(style: CallStyle, semel: Any, key: str, handler: Callable[[], Any], **settings: Any) -> Any:
     """The `Result` of a call in this style; something to await it by, where the engine is asynchronous."""
-    return semel.run(key, handler, **settings) if style == "run" else _call_decorated(semel, key, handler, **settings)
+    return (
+        semel.run(key, handler, **{"fingerprint": None, **settings})
+        if style == "run"
+        else _call_decorated(semel, key, handler, **settings)
+    )
 
 
 def _call_decorated(

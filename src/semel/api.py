@@ -41,10 +41,11 @@ def open_store(place: Place, **settings: Any) -> Store:
         return store_from_url(place, **settings)
     if isinstance(place, PathLike):
         from semel.stores.sqlite import SqliteStore
+        from semel.stores.settings import make_store
 
-        return SqliteStore(place, **settings)
-    if hasattr(place, "plan") and not settings:
-        return cast("Store", place)
+        return make_store("sqlite", SqliteStore, place, **settings)
+    if hasattr(place, "plan"):
+        return _with_own_settings(cast("Store", place), settings)
     from semel.stores.from_pool import store_on
 
     found = store_on(place, **settings)
@@ -54,6 +55,22 @@ def open_store(place: Place, **settings: Any) -> Store:
         f"{type(place).__qualname__} is no store; nothing was opened. Give a URL such as sqlite:///semel.db, the path "
         f"of a file, an engine or pool, or a store (whose settings are its own)."
     )
+    raise UsageError(message)
+
+
+def _with_own_settings(store: Store, settings: dict[str, Any]) -> Store:
+    """A store that is already made; what comes with it can only have been meant for something else.
+
+    Raises:
+        UsageError: settings were given.
+    """
+    if not settings:
+        return store
+    from semel.stores.settings import HINTS
+
+    name = min(settings)
+    hint = HINTS.get(name, "Give it to the store itself.")
+    message = f"{store.name} is already made, so the setting {name!r} is of no use here; nothing was opened. {hint}"
     raise UsageError(message)
 
 

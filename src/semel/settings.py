@@ -1,21 +1,77 @@
-"""Settings as people give them: the error for one that does not exist, which names the one that was probably meant.
+"""Settings as people give them: durations, and the error for a setting that does not exist.
 
 What always holds: an unknown setting is refused with a typed error before anything runs, and the message says where it
-belongs, or which settings there are.
+belongs, or which settings there are. A duration is a `timedelta` or a number of seconds; whatever is neither, or has
+no end, is refused by its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from datetime import timedelta
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Final, TypeVar
 
-from semel.errors import SemelError
+from semel.errors import SemelError, UsageError
+
+Duration = timedelta | float
+"""A time span: a `timedelta`, or a number of seconds."""
+
+LONGEST: Final = timedelta(days=365 * 100)
+"""The longest duration that is taken where nothing else is said."""
 
 _T = TypeVar("_T")
 _CLOSE: Final = 0.7
+_LONG: Final = 128
+
+
+def to_timedelta(
+    name: str,
+    value: object,
+    *,
+    may_be_zero: bool = False,
+    longest: timedelta = LONGEST,
+    outcome: str = "nothing ran",
+    error: type[SemelError] = UsageError,
+) -> timedelta:
+    """The duration that `value` stands for.
+
+    Raises:
+        SemelError: of the class `error`: it is neither a timedelta nor a number of seconds, or out of bounds.
+    """
+    duration = _read(value)
+    if duration is None or duration < timedelta(0) or (not duration and not may_be_zero) or duration > longest:
+        least = "zero or more" if may_be_zero else "more than zero"
+        message = (
+            f"{name} must be a timedelta or a number of seconds, {least} and at most {_spell(longest)}, not "
+            f"{_show(value)}; {outcome}."
+        )
+        raise error(message)
+    return duration
+
+
+def _read(value: object) -> timedelta | None:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return timedelta(seconds=value)
+    except (ValueError, OverflowError):  # not a number, or too large to be one of seconds
+        return None
+
+
+def _spell(duration: timedelta) -> str:
+    years = duration.days // 365
+    return f"{years} years" if years else f"{duration.total_seconds():g} seconds"
+
+
+def _show(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > _LONG:  # Python does not write out numbers of any length
+        return "a larger number"
+    return str(value) if isinstance(value, timedelta) else repr(value)
 
 
 def explain_unknown(
@@ -35,7 +91,7 @@ def explain_unknown(
     if hint is None:
         near = get_close_matches(name, names, n=1, cutoff=_CLOSE)
         hint = f"Did you mean {near[0]!r}?" if near else ""
-    parts = (f"{owner} has no setting {name!r}; {outcome}.", hint, f"It has {', '.join(names)}.")
+    parts = (f"{owner} has no setting {name!r}; {outcome}.", hint, f"It has {', '.join(names)}." if names else "")
     return " ".join(part for part in parts if part)
 
 

@@ -48,12 +48,19 @@ class Database:
 
     def completed(self, key: str, value: object = "the secret value") -> Record:
         with Semel(SqliteStore(self.path)) as semel:
-            semel.run(key, lambda: value, operation="charge", scope="acme", about=About(business_key="inv-1"))
+            semel.run(
+                key,
+                lambda: value,
+                operation="charge",
+                fingerprint=None,
+                scope="acme",
+                about=About(business_key="inv-1"),
+            )
         return self.read(key)
 
     def failed(self, key: str, policy: Policy) -> Record:
         with Semel(self.path) as semel, pytest.raises(Broken):
-            semel.run(key, breaks, operation="charge", scope="acme", policy=policy)
+            semel.run(key, breaks, operation="charge", fingerprint=None, scope="acme", policy=policy)
         return self.read(key)
 
     def in_doubt(self, key: str) -> Record:
@@ -67,7 +74,7 @@ class Database:
             breaks()
 
         with semel, pytest.raises(Broken):
-            semel.run(key, handler, operation="charge", scope="acme")
+            semel.run(key, handler, operation="charge", fingerprint=None, scope="acme")
         return self.read(key)
 
     def running(self, key: str, lease: timedelta = timedelta(minutes=5)) -> Record:
@@ -89,7 +96,7 @@ class Database:
         """A record whose time was over long ago."""
         past = SqliteStore(self.path, clock=lambda: machine_clock() - 48 * HOUR)
         with Semel(past, policy=Policy(keep_for=timedelta(hours=1))) as semel:
-            semel.run(key, lambda: None, operation="charge", scope="acme")
+            semel.run(key, lambda: None, operation="charge", fingerprint=None, scope="acme")
 
 
 @pytest.fixture

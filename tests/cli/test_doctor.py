@@ -29,7 +29,7 @@ def test_what_must_be_fixed_is_the_exit_code(database: Database, call: Run) -> N
 
 def test_records_that_do_not_outlive_the_retries_are_found(database: Database, call: Run) -> None:
     with Semel(database.path, policy=Policy(keep_for=timedelta(hours=2))) as semel:
-        semel.run("o-1", lambda: None, operation="charge")
+        semel.run("o-1", lambda: None, operation="charge", fingerprint=None)
     assert call("doctor", database.url, "--retry-horizon", "2h").returncode == 0
     assert call("doctor", database.url, "--retry-horizon", "3h").returncode == 1
 

@@ -19,7 +19,7 @@ def test_an_erased_record_never_runs_again(database: Database, run: Run) -> None
     assert done.returncode == 0
     assert "erased" in done.stdout
     with Semel(database.path) as semel, pytest.raises(ResultNotKept, match="it was erased"):
-        semel.run("o-1", lambda: "ran again", operation="charge", scope="acme")
+        semel.run("o-1", lambda: "ran again", operation="charge", fingerprint=None, scope="acme")
 
 
 def test_a_record_is_found_by_its_key(database: Database, call: Run) -> None:
@@ -34,12 +34,14 @@ def test_the_cache_that_the_environment_names_forgets_it(database: Database, run
     record = database.completed("o-1")
     cache = f"{redis_keys.url}&timeout=5"
     with Semel(database.path, cache=cache) as semel:
-        found = [semel.run("o-1", lambda: "again", operation="charge", scope="acme") for _ in range(3)]
+        found = [
+            semel.run("o-1", lambda: "again", operation="charge", fingerprint=None, scope="acme") for _ in range(3)
+        ]
         assert found[-1].cache
         done = run("erase", record.reference, database.url, "--reason", "r 17", "--yes", SEMEL_CACHE=cache)
         assert done.returncode == 0
         with pytest.raises(ResultNotKept, match="it was erased"):
-            semel.run("o-1", lambda: "again", operation="charge", scope="acme")
+            semel.run("o-1", lambda: "again", operation="charge", fingerprint=None, scope="acme")
 
 
 def test_what_was_erased_is_not_shown(database: Database, call: Run) -> None:

@@ -29,8 +29,10 @@ def _heading(text: str) -> str:
 @pytest.fixture
 def records() -> list[Record]:
     semel = Semel("memory://")
-    semel.run("k", lambda: 1, operation="o")
-    semel.run("a long key " * 20, lambda: 1, operation="a long operation " * 5, scope="a long scope " * 5)
+    semel.run("k", lambda: 1, operation="o", fingerprint=None)
+    semel.run(
+        "a long key " * 20, lambda: 1, operation="a long operation " * 5, fingerprint=None, scope="a long scope " * 5
+    )
     return list(semel.records())
 
 

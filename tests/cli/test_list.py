@@ -126,7 +126,7 @@ def test_a_table_never_breaks_out_of_the_terminal(filled: Database, call: Run, c
 def test_records_of_many_pages_are_all_listed(database: Database, call: Run) -> None:
     with Semel(database.path) as semel:
         for number in range(450):
-            semel.run(f"k-{number}", lambda: None, operation="o")
+            semel.run(f"k-{number}", lambda: None, operation="o", fingerprint=None)
     assert len(keys(call("list", database.url, "--json").stdout)) == 450
 
 

@@ -20,7 +20,7 @@ HOLD = Policy(in_doubt="hold")
 
 def answer(database: Database, key: str, value: object = "ran again") -> object:
     with Semel(database.path, policy=HOLD) as semel:
-        return semel.run(key, lambda: value, operation="charge", scope="acme").value
+        return semel.run(key, lambda: value, operation="charge", fingerprint=None, scope="acme").value
 
 
 def test_what_happened_is_given_to_duplicates(database: Database, run: Run) -> None:

@@ -103,7 +103,7 @@ def test_an_ambiguous_reference_is_refused(
     monkeypatch.setattr("semel.cli.lookup.SHORTEST", 1)
     with Semel(database.path) as semel:
         for number in range(17):
-            semel.run(f"k-{number}", lambda: None, operation="o")
+            semel.run(f"k-{number}", lambda: None, operation="o", fingerprint=None)
         references = [record.reference for record in semel.records()]
     digit = next(letter for letter in "0123456789abcdef" if sum(name[0] == letter for name in references) > 1)
     assert main(["show", digit, database.url]) == 2

@@ -41,7 +41,7 @@ def _in_threads(outer: Any, keys: Path, story: list[tuple[str, str]], *, die: bo
                 raise Died
             return "done"
 
-        semel.run("k", handler, **({"operation": "order"} | run))
+        semel.run("k", handler, **({"operation": "order", "fingerprint": None} | run))
 
 
 def _awaited(outer: Any, keys: Path, story: list[tuple[str, str]], *, die: bool, **run: Any) -> None:
@@ -62,7 +62,7 @@ def _awaited(outer: Any, keys: Path, story: list[tuple[str, str]], *, die: bool,
                     raise Died
                 return "done"
 
-            await semel.run("k", handler, **({"operation": "order"} | run))
+            await semel.run("k", handler, **({"operation": "order", "fingerprint": None} | run))
 
     asyncio.run(play())
 
@@ -146,7 +146,7 @@ def test_the_adapter_of_requests_derives_too(service: Service, keys: Path, tmp_p
 
         for _ in range(2):
             with pytest.raises(Died):
-                semel.run("k", handler, operation="order")
+                semel.run("k", handler, operation="order", fingerprint=None)
     assert len(service.keys()) == 2
     assert len(set(service.keys())) == 1
 

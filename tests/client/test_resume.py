@@ -300,7 +300,7 @@ def test_inside_a_handler_it_is_sent_with_its_own_key_too(open_door: Open, servi
     door = open_door(tries=1)
     left_open(door, service)
     with Semel(tmp_path / "jobs.db") as semel:
-        assert semel.run("nightly", lambda: len(door.resume()), operation="resume").value == 1
+        assert semel.run("nightly", lambda: len(door.resume()), operation="resume", fingerprint=None).value == 1
     assert door.pending() == []
     assert len(set(service.keys())) == 1
 

@@ -209,7 +209,7 @@ async def test_an_answer_that_says_nothing_happened_is_sent_and_leaves_neither(t
 
 async def test_background_work_is_outside_the_transaction(till: Till) -> None:
     async def confirm() -> None:
-        result = await till.semel.run("mail-1", send, operation="mail")
+        result = await till.semel.run("mail-1", send, operation="mail", fingerprint=None)
         till.seen.append((result.value, await till.records()))
 
     async def send() -> str:

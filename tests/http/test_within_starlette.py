@@ -181,7 +181,7 @@ async def test_an_operation_in_background_work_has_a_record_of_its_own(till: Til
         return "sent"
 
     async def confirm() -> None:
-        await till.semel.run("mail-1", mailed, operation="mail")
+        await till.semel.run("mail-1", mailed, operation="mail", fingerprint=None)
 
     async def work(request: Request) -> Response:
         await book()

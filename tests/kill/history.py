@@ -65,7 +65,11 @@ def _ask_the_cache(folder: Path, ground: Ground, cache: str, keys: int) -> None:
             mode = mode_of(key, ground.modes)
             try:
                 result = semel.run(
-                    str(key), _nobody, operation=mode.name, policy=_HOLD if mode is Mode.HOLD else _RERUN
+                    str(key),
+                    _nobody,
+                    operation=mode.name,
+                    fingerprint=None,
+                    policy=_HOLD if mode is Mode.HOLD else _RERUN,
                 )
                 what, value = "cached" if result.cache else "replayed", result.value
             except (SemelError, AssertionError) as error:
@@ -89,7 +93,7 @@ def _last_question(semel: Semel, ledger: Ledger, key: int, mode: Mode, *, may_ru
 
     policy = _HOLD if mode is Mode.HOLD else _RERUN
     try:
-        value = semel.run(str(key), handler, operation=mode.name, policy=policy).value
+        value = semel.run(str(key), handler, operation=mode.name, fingerprint=None, policy=policy).value
     except (SemelError, AssertionError) as error:
         value = f"{type(error).__name__}: {error}"
     record = semel.read(str(key), operation=mode.name)

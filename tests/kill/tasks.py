@@ -57,7 +57,7 @@ class _Asking:
         if self._asker.joins(key, cached=self._cached):
             return await self._within(key, policy)
         return await self._semel.run(
-            str(key), self._handlers.get(mode, self._effect), operation=mode.name, policy=policy
+            str(key), self._handlers.get(mode, self._effect), operation=mode.name, fingerprint=None, policy=policy
         )
 
     async def _effect(self) -> str:
@@ -73,7 +73,9 @@ class _Asking:
         await self._session.begin(self._asker.random)
         self._asker.slot.mark(At.BEGUN)
         async with self._semel.within(self._session.raw):
-            result = await self._semel.run(str(key), self._row, operation=Mode.WITHIN.name, policy=policy)
+            result = await self._semel.run(
+                str(key), self._row, operation=Mode.WITHIN.name, fingerprint=None, policy=policy
+            )
         await self._commit(At.COMMITTING, At.COMMITTED)
         return result
 

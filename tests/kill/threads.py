@@ -56,7 +56,9 @@ class _Asking:
         mode = self._asker.mode_of(key)
         if self._asker.joins(key, cached=self._cached):
             return self._within(key, policy)
-        return self._semel.run(str(key), self._handlers.get(mode, self._effect), operation=mode.name, policy=policy)
+        return self._semel.run(
+            str(key), self._handlers.get(mode, self._effect), operation=mode.name, fingerprint=None, policy=policy
+        )
 
     def _effect(self) -> str:
         value = self._asker.effect(self._semel.current())
@@ -69,7 +71,7 @@ class _Asking:
         self._session.begin(self._asker.random)
         self._asker.slot.mark(At.BEGUN)
         with self._semel.within(self._session.raw):
-            result = self._semel.run(str(key), self._row, operation=Mode.WITHIN.name, policy=policy)
+            result = self._semel.run(str(key), self._row, operation=Mode.WITHIN.name, fingerprint=None, policy=policy)
         self._commit(At.COMMITTING, At.COMMITTED)
         return result
 

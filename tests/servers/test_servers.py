@@ -280,7 +280,7 @@ def test_ministack_answers_and_is_gone_with_its_room(dynamodb: Tables) -> None:
 def test_two_tables_do_not_see_each_other(dynamodb: Tables) -> None:
     one, other = dynamodb.new_table(), dynamodb.new_table()
     with Semel(one) as semel:
-        semel.run("o-1", lambda: None, operation="charge")
+        semel.run("o-1", lambda: None, operation="charge", fingerprint=None)
     assert (len(dynamodb.items(one)), len(dynamodb.items(other))) == (1, 0)
 
 

@@ -184,7 +184,7 @@ def _check(case: Case, error: SemelError) -> None:
 def test_a_call_says_what_is_wrong_and_that_nothing_was_recorded(case: Case, url: str) -> None:
     ran: list[int] = []
     with Semel(url) as semel, pytest.raises(SemelError) as caught:
-        semel.run("k", lambda: ran.append(1), operation="o")
+        semel.run("k", lambda: ran.append(1), operation="o", fingerprint=None)
     _check(case, caught.value)
     assert ran == []
 
@@ -197,7 +197,7 @@ def test_an_awaited_call_says_the_same(case: Case, url: str) -> None:
 
     async def call() -> None:
         async with AsyncSemel(url) as semel:
-            await semel.run("k", handler, operation="o")
+            await semel.run("k", handler, operation="o", fingerprint=None)
 
     with pytest.raises(SemelError) as caught:
         asyncio.run(call())
@@ -219,7 +219,7 @@ def test_a_call_on_a_store_that_is_left_alone_says_the_same(case: Case, url: str
     with Semel(url, limits=LEFT_ALONE) as semel:
         for key in ("first", "second"):
             with pytest.raises(SemelError) as caught:
-                semel.run(key, lambda: None, operation="o")
+                semel.run(key, lambda: None, operation="o", fingerprint=None)
             errors.append(caught.value)
     _check_left_alone(case, *errors)
 
@@ -234,7 +234,7 @@ def test_an_awaited_call_on_a_store_that_is_left_alone_says_the_same(case: Case,
         async with AsyncSemel(url, limits=LEFT_ALONE) as semel:
             for key in ("first", "second"):
                 with pytest.raises(SemelError) as caught:
-                    await semel.run(key, handler, operation="o")
+                    await semel.run(key, handler, operation="o", fingerprint=None)
                 errors.append(caught.value)
 
     asyncio.run(call())

@@ -204,7 +204,7 @@ def test_a_write_commits_with_the_record(semel: Semel, assets: Items, dynamodb: 
     key = secrets.token_hex(8)
     for _ in range(2):
         with semel.within(writes):
-            assert semel.run(key, switch, operation="switch").value == "off"
+            assert semel.run(key, switch, operation="switch", fingerprint=None).value == "off"
     assert there(dynamodb, assets) == [("a-1", "off", 2)]
     assert len(runs) == 1
 
@@ -220,7 +220,7 @@ def test_a_write_that_is_refused_keeps_the_record_from_being_written(
 
     key = secrets.token_hex(8)
     with semel.within(writes), pytest.raises(ConcurrentModification, match="write 1") as caught:
-        semel.run(key, switch, operation="switch")
+        semel.run(key, switch, operation="switch", fingerprint=None)
     assert there(dynamodb, assets) == [("a-1", "on", 5)]
     assert semel.read(key, operation="switch") is None
     (item,) = caught.value.facts["items"]

@@ -133,7 +133,9 @@ async def call(semel: AsyncSemel, caller: Caller, handler: Handler | None = None
         await caller.sql(ROW)
         return "charged"
 
-    return await semel.within(caller.thing).run("o-1", handler or writes, operation="charge", **settings)
+    return await semel.within(caller.thing).run(
+        "o-1", handler or writes, operation="charge", **{"fingerprint": None, **settings}
+    )
 
 
 async def done() -> str:
@@ -169,7 +171,7 @@ async def test_a_record_alone_is_the_transactions_too(semel: AsyncSemel, caller:
 async def test_one_within_outlives_a_commit_around_it(semel: AsyncSemel, caller: Caller, path: Path) -> None:
     async with semel.within(caller.thing):
         for key in ("o-1", "o-2"):
-            await semel.run(key, lambda: caller.sql(ROW), operation="charge")
+            await semel.run(key, lambda: caller.sql(ROW), operation="charge", fingerprint=None)
             await caller.commit()
     assert seen(path) == (["row"] * 2, ["completed"] * 2)
 
@@ -253,7 +255,7 @@ async def test_checkpoint_and_effect_commit_together(semel: AsyncSemel, caller: 
         assert seen(path) == ([], ["running"])
         await caller.commit()
 
-    await semel.run("o-1", handler, operation="charge")
+    await semel.run("o-1", handler, operation="charge", fingerprint=None)
     record = await semel.read("o-1", operation="charge")
     assert record is not None
     assert ([step.name for step in record.steps], seen(path)[0]) == (["book"], ["row"])
@@ -277,8 +279,8 @@ async def test_a_step_runs_again_only_if_it_was_rolled_back(
             raise OSError
 
     with suppress(OSError):
-        await semel.run("o-1", handler, operation="charge")
-    await semel.run("o-1", handler, operation="charge")
+        await semel.run("o-1", handler, operation="charge", fingerprint=None)
+    await semel.run("o-1", handler, operation="charge", fingerprint=None)
     assert (len(runs), seen(path)) == (1 if keeps else 2, (["row"], ["completed"]))
 
 
@@ -307,7 +309,7 @@ async def test_sessions_with_one_key_run_it_once(semel: AsyncSemel, path: Path, 
                 await session.execute(sa.text(ROW))
                 return "charged"
 
-            return (await semel.within(session).run("o-1", writes, operation="charge")).replayed
+            return (await semel.within(session).run("o-1", writes, operation="charge", fingerprint=None)).replayed
 
     replayed = await asyncio.gather(*(once() for _ in range(4)))
     assert (sorted(replayed), seen(path)) == ([False, True, True, True], (["row"], ["completed"]))

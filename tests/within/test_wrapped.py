@@ -127,7 +127,9 @@ def call(semel: Semel, caller: Wrapped, handler: Callable[[], Any] | None = None
         caller.sql(ROW)
         return "charged"
 
-    return semel.within(caller.thing).run("o-1", handler or writes, operation="charge", **settings)
+    return semel.within(caller.thing).run(
+        "o-1", handler or writes, operation="charge", **{"fingerprint": None, **settings}
+    )
 
 
 def test_record_and_rows_commit_together(semel: Semel, caller: Wrapped, path: Path) -> None:
@@ -157,7 +159,7 @@ def test_one_within_outlives_a_commit_around_it(semel: Semel, caller: Wrapped, p
     with semel.within(caller.thing):
         for key in ("o-1", "o-2"):
             caller.begin()
-            semel.run(key, lambda: caller.sql(ROW) and None, operation="charge")
+            semel.run(key, lambda: caller.sql(ROW) and None, operation="charge", fingerprint=None)
             caller.commit()
     assert seen(path) == (["row"] * 2, ["completed"] * 2)
 

@@ -158,7 +158,9 @@ class SyncWorld(World):
     ) -> Result[Any]:
         engine: Semel = semel or self.semel
         if self.style == "run":
-            return engine.within(connection).run(key, _plain(handler), operation="charge", **settings)
+            return engine.within(connection).run(
+                key, _plain(handler), operation="charge", **{"fingerprint": None, **settings}
+            )
         with engine.within(connection):
             return await self.run(key, handler, semel=semel, **settings)
 
@@ -212,7 +214,9 @@ class AsyncWorld(World):
     ) -> Result[Any]:
         engine: AsyncSemel = semel or self.semel
         if self.style == "run":
-            return await engine.within(connection).run(key, handler, operation="charge", **settings)
+            return await engine.within(connection).run(
+                key, handler, operation="charge", **{"fingerprint": None, **settings}
+            )
         async with engine.within(connection):
             return await self.run(key, handler, semel=semel, **settings)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
 
 from semel.client.retry import Patience
 from semel.core.policy import Policy
 from semel.errors import UsageError
+from semel.settings import Duration, to_timedelta
 
 HeaderRule = str | Callable[[str, str], str]
 UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -18,11 +19,12 @@ _SECRET: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 _MEBIBYTE: Final = 1024 * 1024
 _ENVELOPE: Final = 64 * 1024
 _PASSING: Final = timedelta(minutes=1)
+_DURATIONS: Final = ("give_up_after", "first_pause", "longest_pause", "retention", "keep_for", "lease_for")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a client keeps keys and asks again.
+    """How a client keeps keys and asks again. A number stands for so many seconds.
 
     Args:
         name: whose keys these are, where several clients share one store.
@@ -58,7 +60,13 @@ class Settings:
     keep_headers: Collection[str] = ()
     max_body: int = _MEBIBYTE
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **given: Unpack[Given]) -> None: ...
+
     def __post_init__(self) -> None:
+        for name in _DURATIONS:
+            object.__setattr__(self, name, to_timedelta(name, getattr(self, name), outcome="nothing was set up"))
         for wrong, why in self._problems():
             if wrong:
                 raise UsageError(f"{why}; nothing was set up.")
@@ -73,11 +81,6 @@ class Settings:
             (_SAFE & {str(method).upper() for method in self.methods}, "A request that changes nothing takes no key"),
             (self.tries < 1, "tries= is at least 1"),
             (self.budget < 0 or self.max_body < 0, "budget= and max_body= are numbers from 0 up"),
-            (
-                min(self.give_up_after, self.first_pause, self.longest_pause) <= timedelta(0),
-                "give_up_after=, first_pause= and longest_pause= are longer than nothing",
-            ),
-            (self.retention <= timedelta(0), "retention= is longer than nothing"),
             (
                 _SECRET & {str(name).lower() for name in self.keep_headers},
                 "keep_headers= does not take headers that hold credentials",
@@ -119,13 +122,13 @@ class Given(TypedDict, total=False):
     quoted: bool
     methods: Collection[str]
     tries: int
-    give_up_after: timedelta
-    first_pause: timedelta
-    longest_pause: timedelta
+    give_up_after: Duration
+    first_pause: Duration
+    longest_pause: Duration
     budget: int
-    retention: timedelta
-    keep_for: timedelta
-    lease_for: timedelta
+    retention: Duration
+    keep_for: Duration
+    lease_for: Duration
     keep_request: bool
     keep_headers: Collection[str]
     max_body: int

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from semel.core.operations import Checkpoint, Complete, Enter, Fail, Operation, Renew
 from semel.core.store import Answers
 from semel.errors import StoreMisconfigured, StoreUnavailable, UsageError
-from semel.settings import refuses_unknown
+from semel.settings import Duration, refuses_unknown, to_timedelta
 
 BreakerState = Literal["closed", "open", "half-open"]
 
@@ -104,10 +105,12 @@ _AnsweredOrFailure = Literal[True] | StoreUnavailable | None
 class Limits:
     """How much a store in trouble is asked, how many may wait for it, and how many for what others run.
 
+    A number stands for so many seconds.
+
     Args:
         open_after: how many rounds without an answer, in a row, until the store is left alone.
-        slow_call: a single round without an answer for so many seconds is enough for that.
-        backoff: seconds until it is tried again, the first time; twice as long after each try that failed.
+        slow_call: a single round without an answer for so long is enough for that.
+        backoff: how long until it is tried again, the first time; twice as long after each try that failed.
         max_backoff: the longest of these.
         max_queue: how many operations of a process may wait for their turn.
         retry_budget: how many claims may be sent again at first; each call adds a tenth, up to ten times as many.
@@ -116,13 +119,17 @@ class Limits:
     """
 
     open_after: int = 5
-    slow_call: float = 5.0
-    backoff: float = 0.1
-    max_backoff: float = 2.0
+    slow_call: timedelta = timedelta(seconds=5)
+    backoff: timedelta = timedelta(milliseconds=100)
+    max_backoff: timedelta = timedelta(seconds=2)
     max_queue: int = 10_000
     retry_budget: int = 10
     waiters: int = 10_000
     waiters_per_key: int = 1_000
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **given: Unpack[LimitFields]) -> None: ...
 
     def __post_init__(self) -> None:
         for name in ("open_after", "max_queue", "retry_budget", "waiters", "waiters_per_key"):
@@ -130,13 +137,29 @@ class Limits:
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 message = f"{name} must be a whole number from {least} up, not {value!r}; nothing ran."
                 raise UsageError(message)
-        if not 0 < self.backoff <= self.max_backoff or self.slow_call <= 0:
-            message = "slow_call and backoff must be above 0, and max_backoff not shorter than backoff; nothing ran."
+        for name in ("slow_call", "backoff", "max_backoff"):
+            object.__setattr__(self, name, to_timedelta(name, getattr(self, name)))
+        if self.max_backoff < self.backoff:
+            message = f"max_backoff must not be shorter than backoff, {self.backoff}; nothing ran."
             raise UsageError(message)
 
     def breaker(self, chance: Callable[[], float]) -> Breaker:
         """A breaker with these limits."""
-        return Breaker(failures=self.open_after, rest=self.backoff, longest=self.max_backoff, chance=chance)
+        rest, longest = self.backoff.total_seconds(), self.max_backoff.total_seconds()
+        return Breaker(failures=self.open_after, rest=rest, longest=longest, chance=chance)
+
+
+class LimitFields(TypedDict, total=False):
+    """The fields of `Limits`, as they are given."""
+
+    open_after: int
+    slow_call: Duration
+    backoff: Duration
+    max_backoff: Duration
+    max_queue: int
+    retry_budget: int
+    waiters: int
+    waiters_per_key: int
 
 
 class Guard:

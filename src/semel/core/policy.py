@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from semel.errors import PolicyInvalid, SemelError
-from semel.settings import refuses_unknown
+from semel.settings import Duration, refuses_unknown, to_timedelta
 
 Doubt = Literal["rerun", "reconcile", "hold"]
 WhenRunning = Literal["wait", "reject"]
@@ -25,7 +25,6 @@ _WORDS = {
     "in_doubt": ("rerun", "reconcile", "hold"),
     "store_down": ("refuse", "run"),
 }
-_LONGEST = timedelta(days=365 * 100)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -37,7 +36,7 @@ def microseconds(duration: timedelta) -> int:
 @refuses_unknown("A policy", PolicyInvalid)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How one operation is claimed, kept, waited for and recovered.
+    """How one operation is claimed, kept, waited for and recovered. A number stands for so many seconds.
 
     Args:
         keep_for: how long an outcome is replayed, counted from the claim (from the end, where the run itself took
@@ -70,11 +69,14 @@ class Policy:
     store_down: StoreDown = "refuse"
     max_result: int = 1024 * 1024
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **given: Unpack[PolicyFields]) -> None: ...
+
     def __post_init__(self) -> None:
-        for name in ("keep_for", "lease_for", "max_runtime"):
-            _duration(name, getattr(self, name), may_be_zero=False)
-        for name in ("wait_for", "reconcile_after"):
-            _duration(name, getattr(self, name), may_be_zero=True)
+        for name in ("keep_for", "lease_for", "max_runtime", "wait_for", "reconcile_after"):
+            given, may_be_zero = getattr(self, name), name in ("wait_for", "reconcile_after")
+            object.__setattr__(self, name, to_timedelta(name, given, may_be_zero=may_be_zero, error=PolicyInvalid))
         for name, words in _WORDS.items():
             _word(name, getattr(self, name), words)
         _errors(self, "final_errors")
@@ -88,35 +90,25 @@ class Policy:
         """A copy with `changes`, checked again."""
         if not changes:
             return self
-        return dataclasses.replace(self, **changes)
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]  # what is given is checked again
 
 
 class PolicyFields(TypedDict, total=False):
     """The fields of a policy, as they may be given one by one."""
 
-    keep_for: timedelta
-    lease_for: timedelta
-    max_runtime: timedelta
+    keep_for: Duration
+    lease_for: Duration
+    max_runtime: Duration
     when_running: WhenRunning
-    wait_for: timedelta
+    wait_for: Duration
     final_errors: Errors
     retry_errors: Errors
     max_attempts: int | None
     in_doubt: Doubt
     reconcile: Callable[[Any], Any] | None
-    reconcile_after: timedelta
+    reconcile_after: Duration
     store_down: StoreDown
     max_result: int
-
-
-def _duration(name: str, value: object, *, may_be_zero: bool) -> None:
-    if not isinstance(value, timedelta):
-        message = f"{name} must be a timedelta, not {type(value).__name__}; nothing ran."
-        raise PolicyInvalid(message)
-    if value < timedelta(0) or (not value and not may_be_zero) or value > _LONGEST:
-        least = "zero or more" if may_be_zero else "more than zero"
-        message = f"{name} must be {least} and at most 100 years, not {value}; nothing ran."
-        raise PolicyInvalid(message)
 
 
 def _word(name: str, value: object, words: tuple[str, ...]) -> None:

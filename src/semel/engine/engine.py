@@ -56,8 +56,8 @@ class Asked(TypedDict, total=False):
     """What a call is asked with, beside its key."""
 
     operation: Required[str]
+    fingerprint: Required[Any]
     scope: Any
-    fingerprint: Any
     policy: Policy | None
     about: About | Mapping[str, Any] | None
     returns: Any
@@ -102,7 +102,7 @@ class EngineBase:
             guard = self._left.pop()
         if guard is None and Capability.OWN_CIRCUIT not in self.store.capabilities:
             breaker = self.limits.breaker(self.jitter)
-            patience = self.limits.slow_call
+            patience = self.limits.slow_call.total_seconds()
             guard = Guard(breaker, self.clock.monotonic, name=self.store.name, patience=patience)
         return Lane(self.store, guard, self.limits.max_queue)
 
@@ -174,12 +174,19 @@ class EngineBase:
         return Request(identity, taken, policy, terms, searched, shape, asked, self.fingerprints)
 
     def _request_to_open(self, key: Any, asked: Asked) -> Request:
-        """What a call asks for that `open` begins."""
+        """What a call asks for that `open` begins.
+
+        Raises:
+            UsageError: it does not say what is compared.
+        """
+        if "fingerprint" not in asked:
+            message = "fingerprint= says what was asked, and None that nothing is compared; nothing ran."
+            raise UsageError(message)
         return self._asked(
             key,
             operation=asked["operation"],
             scope=asked.get("scope", SHARED),
-            asked=asked.get("fingerprint"),
+            asked=asked["fingerprint"],
             policy=asked.get("policy"),
             about=asked.get("about"),
             shape=shape_of(asked.get("returns", codec.inspect_empty)),

@@ -527,8 +527,8 @@ class SyncEngine(EngineBase):
         handler: Callable[[], T],
         *,
         operation: str,
+        fingerprint: Any,
         scope: Any = SHARED,
-        fingerprint: Any = None,
         policy: Policy | None = None,
         about: About | Mapping[str, Any] | None = None,
         returns: Any = codec.inspect_empty,
@@ -539,8 +539,9 @@ class SyncEngine(EngineBase):
             key: what makes this operation this one.
             handler: called without arguments, at most once at a time over all processes.
             operation: what is done; part of the identity.
+            fingerprint: what was asked; the same key with another fingerprint raises `KeyReused`. None: nothing is
+                compared, and the key alone decides what is replayed.
             scope: for whom; part of the identity.
-            fingerprint: what was asked; the same key with another fingerprint raises `KeyReused`.
             policy: how to claim, keep, wait and recover.
             about: what people search by.
             returns: the type of the result, if the handler does not declare it.

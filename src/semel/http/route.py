@@ -19,7 +19,7 @@ from semel.http.body import is_path
 from semel.http.problem import PROFILES, Meaning, Profile
 from semel.http.request import LONGEST, Request
 from semel.http.response import NEVER, REPLAYED
-from semel.settings import explain_unknown
+from semel.settings import Duration, explain_unknown, to_timedelta
 
 Scope = Callable[[Any], Any]
 """From a request to whom its key belongs; may be awaited where the framework awaits."""
@@ -94,6 +94,8 @@ class Settings:
             object.__setattr__(self, name, frozenset(_several(getattr(self, name), name)))
         for name in ("replay_headers", "ignore_fields"):
             object.__setattr__(self, name, tuple(_several(getattr(self, name), name)))
+        stops = to_timedelta("after_disconnect=", self.after_disconnect, may_be_zero=True, outcome="nothing was set up")
+        object.__setattr__(self, "after_disconnect", stops)
         for says_no, why in self._problems():
             if says_no:
                 raise UsageError(f"{why}; nothing was set up.")
@@ -121,10 +123,6 @@ class Settings:
         yield self.compare not in ("content", "bytes"), 'compare= is "content" or "bytes"'
         yield not isinstance(self.keep_response, bool), "keep_response= is True or False"
         yield not 1 <= self.min_key_length <= LONGEST, f"min_key_length= lies between 1 and {LONGEST}"
-        yield (
-            not isinstance(self.after_disconnect, timedelta) or self.after_disconnect < timedelta(0),
-            "after_disconnect= is a timedelta of zero or more",
-        )
         yield self.max_body < 0 or self.max_response < 0, "max_body= and max_response= are numbers of bytes"
         twice = _in_two(self.final_statuses, self.retry_statuses, self.unknown_statuses)
         yield twice, f"Status {min(twice, default=0)} means one thing: final, retry or unknown"
@@ -196,7 +194,7 @@ class Given(TypedDict, total=False):
     compare_host: bool
     max_body: int
     max_response: int
-    after_disconnect: timedelta
+    after_disconnect: Duration
     keep_response: bool
     min_key_length: int
     transaction: Within | None

@@ -59,15 +59,15 @@ def _store_of(alias: str, settings: dict[str, Any]) -> Store:
         case "sqlite":
             from semel.stores.sqlite import SqliteStore
 
-            return SqliteStore(str(given["NAME"]), **settings)
+            return make_store("sqlite", SqliteStore, str(given["NAME"]), **settings)
         case "postgresql":
             from semel.stores.postgresql import PostgresStore
 
-            return make_store(PostgresStore, url_of(vendor, given), **settings)
+            return make_store(vendor, PostgresStore, url_of(vendor, given), **settings)
         case "mysql":
             from semel.stores.mysql import MysqlStore
 
-            return make_store(MysqlStore, url_of(vendor, given), **settings)
+            return make_store(vendor, MysqlStore, url_of(vendor, given), **settings)
     message = f"Django's database {alias!r} is {vendor}, which has no store; nothing was opened."
     raise UsageError(message)
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from semel.core.store import Store
 from semel.errors import UsageError
+from semel.stores.settings import make_store
 from semel.stores.sql.adapters.dbapi import kinds
 from semel.stores.sql.external_pool import ENGINES, POOLS
 
@@ -33,11 +34,11 @@ def store_on(pool: object, **settings: Any) -> Store | None:
             case "sqlite":
                 from semel.stores.sqlite import SqliteStore
 
-                return SqliteStore(engine.url.database or "", **settings)
+                return make_store("sqlite", SqliteStore, engine.url.database or "", **settings)
             case "mysql" | "mariadb":
                 from semel.stores.mysql import MysqlStore
 
-                return MysqlStore(_address(engine.url), **settings)
+                return make_store("mysql", MysqlStore, _address(engine.url), **settings)
             case "postgresql":
                 pass
             case other:
@@ -45,7 +46,7 @@ def store_on(pool: object, **settings: Any) -> Store | None:
                 raise UsageError(message)
     from semel.stores.postgresql.store import POSTGRESQL, PostgresStore
 
-    return PostgresStore(borrow(pool, POSTGRESQL), **settings)
+    return make_store("postgresql", PostgresStore, borrow(pool, POSTGRESQL), **settings)
 
 
 def _address(url: Any) -> str:

@@ -11,9 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from inspect import Parameter, signature
 from typing import Any, Final, TypeVar
 
+from semel.core.circuit import Limits
+from semel.core.policy import Policy
 from semel.errors import UsageError
+from semel.settings import explain_unknown, to_timedelta
 
 T = TypeVar("T")
 StoreClock = Callable[[], int]
@@ -41,30 +45,48 @@ def read(given: Mapping[str, Any], readers: Mapping[str, Reader]) -> dict[str, A
     return {name: readers[name](name, value) if name in readers else value for name, value in given.items()}
 
 
-def make_store(kind: Callable[..., T], *arguments: Any, **settings: Any) -> T:
-    """A store of `kind`, with settings as people write them.
+HINTS: Final = {
+    **{name: f"It belongs to the policy: policy=Policy({name}=…)." for name in Policy.__slots__},
+    **{name: f"It belongs to the limits: limits=Limits({name}=…)." for name in Limits.__slots__},
+    **{name: f"It belongs to the cache: cache=Cache(…, {name}=…)." for name in ("cap", "local", "local_for")},
+}
+"""Where settings belong that are no store's."""
+
+
+def make_store(scheme: str, kind: Callable[..., T], *arguments: Any, **settings: Any) -> T:
+    """A store of `kind`; its settings come from people, who may have meant another place for them.
 
     Raises:
         UsageError: such a store has no setting of that name.
     """
-    try:
-        return kind(*arguments, **settings)
-    except TypeError as problem:  # an unknown keyword: settings come from people who write URLs and keywords
-        message = f"The settings do not fit: {problem}; nothing was opened."
-        raise UsageError(message) from problem
+    known = _names_of(kind)
+    for name in sorted(settings):
+        if name not in known if known is not None else name in HINTS:
+            message = explain_unknown(f"{scheme}://", name, known or (), outcome="nothing was opened", hints=HINTS)
+            raise UsageError(message)
+    return kind(*arguments, **settings)
+
+
+def _names_of(kind: Callable[..., object]) -> frozenset[str] | None:
+    """The settings that a store takes by keyword; None where it looks at them itself."""
+    declared: frozenset[str] | None = getattr(kind, "setting_names", None)
+    if declared is not None:
+        return declared
+    parameters = signature(kind).parameters.values()
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return frozenset(parameter.name for parameter in parameters if parameter.kind is Parameter.KEYWORD_ONLY)
 
 
 def seconds(up_to: float) -> Reader:
-    """A time: a number of seconds, or a `timedelta`."""
+    """A duration: a `timedelta` or a number of seconds, which in a URL is text."""
 
     def reader(name: str, value: Any) -> float:
         try:
-            number = value.total_seconds() if isinstance(value, timedelta) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = 0.0
-        if not 0 < number <= up_to:
-            raise _refusal(name, f"a number of seconds above 0 and up to {up_to}", value)
-        return number
+            given = float(value) if isinstance(value, str) else value
+        except ValueError:
+            given = value
+        return to_timedelta(name, given, longest=timedelta(seconds=up_to), outcome="nothing was opened").total_seconds()
 
     return reader
 

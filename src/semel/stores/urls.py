@@ -14,6 +14,8 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from semel.core.store import Store
 from semel.errors import UsageError
 from semel.extras import requires
+from semel.settings import to_timedelta
+from semel.stores.settings import make_store
 
 GROUP: Final = "semel.stores"
 """Entry points of third parties: the name is the scheme, the value is a callable that takes the URL."""
@@ -82,25 +84,25 @@ def store_from_url(url: str, **settings: Any) -> Store:
         case "postgresql":
             from semel.stores.postgresql import PostgresStore
 
-            return _made(PostgresStore, f"postgresql://{rest}", **settings)
+            return make_store(scheme, PostgresStore, f"postgresql://{rest}", **settings)
         case "django":
             from semel.stores.django import DjangoStore
 
-            return _made(DjangoStore, unquote(rest).strip("/") or "default", **settings)
+            return make_store(scheme, DjangoStore, unquote(rest).strip("/") or "default", **settings)
         case "mysql":
             from semel.stores.mysql import MysqlStore
 
-            return _made(MysqlStore, f"mysql://{rest}", **settings)
+            return make_store(scheme, MysqlStore, f"mysql://{rest}", **settings)
         case "redis" | "rediss" | "redis+cluster" | "redis+sentinel":
             with requires(f"{scheme}://", "redis"):
                 from semel.stores.redis import RedisStore
 
-            return _made(RedisStore, f"{scheme}://{rest}", **settings)
+            return make_store(scheme, RedisStore, f"{scheme}://{rest}", **settings)
         case "dynamodb":
             from semel.stores.dynamodb import DynamoStore
 
-            return _made(DynamoStore, f"dynamodb://{rest}", **settings)
-    return _third_party(scheme)(url, **settings)
+            return make_store(scheme, DynamoStore, f"dynamodb://{rest}", **settings)
+    return make_store(scheme, _third_party(scheme), url, **settings)
 
 
 def _sqlite(rest: str, settings: dict[str, Any]) -> Store:
@@ -114,7 +116,7 @@ def _sqlite(rest: str, settings: dict[str, Any]) -> Store:
             "opened. Write sqlite:///relative.db or sqlite:////absolute.db."
         )
         raise UsageError(message)
-    return _made(SqliteStore, unquote(path), **{**_sqlite_settings(query), **settings})
+    return make_store("sqlite", SqliteStore, unquote(path), **{**_sqlite_settings(query), **settings})
 
 
 def _sqlite_settings(query: str) -> dict[str, Any]:
@@ -133,10 +135,10 @@ def _sqlite_settings(query: str) -> dict[str, Any]:
 
 def _seconds(name: str, value: str) -> timedelta:
     try:
-        return timedelta(seconds=float(value))
-    except (ValueError, OverflowError) as problem:
-        message = f"{name} must be a number of seconds, not {value!r}; nothing was opened."
-        raise UsageError(message) from problem
+        number: object = float(value)
+    except ValueError:
+        number = value
+    return to_timedelta(name, number, may_be_zero=True, outcome="nothing was opened")
 
 
 def _memory(rest: str, settings: dict[str, Any]) -> Store:
@@ -145,13 +147,7 @@ def _memory(rest: str, settings: dict[str, Any]) -> Store:
     if rest:
         message = "memory:// takes nothing after it; nothing was opened. Each such store is a place of its own."
         raise UsageError(message)
-    return _made(MemoryStore, **settings)
-
-
-def _made(kind: Callable[..., Store], *arguments: Any, **settings: Any) -> Store:
-    from semel.stores.settings import make_store
-
-    return make_store(kind, *arguments, **settings)
+    return make_store("memory", MemoryStore, **settings)
 
 
 def _third_party(scheme: str) -> Callable[..., Store]:

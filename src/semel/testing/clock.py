@@ -10,9 +10,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+from semel.settings import Duration, to_timedelta
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,10 +44,11 @@ class VirtualClock:
         """Microseconds since 1970, as a store counts them."""
         return self._start_us + self._now_us
 
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
+    def advance(self, duration: Duration) -> None:
+        """Let time pass: a `timedelta`, or so many seconds."""
+        passed = to_timedelta("duration", duration, may_be_zero=True, outcome="no time has passed")
         with self._lock:
-            self._now_us += round(seconds * 1_000_000)
+            self._now_us += passed // _MICROSECOND
             now = self.monotonic()
             due = [rest for rest in self._rests if rest.until is not None and rest.until <= now]
             self._rests = [rest for rest in self._rests if rest not in due]

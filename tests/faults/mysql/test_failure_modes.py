@@ -88,7 +88,7 @@ def test_of_two_that_meet_an_owner_who_rolls_back_one_is_granted(make_user: Make
     first, second = make_user(), make_user()
     with Semel(MysqlStore(url)) as semel, session(url) as owner:
         with semel.within(owner):
-            semel.run("k", lambda: "never", operation="charge")
+            semel.run("k", lambda: "never", operation="charge", fingerprint=None)
         assert [type(user.all([claim("k")])[0]) for user in (first, second)] == [Running, Running]
         owner.rollback()
     start = threading.Barrier(2)
@@ -108,9 +108,9 @@ def test_an_old_snapshot_of_the_caller_does_not_hide_an_outcome(url: str) -> Non
         fetched(caller, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         caller.begin()
         fetched(caller, "SELECT count(*) FROM semel_record")
-        semel.run("k", lambda: "first", operation="charge")
+        semel.run("k", lambda: "first", operation="charge", fingerprint=None)
         with semel.within(caller):
-            value: Any = semel.run("k", lambda: ran.append("again"), operation="charge").value
+            value: Any = semel.run("k", lambda: ran.append("again"), operation="charge", fingerprint=None).value
         caller.rollback()
     assert (value, ran) == ("first", [])
 

@@ -133,12 +133,12 @@ def test_a_caller_whose_commit_got_no_reply_asks_again_and_gets_the_outcome(
 
         with psycopg.connect(proxy.url) as connection:
             with semel.within(connection):
-                semel.run("k", lambda: book(connection), operation="book")
+                semel.run("k", lambda: book(connection), operation="book", fingerprint=None)
             proxy.plan(lost_commit())
             with pytest.raises(psycopg.OperationalError):
                 connection.commit()
         with psycopg.connect(proxy.url) as connection, semel.within(connection):
-            again = semel.run("k", lambda: book(connection), operation="book")
+            again = semel.run("k", lambda: book(connection), operation="book", fingerprint=None)
     assert (again.value, again.replayed) == ("booked", True)
     assert outsider.look("SELECT count(*) FROM booking") == [(1,)]
 
@@ -154,14 +154,14 @@ async def _commit_without_reply(url: str, proxy: Proxy) -> tuple[str, bool]:
         transaction = connection.transaction()
         await transaction.start()
         async with semel.within(connection):
-            await semel.run("k", book, operation="book")
+            await semel.run("k", book, operation="book", fingerprint=None)
         proxy.plan(lost_commit())
         with pytest.raises((OSError, asyncpg.PostgresError)):
             await transaction.commit()
         await connection.close()
         connection = await asyncpg.connect(proxy.url)
         async with connection.transaction(), semel.within(connection):
-            again = await semel.run("k", book, operation="book")
+            again = await semel.run("k", book, operation="book", fingerprint=None)
         await connection.close()
         return again.value, again.replayed
 

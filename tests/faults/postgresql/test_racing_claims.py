@@ -177,12 +177,12 @@ def test_a_caller_whose_snapshot_is_older_than_the_rival_is_told_to_start_over(u
     with Semel(PostgresStore(url)) as semel, psycopg.connect(url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute("SELECT count(*) FROM semel_record")
-        semel.run("k", lambda: "first", operation="charge")
+        semel.run("k", lambda: "first", operation="charge", fingerprint=None)
         with pytest.raises(TransactionAborted), semel.within(connection):
-            semel.run("k", lambda: ran.append("again"), operation="charge")
+            semel.run("k", lambda: ran.append("again"), operation="charge", fingerprint=None)
         connection.rollback()
         with semel.within(connection):
-            assert semel.run("k", lambda: ran.append("again"), operation="charge").value == "first"
+            assert semel.run("k", lambda: ran.append("again"), operation="charge", fingerprint=None).value == "first"
     assert ran == []
 
 
@@ -242,11 +242,15 @@ def test_a_duplicate_of_a_key_in_an_open_transaction_is_told_that_it_is_in_progr
     ran: list[str] = []
     with Semel(PostgresStore(url)) as semel, psycopg.connect(url) as connection:
         with semel.within(connection):
-            semel.run("k", lambda: "first", operation="charge")
+            semel.run("k", lambda: "first", operation="charge", fingerprint=None)
         with pytest.raises(InProgress):
             semel.run(
-                "k", lambda: ran.append("again"), operation="charge", policy=semel.policy.replace(when_running="reject")
+                "k",
+                lambda: ran.append("again"),
+                operation="charge",
+                fingerprint=None,
+                policy=semel.policy.replace(when_running="reject"),
             )
         connection.commit()
-        assert semel.run("k", lambda: ran.append("again"), operation="charge").value == "first"
+        assert semel.run("k", lambda: ran.append("again"), operation="charge", fingerprint=None).value == "first"
     assert ran == []

@@ -48,9 +48,9 @@ async def main(kind: str, url: str, cache: str | None = None) -> dict[str, Any]:
         return "went on"
 
     async with semel:
-        other = asyncio.ensure_future(semel.run("waits", waits, operation="stall"))
+        other = asyncio.ensure_future(semel.run("waits", waits, operation="stall", fingerprint=None))
         await running.wait()
-        blocked = (await semel.run("blocks", blocks, operation="stall")).value
+        blocked = (await semel.run("blocks", blocks, operation="stall", fingerprint=None)).value
         go_on.set()
         found = await asyncio.gather(other, return_exceptions=True)
     if kind == "sqlalchemy":

@@ -40,7 +40,7 @@ def with_threads(url: str, ran: list[str]) -> Any:
             attempt.step("charge", lambda: ran.append("charge"))
             return "late"
 
-        return semel.run("k", handler, operation="stall").value
+        return semel.run("k", handler, operation="stall", fingerprint=None).value
 
 
 async def with_a_loop(url: str, ran: list[str]) -> Any:
@@ -56,7 +56,7 @@ async def with_a_loop(url: str, ran: list[str]) -> Any:
             await attempt.step("charge", charge)
             return "late"
 
-        return (await semel.run("k", handler, operation="stall")).value
+        return (await semel.run("k", handler, operation="stall", fingerprint=None)).value
 
 
 def main(colour: str, url: str) -> dict[str, Any]:

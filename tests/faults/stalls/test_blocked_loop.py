@@ -69,7 +69,7 @@ def _renewals_seen(elsewhere: Semel, key: str, wanted: int) -> int:
     patience = time.monotonic() + PATIENCE
     while len(ends) <= wanted and time.monotonic() < patience:
         with pytest.raises(InProgress):  # else somebody else was granted the key: the lease has lapsed
-            elsewhere.run(key, lambda: "taken over", operation="stall", policy=NOBODY_ELSE)
+            elsewhere.run(key, lambda: "taken over", operation="stall", fingerprint=None, policy=NOBODY_ELSE)
         record = elsewhere.read(key, operation="stall")
         assert record is not None, "the record of a running operation is gone"
         ends.add(record.lease_us)
@@ -82,5 +82,5 @@ def test_a_blocked_loop_costs_nobody_the_lease(started: "tuple[Semel, subprocess
     assert [_renewals_seen(elsewhere, key, 2) for key in ("waits", "blocks")] == [2, 2], "renewals while it was blocked"
     out, _ = process.communicate("go on\n", timeout=PATIENCE)
     assert json.loads(out) == {"waits": "attempt 1", "blocks": "went on", "told": []}, out
-    again = elsewhere.run("waits", lambda: "ran again", operation="stall")
+    again = elsewhere.run("waits", lambda: "ran again", operation="stall", fingerprint=None)
     assert (again.value, again.replayed) == ("attempt 1", True), "the outcome of the first attempt was not recorded"

@@ -22,7 +22,7 @@ def test_a_process_that_was_stopped_past_its_lease_says_so_and_writes_nothing(co
         assert process.stdout is not None
         assert process.stdout.readline() == "running\n", "the process did not come as far as its handler"
         process.send_signal(signal.SIGSTOP)
-        taken_over = elsewhere.run("k", lambda: "successor", operation="stall")
+        taken_over = elsewhere.run("k", lambda: "successor", operation="stall", fingerprint=None)
         assert (taken_over.value, taken_over.replayed) == ("successor", False)
         process.send_signal(signal.SIGCONT)
         line = process.stdout.readline()

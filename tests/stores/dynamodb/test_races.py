@@ -69,7 +69,7 @@ def test_callers_in_threads_run_each_key_once(url: str) -> None:
                 ran.append(key)
                 return key
 
-            return semel.run(key, handler, operation="charge").value
+            return semel.run(key, handler, operation="charge", fingerprint=None).value
 
         assert list(pool.map(call, calls)) == [key for _, key in calls]
     assert sorted(ran) == sorted(f"o-{number}" for number in range(20))

@@ -95,7 +95,7 @@ class Losing:
 
 def test_the_writes_and_the_record_are_there_together(semel: Semel, writes: Writes, ledger: Ledger) -> None:
     with semel.within(writes):
-        result = semel.run("o-1", ledger.paying(writes, 1), operation="charge")
+        result = semel.run("o-1", ledger.paying(writes, 1), operation="charge", fingerprint=None)
     record = semel.read("o-1", operation="charge")
     assert (result.value, ledger.lines()) == ("paid", [1])
     assert record is not None
@@ -104,14 +104,15 @@ def test_the_writes_and_the_record_are_there_together(semel: Semel, writes: Writ
 
 def test_a_duplicate_replays_and_writes_nothing(semel: Semel, writes: Writes, ledger: Ledger) -> None:
     results = [
-        semel.within(writes).run("o-1", ledger.paying(writes, number), operation="charge").replayed for number in (1, 2)
+        semel.within(writes).run("o-1", ledger.paying(writes, number), operation="charge", fingerprint=None).replayed
+        for number in (1, 2)
     ]
     assert (results, ledger.lines()) == ([False, True], [1])
 
 
 def test_writes_without_a_client_open_one(semel: Semel, ledger: Ledger) -> None:
     writes = Writes()
-    semel.within(writes).run("o-1", ledger.paying(writes, 1), operation="charge")
+    semel.within(writes).run("o-1", ledger.paying(writes, 1), operation="charge", fingerprint=None)
     assert ledger.lines() == [1]
 
 
@@ -121,10 +122,10 @@ def test_a_handler_that_raises_writes_nothing_and_may_run_again(semel: Semel, wr
         raise OSError
 
     with pytest.raises(OSError), semel.within(writes):  # noqa: PT011 - it is the handler's very own
-        semel.run("o-1", fails, operation="charge")
+        semel.run("o-1", fails, operation="charge", fingerprint=None)
     assert (ledger.lines(), len(writes), semel.read("o-1", operation="charge")) == ([], 0, None)
     with semel.within(writes):
-        assert not semel.run("o-1", ledger.paying(writes, 2), operation="charge").replayed
+        assert not semel.run("o-1", ledger.paying(writes, 2), operation="charge", fingerprint=None).replayed
     assert ledger.lines() == [2]
 
 
@@ -134,9 +135,9 @@ def test_a_final_failure_is_recorded_without_the_writes(semel: Semel, writes: Wr
         raise ValueError("declined")
 
     with pytest.raises(ValueError, match="declined"):
-        semel.within(writes).run("o-1", declined, operation="charge", policy=FINAL)
+        semel.within(writes).run("o-1", declined, operation="charge", fingerprint=None, policy=FINAL)
     with pytest.raises(FailedBefore):
-        semel.within(writes).run("o-1", declined, operation="charge", policy=FINAL)
+        semel.within(writes).run("o-1", declined, operation="charge", fingerprint=None, policy=FINAL)
     assert ledger.lines() == []
 
 
@@ -152,7 +153,7 @@ def test_of_two_that_run_at_the_same_time_one_writes(url: str, dynamodb: Tables,
             return number
 
         with Semel(url) as semel:
-            return semel.within(writes).run("o-1", handler, operation="charge").value
+            return semel.within(writes).run("o-1", handler, operation="charge", fingerprint=None).value
 
     with ThreadPoolExecutor(2) as pool:
         values = list(pool.map(call, [1, 2]))
@@ -168,29 +169,29 @@ def test_a_condition_of_the_callers_refuses_everything(semel: Semel, writes: Wri
         writes.add(ledger.line(1, ConditionExpression="attribute_not_exists(digest)"))
 
     with pytest.raises(ConcurrentModification, match="write 2: ConditionalCheckFailed"):
-        semel.within(writes).run("o-1", handler, operation="charge")
+        semel.within(writes).run("o-1", handler, operation="charge", fingerprint=None)
     assert (ledger.lines(), semel.read("o-1", operation="charge")) == ([1], None)
 
 
 def test_a_commit_whose_reply_was_lost_is_recognised(semel: Semel, dynamodb: Tables, ledger: Ledger) -> None:
     writes = Writes(Losing(dynamodb.client, applied=True))
-    result = semel.within(writes).run("o-1", ledger.paying(writes, 1), operation="charge")
+    result = semel.within(writes).run("o-1", ledger.paying(writes, 1), operation="charge", fingerprint=None)
     assert (result.value, result.replayed, ledger.lines()) == ("paid", False, [1])
 
 
 def test_a_commit_that_did_not_arrive_can_be_run_again(semel: Semel, dynamodb: Tables, ledger: Ledger) -> None:
     writes = Writes(Losing(dynamodb.client, applied=False))
     with pytest.raises(TransactionAborted) as caught:
-        semel.within(writes).run("o-1", ledger.paying(writes, 1), operation="charge")
+        semel.within(writes).run("o-1", ledger.paying(writes, 1), operation="charge", fingerprint=None)
     assert isinstance(caught.value.__cause__, StoreUnavailable)
     writes = Writes(dynamodb.client)
-    semel.within(writes).run("o-1", ledger.paying(writes, 1), operation="charge")
+    semel.within(writes).run("o-1", ledger.paying(writes, 1), operation="charge", fingerprint=None)
     assert ledger.lines() == [1]
 
 
 def test_an_ordinary_run_that_holds_the_key_is_respected(semel: Semel, writes: Writes, ledger: Ledger) -> None:
     with pytest.raises(LeaseLost), semel.within(writes):
-        semel.run("o-1", lambda: _run_elsewhere(semel, writes, ledger), operation="charge")
+        semel.run("o-1", lambda: _run_elsewhere(semel, writes, ledger), operation="charge", fingerprint=None)
     assert ledger.lines() == []
 
 
@@ -199,7 +200,7 @@ def _run_elsewhere(semel: Semel, writes: Writes, ledger: Ledger) -> None:
 
     def elsewhere() -> None:
         with Semel(semel.store.name) as other, pytest.raises(OSError):  # noqa: PT011 - the handler's very own
-            other.run("o-1", _breaks, operation="charge")
+            other.run("o-1", _breaks, operation="charge", fingerprint=None)
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
@@ -215,7 +216,7 @@ def test_a_step_and_its_writes_are_there_together(semel: Semel, writes: Writes, 
         attempt = semel.current()
         return attempt.step("reserve", ledger.paying(writes, 1), within=writes)
 
-    assert semel.run("o-1", handler, operation="charge").value == "paid"
+    assert semel.run("o-1", handler, operation="charge", fingerprint=None).value == "paid"
     record = semel.read("o-1", operation="charge")
     assert record is not None
     assert ([step.name for step in record.steps], ledger.lines()) == (["reserve"], [1])
@@ -224,7 +225,7 @@ def test_a_step_and_its_writes_are_there_together(semel: Semel, writes: Writes, 
 def test_a_step_whose_reply_was_lost_is_finished_once(semel: Semel, dynamodb: Tables, ledger: Ledger) -> None:
     writes = Writes(Losing(dynamodb.client, applied=True))
     step = ledger.paying(writes, 1)
-    semel.run("o-1", lambda: semel.current().step("reserve", step, within=writes), operation="charge")
+    semel.run("o-1", lambda: semel.current().step("reserve", step, within=writes), operation="charge", fingerprint=None)
     assert ledger.lines() == [1]
 
 
@@ -239,7 +240,7 @@ def test_a_step_of_an_attempt_that_lost_its_lease_writes_nothing(semel: Semel, w
         semel.current().step("reserve", step, within=writes)
 
     with pytest.raises(LeaseLost):
-        semel.run("o-1", handler, operation="charge")
+        semel.run("o-1", handler, operation="charge", fingerprint=None)
     assert ledger.lines() == []
 
 
@@ -255,25 +256,25 @@ def test_writes_outside_of_a_handler_are_not_taken(writes: Writes, ledger: Ledge
 @pytest.mark.parametrize("write", [{}, {"Get": {}}, {"Put": {}, "Delete": {}}, "Put"])
 def test_what_is_no_write_is_not_taken(semel: Semel, writes: Writes, write: Any) -> None:
     with pytest.raises(UsageError, match="not taken"):
-        semel.within(writes).run("o-1", lambda: writes.add(write), operation="charge")
+        semel.within(writes).run("o-1", lambda: writes.add(write), operation="charge", fingerprint=None)
 
 
 def test_there_is_room_for_ninety_nine_writes(semel: Semel, writes: Writes, ledger: Ledger) -> None:
-    semel.within(writes).run("o-1", ledger.paying(writes, *range(99)), operation="charge")
+    semel.within(writes).run("o-1", ledger.paying(writes, *range(99)), operation="charge", fingerprint=None)
     assert len(ledger.lines()) == 99
     with pytest.raises(UsageError, match="hundred"):
-        semel.within(writes).run("o-2", ledger.paying(writes, *range(100)), operation="charge")
+        semel.within(writes).run("o-2", ledger.paying(writes, *range(100)), operation="charge", fingerprint=None)
 
 
 def test_an_operation_inside_another_needs_writes_of_its_own(semel: Semel, writes: Writes, ledger: Ledger) -> None:
     def outer() -> str:
         writes.add(ledger.line())
         with pytest.raises(UsageError, match="still open"):
-            semel.run("o-2", lambda: None, operation="charge")
+            semel.run("o-2", lambda: None, operation="charge", fingerprint=None)
         return "outer"
 
     with semel.within(writes):
-        assert semel.run("o-1", outer, operation="charge").value == "outer"
+        assert semel.run("o-1", outer, operation="charge", fingerprint=None).value == "outer"
     assert ledger.lines() == [1]
 
 
@@ -304,7 +305,7 @@ def test_the_same_on_an_event_loop(url: str, ledger: Ledger, own: bool) -> None:
             found = []
             for _ in range(2):
                 async with semel.within(writes):
-                    found.append((await semel.run("o-1", handler, operation="charge")).replayed)
+                    found.append((await semel.run("o-1", handler, operation="charge", fingerprint=None)).replayed)
             return found
 
     async def scenario() -> list[bool]:

@@ -120,11 +120,11 @@ def test_a_failed_attempt_during_the_window_is_tried_again(admin: SqlAdmin, fres
     admin.restored(START, HOUR)
     with Semel(MysqlStore(fresh, clock=clock), policy=Policy(retry_errors=(OSError,))) as semel:
         with pytest.raises(InDoubt):
-            semel.run("o-1", lambda: None, operation="charge")
+            semel.run("o-1", lambda: None, operation="charge", fingerprint=None)
         semel.resolve("o-1", DidNotHappen(), operation="charge", reason="not in the books")
         with pytest.raises(OSError, match="down"):
-            semel.run("o-1", _down, operation="charge")
-        assert semel.run("o-1", lambda: "ran", operation="charge").value == "ran"
+            semel.run("o-1", _down, operation="charge", fingerprint=None)
+        assert semel.run("o-1", lambda: "ran", operation="charge", fingerprint=None).value == "ran"
 
 
 def _down() -> None:
@@ -163,7 +163,7 @@ def test_a_claim_in_the_callers_transaction_is_held_too(admin: SqlAdmin, fresh: 
         told(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         admin.restored(START, HOUR)
         with pytest.raises(InDoubt):
-            semel.within(connection).run("o-1", lambda: ran.append("ran"), operation="charge")
+            semel.within(connection).run("o-1", lambda: ran.append("ran"), operation="charge", fingerprint=None)
     assert ran == []
 
 
@@ -174,10 +174,10 @@ def test_a_record_that_the_callers_snapshot_lacks_is_replayed(
     with Semel(MysqlStore(fresh, clock=clock)) as semel, connected(fresh) as connection:
         told(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         with pytest.raises(InDoubt):
-            semel.run("o-1", lambda: "ran", operation="charge")
+            semel.run("o-1", lambda: "ran", operation="charge", fingerprint=None)
         semel.resolve("o-1", DidNotHappen(), operation="charge", reason="not in the books")
-        semel.run("o-1", lambda: "ran", operation="charge")
-        assert semel.within(connection).run("o-1", lambda: "again", operation="charge").value == "ran"
+        semel.run("o-1", lambda: "ran", operation="charge", fingerprint=None)
+        assert semel.within(connection).run("o-1", lambda: "again", operation="charge", fingerprint=None).value == "ran"
 
 
 def test_a_restore_point_in_the_future_is_refused(admin: SqlAdmin) -> None:

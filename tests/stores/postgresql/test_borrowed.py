@@ -32,8 +32,8 @@ async def paid() -> str:
 def test_an_engine_of_sqlalchemy(database: str) -> None:
     engine = create_engine(database.replace("postgresql:", "postgresql+psycopg:", 1), pool_size=1, max_overflow=0)
     with Semel(engine) as semel:
-        first = semel.run("k", lambda: "paid", operation="pay")
-        again = semel.run("k", lambda: "twice", operation="pay")
+        first = semel.run("k", lambda: "paid", operation="pay", fingerprint=None)
+        again = semel.run("k", lambda: "twice", operation="pay", fingerprint=None)
     assert (first.value, again.value, again.replayed) == ("paid", "paid", True)
     with engine.connect() as connection:  # the only one there is: it was given back, and not in autocommit
         connection.execute(text("CREATE TABLE mine (n int)"))
@@ -46,8 +46,8 @@ def test_an_engine_of_sqlalchemy(database: str) -> None:
 async def test_an_async_engine_of_sqlalchemy(database: str) -> None:
     engine = create_async_engine(database.replace("postgresql:", "postgresql+asyncpg:", 1), pool_size=1, max_overflow=0)
     async with AsyncSemel(engine) as semel:
-        first = await semel.run("k", paid, operation="pay")
-        again = await semel.run("k", paid, operation="pay")
+        first = await semel.run("k", paid, operation="pay", fingerprint=None)
+        again = await semel.run("k", paid, operation="pay", fingerprint=None)
     assert (first.value, again.value, again.replayed) == ("paid", "paid", True)
     async with engine.connect() as connection:
         assert (await connection.execute(text("SELECT 1"))).scalar() == 1
@@ -58,8 +58,8 @@ async def test_an_async_engine_of_sqlalchemy(database: str) -> None:
 async def test_a_pool_of_asyncpg(database: str) -> None:
     async with asyncpg.create_pool(database, min_size=1, max_size=1) as pool:
         async with AsyncSemel(pool) as semel:
-            first = await semel.run("k", paid, operation="pay")
-            again = await semel.run("k", paid, operation="pay")
+            first = await semel.run("k", paid, operation="pay", fingerprint=None)
+            again = await semel.run("k", paid, operation="pay", fingerprint=None)
         assert (first.value, again.replayed) == ("paid", True)
         assert await pool.fetchval("SELECT 1") == 1
     assert kept(database) == 1
@@ -68,8 +68,8 @@ async def test_a_pool_of_asyncpg(database: str) -> None:
 def test_a_pool_of_psycopg(database: str) -> None:
     with psycopg_pool.ConnectionPool(database, min_size=1, max_size=1, open=True) as pool:
         with Semel(pool) as semel:
-            first = semel.run("k", lambda: "paid", operation="pay")
-            again = semel.run("k", lambda: "twice", operation="pay")
+            first = semel.run("k", lambda: "paid", operation="pay", fingerprint=None)
+            again = semel.run("k", lambda: "twice", operation="pay", fingerprint=None)
         assert (first.value, again.value) == ("paid", "paid")
         with pool.connection() as connection:
             assert not connection.autocommit
@@ -79,8 +79,8 @@ def test_a_pool_of_psycopg(database: str) -> None:
 async def test_an_async_pool_of_psycopg(database: str) -> None:
     async with psycopg_pool.AsyncConnectionPool(database, min_size=1, max_size=1, open=False) as pool:
         async with AsyncSemel(pool) as semel:
-            first = await semel.run("k", paid, operation="pay")
-            again = await semel.run("k", paid, operation="pay")
+            first = await semel.run("k", paid, operation="pay", fingerprint=None)
+            again = await semel.run("k", paid, operation="pay", fingerprint=None)
         assert (first.value, again.replayed) == ("paid", True)
         async with pool.connection() as connection:
             assert not connection.autocommit
@@ -90,7 +90,7 @@ async def test_an_async_pool_of_psycopg(database: str) -> None:
 def test_a_pool_of_the_other_colour_is_refused(database: str) -> None:
     engine = create_async_engine(database.replace("postgresql:", "postgresql+asyncpg:", 1))
     with Semel(engine) as semel, pytest.raises(UsageError, match="Use AsyncSemel"):
-        semel.run("k", lambda: "paid", operation="pay")
+        semel.run("k", lambda: "paid", operation="pay", fingerprint=None)
 
 
 def test_something_else_is_no_place(database: str) -> None:

@@ -41,12 +41,12 @@ def test_a_restored_store_holds_until_the_mark_is_taken_away(url: str, call: Cal
     call("migrate", url)
     assert call("restored", url, "--at", "1h", "--for", "24h")[0] == 0
     with Semel(url) as semel, pytest.raises(InDoubt):
-        semel.run("o-1", lambda: None, operation="charge")
+        semel.run("o-1", lambda: None, operation="charge", fingerprint=None)
     assert "semel.Restored" in call("show", "o-1", url, "--operation", "charge")[1]
     assert "the mark is gone" in call("restored", url, "--end")[1]
     assert "there is no mark" in call("restored", url, "--end")[1]
     with Semel(url) as semel:
-        semel.run("o-2", lambda: None, operation="charge")
+        semel.run("o-2", lambda: None, operation="charge", fingerprint=None)
 
 
 def test_a_password_is_not_printed(url: str, call: Call) -> None:

@@ -94,9 +94,9 @@ def test_a_decision_lets_it_run(asker: Asker, admin: SqlAdmin, url: str, clock: 
     admin.restored(START, HOUR)
     with Semel(PostgresStore(url, clock=clock)) as semel:
         with pytest.raises(InDoubt):
-            semel.run("o-1", lambda: "ran", operation="charge")
+            semel.run("o-1", lambda: "ran", operation="charge", fingerprint=None)
         semel.resolve("o-1", DidNotHappen(), operation="charge", reason="not in the books")
-        assert semel.run("o-1", lambda: "ran", operation="charge").value == "ran"
+        assert semel.run("o-1", lambda: "ran", operation="charge", fingerprint=None).value == "ran"
 
 
 def test_a_failed_attempt_during_the_window_is_tried_again_as_its_policy_says(
@@ -105,11 +105,11 @@ def test_a_failed_attempt_during_the_window_is_tried_again_as_its_policy_says(
     admin.restored(START, HOUR)
     with Semel(PostgresStore(url, clock=clock), policy=Policy(retry_errors=(OSError,))) as semel:
         with pytest.raises(InDoubt):
-            semel.run("o-1", lambda: None, operation="charge")
+            semel.run("o-1", lambda: None, operation="charge", fingerprint=None)
         semel.resolve("o-1", DidNotHappen(), operation="charge", reason="not in the books")
         with pytest.raises(OSError, match="down"):
-            semel.run("o-1", _down, operation="charge")
-        semel.run("o-1", lambda: "ran", operation="charge")
+            semel.run("o-1", _down, operation="charge", fingerprint=None)
+        semel.run("o-1", lambda: "ran", operation="charge", fingerprint=None)
         record = semel.read("o-1", operation="charge")
     assert record is not None
     assert (record.status, record.in_doubt_policy) == (Status.COMPLETED, "rerun")
@@ -145,7 +145,7 @@ def test_a_claim_in_the_callers_transaction_is_held_too(admin: SqlAdmin, url: st
     with Semel(PostgresStore(url, clock=clock)) as semel, psycopg.connect(url) as connection:
         connection.execute("SET search_path TO pg_temp, public")
         with pytest.raises(InDoubt):
-            semel.within(connection).run("o-1", lambda: ran.append("ran"), operation="charge")
+            semel.within(connection).run("o-1", lambda: ran.append("ran"), operation="charge", fingerprint=None)
     assert ran == []
 
 

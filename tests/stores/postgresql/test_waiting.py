@@ -24,7 +24,7 @@ def database(postgresql: Databases) -> str:
 @pytest.fixture
 def outsider(database: str) -> Iterator[psycopg.Connection[Any]]:
     with Semel(database) as semel:
-        semel.run("first", lambda: None, operation="create the tables")
+        semel.run("first", lambda: None, operation="create the tables", fingerprint=None)
     with psycopg.connect(database, autocommit=True) as connection:
         yield connection
 
@@ -60,9 +60,9 @@ async def test_a_waiting_task_is_told(database: str, outsider: psycopg.Connectio
         raise AssertionError
 
     async with AsyncSemel(database) as owner, AsyncSemel(PostgresStore(database), clock=clock) as other:
-        running = asyncio.create_task(owner.run("k", work, operation="pay"))
+        running = asyncio.create_task(owner.run("k", work, operation="pay", fingerprint=None))
         await until(lambda: outsider.execute("SELECT FROM semel_record WHERE value = 'k'").rowcount == 1, clock)
-        waiting = asyncio.create_task(other.run("k", again, operation="pay"))
+        waiting = asyncio.create_task(other.run("k", again, operation="pay", fingerprint=None))
         await until(lambda: listeners(outsider) == 1 and wanted(outsider) == 1, clock)
         let_go.set()
         assert (await running).value == "done"
@@ -79,10 +79,12 @@ def test_a_waiting_thread_is_told(database: str, outsider: psycopg.Connection[An
         return "done"
 
     with Semel(database) as owner, Semel(PostgresStore(database), clock=clock) as other:
-        running = threading.Thread(target=lambda: owner.run("k", work, operation="pay"))
+        running = threading.Thread(target=lambda: owner.run("k", work, operation="pay", fingerprint=None))
         running.start()
         began.wait()
-        waiting = threading.Thread(target=lambda: got.append(other.run("k", work, operation="pay").value))
+        waiting = threading.Thread(
+            target=lambda: got.append(other.run("k", work, operation="pay", fingerprint=None).value)
+        )
         waiting.start()
         asyncio.run(until(lambda: listeners(outsider) == 1 and wanted(outsider) == 1, clock))
         let_go.set()
@@ -98,7 +100,7 @@ async def test_nothing_is_told_where_nobody_waits(database: str, outsider: psyco
         return "done"
 
     async with AsyncSemel(database) as semel:
-        await semel.run("k", work, operation="pay")
+        await semel.run("k", work, operation="pay", fingerprint=None)
     outsider.execute("NOTIFY \"public.semel_ended\", 'last'")
     assert [notice.payload for notice in outsider.notifies(stop_after=1)] == ["last"]
 
@@ -112,9 +114,9 @@ async def test_without_listening_a_waiter_looks(database: str, outsider: psycopg
         return "done"
 
     async with AsyncSemel(database) as owner, AsyncSemel(database, listen=False) as other:
-        running = asyncio.create_task(owner.run("k", work, operation="pay"))
+        running = asyncio.create_task(owner.run("k", work, operation="pay", fingerprint=None))
         await began.wait()
-        waiting = asyncio.create_task(other.run("k", work, operation="pay"))
+        waiting = asyncio.create_task(other.run("k", work, operation="pay", fingerprint=None))
         while not wanted(outsider):  # noqa: ASYNC110 - only the server knows
             await asyncio.sleep(0)
         assert listeners(outsider) == 0

@@ -109,7 +109,7 @@ def test_a_reshard_under_load_runs_nothing_twice(start_redis_cluster: Start) -> 
             ran[key] += 1
             return key
 
-        assert semel.run(key, handler, operation="charge").value == key
+        assert semel.run(key, handler, operation="charge", fingerprint=None).value == key
 
     def load(cluster: RunningCluster) -> None:
         with Semel(cluster.url) as semel:
@@ -139,14 +139,16 @@ def test_a_primary_that_is_replaced_is_found(start_redis_cluster: Start) -> None
     with start_redis_cluster(replicas=1) as cluster, Semel(cluster.url) as semel:
         policy = Policy(lease_for=timedelta(seconds=30))
         key = next(key for key in MANY if holder(cluster, slot(key)) is cluster.nodes[0])
-        semel.run(key.value, lambda: "first", operation="charge", policy=policy)
+        semel.run(key.value, lambda: "first", operation="charge", fingerprint=None, policy=policy)
         await_copy(cluster.nodes[0], cluster.nodes[3])
         cluster.nodes[0].kill()
         while not is_primary(cluster.nodes[3]):
             with suppress(TryLater):  # refused meanwhile, and nothing ran
-                semel.run(key.value, lambda: "second", operation="charge", policy=policy)
+                semel.run(key.value, lambda: "second", operation="charge", fingerprint=None, policy=policy)
         value = None
         while value is None:
             with suppress(TryLater):
-                value = semel.run(key.value, lambda: "second", operation="charge", policy=policy).value
+                value = semel.run(
+                    key.value, lambda: "second", operation="charge", fingerprint=None, policy=policy
+                ).value
         assert value == "first"

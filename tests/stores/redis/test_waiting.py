@@ -44,9 +44,9 @@ async def test_a_waiting_task_is_told(keys: Keys) -> None:
         raise AssertionError
 
     async with AsyncSemel(keys.url) as owner, AsyncSemel(RedisStore(keys.url), clock=clock) as other:
-        running = asyncio.create_task(owner.run("k", work, operation="pay"))
+        running = asyncio.create_task(owner.run("k", work, operation="pay", fingerprint=None))
         await until(lambda: bool(keys.names()), clock)
-        waiting = asyncio.create_task(other.run("k", again, operation="pay"))
+        waiting = asyncio.create_task(other.run("k", again, operation="pay", fingerprint=None))
         await until(lambda: listeners(keys) == 1 and wanted(keys), clock)
         let_go.set()
         assert (await running).value == "done"
@@ -65,10 +65,12 @@ def test_a_waiting_thread_is_told(keys: Keys) -> None:
         return "done"
 
     with Semel(keys.url) as owner, Semel(RedisStore(keys.url), clock=clock) as other:
-        running = threading.Thread(target=lambda: owner.run("k", work, operation="pay"))
+        running = threading.Thread(target=lambda: owner.run("k", work, operation="pay", fingerprint=None))
         running.start()
         began.wait()
-        waiting = threading.Thread(target=lambda: got.append(other.run("k", work, operation="pay").value))
+        waiting = threading.Thread(
+            target=lambda: got.append(other.run("k", work, operation="pay", fingerprint=None).value)
+        )
         waiting.start()
         asyncio.run(until(lambda: listeners(keys) == 1 and wanted(keys), clock))
         let_go.set()
@@ -86,9 +88,9 @@ async def test_without_listening_a_waiter_looks(keys: Keys) -> None:
         return "done"
 
     async with AsyncSemel(keys.url) as owner, AsyncSemel(RedisStore(keys.url, listen=False)) as other:
-        running = asyncio.create_task(owner.run("k", work, operation="pay"))
+        running = asyncio.create_task(owner.run("k", work, operation="pay", fingerprint=None))
         await began.wait()
-        waiting = asyncio.create_task(other.run("k", work, operation="pay"))
+        waiting = asyncio.create_task(other.run("k", work, operation="pay", fingerprint=None))
         while not wanted(keys):  # noqa: ASYNC110 - only the server knows
             await asyncio.sleep(0)
         assert listeners(keys) == 0

@@ -35,8 +35,8 @@ class Processes:
     def cached(self) -> None:
         """A record that both processes have in reach."""
         for semel in (self.first, self.first, self.second):
-            semel.run("k", lambda: "personal", operation="pay")
-        assert self.second.run("k", lambda: "personal", operation="pay").cache
+            semel.run("k", lambda: "personal", operation="pay", fingerprint=None)
+        assert self.second.run("k", lambda: "personal", operation="pay", fingerprint=None).cache
 
     def close(self) -> None:
         self.first.close()
@@ -54,10 +54,10 @@ def test_a_replay_after_an_erase_shows_nothing(tmp_path: Path, keys: Keys, local
     processes.cached()
     processes.first.erase("k", operation="pay", reason="asked to")
     with pytest.raises(ResultNotKept):
-        processes.first.run("k", lambda: "again", operation="pay")
+        processes.first.run("k", lambda: "again", operation="pay", fingerprint=None)
     processes.clock.advance(5)
     with pytest.raises(ResultNotKept):
-        processes.second.run("k", lambda: "again", operation="pay")
+        processes.second.run("k", lambda: "again", operation="pay", fingerprint=None)
     processes.close()
 
 
@@ -92,19 +92,19 @@ def test_while_redis_is_away_the_note_stays_and_a_sweep_repeats_it(
         server.start()
         assert processes.first.sweep().invalidated == 1
         with pytest.raises(ResultNotKept):
-            processes.second.run("k", lambda: "again", operation="pay")
+            processes.second.run("k", lambda: "again", operation="pay", fingerprint=None)
         processes.close()
 
 
 def test_what_a_process_read_after_an_earlier_drop_is_waited_for_as_well(tmp_path: Path, keys: Keys) -> None:
     processes = Processes(tmp_path / "semel.db", keys.url, local=10)
     with pytest.raises(OSError, match="lost"):
-        processes.first.run("k", _lost, operation="pay", policy=Policy(in_doubt="hold"))
+        processes.first.run("k", _lost, operation="pay", fingerprint=None, policy=Policy(in_doubt="hold"))
     processes.first.resolve("k", Happened("personal"), operation="pay", reason="it did")
     processes.clock.advance(6)
-    assert processes.second.run("k", _lost, operation="pay").value == "personal"
+    assert processes.second.run("k", _lost, operation="pay", fingerprint=None).value == "personal"
     processes.first.erase("k", operation="pay", reason="asked to")
-    assert processes.second.run("k", _lost, operation="pay").cache
+    assert processes.second.run("k", _lost, operation="pay", fingerprint=None).cache
     for seconds in (0, 5, 59):
         processes.clock.advance(seconds)
         assert processes.first.sweep().invalidated == 0
@@ -115,7 +115,9 @@ def test_what_a_process_read_after_an_earlier_drop_is_waited_for_as_well(tmp_pat
 
 def test_a_sweep_a_day_is_enough(tmp_path: Path, keys: Keys) -> None:
     processes = Processes(tmp_path / "semel.db", keys.url, local=10)
-    processes.first.run("k", lambda: "personal", operation="pay", policy=Policy(keep_for=timedelta(days=30)))
+    processes.first.run(
+        "k", lambda: "personal", operation="pay", fingerprint=None, policy=Policy(keep_for=timedelta(days=30))
+    )
     processes.first.erase("k", operation="pay", reason="asked to")
     processes.clock.advance(2)
     assert processes.first.sweep().invalidated == 0
@@ -133,7 +135,7 @@ def test_a_full_redis_forgets_all_the_same(
         server.keys().said("CONFIG", "SET", "maxmemory", "1")
         processes.first.erase("k", operation="pay", reason="asked to")
         with pytest.raises(ResultNotKept):
-            processes.second.run("k", lambda: "again", operation="pay")
+            processes.second.run("k", lambda: "again", operation="pay", fingerprint=None)
         processes.close()
 
 

@@ -67,9 +67,11 @@ def test_replays_go_on_and_the_observer_hears_of_no_cache_that_is_away(tmp_path:
     heard = Heard()
     with Semel(tmp_path / "semel.db", cache=f"{keys.url}&timeout=5", observer=heard) as semel:
         for key in ["warm", *["cached"] * 2]:
-            semel.run(key, lambda: "kept", operation="pay")
+            semel.run(key, lambda: "kept", operation="pay", fingerprint=None)
         fill_up(keys)
         for number in range(5):
-            assert [semel.run(f"new {number}", lambda: 1, operation="pay").cache for _ in range(3)] == [False] * 3
-            assert semel.run("cached", lambda: "again", operation="pay").cache
+            assert [
+                semel.run(f"new {number}", lambda: 1, operation="pay", fingerprint=None).cache for _ in range(3)
+            ] == [False] * 3
+            assert semel.run("cached", lambda: "again", operation="pay", fingerprint=None).cache
     assert heard.kinds["cache_open"] == 0

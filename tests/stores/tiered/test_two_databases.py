@@ -39,13 +39,13 @@ def both(places: tuple[Any, Any], keys: Keys) -> Iterator[tuple[Semel, Semel]]:
         one, other = (stack.enter_context(Semel(place, cache=f"{keys.url}&timeout=5")) for place in places)
         for semel, value in ((one, "of one"), (other, "of the other")):
             for _ in range(3):
-                semel.run("k", partial(str, value), operation="pay", scope="tenant")
+                semel.run("k", partial(str, value), operation="pay", fingerprint=None, scope="tenant")
         yield one, other
 
 
 def cached(semel: Semel) -> Any:
     """What the cache answers."""
-    result = semel.run("k", lambda: "again", operation="pay", scope="tenant")
+    result = semel.run("k", lambda: "again", operation="pay", fingerprint=None, scope="tenant")
     assert result.cache
     return result.value
 
@@ -59,7 +59,7 @@ def test_an_erase_in_one_leaves_what_is_cached_for_the_other(both: tuple[Semel, 
     one.erase("k", operation="pay", scope="tenant", reason="asked to")
     assert cached(other) == "of the other"
     with pytest.raises(ResultNotKept):
-        one.run("k", lambda: "again", operation="pay", scope="tenant")
+        one.run("k", lambda: "again", operation="pay", fingerprint=None, scope="tenant")
 
 
 @pytest.mark.anyio
@@ -67,7 +67,9 @@ async def test_neither_is_shown_the_others_answer_where_it_is_awaited(places: tu
     cache = f"{keys.url}&timeout=5"
     async with AsyncSemel(places[0], cache=cache) as one, AsyncSemel(places[1], cache=cache) as other:
         for semel, value in ((one, "of one"), (other, "of the other")):
-            results = [await semel.run("k", partial(_later, value), operation="pay") for _ in range(4)]
+            results = [
+                await semel.run("k", partial(_later, value), operation="pay", fingerprint=None) for _ in range(4)
+            ]
             assert [result.value for result in results] == [value] * 4
             assert results[-1].cache
 
@@ -79,15 +81,17 @@ async def _later(value: str) -> str:
 def test_a_copy_is_another_database_once_it_has_a_pattern_of_its_own(tmp_path: Path, keys: Keys) -> None:
     first, copy = tmp_path / "a.db", tmp_path / "b.db"
     with Semel(first, cache=f"{keys.url}&timeout=5") as semel:
-        semel.run("warm", lambda: "up", operation="pay")
+        semel.run("warm", lambda: "up", operation="pay", fingerprint=None)
     shutil.copyfile(first, copy)
     with (
         Semel(first, cache=f"{keys.url}&timeout=5") as semel,
         Semel(copy, cache=f"{keys.plain_url}?pattern={keys.prefix}:copy:{{digest}}&timeout=5") as other,
     ):
         for _ in range(3):
-            semel.run("k", lambda: "of the first", operation="pay")
-        assert [other.run("k", lambda: "of the copy", operation="pay").value for _ in range(3)] == ["of the copy"] * 3
+            semel.run("k", lambda: "of the first", operation="pay", fingerprint=None)
+        assert [other.run("k", lambda: "of the copy", operation="pay", fingerprint=None).value for _ in range(3)] == [
+            "of the copy"
+        ] * 3
 
 
 def test_before_it_is_known_which_database_it_is_the_cache_is_passed_by(asked: Asked, keys: Keys) -> None:

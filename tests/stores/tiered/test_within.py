@@ -23,7 +23,7 @@ class World:
         self.heard = Heard()
         self.path = path
         self.semel = Semel(path, cache=f"{keys.url}&timeout=5&local=10", observer=self.heard)
-        self.semel.run("warm", lambda: "up", operation="pay")
+        self.semel.run("warm", lambda: "up", operation="pay", fingerprint=None)
         self.heard.kinds.clear()
 
     def asked(self) -> int:
@@ -43,19 +43,21 @@ def test_what_is_rolled_back_is_replayed_to_nobody(world: World) -> None:
         connection.execute("BEGIN")
         with world.semel.within(connection):
             for _ in range(2):
-                assert world.semel.run("k", lambda: "in vain", operation="pay").value == "in vain"
+                assert world.semel.run("k", lambda: "in vain", operation="pay", fingerprint=None).value == "in vain"
         connection.execute("ROLLBACK")
     assert world.asked() == 0
-    assert [world.semel.run("k", lambda: "for good", operation="pay").value for _ in range(4)] == ["for good"] * 4
+    assert [world.semel.run("k", lambda: "for good", operation="pay", fingerprint=None).value for _ in range(4)] == [
+        "for good"
+    ] * 4
 
 
 def test_a_replay_inside_asks_the_database_although_it_is_cached(world: World) -> None:
     for _ in range(3):
-        world.semel.run("k", lambda: "kept", operation="pay")
+        world.semel.run("k", lambda: "kept", operation="pay", fingerprint=None)
     before = world.asked()
     with closing(sqlite3.connect(world.path, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         with world.semel.within(connection):
-            result = world.semel.run("k", lambda: "again", operation="pay")
+            result = world.semel.run("k", lambda: "again", operation="pay", fingerprint=None)
         connection.execute("COMMIT")
     assert (result.replayed, result.cache, world.asked()) == (True, False, before)

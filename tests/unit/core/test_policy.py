@@ -64,10 +64,20 @@ def test_what_can_be_kept_is_taken(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["keep_for", "lease_for", "max_runtime", "wait_for", "reconcile_after"])
 @pytest.mark.parametrize(
     "value",
-    [timedelta(microseconds=-1), timedelta(days=-1), timedelta(days=36_501), timedelta.max, 30, 0.5, "30s", None, True],
-    ids=repr,
+    [
+        timedelta(microseconds=-1),
+        timedelta(days=-1),
+        timedelta(days=36_501),
+        timedelta.max,
+        -1,
+        10**400,
+        "30s",
+        None,
+        True,
+    ],
+    ids=lambda value: repr(value)[:30],
 )
-def test_a_duration_is_a_timedelta_that_is_not_negative_or_endless(name: str, value: object) -> None:
+def test_a_duration_is_not_negative_or_endless(name: str, value: object) -> None:
     _refused(name, **{name: value})
 
 

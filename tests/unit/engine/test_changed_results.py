@@ -49,9 +49,9 @@ CHANGES: dict[str, tuple[Fields, Fields, object, object]] = {
 
 def read(store: MemoryStore, written: Any, given: dict[str, Any], declared: Any) -> object:
     """What a function that declares one type reads of a value that one of another type gave."""
-    Semel(store).run("o-1", lambda: written(**given), operation="pay", returns=written)
+    Semel(store).run("o-1", lambda: written(**given), operation="pay", fingerprint=None, returns=written)
     try:
-        value: Any = Semel(store).run("o-1", pytest.fail, operation="pay", returns=declared).value
+        value: Any = Semel(store).run("o-1", pytest.fail, operation="pay", fingerprint=None, returns=declared).value
     except RecordUnreadable:
         return UNREADABLE
     assert isinstance(value, declared)

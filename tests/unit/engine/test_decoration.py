@@ -67,21 +67,21 @@ def test_a_plain_function_is_refused_by_async_semel() -> None:
 def test_running_a_coroutine_function_is_refused_by_semel() -> None:
     semel = Semel(MemoryStore())
     with pytest.raises(UsageError, match="nothing ran"):
-        semel.run("k", acharge, operation="charge")  # type: ignore[arg-type]  # the mistake this is about
+        semel.run("k", acharge, operation="charge", fingerprint=None)  # type: ignore[arg-type]  # the mistake this is about
     assert list(semel.records()) == []
 
 
 def test_running_a_plain_function_is_refused_by_async_semel() -> None:
     semel = AsyncSemel(MemoryStore())
     with pytest.raises(UsageError, match="nothing ran"):
-        asyncio.run(semel.run("k", charge, operation="charge"))  # type: ignore[arg-type]  # the mistake this is about
+        asyncio.run(semel.run("k", charge, operation="charge", fingerprint=None))  # type: ignore[arg-type]  # the mistake this is about
 
 
 def test_a_colour_that_shows_only_in_the_result_is_not_said_to_have_done_nothing() -> None:
     with pytest.raises(UsageError, match="was called and gave a coroutine"):
-        Semel(MemoryStore()).run("k", lambda: acharge("o-1"), operation="charge")
+        Semel(MemoryStore()).run("k", lambda: acharge("o-1"), operation="charge", fingerprint=None)
     with pytest.raises(UsageError, match="was called and gave a int"):
-        asyncio.run(AsyncSemel(MemoryStore()).run("k", lambda: charge("o-1"), operation="charge"))  # type: ignore[arg-type,return-value]
+        asyncio.run(AsyncSemel(MemoryStore()).run("k", lambda: charge("o-1"), operation="charge", fingerprint=None))  # type: ignore[arg-type,return-value]
 
 
 def test_a_partial_of_the_wrong_colour_is_refused() -> None:

@@ -114,7 +114,7 @@ def test_a_store_without_caches_is_not_asked() -> None:
 
     store = Listening()
     with Semel(store) as engine:
-        engine.run("k", lambda: "value", operation="charge")
+        engine.run("k", lambda: "value", operation="charge", fingerprint=None)
         engine.erase("k", operation="charge", reason="asked")
         assert engine.sweep().invalidated == 0
     assert not {Pending, Invalidate, Confirm} & set(store.asked)

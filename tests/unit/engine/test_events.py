@@ -54,19 +54,19 @@ def raising(error: BaseException) -> Any:
 
 def attempt(semel: Semel, error: BaseException, policy: Policy | None = None) -> None:
     with pytest.raises(type(error)):
-        semel.run("k", raising(error), operation="pay", policy=policy)
+        semel.run("k", raising(error), operation="pay", fingerprint=None, policy=policy)
 
 
 def test_a_run_and_a_replay(semel: Semel, ears: Ears) -> None:
-    semel.run("k", lambda: 1, operation="pay")
-    semel.run("k", lambda: 1, operation="pay")
+    semel.run("k", lambda: 1, operation="pay", fingerprint=None)
+    semel.run("k", lambda: 1, operation="pay", fingerprint=None)
     assert ears.kinds == ["ran", "replayed"]
 
 
 def test_a_final_failure_and_its_replay(semel: Semel, ears: Ears) -> None:
     attempt(semel, ValueError(), FINAL)
     with pytest.raises(FailedBefore):
-        semel.run("k", lambda: 1, operation="pay", policy=FINAL)
+        semel.run("k", lambda: 1, operation="pay", fingerprint=None, policy=FINAL)
     assert ears.kinds == ["failed", "replayed"]
 
 
@@ -99,7 +99,7 @@ def test_an_interrupt(semel: Semel, ears: Ears) -> None:
 def test_meeting_a_doubt_that_is_held(semel: Semel, ears: Ears) -> None:
     attempt(semel, OSError(), HOLD)
     with pytest.raises(InDoubt):
-        semel.run("k", lambda: 1, operation="pay", policy=HOLD)
+        semel.run("k", lambda: 1, operation="pay", fingerprint=None, policy=HOLD)
     assert ears.kinds == ["in_doubt", "in_doubt"]
 
 
@@ -111,9 +111,9 @@ def test_another_request_under_the_same_key(semel: Semel, ears: Ears) -> None:
 
 
 def test_a_tombstone(semel: Semel, ears: Ears) -> None:
-    semel.run("k", object, operation="pay", returns=Any)
+    semel.run("k", object, operation="pay", fingerprint=None, returns=Any)
     with pytest.raises(ResultNotKept):
-        semel.run("k", object, operation="pay", returns=Any)
+        semel.run("k", object, operation="pay", fingerprint=None, returns=Any)
     assert ears.kinds == ["not_kept", "ran", "replayed"]
 
 
@@ -122,7 +122,9 @@ def test_a_rejected_duplicate(ears: Ears) -> None:
     key = Key.of("k", operation="pay")
     store.apply([Claim(key, fingerprint(None), b"somebody else", terms_of(Policy()), About())])
     with pytest.raises(InProgress):
-        Semel(store, observer=ears).run("k", lambda: 1, operation="pay", policy=Policy(when_running="reject"))
+        Semel(store, observer=ears).run(
+            "k", lambda: 1, operation="pay", fingerprint=None, policy=Policy(when_running="reject")
+        )
     assert ears.kinds == ["waited"]
 
 
@@ -134,9 +136,9 @@ def test_a_caller_that_is_cancelled_while_waiting_leaves_no_event(ears: Ears) ->
             async def handler() -> None:
                 await goes_on.wait()
 
-            owner = asyncio.create_task(semel.run("k", handler, operation="pay"))
+            owner = asyncio.create_task(semel.run("k", handler, operation="pay", fingerprint=None))
             await asyncio.sleep(0)
-            waiter = asyncio.create_task(semel.run("k", handler, operation="pay"))
+            waiter = asyncio.create_task(semel.run("k", handler, operation="pay", fingerprint=None))
             await asyncio.sleep(0)
             waiter.cancel()
             await asyncio.wait([waiter])
@@ -154,7 +156,7 @@ def test_a_cancelled_handler(ears: Ears) -> None:
             async def handler() -> None:
                 await asyncio.Event().wait()
 
-            call = asyncio.create_task(semel.run("k", handler, operation="pay"))
+            call = asyncio.create_task(semel.run("k", handler, operation="pay", fingerprint=None))
             await asyncio.sleep(0)
             call.cancel()
             await asyncio.wait([call])
@@ -164,7 +166,7 @@ def test_a_cancelled_handler(ears: Ears) -> None:
 
 
 def test_an_event_names_the_record_and_not_the_key(semel: Semel, ears: Ears) -> None:
-    record = semel.run("ada@example.org", lambda: 1, operation="pay").record
+    record = semel.run("ada@example.org", lambda: 1, operation="pay", fingerprint=None).record
     assert record is not None
     assert ears.events[0].reference == record.reference
     assert "ada" not in repr(ears.events)
@@ -176,7 +178,7 @@ def test_an_observer_that_raises_does_not_disturb(caplog: pytest.LogCaptureFixtu
             raise RuntimeError
 
     semel = Semel(MemoryStore(), observer=Broken(), policy=Policy(keep_for=timedelta(hours=1)))
-    assert semel.run("k", lambda: 1, operation="pay").value == 1
+    assert semel.run("k", lambda: 1, operation="pay", fingerprint=None).value == 1
     assert "observer failed" in caplog.text
 
 
@@ -189,7 +191,7 @@ def undeclared():  # type: ignore[no-untyped-def]  # noqa: ANN201 - that nothing
 
 
 def test_a_result_that_cannot_be_kept_is_told_at_the_first_call(semel: Semel, ears: Ears) -> None:
-    semel.run("k", undeclared, operation="pay")
+    semel.run("k", undeclared, operation="pay", fingerprint=None)
     assert ears.kinds == ["not_kept", "ran"]
     told = ears.events[0]
     assert (told.operation, told.reference) == ("pay", Key.of("k", operation="pay").reference)
@@ -200,12 +202,12 @@ def test_a_result_that_cannot_be_kept_is_told_at_the_first_call(semel: Semel, ea
 
 def test_a_result_that_cannot_be_kept_is_told_once_for_each_operation(semel: Semel, ears: Ears) -> None:
     for key, operation in (("a", "pay"), ("b", "pay"), ("a", "refund")):
-        semel.run(key, undeclared, operation=operation)
+        semel.run(key, undeclared, operation=operation, fingerprint=None)
     assert ears.kinds == ["not_kept", "ran", "ran", "not_kept", "ran"]
 
 
 def test_a_result_that_is_too_large_is_told(semel: Semel, ears: Ears) -> None:
-    semel.run("k", lambda: "x" * 100, operation="pay", policy=Policy(max_result=50))
+    semel.run("k", lambda: "x" * 100, operation="pay", fingerprint=None, policy=Policy(max_result=50))
     assert ears.kinds == ["not_kept", "ran"]
     assert "max_result=50" in ears.events[0].detail
 
@@ -226,7 +228,7 @@ def test_an_awaited_result_that_cannot_be_kept_is_told(ears: Ears) -> None:
 
 
 def test_without_an_observer_a_result_that_cannot_be_kept_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    Semel(MemoryStore()).run("k", undeclared, operation="pay")
+    Semel(MemoryStore()).run("k", undeclared, operation="pay", fingerprint=None)
     assert [(record.levelname, record.getMessage().split()[:2]) for record in caplog.records] == [
         ("WARNING", ["not_kept", "pay"])
     ]
@@ -244,6 +246,8 @@ def test_an_error_inside_a_transaction_is_a_doubt_only_where_the_handler_has_end
 ) -> None:
     connection = sqlite3.connect(tmp_path / "shop.db")
     with Semel(f"sqlite:///{tmp_path / 'shop.db'}", observer=ears) as semel, pytest.raises(RuntimeError):
-        semel.within(connection).run("k", lambda: booking(connection, commits=commits), operation="book")
+        semel.within(connection).run(
+            "k", lambda: booking(connection, commits=commits), operation="book", fingerprint=None
+        )
     connection.close()
     assert ears.kinds == [kind]

@@ -37,7 +37,7 @@ class Alarm(Exception):
 def granted_at_once(store: MemoryStore, clock: VirtualClock, key: str = "k") -> Any:
     """What another process gets for the key; raises `InProgress` where the claim was left behind."""
     with Semel(store, policy=AT_ONCE, clock=clock) as other:
-        return other.run(key, lambda: "next", operation=OPERATION).value
+        return other.run(key, lambda: "next", operation=OPERATION, fingerprint=None).value
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_task_cancelled_in_the_turn_of_its_grant_gives_the_claim_back(clock: V
                     ran.append(key)
                     return key
 
-                return (await semel.run(key, handler, operation=OPERATION)).value
+                return (await semel.run(key, handler, operation=OPERATION, fingerprint=None)).value
 
             tasks = [asyncio.ensure_future(call(f"k{number}")) for number in range(3)]
             store.act = tasks[victim].cancel
@@ -141,7 +141,7 @@ class Striking:
         before = sys.gettrace()
         sys.settrace(self.trace)
         try:
-            semel.run("k", handler, operation=OPERATION)
+            semel.run("k", handler, operation=OPERATION, fingerprint=None)
         except type(self._error):
             pass
         finally:

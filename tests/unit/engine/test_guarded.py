@@ -55,7 +55,7 @@ class Place:
     def run(self, key: str = "k", handler: Callable[[], Any] = lambda: 7, **asked: Any) -> Any:
         """One call, with a plain handler."""
         if self._runner is None:
-            return self.engine.run(key, handler, operation="pay", **asked)
+            return self.engine.run(key, handler, operation="pay", **{"fingerprint": None, **asked})
         return self._runner.run(self.arun(key, handler, **asked))
 
     async def arun(self, key: str, handler: Callable[[], Any], **asked: Any) -> Any:
@@ -65,7 +65,7 @@ class Place:
             value = handler()
             return await value if asyncio.iscoroutine(value) else value
 
-        return await self.engine.run(key, call, operation="pay", **asked)
+        return await self.engine.run(key, call, operation="pay", **{"fingerprint": None, **asked})
 
     def error(self, key: str = "k") -> StoreUnavailable:
         """The error of one call."""
@@ -241,12 +241,12 @@ def test_nobody_joins_a_queue_that_is_full() -> None:
         store = WatchedStore(MemoryStore())
         held = store.hold(Claim)
         async with AsyncSemel(store, limits=Limits(max_queue=1)) as semel:
-            calls = [asyncio.create_task(semel.run("1", _seven, operation="pay"))]
+            calls = [asyncio.create_task(semel.run("1", _seven, operation="pay", fingerprint=None))]
             await held.reached()
-            calls.append(asyncio.create_task(semel.run("2", _seven, operation="pay")))
+            calls.append(asyncio.create_task(semel.run("2", _seven, operation="pay", fingerprint=None)))
             await asyncio.sleep(0)  # its turn: it joins the queue
             with pytest.raises(StoreUnavailable, match=r"1 operations of this process wait .* nothing ran") as caught:
-                await semel.run("3", _seven, operation="pay")
+                await semel.run("3", _seven, operation="pay", fingerprint=None)
             held.release()
             assert [(await call).value for call in calls] == [7, 7]
             assert not caught.value.asked

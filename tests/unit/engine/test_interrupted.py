@@ -43,11 +43,11 @@ def test_a_claim_that_was_interrupted_on_its_way_is_given_back(in_doubt: str) ->
     policy = Policy(in_doubt=in_doubt)  # type: ignore[arg-type]  # one of the two words
     with Semel(InterruptedStore(), policy=policy) as semel:
         with pytest.raises(KeyboardInterrupt):
-            semel.run("o-1", lambda: 7, operation="pay")
+            semel.run("o-1", lambda: 7, operation="pay", fingerprint=None)
         record = semel.read("o-1", operation="pay")
         assert record is not None
         assert (record.status, record.attempts) == (Status.FAILED, 0)
-        assert semel.run("o-1", lambda: 7, operation="pay").value == 7
+        assert semel.run("o-1", lambda: 7, operation="pay", fingerprint=None).value == 7
 
 
 def test_a_list_that_was_interrupted_leaves_the_lane_to_others() -> None:
@@ -120,8 +120,8 @@ def rung(request: pytest.FixtureRequest, rings: Callable[[], None]) -> RungStore
 def test_a_claim_that_a_signal_hit_on_its_way_is_given_back(rung: RungStore) -> None:
     with Semel(rung, policy=Policy(in_doubt="hold")) as semel:
         with pytest.raises(Alarm):
-            semel.run("o-1", lambda: 7, operation="pay")
-        assert semel.run("o-1", lambda: 7, operation="pay").value == 7
+            semel.run("o-1", lambda: 7, operation="pay", fingerprint=None)
+        assert semel.run("o-1", lambda: 7, operation="pay", fingerprint=None).value == 7
 
 
 class Joined(Lane):
@@ -179,7 +179,7 @@ def test_an_event_loop_that_is_interrupted_in_a_round_can_be_run_again(kind: typ
 
     async def call() -> int:
         async with asyncio.timeout(60):
-            return (await semel.run("o-1", seven, operation="pay")).value
+            return (await semel.run("o-1", seven, operation="pay", fingerprint=None)).value
 
     with asyncio.Runner() as runner:
         semel = AsyncSemel(Store(), policy=Policy(in_doubt="hold"))

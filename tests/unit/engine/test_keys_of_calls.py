@@ -245,6 +245,6 @@ def test_about_may_be_worked_out_from_the_arguments(semel: Semel) -> None:
 
 
 def test_run_takes_the_key_of_a_record(semel: Semel) -> None:
-    semel.run("o-1", lambda: 1, operation="charge", scope="acme")
+    semel.run("o-1", lambda: 1, operation="charge", fingerprint=None, scope="acme")
     key = Key.of("o-1", operation="charge", scope="acme")
-    assert semel.run(key, lambda: 2, operation="charge").replayed
+    assert semel.run(key, lambda: 2, operation="charge", fingerprint=None).replayed

@@ -70,7 +70,7 @@ Run = Callable[[Scene, Callable[[], None]], None]
 
 def with_threads(scene: Scene, handler: Callable[[], None]) -> None:
     with Semel(scene.store, policy=POLICY, clock=scene.clock) as semel:
-        semel.run("k", handler, operation="pay")
+        semel.run("k", handler, operation="pay", fingerprint=None)
 
 
 def with_a_loop(scene: Scene, handler: Callable[[], None]) -> None:
@@ -79,7 +79,7 @@ def with_a_loop(scene: Scene, handler: Callable[[], None]) -> None:
 
     async def main() -> None:
         async with AsyncSemel(scene.store, policy=POLICY, clock=scene.clock) as semel:
-            await semel.run("k", awaited, operation="pay")
+            await semel.run("k", awaited, operation="pay", fingerprint=None)
 
     asyncio.run(main())
 
@@ -117,7 +117,7 @@ def test_the_thread_is_gone_when_the_engine_is_closed(scene: Scene, run: Run) ->
 
 
 def without_closing_threads(scene: Scene) -> None:
-    Semel(scene.store, policy=POLICY, clock=scene.clock).run("k", lambda: None, operation="pay")
+    Semel(scene.store, policy=POLICY, clock=scene.clock).run("k", lambda: None, operation="pay", fingerprint=None)
 
 
 def without_closing_the_loops(scene: Scene) -> None:
@@ -125,7 +125,9 @@ def without_closing_the_loops(scene: Scene) -> None:
         pass
 
     async def main() -> None:
-        await AsyncSemel(scene.store, policy=POLICY, clock=scene.clock).run("k", handler, operation="pay")
+        await AsyncSemel(scene.store, policy=POLICY, clock=scene.clock).run(
+            "k", handler, operation="pay", fingerprint=None
+        )
 
     asyncio.run(main())
 
@@ -153,7 +155,7 @@ def test_event_loops_at_the_same_time_share_the_thread(scene: Scene) -> None:
 
         async def main() -> None:
             async with semel:
-                await semel.run(key, handler, operation="pay")
+                await semel.run(key, handler, operation="pay", fingerprint=None)
 
         return main
 
@@ -179,7 +181,7 @@ def test_an_engine_that_was_closed_renews_again_when_it_is_used_again(scene: Sce
 
     async def main(key: str) -> None:
         async with semel:
-            await semel.run(key, handler, operation="pay")
+            await semel.run(key, handler, operation="pay", fingerprint=None)
 
     for key in ("a", "b"):
         asyncio.run(main(key))

@@ -32,6 +32,6 @@ def _answering(operations: Sequence[Operation]) -> Plan:
 def test_a_run_that_was_overtaken_is_not_told_that_nothing_ran() -> None:
     ran: list[Any] = []
     with Semel(Overtaken()) as semel, pytest.raises(LeaseLost) as told:
-        semel.run("o-1", lambda: ran.append(1), operation="pay")
+        semel.run("o-1", lambda: ran.append(1), operation="pay", fingerprint=None)
     assert ran == [1]
     assert isinstance(told.value.__cause__, StoreUnavailable)

@@ -128,4 +128,4 @@ def test_a_handler_that_asks_for_its_own_key_is_told_at_once(semel: Semel) -> No
         semel.turn("k", **ASKED)
 
     with pytest.raises(KeyReentered):
-        semel.run("k", pay, operation="pay")
+        semel.run("k", pay, operation="pay", fingerprint=None)

@@ -49,7 +49,9 @@ def test_both_loops_run_their_own_keys(store: Store) -> None:
                 return name
 
             async with semel:
-                return [(await semel.run(f"{name}{n}", handler, operation="pay")).value for n in range(20)]
+                return [
+                    (await semel.run(f"{name}{n}", handler, operation="pay", fingerprint=None)).value for n in range(20)
+                ]
 
         return play
 
@@ -69,7 +71,7 @@ def test_duplicates_in_two_loops_run_once(store: Store) -> None:
 
         async with semel:
             await asyncio.to_thread(both.wait, 30)
-            calls = [semel.run("k", handler, operation="pay") for _ in range(20)]
+            calls = [semel.run("k", handler, operation="pay", fingerprint=None) for _ in range(20)]
             return {result.value for result in await asyncio.gather(*calls)}
 
     assert in_loops(play, play) == [{"value"}, {"value"}]
@@ -87,7 +89,7 @@ def test_a_waiter_in_one_loop_gets_the_value_of_an_owner_in_another(store: Store
             return "owner"
 
         async with semel:
-            return (await semel.run("k", handler, operation="pay")).value
+            return (await semel.run("k", handler, operation="pay", fingerprint=None)).value
 
     async def wait() -> Any:
         async def handler() -> str:
@@ -95,7 +97,7 @@ def test_a_waiter_in_one_loop_gets_the_value_of_an_owner_in_another(store: Store
 
         async with semel:
             await asyncio.to_thread(runs.wait, 30)
-            waiting = asyncio.ensure_future(semel.run("k", handler, operation="pay"))
+            waiting = asyncio.ensure_future(semel.run("k", handler, operation="pay", fingerprint=None))
             await asyncio.sleep(0)
             goes_on.set()
             return (await waiting).value
@@ -110,7 +112,7 @@ def test_one_loop_after_the_other(store: Store) -> None:
         async def handler() -> str:
             return "value"
 
-        result = await semel.run("k", handler, operation="pay")
+        result = await semel.run("k", handler, operation="pay", fingerprint=None)
         await semel.close()
         return result.replayed
 
@@ -128,14 +130,14 @@ def test_closing_in_one_loop_leaves_the_other_alone(store: Store) -> None:
             return "value"
 
         async with semel:
-            return (await semel.run("k", handler, operation="pay")).value
+            return (await semel.run("k", handler, operation="pay", fingerprint=None)).value
 
     async def close() -> Any:
         async def handler() -> str:
             return "other"
 
         await asyncio.to_thread(runs.wait, 30)
-        value = (await semel.run("other", handler, operation="pay")).value
+        value = (await semel.run("other", handler, operation="pay", fingerprint=None)).value
         await semel.close()
         goes_on.set()
         return value

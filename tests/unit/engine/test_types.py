@@ -80,7 +80,7 @@ def test_a_bound_method_keeps_its_face(method: Any) -> None:
 
 def test_a_policy_field_of_the_wrong_type_is_found_by_type_checkers() -> None:
     with pytest.raises(PolicyInvalid):
-        semel.once(key="order", keep_for=5)  # type: ignore[arg-type]  # a duration is a timedelta
+        semel.once(key="order", keep_for="5")  # type: ignore[arg-type]  # a duration is a timedelta, or seconds
     with pytest.raises(PolicyInvalid):
         semel.once(key="order", keep_fro=timedelta(1))  # type: ignore[call-arg]  # there is no such field
     with pytest.raises(PolicyInvalid):

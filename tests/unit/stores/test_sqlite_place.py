@@ -76,14 +76,14 @@ def _modes(path: Path) -> dict[str, int]:
 
 def _used_by_threads(path: Path, seen: dict[str, int]) -> None:
     with Semel(SqliteStore(path)) as semel:
-        semel.run("k", lambda: None, operation="charge")
+        semel.run("k", lambda: None, operation="charge", fingerprint=None)
         seen.update(_modes(path))
 
 
 def _used_by_tasks(path: Path, seen: dict[str, int]) -> None:
     async def used() -> None:
         async with AsyncSemel(SqliteStore(path)) as semel:
-            await semel.run("k", _nothing, operation="charge")
+            await semel.run("k", _nothing, operation="charge", fingerprint=None)
             seen.update(_modes(path))
 
     asyncio.run(used())
@@ -206,7 +206,7 @@ def test_an_unknown_durability_is_a_mistake(tmp_path: Path, synchronous: str) ->
         SqliteStore(tmp_path / "semel.db", synchronous=synchronous)
 
 
-@pytest.mark.parametrize("busy_for", [timedelta(seconds=-1), timedelta(days=1), 5])
+@pytest.mark.parametrize("busy_for", [timedelta(seconds=-1), timedelta(days=1), -5])
 def test_an_impossible_wait_is_a_mistake(tmp_path: Path, busy_for: timedelta) -> None:
     with pytest.raises(UsageError, match="busy_for"):
         SqliteStore(tmp_path / "semel.db", busy_for=busy_for)

@@ -117,7 +117,7 @@ def test_an_override_inside_a_running_loop_is_awaited(store: MemoryStore, clock:
 
     async def play() -> int:
         async with override(semel, store, clock=clock):
-            await semel.run("o-1", _nothing, operation="o")
+            await semel.run("o-1", _nothing, operation="o", fingerprint=None)
         return len(asyncio.all_tasks())
 
     assert asyncio.run(play()) == 1
@@ -184,10 +184,10 @@ def test_a_crash_in_a_step_keeps_the_steps_before(store: MemoryStore, clock: Vir
         return "receipt"
 
     with pytest.raises(Crash):
-        semel.run("o-1", handler, operation="o")
+        semel.run("o-1", handler, operation="o", fingerprint=None)
     done.append("crashed")
     clock.advance(31)
-    assert semel.run("o-1", handler, operation="o").value == "receipt"
+    assert semel.run("o-1", handler, operation="o", fingerprint=None).value == "receipt"
     assert done == ["reserve", "crashed"]
 
 
@@ -199,7 +199,7 @@ def test_a_crash_tells_the_observer_nothing(store: MemoryStore) -> None:
             told.append(event.kind)
 
     with pytest.raises(Crash):
-        Semel(store, observer=Ears()).run("o-1", crash, operation="o")
+        Semel(store, observer=Ears()).run("o-1", crash, operation="o", fingerprint=None)
     assert told == []
 
 

@@ -166,8 +166,11 @@ async def test_row_factories_of_the_caller_are_neither_used_nor_changed(within_u
     from psycopg.rows import dict_row
 
     with psycopg.connect(within_url, row_factory=dict_row) as connection, Semel(PostgresStore(within_url)) as semel:
-        semel.within(connection).run("factory", lambda: "done", operation="charge")
-        assert semel.within(connection).run("factory", lambda: "again", operation="charge").value == "done"
+        semel.within(connection).run("factory", lambda: "done", operation="charge", fingerprint=None)
+        assert (
+            semel.within(connection).run("factory", lambda: "again", operation="charge", fingerprint=None).value
+            == "done"
+        )
         assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
         connection.rollback()
 
@@ -176,7 +179,7 @@ async def test_a_scoped_session_is_a_session(within_url: str) -> None:
     engine = _engine(within_url)
     session = orm.scoped_session(orm.sessionmaker(engine))
     with Semel(PostgresStore(within_url)) as semel:
-        assert semel.within(session).run("scoped", lambda: "done", operation="charge").value == "done"
+        assert semel.within(session).run("scoped", lambda: "done", operation="charge", fingerprint=None).value == "done"
     session.rollback()
     session.remove()
     engine.dispose()
@@ -189,7 +192,9 @@ async def test_an_async_scoped_session_is_a_session(within_url: str) -> None:
     engine = sa_asyncio.create_async_engine(with_driver(within_url, "postgresql+asyncpg"), poolclass=sa.NullPool)
     session = sa_asyncio.async_scoped_session(sa_asyncio.async_sessionmaker(engine), scopefunc=asyncio.current_task)
     async with AsyncSemel(PostgresStore(within_url)) as semel:
-        assert (await semel.within(session).run("scoped", handler, operation="charge")).value == "done"
+        assert (
+            await semel.within(session).run("scoped", handler, operation="charge", fingerprint=None)
+        ).value == "done"
         await session.rollback()
         assert await semel.read("scoped", operation="charge") is None
     await session.remove()
@@ -206,13 +211,17 @@ async def test_a_connection_of_a_pool_of_asyncpg_is_a_connection(within_url: str
         pool.acquire() as connection,
         connection.transaction(),
     ):
-        assert (await semel.within(connection).run("pooled", handler, operation="charge")).value == "done"
+        assert (
+            await semel.within(connection).run("pooled", handler, operation="charge", fingerprint=None)
+        ).value == "done"
 
 
 async def test_a_session_that_streams_by_default_is_fine(within_url: str) -> None:
     engine = _engine(within_url).execution_options(stream_results=True)
     with orm.Session(engine) as session, Semel(PostgresStore(within_url)) as semel:
-        assert semel.within(session).run("streamed", lambda: "done", operation="charge").value == "done"
+        assert (
+            semel.within(session).run("streamed", lambda: "done", operation="charge", fingerprint=None).value == "done"
+        )
     engine.dispose()
 
 
@@ -226,7 +235,7 @@ async def test_a_session_whose_transaction_was_ended_inside_begin_is_told_so(wit
             return "done"
 
         with pytest.raises(NotInTransaction, match="not open any more"), session.begin():
-            semel.within(session).run("ended", handler, operation="charge")
+            semel.within(session).run("ended", handler, operation="charge", fingerprint=None)
     engine.dispose()
 
 
@@ -242,5 +251,5 @@ async def test_a_django_block_that_will_be_rolled_back_is_transaction_aborted(
     with Semel(PostgresStore(within_url)) as semel, transaction.atomic(using=connection.alias):
         transaction.set_rollback(True, using=connection.alias)
         with pytest.raises(TransactionAborted):
-            semel.within(connection).run("doomed", lambda: "done", operation="charge")
+            semel.within(connection).run("doomed", lambda: "done", operation="charge", fingerprint=None)
     connection.close()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_on_postgresql(postgresql: Databases) -> None:
     url = postgresql.new_database()
     with Semel(url) as semel, psycopg.connect(url) as connection:
-        semel.run("first", lambda: None, operation="create the tables")
+        semel.run("first", lambda: None, operation="create the tables", fingerprint=None)
         with semel.within(connection):
             with pytest.raises(UsageError, match="outside within"):
                 semel.sweep()
@@ -30,7 +30,7 @@ def test_a_sweep_inside_does_not_commit_the_caller_s_rows_on_mariadb(mariadb: Da
     url = mariadb.new_database()
     connection = pymysql.connect(**address(Settings.of(url)))
     with Semel(url) as semel, connection, connection.cursor() as cursor:
-        semel.run("first", lambda: None, operation="create the tables")
+        semel.run("first", lambda: None, operation="create the tables", fingerprint=None)
         cursor.execute("CREATE TABLE effect (name VARCHAR(20)) ENGINE=InnoDB")
         cursor.execute("INSERT INTO effect VALUES ('mine')")
         with semel.within(connection), pytest.raises(UsageError, match="outside within"):

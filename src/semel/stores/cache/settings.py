@@ -7,11 +7,12 @@ password, is in no representation and no message.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from semel.errors import UsageError
+from semel.settings import Duration, refuses_unknown
 from semel.stores.settings import DAY, Reader, count, seconds
 from semel.stores.store_url import join_url, split_url
 
@@ -25,25 +26,40 @@ _READERS: Final[dict[str, Reader]] = {
 _SCHEMES: Final = frozenset({"redis", "rediss", "redis+cluster", "redis+sentinel"})
 
 
+@refuses_unknown("A cache", UsageError)
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A cache of completed records in front of a SQL store.
+    """A cache of completed records in front of a SQL store. A number stands for so many seconds.
 
     Attributes:
         url: a Redis, with settings of its own as for a store; None keeps records in the process alone.
-        cap: the longest time that Redis keeps a record, in seconds.
-        timeout: how many seconds Redis may take, to connect and to answer, before the store is asked instead.
+        cap: the longest time that Redis keeps a record.
+        timeout: how long Redis may take, to connect and to answer, before the store is asked instead.
         local: how many records the process itself keeps at most; 0 keeps none.
-        local_for: for how many seconds it does.
+        local_for: for how long it does.
         local_bytes: how many bytes they may take together, roughly.
     """
 
     url: str | None = field(default=None, repr=False)
+    _: KW_ONLY
     cap: float = 600.0
     timeout: float = 0.1
     local: int = 0
     local_for: float = 5.0
     local_bytes: int = 16_777_216
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            url: str | None = None,
+            *,
+            cap: Duration = 600.0,
+            timeout: Duration = 0.1,
+            local: int = 0,
+            local_for: Duration = 5.0,
+            local_bytes: int = 16_777_216,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name, reader in _READERS.items():

@@ -27,6 +27,8 @@ class DynamoStore:
     )
     libraries = ("boto3", "aiobotocore")
 
+    setting_names = frozenset(Settings.__dataclass_fields__) - {"table"}
+
     def __init__(self, url: str, **settings: Any) -> None:
         self._place = Place.of(Settings.of(url, **settings))
         self.name = self._place.settings.name

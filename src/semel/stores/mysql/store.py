@@ -32,6 +32,7 @@ class MysqlStore(ServedStore):
 
     server = MYSQL
     packages = ("pymysql", "asyncmy")
+    setting_names = frozenset(Settings.__dataclass_fields__) - {"url", "name"}
 
     def __init__(self, url: str, **settings: Any) -> None:
         given = Settings.of(url, **settings)

@@ -34,6 +34,7 @@ class PostgresStore(ServedStore):
 
     server = POSTGRESQL
     packages = ("psycopg", "asyncpg")
+    setting_names = frozenset(Settings.__dataclass_fields__) - {"url", "name"}
 
     def __init__(self, url: str | ExternalPool, **settings: Any) -> None:
         borrowed = url if isinstance(url, ExternalPool) else None

@@ -27,6 +27,8 @@ class RedisStore:
     capabilities = frozenset({Capability.NOTIFY, Capability.SEPARATE_LOOP, Capability.EXAMINE})
     """Not durable: `semel doctor` says of Redis as the only store that it is best effort."""
 
+    setting_names = frozenset(Settings.__dataclass_fields__) - {"name", "kind", "addresses"}
+
     def __init__(self, url: str, **settings: Any) -> None:
         given = Settings.of(url, **settings)
         self._place = Place(given, Pattern(given.pattern))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from semel.errors import StoreMisconfigured, UsageError
+from semel.settings import Duration, to_timedelta
 from semel.stores.settings import StoreClock
 
 MOUNTS = Path("/proc/self/mountinfo")
@@ -164,7 +165,7 @@ class Settings:
 
     @staticmethod
     def of(
-        path: str | PathLike[str], synchronous: str, busy_for: timedelta, clock: StoreClock, *, migrate: bool
+        path: str | PathLike[str], synchronous: str, busy_for: Duration, clock: StoreClock, *, migrate: bool
     ) -> Settings:
         """The settings, checked.
 
@@ -178,7 +179,5 @@ class Settings:
                 f"FULL keeps every acknowledged commit, NORMAL may lose the last ones when the power fails."
             )
             raise UsageError(message)
-        if not isinstance(busy_for, timedelta) or not timedelta(0) <= busy_for <= _LONGEST_WAIT:
-            message = f"busy_for must be a timedelta between zero and one hour, not {busy_for!r}; nothing ran."
-            raise UsageError(message)
-        return Settings(local_path(path), synchronous, busy_for.total_seconds(), clock, migrate)  # type: ignore[arg-type]
+        patience = to_timedelta("busy_for", busy_for, may_be_zero=True, longest=_LONGEST_WAIT)
+        return Settings(local_path(path), synchronous, patience.total_seconds(), clock, migrate)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from typing import Any
 
 from semel.core.operations import Operation
 from semel.core.store import AsyncDriver, Capability, Plan
+from semel.settings import Duration
 from semel.stores.admin import Admin
 from semel.stores.settings import StoreClock, machine_clock
 from semel.stores.sqlite.database import attach, detach, known_install
@@ -57,7 +58,7 @@ class SqliteStore:
         path: str | PathLike[str],
         *,
         synchronous: str = "FULL",
-        busy_for: timedelta = timedelta(seconds=10),
+        busy_for: Duration = timedelta(seconds=10),
         clock: StoreClock = machine_clock,
         migrate: bool = True,
     ) -> None:

@@ -76,7 +76,7 @@ class Door:
         adapted = colour.adapt(handler or self.world.returning("value"))
         settings = {"operation": OPERATION, **settings}
         if self.world.call_style == "run":
-            return functools.partial(self.engine.run, key, adapted, **settings)
+            return functools.partial(self.engine.run, key, adapted, **{"fingerprint": None, **settings})
         call = DecoratedCall(colour, self.engine, key, adapted, as_method=self._decorates_methods, **settings)
         return call.value if for_value else call.result
 

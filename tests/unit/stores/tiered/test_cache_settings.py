@@ -66,7 +66,7 @@ def test_a_store_of_sql_does_and_keeps_its_name(tmp_path: Path, store: str, cach
 
 def test_a_cache_in_the_process_alone_needs_no_redis() -> None:
     with Semel("memory://", cache=Cache(local=10)) as semel:
-        found = [semel.run("k", lambda: 7, operation="charge") for _ in range(3)]
+        found = [semel.run("k", lambda: 7, operation="charge", fingerprint=None) for _ in range(3)]
     assert [(result.value, result.replayed, result.cache) for result in found] == [
         (7, False, False),
         (7, True, False),

@@ -24,7 +24,7 @@ def test_who_replays_from_the_process_again_and_again_lets_others_have_their_tur
 
             task = asyncio.create_task(other())
             for _ in range(2600):
-                await semel.run("k", seven, operation="pay")
+                await semel.run("k", seven, operation="pay", fingerprint=None)
             ends.set()
             await task
             return turns

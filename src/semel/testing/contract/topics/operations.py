@@ -166,7 +166,7 @@ class InputContract(Contract):
     @only_by_run
     async def test_a_handler_that_cannot_be_called_is_refused(self, world: World) -> None:
         engine = world.door().engine
-        call = world.start(lambda: engine.run("k", "handler", operation="pay"))
+        call = world.start(lambda: engine.run("k", "handler", operation="pay", fingerprint=None))
         await world.ended(call)
         assert isinstance(call.error, UsageError)
 
