@@ -268,10 +268,11 @@ def test_a_folder_that_may_not_be_entered_is_told_by_function_and_command() -> N
         import os
         from semel import Semel, errors
         from semel.cli import main
-        Semel("sqlite:///{above}/semel.db").run("k", int, operation="o")  # afterwards all that is needed is loaded
+        # Afterwards all that is needed is loaded.
+        Semel("sqlite:///{above}/semel.db").run("k", int, operation="o", fingerprint=None)
         main(["list", "sqlite:///{above}/semel.db"])
         os.setgroups([]); os.setgid({_NOBODY}); os.setuid({_NOBODY})
-        try: Semel("sqlite:///{folder}/semel.db").run("k", int, operation="o")
+        try: Semel("sqlite:///{folder}/semel.db").run("k", int, operation="o", fingerprint=None)
         except errors.StoreMisconfigured as error: print(error)
         print(main(["list", "sqlite:///{folder}/semel.db"]))
     """

@@ -32,10 +32,10 @@ import django
 django.setup()
 from django.db import connection, transaction
 
-outside = semel.run("k", lambda: "paid", operation="pay")
+outside = semel.run("k", lambda: "paid", operation="pay", fingerprint=None)
 with transaction.atomic():
-    inside = semel.within(connection).run("in", lambda: "paid", operation="pay")
-again = semel.run("in", lambda: "twice", operation="pay")
+    inside = semel.within(connection).run("in", lambda: "paid", operation="pay", fingerprint=None)
+again = semel.run("in", lambda: "twice", operation="pay", fingerprint=None)
 print(json.dumps([outside.value, inside.replayed, again.value, again.replayed]))
 semel.close()
 """

@@ -11,7 +11,7 @@ import pytest
 from semel.extras import PACKAGES, requires
 
 ROOT = Path(__file__).parents[2]
-_CALL = 'assert semel.run("k", lambda: 1, operation="o")'
+_CALL = 'assert semel.run("k", lambda: 1, operation="o", fingerprint=None)'
 
 STORES = [
     ('Semel("postgresql://localhost/shop")', "postgresql://", "psycopg", "semel[postgres]"),
@@ -91,7 +91,7 @@ def test_a_command_without_its_package_says_the_same_in_one_line(
 
 def test_a_package_that_is_installed_and_cannot_be_loaded_is_told_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "psycopg.py").write_text("raise ImportError('no pq wrapper available.\\nAttempts made: ...')\n")
-    program = 'sys.path.insert(0, "")\ntry: Semel("postgresql://h/d").run("k", int, operation="o")\n'
+    program = 'sys.path.insert(0, "")\ntry: Semel("postgresql://h/d").run("k", int, operation="o", fingerprint=None)\n'
     program += "except errors.DependencyMissing as error: print(error)"
     done = _without("asyncpg", program, tmp_path)
     assert 'postgresql:// needs psycopg: pip install "semel[postgres]"' in done.stdout, done.stderr

@@ -55,6 +55,12 @@ class VirtualClock:
         for rest in due:
             rest.rouse()
 
+    def set_back(self, duration: Duration) -> None:
+        """Let the clocks show an earlier time, as a machine's clock may that is corrected."""
+        passed = to_timedelta("duration", duration, may_be_zero=True, outcome="the clock was not changed")
+        with self._lock:
+            self._now_us -= passed // _MICROSECOND
+
     def advance_to(self, instant: float) -> None:
         """Let time pass until `instant`, or the first whole microsecond after it; never back."""
         microseconds = round(instant * 1_000_000)

@@ -43,10 +43,10 @@ def test_an_engine_made_before_a_fork_works_on_both_sides(tmp_path: Path) -> Non
         semel = Semel(f"sqlite:///{path}")
 
         def child():
-            assert semel.run("child", lambda: "c", operation="pay").value == "c"
+            assert semel.run("child", lambda: "c", operation="pay", fingerprint=None).value == "c"
 
         pid = in_child(child)
-        assert semel.run("parent", lambda: "p", operation="pay").value == "p"
+        assert semel.run("parent", lambda: "p", operation="pay", fingerprint=None).value == "p"
         assert wait_for(pid) == 0
         print(sorted(record.key.value for record in semel.records()))
         """,
@@ -59,15 +59,15 @@ def test_an_engine_used_before_a_fork_works_on_both_sides(tmp_path: Path) -> Non
         tmp_path,
         """
         semel = Semel(f"sqlite:///{path}")
-        semel.run("before", lambda: "b", operation="pay")
+        semel.run("before", lambda: "b", operation="pay", fingerprint=None)
 
         def child():
-            assert semel.run("before", lambda: "x", operation="pay").replayed
-            assert semel.run("child", lambda: "c", operation="pay").value == "c"
+            assert semel.run("before", lambda: "x", operation="pay", fingerprint=None).replayed
+            assert semel.run("child", lambda: "c", operation="pay", fingerprint=None).value == "c"
 
         pid = in_child(child)
-        assert semel.run("before", lambda: "x", operation="pay").replayed
-        assert semel.run("parent", lambda: "p", operation="pay").value == "p"
+        assert semel.run("before", lambda: "x", operation="pay", fingerprint=None).replayed
+        assert semel.run("parent", lambda: "p", operation="pay", fingerprint=None).value == "p"
         assert wait_for(pid) == 0
         print(sorted(record.key.value for record in semel.records()))
         """,
@@ -80,10 +80,10 @@ def test_parent_and_child_run_a_key_once(tmp_path: Path) -> None:
         tmp_path,
         """
         semel = Semel(f"sqlite:///{path}")
-        semel.run("before", lambda: "b", operation="pay")
+        semel.run("before", lambda: "b", operation="pay", fingerprint=None)
 
         def run():
-            result = semel.run("k", lambda: "v", operation="pay")
+            result = semel.run("k", lambda: "v", operation="pay", fingerprint=None)
             # The line in one piece: two processes write into one pipe.
             print("replayed\\n" if result.replayed else "ran\\n", end="", flush=True)
 
@@ -103,7 +103,7 @@ def test_a_child_forked_inside_a_handler_does_not_take_the_lease_along(tmp_path:
 
         def child():
             try:
-                semel.run("other", lambda: "c", operation="pay")
+                semel.run("other", lambda: "c", operation="pay", fingerprint=None)
             except BaseException as error:
                 print(repr(error))
             os._exit(0)
@@ -112,7 +112,7 @@ def test_a_child_forked_inside_a_handler_does_not_take_the_lease_along(tmp_path:
             assert wait_for(in_child(child)) == 0
             return "parent"
 
-        assert semel.run("k", handler, operation="pay").value == "parent"
+        assert semel.run("k", handler, operation="pay", fingerprint=None).value == "parent"
         print(semel.read("k", operation="pay").status, semel.read("other", operation="pay").status)
         """,
     )
@@ -130,7 +130,7 @@ def test_a_fork_while_other_threads_are_busy_does_not_block_the_child(tmp_path: 
             number = 0
             while not stop.is_set():
                 number += 1
-                semel.run(f"{name}-{number}", lambda: number, operation="busy")
+                semel.run(f"{name}-{number}", lambda: number, operation="busy", fingerprint=None)
 
         threads = [threading.Thread(target=busy, args=(name,)) for name in "abcd"]
         for thread in threads:
@@ -139,7 +139,7 @@ def test_a_fork_while_other_threads_are_busy_does_not_block_the_child(tmp_path: 
         codes = []
         for number in range(5):
             def child():
-                assert semel.run(f"child-{number}", lambda: "c", operation="pay").value == "c"
+                assert semel.run(f"child-{number}", lambda: "c", operation="pay", fingerprint=None).value == "c"
             codes.append(wait_for(in_child(child)))
         stop.set()
         for thread in threads:
@@ -161,7 +161,7 @@ def test_an_async_engine_used_before_a_fork_works_in_the_child(tmp_path: Path) -
 
         async def main(key):
             async with semel:
-                return (await semel.run(key, handler, operation="pay")).replayed
+                return (await semel.run(key, handler, operation="pay", fingerprint=None)).replayed
 
         assert asyncio.run(main("before")) is False
 
@@ -181,14 +181,14 @@ def test_a_memory_store_forks_into_two(tmp_path: Path) -> None:
         tmp_path,
         """
         semel = Semel("memory://")
-        semel.run("before", lambda: "b", operation="pay")
+        semel.run("before", lambda: "b", operation="pay", fingerprint=None)
 
         def child():
-            assert semel.run("before", lambda: "x", operation="pay").replayed
-            assert not semel.run("after", lambda: "c", operation="pay").replayed
+            assert semel.run("before", lambda: "x", operation="pay", fingerprint=None).replayed
+            assert not semel.run("after", lambda: "c", operation="pay", fingerprint=None).replayed
 
         assert wait_for(in_child(child)) == 0
-        print(semel.run("after", lambda: "p", operation="pay").replayed)
+        print(semel.run("after", lambda: "p", operation="pay", fingerprint=None).replayed)
         """,
     )
     assert out.strip() == "False"
@@ -213,13 +213,13 @@ def test_a_child_renews_its_own_leases_after_a_fork_beside_a_parents_thread(tmp_
 
         async def run(key, handler):
             async with semel:
-                return (await semel.run(key, handler, operation="pay")).value
+                return (await semel.run(key, handler, operation="pay", fingerprint=None)).value
 
         def child():
             assert asyncio.run(run("k", renewed)) == "renewed"
 
         async def parent():
-            await semel.run("parent", short, operation="pay")
+            await semel.run("parent", short, operation="pay", fingerprint=None)
             assert "semel-leases" in [thread.name for thread in threading.enumerate()]
 
         asyncio.run(parent())

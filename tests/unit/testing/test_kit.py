@@ -215,10 +215,10 @@ import shop
 
 def test_a_day_passes(semel_store, semel_clock):
     semel = Semel(semel_store, clock=semel_clock)
-    assert not semel.run("k", int, operation="o").replayed
-    assert semel.run("k", int, operation="o").replayed
+    assert not semel.run("k", int, operation="o", fingerprint=None).replayed
+    assert semel.run("k", int, operation="o", fingerprint=None).replayed
     semel_clock.advance(timedelta(days=1).total_seconds())
-    assert not semel.run("k", int, operation="o").replayed
+    assert not semel.run("k", int, operation="o", fingerprint=None).replayed
 
 def test_a_module_level_engine_is_put_on_the_store_of_the_test(semel_override, semel_store, semel_clock):
     semel_override(shop.semel)

@@ -295,7 +295,7 @@ class InvalidationContract(Contract, calls=False):
     async def test_a_later_note_is_later_although_the_clock_was_set_back(self, world: World) -> None:
         lease = await _erased(world, "k")
         (first,) = await _pending(world)
-        world.clock.advance(-60)
+        world.clock.set_back(60)
         await world.perform(Erase(lease.key.digest, NOTE, tiers=True))
         (second,) = await _pending(world)
         assert second.noted_us > first.noted_us, "who confirms the first note would take the second one away"

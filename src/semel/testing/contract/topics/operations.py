@@ -91,7 +91,7 @@ BAD_SETTINGS: dict[str, dict[str, Any]] = {
 BAD_POLICIES: list[dict[str, Any]] = [
     {"keep_for": timedelta(0)},
     {"keep_for": timedelta(seconds=-1)},
-    {"keep_for": 3600},
+    {"keep_for": "an hour"},
     {"keep_for": timedelta(days=365 * 101)},
     {"lease_for": timedelta(0)},
     {"lease_for": timedelta(seconds=-30)},
