@@ -40,8 +40,8 @@ def open_store(place: Place, **settings: Any) -> Store:
 
         return store_from_url(place, **settings)
     if isinstance(place, PathLike):
-        from semel.stores.sqlite import SqliteStore
         from semel.stores.settings import make_store
+        from semel.stores.sqlite import SqliteStore
 
         return make_store("sqlite", SqliteStore, place, **settings)
     if hasattr(place, "plan"):
