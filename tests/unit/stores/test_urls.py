@@ -161,4 +161,4 @@ def test_backends_are_imported_when_they_are_asked_for() -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
     )
-    assert loaded.stdout.split() == ["semel.stores.urls"]
+    assert loaded.stdout.split() == ["semel.stores.settings", "semel.stores.urls"]
