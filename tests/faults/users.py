@@ -22,7 +22,7 @@ COLOURS: tuple[Colour, ...] = ("threads", "loop")
 SECOND = 1_000_000
 
 
-class ServedStore(Store, Protocol):
+class SqlStore(Store, Protocol):
     """A store on a server, as far as tests look inside."""
 
     @property
@@ -43,7 +43,7 @@ class User(Asking):
     """A store and one driver of it."""
 
     def __init__(self, store: Any, colour: Colour) -> None:
-        self.store: ServedStore = store
+        self.store: SqlStore = store
         self._closed = False
         self._runner = asyncio.Runner() if colour == "loop" else None
         self.driver: Any = self._run(_made(store)) if self._runner else store.driver()

@@ -11,7 +11,7 @@ from semel.core.store import Driver
 from semel.stores.mysql import MysqlStore
 from semel.stores.mysql.store import MYSQL
 from semel.stores.sql.adapters.pymysql import PymysqlAdapter
-from semel.stores.sql.driver import ServedDriver
+from semel.stores.sql.driver import SqlDriver
 from semel.stores.sql.errors import ErrorKind
 
 
@@ -47,4 +47,4 @@ class TellingStore(MysqlStore):
 
     def driver(self) -> Driver:
         """A driver for threads."""
-        return ServedDriver(self._place, TellingAdapter(self._victims))
+        return SqlDriver(self._place, TellingAdapter(self._victims))

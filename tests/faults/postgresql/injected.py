@@ -17,7 +17,7 @@ from semel.stores.postgresql.store import POSTGRESQL
 from semel.stores.sql.adapters.asyncpg import AsyncpgAdapter
 from semel.stores.sql.adapters.psycopg import PsycopgAdapter
 from semel.stores.sql.dialect import Command, Row
-from semel.stores.sql.driver import AsyncServedDriver, ServedDriver
+from semel.stores.sql.driver import AsyncSqlDriver, SqlDriver
 
 
 class Faults:
@@ -86,8 +86,8 @@ class FaultyStore(PostgresStore):
 
     def driver(self) -> Driver:
         """A driver for threads."""
-        return ServedDriver(self._place, FaultyPsycopg(self._faults))
+        return SqlDriver(self._place, FaultyPsycopg(self._faults))
 
     def async_driver(self) -> AsyncDriver:
         """A driver for an event loop."""
-        return AsyncServedDriver(self._place, FaultyAsyncpg(self._faults))
+        return AsyncSqlDriver(self._place, FaultyAsyncpg(self._faults))

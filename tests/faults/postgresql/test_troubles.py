@@ -19,7 +19,7 @@ from semel.errors import (
     TransactionAborted,
 )
 from semel.stores.postgresql import PostgresStore
-from semel.stores.sql.joined import ServedJoined
+from semel.stores.sql.joined import SqlJoined
 from tests.decorated import CallStyle
 from tests.faults.callers import Caller
 from tests.faults.postgresql.injected import Faults, FaultyPsycopg, FaultyStore
@@ -110,14 +110,14 @@ def test_nothing_is_sent_again_in_the_transaction_of_a_caller(url: str, code: st
     with User(store, "threads") as user:
         user.completed("other")
     with psycopg.connect(url) as connection:
-        joined = ServedJoined(store._place, FaultyPsycopg(faults), connection, lambda: None)
+        joined = SqlJoined(store._place, FaultyPsycopg(faults), connection, lambda: None)
         (answer,) = _answers(joined, store)
     assert isinstance(answer, TransactionAborted), answer
     assert "run all of it again" in str(answer)
     assert faults.sent == 1
 
 
-def _answers(joined: ServedJoined, store: PostgresStore) -> list[Any]:
+def _answers(joined: SqlJoined, store: PostgresStore) -> list[Any]:
     try:
         return joined.perform(store.plan([claim("k")], joined=True))
     except TransactionAborted as aborted:

@@ -18,7 +18,7 @@ def server(request: pytest.FixtureRequest) -> Databases:
 
 @pytest.fixture
 def url(server: Databases) -> str:
-    MysqlStore(server.url)._learn()
+    MysqlStore(server.url)._fetch_install_id()
     emptied(server.url)
     return server.url
 

@@ -115,7 +115,7 @@ def test_a_connection_in_autocommit_is_refused(asker: Asker, url: str) -> None:
 
 def test_another_database_is_refused(asker: Asker, url: str, server: Databases) -> None:
     elsewhere = server.new_database()
-    MysqlStore(elsewhere)._learn()
+    MysqlStore(elsewhere)._fetch_install_id()
     with connected(elsewhere) as connection, pytest.raises(NotInTransaction, match="another database"):
         Joined(asker, connection).one(claim())
 
@@ -158,11 +158,11 @@ def test_a_deadlock_ends_the_callers_transaction(asker: Asker) -> None:
         def execute(self, connection: Connection, command: Any) -> Any:
             raise pymysql.OperationalError(1213, "Deadlock found when trying to get lock")
 
-    from semel.stores.sql.joined import ServedJoined
+    from semel.stores.sql.joined import SqlJoined
 
     asker.record()
-    joined = ServedJoined(asker.store._place, Refusing(), object(), lambda: None)
-    asker.store._place.marks = None
+    joined = SqlJoined(asker.store._place, Refusing(), object(), lambda: None)
+    asker.store._place.savepoints = None
     with pytest.raises(TransactionAborted):
         joined.perform(asker.store.plan([claim()], joined=True))
 

@@ -14,7 +14,7 @@ from semel.stores.postgresql import PostgresStore
 from semel.stores.postgresql.admin import PostgresSchema, scripts
 from semel.stores.postgresql.dialect import PostgresDialect
 from semel.stores.sql.admin import AdminConnection
-from semel.stores.sql.context import opening
+from semel.stores.sql.context import check_connection
 from semel.stores.sql.dialect import Command
 from semel.stores.sql.migrations import migrating
 from semel.stores.sql.settings import Settings
@@ -249,4 +249,4 @@ def test_a_replica_is_refused_before_anything_is_claimed_there() -> None:
     settings = Settings.of("postgresql://replica.internal/shop")
     schema = PostgresSchema(settings, PostgresDialect(settings))
     with pytest.raises(StoreUnavailable, match="it is a replica"):
-        run(opening(schema, settings), lambda _: [(1, b"id", True, 1)])
+        run(check_connection(schema, settings), lambda _: [(1, b"id", True, 1)])

@@ -9,7 +9,7 @@ from semel.stores.mysql import MysqlStore
 from semel.stores.mysql.errors import kind_of_number, mysql_error_kind
 from semel.stores.mysql.settings import address, session_statements
 from semel.stores.sql.adapters.multi_statement import OwnConnection, to_multi_statement
-from semel.stores.sql.context import Marks, demand, mark
+from semel.stores.sql.context import Savepoints, assert_savepoint, set_savepoint
 from semel.stores.sql.dialect import Command
 from semel.stores.sql.errors import ErrorKind
 from semel.stores.sql.settings import Settings
@@ -102,17 +102,17 @@ class _Connection:
 
 
 def test_releasing_a_mark_sets_the_later_ones_again() -> None:
-    marks, connection = Marks(), _Connection()
+    savepoints, connection = Savepoints(), _Connection()
     for name in ("a", "b", "c"):
-        marks.kept(connection, mark(name))
-    released = marks.kept(connection, demand("a"))
+        savepoints.note(connection, set_savepoint(name))
+    released = savepoints.note(connection, assert_savepoint("a"))
     assert released == Command("RELEASE SAVEPOINT a", (), Command("SAVEPOINT b", (), Command("SAVEPOINT c")))
-    assert marks.kept(connection, demand("c")) == demand("c")
-    assert marks.kept(connection, demand("b")) == demand("b")
+    assert savepoints.note(connection, assert_savepoint("c")) == assert_savepoint("c")
+    assert savepoints.note(connection, assert_savepoint("b")) == assert_savepoint("b")
 
 
 def test_marks_of_another_connection_are_its_own() -> None:
-    marks, one, other = Marks(), _Connection(), _Connection()
-    marks.kept(one, mark("a"))
-    marks.kept(other, mark("b"))
-    assert marks.kept(one, demand("a")) == demand("a")
+    savepoints, one, other = Savepoints(), _Connection(), _Connection()
+    savepoints.note(one, set_savepoint("a"))
+    savepoints.note(other, set_savepoint("b"))
+    assert savepoints.note(one, assert_savepoint("a")) == assert_savepoint("a")

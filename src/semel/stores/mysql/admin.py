@@ -33,7 +33,7 @@ from semel.errors import StoreUnavailable, UsageError
 from semel.stores.admin import Finding, Half, Mark, Marked, demanded
 from semel.stores.mysql.dialect import MysqlDialect, clock_text, table_names
 from semel.stores.rows import load_statements
-from semel.stores.sql.admin import RESTORED, TORN_PAGES, Looking, ServedDoctor
+from semel.stores.sql.admin import RESTORED, TORN_PAGES, Looking, ServerDoctor
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.migrations import (
     RECORDS,
@@ -286,7 +286,7 @@ FROM {record_table}
 _NO: Final = frozenset({"0", "OFF"})
 
 
-class MysqlDoctor(ServedDoctor):
+class MysqlDoctor(ServerDoctor):
     """Looks at one place."""
 
     def __init__(self, settings: Settings) -> None:

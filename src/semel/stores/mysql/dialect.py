@@ -154,25 +154,25 @@ class MysqlDialect:
         digest = lease[0]
         return Command(self._sql["enter"], (*lease, Known.INSTALL, digest, _stripe(digest)))
 
-    def finish(self, row: Values, transaction: str) -> Command | None:
+    def complete_short(self, row: Values, transaction: str) -> Command | None:
         """There is no shorter word for it."""
         del row, transaction
         return None
 
-    def mark(self, name: str) -> Command | None:
+    def set_savepoint(self, name: str) -> Command | None:
         """A savepoint: transactions have no name that the server would tell."""
-        return context.mark(name)
+        return context.set_savepoint(name)
 
-    def demand(self, name: str) -> Command | None:
+    def assert_savepoint(self, name: str) -> Command | None:
         """Refused where the savepoint is gone with its transaction."""
-        return context.demand(name)
+        return context.assert_savepoint(name)
 
     def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:
         """Look records up."""
         del joined
         return self._list("read", [(digest, place) for place, digest in enumerate(digests)])
 
-    def want(self, digests: Sequence[bytes]) -> Command | None:
+    def request_notification(self, digests: Sequence[bytes]) -> Command | None:
         """Nobody can be told by the server: waiters look again."""
         del digests
         return None

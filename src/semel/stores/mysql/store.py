@@ -10,9 +10,9 @@ from semel.stores.mysql.errors import mysql_error_kind
 from semel.stores.mysql.settings import address, session_of
 from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
 from semel.stores.sql.admin import SqlAdmin
-from semel.stores.sql.context import Marks, Place
+from semel.stores.sql.context import Place, Savepoints
 from semel.stores.sql.settings import Settings
-from semel.stores.sql.store import ServedStore
+from semel.stores.sql.store import SqlStore
 
 MYSQL: Final = Server(
     "MySQL",
@@ -24,7 +24,7 @@ MYSQL: Final = Server(
 )
 
 
-class MysqlStore(ServedStore):
+class MysqlStore(SqlStore):
     """Records in the MySQL or MariaDB database at `url`. Settings: see `sql.settings.Settings`.
 
     `schema` names the database of the tables where it is not the one in the URL. Nothing is opened before it is used.
@@ -39,14 +39,14 @@ class MysqlStore(ServedStore):
         address(given)  # refuses what it does not know before anything is opened
         dialect = MysqlDialect(given)
         self._schema = MysqlSchema(given, dialect)
-        super().__init__(Place(given, dialect, self._schema, marks=Marks()))
+        super().__init__(Place(given, dialect, self._schema, savepoints=Savepoints()))
 
-    def _library(self) -> Adapter:
+    def _adapter(self) -> Adapter:
         from semel.stores.sql.adapters.pymysql import PymysqlAdapter
 
         return PymysqlAdapter(MYSQL)
 
-    def _async_library(self) -> AsyncAdapter:
+    def _async_adapter(self) -> AsyncAdapter:
         from semel.stores.sql.adapters.asyncmy import AsyncmyAdapter
 
         return AsyncmyAdapter(MYSQL)
@@ -58,5 +58,5 @@ class MysqlStore(ServedStore):
         settings, schema = self._place.settings, self._schema
         restoring = MysqlRestoring(settings, schema)
         return SqlAdmin(
-            self._place, self._library(), schema, MysqlDoctor(settings), restoring, search_sql=search_sql(settings)
+            self._place, self._adapter(), schema, MysqlDoctor(settings), restoring, search_sql=search_sql(settings)
         )

@@ -32,7 +32,7 @@ from semel.stores.admin import Finding, Half, Mark, Marked, demanded
 from semel.stores.postgresql.dialect import PostgresDialect, clock_text, table_names
 from semel.stores.postgresql.settings import session_settings
 from semel.stores.rows import load_statements
-from semel.stores.sql.admin import RESTORED, TORN_PAGES, Looking, ServedDoctor
+from semel.stores.sql.admin import RESTORED, TORN_PAGES, Looking, ServerDoctor
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.migrations import (
     RECORDS,
@@ -318,7 +318,7 @@ FROM {record_table}
 _SAFE_COMMIT: Final = frozenset({"on", "remote_apply", "remote_write", "local"})
 
 
-class PostgresDoctor(ServedDoctor):
+class PostgresDoctor(ServerDoctor):
     """Looks at one place."""
 
     def __init__(self, settings: Settings) -> None:

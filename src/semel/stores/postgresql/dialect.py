@@ -223,21 +223,21 @@ class PostgresDialect:
             return Command(self.text(what, "same"), (*rows[0], transaction))
         return self._asked(what, rows)
 
-    def finish(self, row: Values, transaction: str) -> Command | None:
+    def complete_short(self, row: Values, transaction: str) -> Command | None:
         """A completion in the caller's transaction, in short."""
         return Command(self._sql["complete_here"], (*row, transaction))
 
-    def mark(self, name: str) -> Command | None:
+    def set_savepoint(self, name: str) -> Command | None:
         """Not needed: PostgreSQL's transactions have names."""
         del name
         return None
 
-    def demand(self, name: str) -> Command | None:
+    def assert_savepoint(self, name: str) -> Command | None:
         """Not needed: every write demands the transaction by its name."""
         del name
         return None
 
-    def want(self, digests: Sequence[bytes]) -> Command | None:
+    def request_notification(self, digests: Sequence[bytes]) -> Command | None:
         """Have whoever ends these runs tell of it."""
         return Command(self._sql["want"], (list(digests),)) if digests else None
 

@@ -11,10 +11,10 @@ from semel.stores.postgresql.settings import check_tls, session_settings
 from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
 from semel.stores.sql.admin import SqlAdmin
 from semel.stores.sql.context import Place
-from semel.stores.sql.driver import Hears
+from semel.stores.sql.driver import ListenerFactory
 from semel.stores.sql.external_pool import ExternalPool
 from semel.stores.sql.settings import Settings
-from semel.stores.sql.store import ServedStore
+from semel.stores.sql.store import SqlStore
 
 POSTGRESQL: Final = Server(
     "PostgreSQL",
@@ -26,7 +26,7 @@ POSTGRESQL: Final = Server(
 )
 
 
-class PostgresStore(ServedStore):
+class PostgresStore(SqlStore):
     """Records in the PostgreSQL database at `url`, or where an engine or pool of the caller leads.
 
     Settings: see `sql.settings.Settings`. Nothing is opened before the first use.
@@ -37,15 +37,15 @@ class PostgresStore(ServedStore):
     setting_names = frozenset(Settings.__dataclass_fields__) - {"url", "name"}
 
     def __init__(self, url: str | ExternalPool, **settings: Any) -> None:
-        borrowed = url if isinstance(url, ExternalPool) else None
-        given = Settings.borrowed(borrowed.name, **settings) if borrowed else Settings.of(str(url), **settings)
+        pool = url if isinstance(url, ExternalPool) else None
+        given = Settings.for_pool(pool.name, **settings) if pool else Settings.of(str(url), **settings)
         for address in filter(None, (given.url, given.listen_url)):
             check_tls(address)
         dialect = PostgresDialect(given)
         self._schema = PostgresSchema(given, dialect)
-        super().__init__(Place(given, dialect, self._schema), borrowed)
+        super().__init__(Place(given, dialect, self._schema), pool)
 
-    def _library(self) -> Adapter:
+    def _adapter(self) -> Adapter:
         if self._place.settings.pooled:
             from semel.stores.sql.adapters.pgbouncer import PooledPsycopg
 
@@ -54,7 +54,7 @@ class PostgresStore(ServedStore):
 
         return PsycopgAdapter(POSTGRESQL)
 
-    def _async_library(self) -> AsyncAdapter:
+    def _async_adapter(self) -> AsyncAdapter:
         if self._place.settings.pooled:
             from semel.stores.sql.adapters.pgbouncer import PooledAsyncpg
 
@@ -63,7 +63,7 @@ class PostgresStore(ServedStore):
 
         return AsyncpgAdapter(POSTGRESQL)
 
-    def _hears(self) -> tuple[Hears | None, Hears | None]:
+    def _listener_factories(self) -> tuple[ListenerFactory | None, ListenerFactory | None]:
         from semel.stores.postgresql.listener import AsyncListener, Listener
 
         if self._place.settings.pooled and not self._place.settings.listen_url:

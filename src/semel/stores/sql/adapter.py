@@ -58,7 +58,11 @@ class Joinable(Protocol):
 
 
 class Adapter(Joinable, Protocol):
-    """The same with connections of the store's own; with `keeps = False` they are borrowed, and given back at once."""
+    """The same with connections of the store's own, or borrowed ones."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether connections are kept between uses; those that are borrowed are given back at once."""
 
     def connect(self, settings: Settings) -> Any:
         """A connection of the store's own, in autocommit, with the store's timeouts."""
@@ -81,7 +85,11 @@ class AsyncJoinable(Protocol):
 
 
 class AsyncAdapter(AsyncJoinable, Protocol):
-    """The same with connections of the store's own; with `keeps = False` they are borrowed, and given back at once."""
+    """The same with connections of the store's own, or borrowed ones."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether connections are kept between uses."""
 
     async def connect(self, settings: Settings) -> Any:
         """A connection of the store's own, in autocommit, with the store's timeouts."""

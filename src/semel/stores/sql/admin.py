@@ -49,9 +49,9 @@ LONG: Final = 24 * 3600.0
 class AdminConnection:
     """A connection that flows are run on, one after the other."""
 
-    def __init__(self, place: Place, library: Adapter, *, statement_timeout: float | None = None) -> None:
+    def __init__(self, place: Place, adapter: Adapter, *, statement_timeout: float | None = None) -> None:
         self._place = place
-        self._library = library
+        self._adapter = adapter
         settings = place.settings
         self._settings = dataclasses.replace(
             settings, statement_timeout=statement_timeout or settings.statement_timeout
@@ -59,15 +59,15 @@ class AdminConnection:
 
     def __enter__(self) -> Self:
         try:
-            self._connection: Any = self._library.connect(self._settings)
+            self._connection: Any = self._adapter.connect(self._settings)
         except Exception as error:
-            raise translate_connecting_error(error, self._library.error_kind(error), self._place.name) from error
+            raise translate_connecting_error(error, self._adapter.error_kind(error), self._place.name) from error
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._library.close(self._connection)
+        self._adapter.close(self._connection)
 
     def run(self, flow: Generator[Command, list[Row], T]) -> T:
         """Run a flow and answer what it returns."""
@@ -75,12 +75,12 @@ class AdminConnection:
 
     def _execute(self, command: Command) -> list[Row]:
         try:
-            return self._library.execute(self._connection, self._place.spoken(command))
+            return self._adapter.execute(self._connection, self._place.render(command))
         except Exception as error:
             raise self._meaning(error) from error
 
     def _meaning(self, error: Exception) -> Exception:
-        meant = translate_error(error, self._library.error_kind(error), self._place.name)
+        meant = translate_error(error, self._adapter.error_kind(error), self._place.name)
         return meant.error if isinstance(meant, RowError) else meant
 
 
@@ -134,7 +134,7 @@ class Doctor(Protocol):
 TORN_PAGES: Final = "a crash can leave torn pages: switch it on, unless the file system writes whole pages"
 
 
-class ServedDoctor:
+class ServerDoctor:
     """What every server is asked in the same way; `numbers` is the statement that counts, with {names} in it."""
 
     def __init__(self, settings: Settings, names: Mapping[str, str], numbers: str) -> None:

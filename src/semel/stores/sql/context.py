@@ -3,7 +3,7 @@
 What always holds: tables are created in one transaction, by one process however many try. A server that takes no writes
 is refused before anything is claimed there: a replica would answer "absent" for what the primary holds.
 
-Marks in the caller's transaction, where it has no name that the server tells: savepoints that must still be there.
+Savepoints in the caller's transaction, where it has no name that the server tells: savepoints that must still be there.
 
 What always holds: the server lets go of every savepoint that was set after the one released, so those that somebody
 still needs are set again. That happens where tasks share a transaction and the first to begin is the first to end; the
@@ -30,23 +30,23 @@ _SET: Final = "SAVEPOINT "
 _RELEASE: Final = "RELEASE SAVEPOINT "
 
 
-def mark(name: str) -> Command:
+def set_savepoint(name: str) -> Command:
     """Set a mark. Its name cannot be bound; it is made of letters, digits and `_`."""
     return Command(f"{_SET}{name}")
 
 
-def demand(name: str) -> Command:
+def assert_savepoint(name: str) -> Command:
     """Release a mark; the server refuses (1305) where the transaction has ended."""
     return Command(f"{_RELEASE}{name}")
 
 
-class Marks:
+class Savepoints:
     """Which marks are set, per connection and in order."""
 
     def __init__(self) -> None:
         self._set: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
 
-    def kept(self, connection: Any, command: Command) -> Command:
+    def note(self, connection: Any, command: Command) -> Command:
         """`command`, followed by setting again what it lets go of and others still need."""
         text = command.text
         if text.startswith(_SET):
@@ -63,11 +63,11 @@ class Marks:
             self._set[connection] = marks[:at] + later
         again: Command | None = None
         for other in reversed(later):
-            again = replace(mark(other), then=again)
+            again = replace(set_savepoint(other), then=again)
         return again
 
 
-Talk = Generator[Command, list[Row], bytes]
+Handshake = Generator[Command, list[Row], bytes]
 
 
 class Schema(Protocol):
@@ -87,7 +87,7 @@ class Schema(Protocol):
         """The version that this release works with."""
 
 
-def opening(schema: Schema, settings: Settings) -> Talk:
+def check_connection(schema: Schema, settings: Settings) -> Handshake:
     """Check a new connection; answers the install_id.
 
     Raises:
@@ -132,17 +132,21 @@ class Place:
     dialect: ServerDialect
     schema: Schema
     install_id: bytes | None = field(default=None)
-    marks: Marks | None = field(default=None)
+    savepoints: Savepoints | None = field(default=None)
 
     @property
     def name(self) -> str:
         """For messages."""
         return self.settings.name
 
-    def spoken(self, command: Command) -> Command:
+    def check(self) -> Handshake:
+        """Check a new connection; answers the install_id."""
+        return check_connection(self.schema, self.settings)
+
+    def render(self, command: Command) -> Command:
         """`command` with what only the place knows filled in; itself, where there is nothing to fill in."""
         clock = self.settings.clock
-        then = None if command.then is None else self.spoken(command.then)
+        then = None if command.then is None else self.render(command.then)
         if clock is None and then is command.then and Known.INSTALL not in command.values:
             return command
         text = command.text if clock is None else command.text.replace(NOW, str(clock()))

@@ -61,19 +61,19 @@ class Dialect(Protocol):
         is not the one that is open.
         """
 
-    def finish(self, row: Values, transaction: str) -> Command | None:
+    def complete_short(self, row: Values, transaction: str) -> Command | None:
         """A completion in the caller's transaction, in short, where the server has such a word.
 
         Rows of now; none where nothing was changed, and then `write` tells why.
         """
 
-    def mark(self, name: str) -> Command | None:
+    def set_savepoint(self, name: str) -> Command | None:
         """Mark the caller's transaction, where it has no name that the server knows."""
 
-    def demand(self, name: str) -> Command | None:
+    def assert_savepoint(self, name: str) -> Command | None:
         """Demand that mark; the server refuses where the transaction has ended."""
 
-    def want(self, digests: Sequence[bytes]) -> Command | None:
+    def request_notification(self, digests: Sequence[bytes]) -> Command | None:
         """Have whoever ends these runs tell of it, where the server can."""
 
     def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:

@@ -19,14 +19,14 @@ from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable
 from semel.stores.sql.adapter import Adapter, AsyncAdapter
-from semel.stores.sql.context import Place, opening
+from semel.stores.sql.context import Place
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import ErrorKind, translate_connecting_error, translate_error
 from semel.stores.sql.settings import Settings
 
 Replies = list[Answers | Exception]
-Hears = Callable[[Settings, Any, Callable[[bytes], None]], Any]
-"""Makes a listener from settings, a client library and whom to tell; it has a `close` of the driver's colour."""
+ListenerFactory = Callable[[Settings, Any, Callable[[bytes], None]], Any]
+"""Makes a listener from settings, an adapter and whom to tell; its `close` is awaited where the driver is."""
 
 _AGAIN: Final = 5
 _KEEPS_CONNECTION: Final = frozenset(
@@ -37,32 +37,32 @@ _inherited: list[Any] = []
 
 
 @dataclass(slots=True)
-class Lent:
+class PooledConnection:
     """A connection on loan."""
 
     connection: Any
     broken: bool = False
 
-    def meaning(self, library: Adapter | AsyncAdapter, error: Exception, name: str) -> Exception:
+    def translate(self, adapter: Adapter | AsyncAdapter, error: Exception, name: str) -> Exception:
         """What `error` means, noting whether the connection can be used again."""
-        trouble = library.error_kind(error)
-        if trouble not in _KEEPS_CONNECTION:
+        kind = adapter.error_kind(error)
+        if kind not in _KEEPS_CONNECTION:
             self.broken = True
-        return translate_error(error, trouble, name)
+        return translate_error(error, kind, name)
 
 
-def _is_again(library: Adapter | AsyncAdapter, error: Exception, turn: int) -> bool:
-    return turn < _AGAIN and library.error_kind(error) is ErrorKind.CONFLICT
+def _may_send_again(adapter: Adapter | AsyncAdapter, error: Exception, turn: int) -> bool:
+    return turn < _AGAIN and adapter.error_kind(error) is ErrorKind.CONFLICT
 
 
-class ServedDriver:
+class SqlDriver:
     """Rounds in the calling thread."""
 
-    def __init__(self, place: Place, library: Adapter, hears: Hears | None = None) -> None:
+    def __init__(self, place: Place, adapter: Adapter, make_listener: ListenerFactory | None = None) -> None:
         self._place = place
-        self._library = library
-        self._keeps = getattr(library, "keeps", True)
-        self._hears = hears if place.settings.listen else None
+        self._adapter = adapter
+        self._keeps = adapter.keeps
+        self._make_listener = make_listener if place.settings.listen else None
         self._start_over()
 
     def _start_over(self) -> None:
@@ -77,85 +77,82 @@ class ServedDriver:
         if self._pid != os.getpid():
             _inherited.append(self._idle)
             self._start_over()
-        return [self._carried(plan) for plan in plans]
+        return [self._run_plan(plan) for plan in plans]
 
-    def _carried(self, plan: Plan) -> Answers | Exception:
+    def _run_plan(self, plan: Plan) -> Answers | Exception:
         try:
-            lent = self._take()
+            pooled = self._acquire()
         except Exception as error:  # noqa: BLE001 - a store that cannot be used is the reply
             plan.close()
             return error
         try:
-            return run(plan, lambda command: self._execute(lent, command))
+            return run(plan, lambda command: self._execute(pooled, command))
         except Exception as error:  # noqa: BLE001 - a bug of this plan is its own reply
             return error
         except BaseException:
-            lent.broken = True  # interrupted on the way: what is on the wire belongs to nobody
+            pooled.broken = True  # interrupted on the way: what is on the wire belongs to nobody
             raise
         finally:
-            self._give_back(lent)
+            self._release(pooled)
 
-    def _execute(self, lent: Lent, command: Command) -> list[Row]:
-        spoken = self._place.spoken(command)
+    def _execute(self, pooled: PooledConnection, command: Command) -> list[Row]:
+        rendered = self._place.render(command)
         turn = 0
         while True:
             try:
-                return self._library.execute(lent.connection, spoken)
+                return self._adapter.execute(pooled.connection, rendered)
             except Exception as error:
                 turn += 1
-                if not _is_again(self._library, error, turn):
-                    raise lent.meaning(self._library, error, self._place.name) from error
+                if not _may_send_again(self._adapter, error, turn):
+                    raise pooled.translate(self._adapter, error, self._place.name) from error
 
-    def _take(self) -> Lent:
+    def _acquire(self) -> PooledConnection:
         settings = self._place.settings
         if not self._room.acquire(timeout=settings.connect_timeout):
             raise _exhausted(self._place.name)
         try:
             with self._lock:
                 idle = self._idle.pop() if self._idle else None
-            return Lent(self._opened() if idle is None else idle)
+            return PooledConnection(self._connect() if idle is None else idle)
         except BaseException:
             self._room.release()
             raise
 
-    def _opened(self) -> Any:
-        lent = Lent(None)
+    def _connect(self) -> Any:
+        pooled = PooledConnection(None)
         try:
-            lent.connection = self._library.connect(self._place.settings)
+            pooled.connection = self._adapter.connect(self._place.settings)
         except Exception as error:
-            raise translate_connecting_error(error, self._library.error_kind(error), self._place.name) from error
+            raise translate_connecting_error(error, self._adapter.error_kind(error), self._place.name) from error
         if self._place.install_id is not None and not self._keeps:
-            return lent.connection  # looked at before, by the first one that was borrowed
+            return pooled.connection  # looked at before, by the first one that was borrowed
         try:
-            install_id = run(
-                opening(self._place.schema, self._place.settings), lambda command: self._execute(lent, command)
-            )
+            self._place.install_id = run(self._place.check(), lambda command: self._execute(pooled, command))
         except BaseException:
-            self._library.close(lent.connection)
+            self._adapter.close(pooled.connection)
             raise
-        self._place.install_id = install_id
-        return lent.connection
+        return pooled.connection
 
-    def _give_back(self, lent: Lent) -> None:
+    def _release(self, pooled: PooledConnection) -> None:
         with self._lock:
-            gone = lent.broken or not self._keeps
-            stale = [lent.connection, *self._idle] if gone else []
+            gone = pooled.broken or not self._keeps
+            stale = [pooled.connection, *self._idle] if gone else []
             if gone:
                 self._idle.clear()
             else:
-                self._idle.append(lent.connection)
+                self._idle.append(pooled.connection)
         self._room.release()
         for connection in stale:
-            self._library.close(connection)
+            self._adapter.close(connection)
 
     def listen(self, told: Callable[[bytes], None]) -> None:
         """Have `told` called, in a thread of the listener, when somebody else ends what is waited for."""
-        if self._hears is not None:
-            self._listener = self._hears(self._place.settings, self._library, told)
+        if self._make_listener is not None:
+            self._listener = self._make_listener(self._place.settings, self._adapter, told)
 
-    def learn(self) -> None:
+    def fetch_install_id(self) -> None:
         """Open a connection once, where nothing is known of the place yet."""
-        self._give_back(self._take())
+        self._release(self._acquire())
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -165,17 +162,17 @@ class ServedDriver:
             with self._lock:
                 idle, self._idle = self._idle, []
             for connection in idle:
-                self._library.close(connection)
+                self._adapter.close(connection)
 
 
-class AsyncServedDriver:
+class AsyncSqlDriver:
     """The same on an event loop; the plans of a round go side by side."""
 
-    def __init__(self, place: Place, library: AsyncAdapter, hears: Hears | None = None) -> None:
+    def __init__(self, place: Place, adapter: AsyncAdapter, make_listener: ListenerFactory | None = None) -> None:
         self._place = place
-        self._library = library
-        self._keeps = getattr(library, "keeps", True)
-        self._hears = hears if place.settings.listen else None
+        self._adapter = adapter
+        self._keeps = adapter.keeps
+        self._make_listener = make_listener if place.settings.listen else None
         self._listener: Any = None
         self._idle: list[Any] = []
         self._room = asyncio.BoundedSemaphore(place.settings.pool_size)
@@ -183,84 +180,81 @@ class AsyncServedDriver:
     async def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round."""
         if len(plans) == 1:
-            return [await self._carried(plans[0])]
-        return list(await asyncio.gather(*map(self._carried, plans)))
+            return [await self._run_plan(plans[0])]
+        return list(await asyncio.gather(*map(self._run_plan, plans)))
 
-    async def _carried(self, plan: Plan) -> Answers | Exception:
+    async def _run_plan(self, plan: Plan) -> Answers | Exception:
         try:
-            lent = await self._take()
+            pooled = await self._acquire()
         except Exception as error:  # noqa: BLE001 - a store that cannot be used is the reply
             plan.close()
             return error
         try:
-            return await arun(plan, lambda command: self._execute(lent, command))
+            return await arun(plan, lambda command: self._execute(pooled, command))
         except Exception as error:  # noqa: BLE001 - a bug of this plan is its own reply
             return error
         except BaseException:
-            lent.broken = True
+            pooled.broken = True
             raise
         finally:
-            await self._give_back(lent)
+            await self._release(pooled)
 
-    async def _execute(self, lent: Lent, command: Command) -> list[Row]:
-        spoken = self._place.spoken(command)
+    async def _execute(self, pooled: PooledConnection, command: Command) -> list[Row]:
+        rendered = self._place.render(command)
         turn = 0
         while True:
             try:
-                return await self._library.execute(lent.connection, spoken)
+                return await self._adapter.execute(pooled.connection, rendered)
             except Exception as error:
                 turn += 1
-                if not _is_again(self._library, error, turn):
-                    raise lent.meaning(self._library, error, self._place.name) from error
+                if not _may_send_again(self._adapter, error, turn):
+                    raise pooled.translate(self._adapter, error, self._place.name) from error
 
-    async def _take(self) -> Lent:
+    async def _acquire(self) -> PooledConnection:
         try:
             async with asyncio.timeout(self._place.settings.connect_timeout):
                 await self._room.acquire()
         except TimeoutError:
             raise _exhausted(self._place.name) from None
         try:
-            return Lent(self._idle.pop() if self._idle else await self._opened())
+            return PooledConnection(self._idle.pop() if self._idle else await self._connect())
         except BaseException:
             self._room.release()
             raise
 
-    async def _opened(self) -> Any:
-        lent = Lent(None)
+    async def _connect(self) -> Any:
+        pooled = PooledConnection(None)
         try:
-            lent.connection = await self._library.connect(self._place.settings)
+            pooled.connection = await self._adapter.connect(self._place.settings)
         except Exception as error:
-            raise translate_connecting_error(error, self._library.error_kind(error), self._place.name) from error
+            raise translate_connecting_error(error, self._adapter.error_kind(error), self._place.name) from error
         if self._place.install_id is not None and not self._keeps:
-            return lent.connection
+            return pooled.connection
         try:
-            install_id = await arun(
-                opening(self._place.schema, self._place.settings), lambda command: self._execute(lent, command)
-            )
+            self._place.install_id = await arun(self._place.check(), lambda command: self._execute(pooled, command))
         except BaseException:
-            await self._library.close(lent.connection)
+            await self._adapter.close(pooled.connection)
             raise
-        self._place.install_id = install_id
-        return lent.connection
+        return pooled.connection
 
-    async def _give_back(self, lent: Lent) -> None:
+    async def _release(self, pooled: PooledConnection) -> None:
         self._room.release()
-        if self._keeps and not lent.broken:
-            self._idle.append(lent.connection)
+        if self._keeps and not pooled.broken:
+            self._idle.append(pooled.connection)
             return
-        stale, self._idle = [lent.connection, *self._idle], []
+        stale, self._idle = [pooled.connection, *self._idle], []
         for connection in stale:
             with suppress(Exception):
-                await self._library.close(connection)
+                await self._adapter.close(connection)
 
     def listen(self, told: Callable[[bytes], None]) -> None:
         """Have `told` called, in this loop, when somebody else ends what is waited for."""
-        if self._hears is not None:
-            self._listener = self._hears(self._place.settings, self._library, told)
+        if self._make_listener is not None:
+            self._listener = self._make_listener(self._place.settings, self._adapter, told)
 
-    async def learn(self) -> None:
+    async def fetch_install_id(self) -> None:
         """Open a connection once, where nothing is known of the place yet."""
-        await self._give_back(await self._take())
+        await self._release(await self._acquire())
 
     async def close(self) -> None:
         """Let go of every connection."""
@@ -268,7 +262,7 @@ class AsyncServedDriver:
             await self._listener.close()
         idle, self._idle = self._idle, []
         for connection in idle:
-            await self._library.close(connection)
+            await self._adapter.close(connection)
 
 
 def _exhausted(name: str) -> StoreUnavailable:

@@ -29,7 +29,7 @@ class ExternalPool:
     separate: Callable[[], AsyncAdapter] | None = None
     """Makes an async library for another event loop than the caller's; None: its connections belong to that loop."""
 
-    def library(self) -> Adapter:
+    def adapter(self) -> Adapter:
         """For threads.
 
         Raises:
@@ -40,7 +40,7 @@ class ExternalPool:
             raise UsageError(message)
         return self.sync
 
-    def async_library(self) -> AsyncAdapter:
+    def async_adapter(self) -> AsyncAdapter:
         """For event loops.
 
         Raises:

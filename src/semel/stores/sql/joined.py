@@ -163,9 +163,9 @@ def _give(server: Server[Any], colour: Colour) -> str:
 class _Membership:
     """What both colours know of a transaction they take part in."""
 
-    def __init__(self, place: Place, library: Joinable | AsyncJoinable, connection: Any) -> None:
+    def __init__(self, place: Place, adapter: Joinable | AsyncJoinable, connection: Any) -> None:
         self._place = place
-        self._told = library
+        self._told = adapter
         self._connection = connection
         self._entered = False
 
@@ -179,9 +179,9 @@ class _Membership:
             self._told.demand_transaction(self._connection)
         return opens and self._place.install_id is None
 
-    def _spoken(self, command: Command) -> Command:
-        marks = self._place.marks
-        return self._place.spoken(command if marks is None else marks.kept(self._connection, command))
+    def _render(self, command: Command) -> Command:
+        savepoints = self._place.savepoints
+        return self._place.render(command if savepoints is None else savepoints.note(self._connection, command))
 
     @contextmanager
     def _sending(self, *, opens: bool) -> Iterator[None]:
@@ -196,18 +196,18 @@ class _Membership:
         self._entered |= opens
 
     def _meaning(self, error: Exception, *, opens: bool) -> Exception:
-        trouble = self._told.error_kind(error)
-        if trouble is ErrorKind.NO_TRANSACTION and self._entered and not opens:
+        kind = self._told.error_kind(error)
+        if kind is ErrorKind.NO_TRANSACTION and self._entered and not opens:
             return ended()
-        return translate_server_error_in_joined(error, trouble, self._place.name)
+        return translate_server_error_in_joined(error, kind, self._place.name)
 
 
-class ServedJoined(_Membership):
+class SqlJoined(_Membership):
     """A connection of the caller whose calls block."""
 
-    def __init__(self, place: Place, library: Joinable, connection: Any, learn: Callable[[], None]) -> None:
-        super().__init__(place, library, connection)
-        self._library = library
+    def __init__(self, place: Place, adapter: Joinable, connection: Any, learn: Callable[[], None]) -> None:
+        super().__init__(place, adapter, connection)
+        self._adapter = adapter
         self._learn = learn
 
     def perform(self, plan: Plan) -> Answers:
@@ -224,17 +224,17 @@ class ServedJoined(_Membership):
         if self._before(opens=opens):
             self._learn()
         with self._sending(opens=opens):
-            return self._library.execute(self._connection, self._spoken(command))
+            return self._adapter.execute(self._connection, self._render(command))
 
 
-class AsyncServedJoined(_Membership):
+class AsyncSqlJoined(_Membership):
     """The same, awaited."""
 
     def __init__(
-        self, place: Place, library: AsyncJoinable, connection: Any, learn: Callable[[], Awaitable[None]]
+        self, place: Place, adapter: AsyncJoinable, connection: Any, learn: Callable[[], Awaitable[None]]
     ) -> None:
-        super().__init__(place, library, connection)
-        self._library = library
+        super().__init__(place, adapter, connection)
+        self._adapter = adapter
         self._learn = learn
 
     async def perform(self, plan: Plan) -> Answers:
@@ -246,7 +246,7 @@ class AsyncServedJoined(_Membership):
         if self._before(opens=opens):
             await self._learn()
         with self._sending(opens=opens):
-            return await self._library.execute(self._connection, self._spoken(command))
+            return await self._adapter.execute(self._connection, self._render(command))
 
 
 def checked(answers: Answers) -> Answers:

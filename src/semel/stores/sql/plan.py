@@ -123,7 +123,7 @@ def _noted(
         return answer
     if transaction is None:
         transaction = f"semel_{claim.nonce.hex()}"
-        mark = dialect.mark(transaction)
+        mark = dialect.set_savepoint(transaction)
         if mark is not None:
             yield mark
     return replace(answer, transaction=transaction)
@@ -267,10 +267,10 @@ def _writing(what: str, row: Callable[[Any], Values]) -> Many:
             return (yield from one_by_one(dialect, operations, joined=joined))
         lease: Lease = operations[0].lease
         transaction = lease.transaction if joined and lease.transaction else None
-        demand = dialect.demand(transaction) if transaction is not None else None
+        demand = dialect.assert_savepoint(transaction) if transaction is not None else None
         if demand is not None:
             yield demand
-        finish = dialect.finish(row(operations[0]), transaction) if transaction and what == "complete" else None
+        finish = dialect.complete_short(row(operations[0]), transaction) if transaction and what == "complete" else None
         if finish is not None:
             finished = yield finish
             if finished:
@@ -327,7 +327,7 @@ def _enter(dialect: Dialect, operations: Sequence[Enter], *, joined: bool) -> Pl
         return [RowLocked(lease.key.reference) if ours else Lost()]
     if transaction is None:
         transaction = f"semel_step_{lease.nonce.hex()}"
-        yield cast("Command", dialect.mark(transaction))
+        yield cast("Command", dialect.set_savepoint(transaction))
     return [Entered(transaction)]
 
 
@@ -347,7 +347,7 @@ def read_record(dialect: Dialect, digest: bytes, *, joined: bool) -> Generator[C
 
 
 def _read(dialect: Dialect, operations: Sequence[Read], *, joined: bool) -> Plan:
-    want = dialect.want([operation.digest for operation in operations if operation.waits])
+    want = dialect.request_notification([operation.digest for operation in operations if operation.waits])
     if want is not None:
         yield want  # first: what ends after this is told, what ended before is read
     rows = yield dialect.read([operation.digest for operation in operations], joined=joined)

@@ -77,7 +77,7 @@ class Settings:
         return cls(plain, _shown(url), **_checked({**own, **given}))
 
     @classmethod
-    def borrowed(cls, name: str, **given: Any) -> Settings:
+    def for_pool(cls, name: str, **given: Any) -> Settings:
         """The settings for connections that are borrowed: nobody listens on those.
 
         Raises:

@@ -13,13 +13,13 @@ from semel.core.operations import Operation
 from semel.core.store import ADMINISTRATION, AsyncDriver, AsyncJoined, Capabilities, Capability, Driver, Joined, Plan
 from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
 from semel.stores.sql.context import Place
-from semel.stores.sql.driver import AsyncServedDriver, Hears, ServedDriver
+from semel.stores.sql.driver import AsyncSqlDriver, ListenerFactory, SqlDriver
 from semel.stores.sql.external_pool import ExternalPool
-from semel.stores.sql.joined import AsyncServedJoined, ServedJoined, async_joinable, joinable, meant
+from semel.stores.sql.joined import AsyncSqlJoined, SqlJoined, async_joinable, joinable, meant
 from semel.stores.sql.plan import plan
 
 
-class ServedStore:
+class SqlStore:
     """What the stores on SQL servers are made of; they say which libraries to use and which server to join."""
 
     batch = 64
@@ -27,30 +27,30 @@ class ServedStore:
     packages: tuple[str, str]
     """The modules of its client libraries, for threads and for event loops."""
 
-    def __init__(self, place: Place, borrowed: ExternalPool | None = None) -> None:
+    def __init__(self, place: Place, pool: ExternalPool | None = None) -> None:
         self._place = place
-        self._borrowed = borrowed
+        self._pool = pool
         self.name = place.name
 
     @property
     def libraries(self) -> tuple[str, str] | None:
         """The modules that have to be installed, for threads and for event loops; the caller's own pool is there."""
-        return self.packages if self._borrowed is None else None
+        return self.packages if self._pool is None else None
 
     @property
     def install_id(self) -> bytes | None:
         """Which database this is, where that was learnt by now: from the connection that was opened last."""
         return self._place.install_id
 
-    def _library(self) -> Adapter:
+    def _adapter(self) -> Adapter:
         """The library for threads."""
         raise NotImplementedError
 
-    def _async_library(self) -> AsyncAdapter:
+    def _async_adapter(self) -> AsyncAdapter:
         """The library for event loops."""
         raise NotImplementedError
 
-    def _hears(self) -> tuple[Hears | None, Hears | None]:
+    def _listener_factories(self) -> tuple[ListenerFactory | None, ListenerFactory | None]:
         """What listens for ends, for threads and for event loops, where the server can tell."""
         return None, None
 
@@ -70,9 +70,9 @@ class ServedStore:
     def capabilities(self) -> Capabilities:
         """Whether it notifies, and serves other event loops, depends on whose connections it uses and how."""
         found = {Capability.JOIN, Capability.INVALIDATIONS, Capability.DURABLE, *ADMINISTRATION}
-        if self._borrowed is None or self._borrowed.separate is not None:
+        if self._pool is None or self._pool.separate is not None:
             found.add(Capability.SEPARATE_LOOP)
-        if self._borrowed is None and self._place.settings.listen and any(self._hears()):
+        if self._pool is None and self._place.settings.listen and any(self._listener_factories()):
             found.add(Capability.NOTIFY)
         return frozenset(found)
 
@@ -82,19 +82,19 @@ class ServedStore:
         Raises:
             UsageError: the pool that it borrows from belongs to the caller's loop.
         """
-        if self._borrowed is None:
+        if self._pool is None:
             return self._async_driver()
-        return AsyncServedDriver(self._place, self._borrowed.separate_adapter())
+        return AsyncSqlDriver(self._place, self._pool.separate_adapter())
 
-    def _driver(self) -> ServedDriver:
-        if self._borrowed is not None:
-            return ServedDriver(self._place, self._borrowed.library())
-        return ServedDriver(self._place, self._library(), self._hears()[0])
+    def _driver(self) -> SqlDriver:
+        if self._pool is not None:
+            return SqlDriver(self._place, self._pool.adapter())
+        return SqlDriver(self._place, self._adapter(), self._listener_factories()[0])
 
-    def _async_driver(self) -> AsyncServedDriver:
-        if self._borrowed is not None:
-            return AsyncServedDriver(self._place, self._borrowed.async_library())
-        return AsyncServedDriver(self._place, self._async_library(), self._hears()[1])
+    def _async_driver(self) -> AsyncSqlDriver:
+        if self._pool is not None:
+            return AsyncSqlDriver(self._place, self._pool.async_adapter())
+        return AsyncSqlDriver(self._place, self._async_adapter(), self._listener_factories()[1])
 
     def join(self, connection: Any) -> Joined:
         """The caller's connection as a place for plans.
@@ -103,7 +103,7 @@ class ServedStore:
             UsageError: it is none that `Semel` can join.
         """
         connection = meant(connection)
-        return ServedJoined(self._place, joinable(connection, self.server), connection, self._learn)
+        return SqlJoined(self._place, joinable(connection, self.server), connection, self._fetch_install_id)
 
     def async_join(self, connection: Any) -> AsyncJoined:
         """The same for connections that are awaited.
@@ -112,19 +112,21 @@ class ServedStore:
             UsageError: it is none that `AsyncSemel` can join.
         """
         connection = meant(connection)
-        return AsyncServedJoined(self._place, async_joinable(connection, self.server), connection, self._alearn)
+        return AsyncSqlJoined(
+            self._place, async_joinable(connection, self.server), connection, self._async_fetch_install_id
+        )
 
-    def _learn(self) -> None:
+    def _fetch_install_id(self) -> None:
         """Which database this is, from a connection of the store's own; once."""
         driver = self._driver()
         try:
-            driver.learn()
+            driver.fetch_install_id()
         finally:
             driver.close()
 
-    async def _alearn(self) -> None:
+    async def _async_fetch_install_id(self) -> None:
         driver = self._async_driver()
         try:
-            await driver.learn()
+            await driver.fetch_install_id()
         finally:
             await driver.close()

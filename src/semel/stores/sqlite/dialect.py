@@ -198,20 +198,20 @@ class SqliteDialect:
             SQL[statement], named=named, follow=_FOLLOW.get(what, ()), otherwise=_LOOKED_AT, to_rows=_written
         )
 
-    def finish(self, row: Values, transaction: str) -> SqliteCommand | None:
+    def complete_short(self, row: Values, transaction: str) -> SqliteCommand | None:
         """There is no shorter word than `write`."""
         del row, transaction
         return None
 
-    def mark(self, name: str) -> SqliteCommand:
+    def set_savepoint(self, name: str) -> SqliteCommand:
         """Mark the caller's transaction, so that its end can be noticed."""
         return SqliteCommand(f'SAVEPOINT "{name}"', kind=Kind.SAVEPOINT, named={"mark": name})
 
-    def demand(self, name: str) -> SqliteCommand:
+    def assert_savepoint(self, name: str) -> SqliteCommand:
         """Demand the mark; it is gone if the transaction ended in between."""
         return SqliteCommand(f'RELEASE "{name}"', kind=Kind.RELEASE, named={"mark": name})
 
-    def want(self, digests: Sequence[bytes]) -> SqliteCommand | None:
+    def request_notification(self, digests: Sequence[bytes]) -> SqliteCommand | None:
         """Nobody tells of ends: whoever waits looks."""
         del digests
         return None

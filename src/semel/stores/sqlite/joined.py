@@ -124,7 +124,7 @@ class SqliteJoined:
         try:
             cursor.execute(command.text)
             for later in after:
-                cursor.execute(DIALECT.mark(later).text)
+                cursor.execute(DIALECT.set_savepoint(later).text)
         finally:
             if before or after:
                 _marks[id(self._connection)] = before + after

@@ -108,7 +108,7 @@ def _claim_one(claim: Claim, *, joined: bool) -> Claiming:
         raise other_database() if joined else AssertionError(f"refused by the statement, {answer.how} by the rules")
     if isinstance(answer, Granted) and joined:
         name = f"semel_{claim.nonce.hex()}"
-        yield DIALECT.mark(name)
+        yield DIALECT.set_savepoint(name)
         return replace(answer, transaction=name)
     return answer
 

@@ -48,6 +48,8 @@ def connect_arguments(url: str) -> dict[str, Any]:
 class AsyncpgAdapter:
     """Sends commands through `asyncpg.Connection`."""
 
+    keeps = True
+
     def __init__(self, server: Server[dict[str, str]]) -> None:
         self._server = server
 

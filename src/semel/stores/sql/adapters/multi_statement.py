@@ -79,6 +79,7 @@ def linked_statements(command: Command) -> list[Command]:
 class MysqlAdapter:
     """What the adapters of both client libraries share; they say which errors are those of their library."""
 
+    keeps = True
     library_error: type[Exception]
     interface_error: type[Exception]
 

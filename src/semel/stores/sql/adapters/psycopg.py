@@ -59,6 +59,8 @@ def connected(settings: Settings, **further: Any) -> PatientConnection:
 
 
 class _Psycopg:
+    keeps = True
+
     def __init__(self, server: Server[dict[str, str]]) -> None:
         self._server = server
 
