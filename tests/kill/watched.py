@@ -22,7 +22,7 @@ from semel.core.operations import (
     Recorded,
     Running,
 )
-from semel.core.store import Answers, AsyncDriver, Driver, Plan, Store
+from semel.core.store import Answers, AsyncDriver, Capabilities, Capability, Driver, Plan, Store
 from semel.stores.wrapper import PassingStore
 from tests.kill.board import Field, Slot
 from tests.kill.positions import At
@@ -108,6 +108,11 @@ class WatchedStore(PassingStore):
         if not any(isinstance(reply, Exception) for reply in replies):
             for slot, at in marks:
                 slot.mark(at)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the store, except that its drivers are wrapped and tell of nothing."""
+        return super().capabilities - {Capability.NOTIFY}
 
     def driver(self) -> Driver:
         """The store's driver, watched."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from semel.core.operations import Answer, Operation
-from semel.core.store import Answers, AsyncDriver, Driver, Plan, Store
+from semel.core.store import Answers, AsyncDriver, Capabilities, Capability, Driver, Plan, Store
 from semel.errors import StoreUnavailable
 from semel.stores.wrapper import PassingStore
 from semel.testing.contract.calls import until
@@ -141,6 +141,11 @@ class WatchedStore(PassingStore):
         for hold in holds:
             hold.taken = True
         return holds
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the store, except that its drivers are wrapped and tell of nothing."""
+        return super().capabilities - {Capability.NOTIFY}
 
     def driver(self) -> Driver:
         return _WatchedDriver(self, self._store.driver())
