@@ -11,29 +11,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from semel import errors
     from semel.api import AsyncSemel, Semel
+    from semel.core.circuit import Limits
     from semel.core.key import SHARED, Key, is_key, make_key
+    from semel.core.observer import Observer, Signal
     from semel.core.policy import Policy
     from semel.core.record import About, Cancelled, DidNotHappen, Happened, Record, Unknown
     from semel.core.store import Capability
     from semel.engine.async_engine import AsyncAttempt
     from semel.engine.call_flow import Result
     from semel.engine.sync_engine import Attempt
+    from semel.stores.cache import Cache
 
 _HOMES = {
     "About": "semel.core.record",
     "AsyncAttempt": "semel.engine.async_engine",
     "AsyncSemel": "semel.api",
     "Attempt": "semel.engine.sync_engine",
+    "Cache": "semel.stores.cache",
     "Cancelled": "semel.core.record",
     "Capability": "semel.core.store",
     "DidNotHappen": "semel.core.record",
     "Happened": "semel.core.record",
     "Key": "semel.core.key",
+    "Limits": "semel.core.circuit",
+    "Observer": "semel.core.observer",
     "Policy": "semel.core.policy",
     "Record": "semel.core.record",
     "Result": "semel.engine.call_flow",
     "SHARED": "semel.core.key",
     "Semel": "semel.api",
+    "Signal": "semel.core.observer",
     "Unknown": "semel.core.record",
     "is_key": "semel.core.key",
     "make_key": "semel.core.key",
@@ -45,15 +52,19 @@ __all__ = [
     "AsyncAttempt",
     "AsyncSemel",
     "Attempt",
+    "Cache",
     "Cancelled",
     "Capability",
     "DidNotHappen",
     "Happened",
     "Key",
+    "Limits",
+    "Observer",
     "Policy",
     "Record",
     "Result",
     "Semel",
+    "Signal",
     "Unknown",
     "errors",
     "is_key",

@@ -18,7 +18,7 @@ from semel import Policy, Record, errors
 from semel.cli import exit_codes
 from semel.cli.app import app
 from semel.client.settings import Settings as ClientSettings
-from semel.core.observer import Event
+from semel.core.observer import Signal
 from semel.core.operations import Operation
 from semel.core.record import About, Status
 from semel.core.store import Store
@@ -150,9 +150,9 @@ def test_every_status_is_explained() -> None:
 
 
 def test_the_event_page_holds_every_kind_and_field() -> None:
-    kinds = typing.get_args(typing.get_type_hints(Event)["kind"])
-    assert first_column("docs/reference/events.md", "kind") == list(kinds)
-    assert first_column("docs/reference/events.md", "field of Event") == list(Event.__struct_fields__)
+    kinds = typing.get_args(typing.get_type_hints(Signal)["kind"])
+    assert first_column("docs/reference/observer.md", "kind") == list(kinds)
+    assert first_column("docs/reference/observer.md", "field of Signal") == list(Signal.__struct_fields__)
 
 
 @pytest.mark.parametrize(

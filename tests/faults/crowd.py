@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from semel import AsyncSemel, Semel
 from semel.core.circuit import Limits
-from semel.core.observer import Event
+from semel.core.observer import Signal
 from semel.engine.call_flow import Result
 from semel.errors import StoreUnavailable
 from tests.decorated import CallStyle, call
@@ -33,7 +33,7 @@ class Ears:
     def __init__(self) -> None:
         self.changes: list[str] = []
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Signal) -> None:
         if event.kind in ("store_open", "store_closed"):
             self.changes.append(event.kind)
 

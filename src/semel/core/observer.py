@@ -1,4 +1,4 @@
-"""What can be watched: events as values, handed to an observer that must not disturb what it watches.
+"""What can be watched: signals as values, handed to an observer that must not disturb what it watches.
 
 What always holds: an observer never sees a key's value, only its reference; an error it raises is logged and dropped.
 """
@@ -26,7 +26,7 @@ _LOUD = frozenset(
 )
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened to one operation, or to a store or cache: then operation and reference are empty."""
 
     kind: Literal[
@@ -55,30 +55,30 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observer(Protocol):
-    """Receives events; telemetry adapters implement it."""
+    """Receives signals; telemetry adapters implement it."""
 
-    def observe(self, event: Event) -> None:
-        """Take note of `event`."""
+    def observe(self, signal: Signal, /) -> None:
+        """Take note of `signal`."""
 
 
 class Logging:
     """The default observer: through `logging`, quiet unless something needs a look."""
 
-    def observe(self, event: Event) -> None:
-        """Log `event`, at a level that fits it."""
-        level = logging.WARNING if event.kind in _LOUD else logging.DEBUG
+    def observe(self, signal: Signal) -> None:
+        """Log `signal`, at a level that fits it."""
+        level = logging.WARNING if signal.kind in _LOUD else logging.DEBUG
         if _log.isEnabledFor(level):
-            _log.log(level, "%s %s %s %s", event.kind, event.operation, event.reference[:16], event.detail)
+            _log.log(level, "%s %s %s %s", signal.kind, signal.operation, signal.reference[:16], signal.detail)
 
 
 def is_heard(observer: Observer, kind: str) -> bool:
-    """Whether an event of this kind is worth making: what the default observer would drop is not."""
+    """Whether a signal of this kind is worth making: what the default observer would drop is not."""
     return type(observer) is not Logging or kind in _LOUD or _log.isEnabledFor(logging.DEBUG)
 
 
-def notify(observer: Observer, event: Event) -> None:
+def notify(observer: Observer, signal: Signal) -> None:
     """Tell the observer, and survive what it does."""
     try:
-        observer.observe(event)
+        observer.observe(signal)
     except Exception:  # noqa: BLE001 - whatever an observer does, the operation goes on
         _log.exception("an observer failed; the operation is not affected")

@@ -15,7 +15,7 @@ from semel.core import codec
 from semel.core.circuit import Change, Guard, Limits
 from semel.core.fingerprint import Fingerprints, Secret, Secrets
 from semel.core.key import SHARED, Key
-from semel.core.observer import Event, Logging, Observer, is_heard, notify
+from semel.core.observer import Logging, Observer, Signal, is_heard, notify
 from semel.core.operations import Complete, Fail, Query, Terms
 from semel.core.policy import Policy, PolicyFields
 from semel.core.record import NOTHING, About, Status, store_instant, tombstone_reason
@@ -214,15 +214,15 @@ class EngineBase:
     def _tell_change(self, change: Change) -> None:
         """Tell the observer that the store is left alone from now on, or answers again."""
         if is_heard(self.observer, change):
-            notify(self.observer, Event(kind=change, operation="", reference="", detail=self.store.name))
+            notify(self.observer, Signal(kind=change, operation="", reference="", detail=self.store.name))
 
     def _tell_stall(self, stall: Stalled) -> None:
         """Tell the observer that this process, or its event loop, stood still for so long that leases lapsed."""
         if is_heard(self.observer, "stalled"):
             leases = "1 lease" if stall.lapsed == 1 else f"{stall.lapsed} leases"
             detail = f"stood still for {stall.seconds:.1f} s; {leases} lapsed"
-            event = Event(kind="stalled", operation="", reference="", seconds=stall.seconds, detail=detail)
-            notify(self.observer, event)
+            signal = Signal(kind="stalled", operation="", reference="", seconds=stall.seconds, detail=detail)
+            notify(self.observer, signal)
 
 
 class CallReports:
@@ -235,21 +235,21 @@ class CallReports:
     def waited(self, key: Key) -> None:
         """Tell of a request that was refused, because somebody else still runs its key."""
         if is_heard(self._observer, "waited"):
-            event = Event(kind="waited", operation=key.operation, reference=key.reference, detail=InProgress.__name__)
-            notify(self._observer, event)
+            signal = Signal(kind="waited", operation=key.operation, reference=key.reference, detail=InProgress.__name__)
+            notify(self._observer, signal)
 
     def ended(self, request: Request, result: Result[Any]) -> None:
         """Tell of a call that ended well."""
         kind = "replayed" if result.replayed else "ran"
         if not is_heard(self._observer, kind):
             return
-        event = Event(
+        signal = Signal(
             kind=kind,  # type: ignore[arg-type]  # one of the two words just chosen
             operation=request.key.operation,
             reference=request.key.reference,
             seconds=result.seconds,
         )
-        notify(self._observer, event)
+        notify(self._observer, signal)
 
     def not_kept(self, request: Request, outcome: bytes) -> None:
         """Tell, once for each operation, why the result which a function gave could not be kept."""
@@ -259,8 +259,8 @@ class CallReports:
         reason = tombstone_reason(outcome)
         self._not_kept.add(operation)
         detail = f"{reason}; duplicates get ResultNotKept. Declare the type of the result, or return plain data."
-        event = Event(kind="not_kept", operation=operation, reference=request.key.reference, detail=detail)
-        notify(self._observer, event)
+        signal = Signal(kind="not_kept", operation=operation, reference=request.key.reference, detail=detail)
+        notify(self._observer, signal)
 
     def failed(self, call: CallFlow, error: BaseException) -> None:
         """Tell of a call that did not."""
@@ -279,13 +279,13 @@ class CallReports:
     def _tell_failure(self, call: CallFlow, error: BaseException, kind: str | None) -> None:
         if kind is None or not is_heard(self._observer, kind):
             return
-        event = Event(
+        signal = Signal(
             kind=kind,  # type: ignore[arg-type]  # one of the known words
             operation=call.request.key.operation,
             reference=call.request.key.reference,
             detail=type(error).__name__,
         )
-        notify(self._observer, event)
+        notify(self._observer, signal)
 
 
 def _ending_of(call: CallFlow, error: BaseException) -> str | None:

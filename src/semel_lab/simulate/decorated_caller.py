@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from semel.core.flow import Flow, arun, run
-from semel.core.observer import Event
+from semel.core.observer import Signal
 from semel.core.operations import Operation
 from semel.core.store import Store
 from semel.engine import context
@@ -41,7 +41,7 @@ class Killed(BaseException):
 class Silent:
     """An observer that tells nobody."""
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Signal) -> None:
         """Hear it."""
 
 

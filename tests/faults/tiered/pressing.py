@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from semel.core.observer import Event
+from semel.core.observer import Signal
 from tests.faults.crowd import LONG, Crowd
 
 OLD = [f"old {number}" for number in range(8)]
@@ -26,7 +26,7 @@ class Heard:
         self.kinds: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Signal) -> None:
         with self._lock:
             self.kinds[event.kind] += 1
 

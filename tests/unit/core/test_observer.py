@@ -4,19 +4,19 @@ import logging
 
 import pytest
 
-from semel.core.observer import Event, Logging, is_heard, notify
+from semel.core.observer import Logging, Signal, is_heard, notify
 
 LOUD = ["in_doubt", "lease_lost", "store_down", "store_open", "store_closed"]
 QUIET = ["ran", "replayed", "failed", "waited", "reused"]
 
 
-def event(kind: str) -> Event:
+def event(kind: str) -> Signal:
     """An event of this kind."""
-    return Event(kind=kind, operation="pay", reference="ab" * 32)  # type: ignore[arg-type]  # a word of the table
+    return Signal(kind=kind, operation="pay", reference="ab" * 32)  # type: ignore[arg-type]  # a word of the table
 
 
 class _Broken:
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Signal) -> None:
         raise RuntimeError("no")
 
 

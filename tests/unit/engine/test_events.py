@@ -10,7 +10,7 @@ import pytest
 
 from semel import About, AsyncSemel, Key, Policy, Semel
 from semel.core.fingerprint import fingerprint
-from semel.core.observer import Event
+from semel.core.observer import Signal
 from semel.core.operations import Claim
 from semel.engine.call_flow import terms_of
 from semel.errors import FailedBefore, InDoubt, InProgress, KeyReused, ResultNotKept
@@ -25,9 +25,9 @@ class Ears:
     """An observer that remembers."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[Signal] = []
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Signal) -> None:
         self.events.append(event)
 
     @property
@@ -174,7 +174,7 @@ def test_an_event_names_the_record_and_not_the_key(semel: Semel, ears: Ears) -> 
 
 def test_an_observer_that_raises_does_not_disturb(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
-        def observe(self, event: Event) -> None:
+        def observe(self, event: Signal) -> None:
             raise RuntimeError
 
     semel = Semel(MemoryStore(), observer=Broken(), policy=Policy(keep_for=timedelta(hours=1)))

@@ -10,7 +10,7 @@ import pytest
 
 from semel import AsyncSemel, Capability, Policy, Semel
 from semel.core.circuit import Limits
-from semel.core.observer import Event
+from semel.core.observer import Signal
 from semel.core.operations import Claim, Complete
 from semel.engine.clock import SystemClock
 from semel.errors import KeyReused, StoreUnavailable
@@ -36,9 +36,9 @@ class Ears:
     """An observer that remembers."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[Signal] = []
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Signal) -> None:
         self.events.append(event)
 
 

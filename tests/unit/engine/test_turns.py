@@ -10,7 +10,7 @@ import pytest
 
 from semel import AsyncSemel, Policy, Semel
 from semel.core.circuit import Limits
-from semel.core.observer import Event
+from semel.core.observer import Signal
 from semel.errors import InProgress, KeyReentered
 
 ASKED: dict[str, Any] = {"operation": "pay"}
@@ -23,7 +23,7 @@ class Heard:
     def __init__(self) -> None:
         self.kinds: list[str] = []
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Signal) -> None:
         self.kinds.append(event.kind)
 
 

@@ -34,7 +34,7 @@ from msgspec.structs import replace
 
 from semel.core.circuit import Breaker
 from semel.core.flow import Flow
-from semel.core.observer import Event, Observer, is_heard, notify
+from semel.core.observer import Observer, Signal, is_heard, notify
 from semel.core.operations import (
     Answer,
     Claim,
@@ -144,7 +144,7 @@ class Gate:
 
     def _tell(self, kind: Literal["cache_open", "cache_closed"], detail: str) -> None:
         if is_heard(self._observer, kind):
-            notify(self._observer, Event(kind=kind, operation="", reference="", detail=detail))
+            notify(self._observer, Signal(kind=kind, operation="", reference="", detail=detail))
 
 
 _BESIDES: Final = 1024
@@ -393,13 +393,13 @@ class Tiers:
 
     def _tell(self, kind: str, claim: Claim, detail: str) -> None:
         if is_heard(self._observer, kind):
-            event = Event(
+            signal = Signal(
                 kind=kind,  # type: ignore[arg-type]  # one of the two
                 operation=claim.key.operation,
                 reference=claim.key.reference,
                 detail=detail,
             )
-            notify(self._observer, event)
+            notify(self._observer, signal)
 
 
 def _is_good(record: Record, claim: Claim) -> bool:

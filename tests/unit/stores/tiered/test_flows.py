@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from semel.core.circuit import Breaker
-from semel.core.observer import Event
+from semel.core.observer import Signal
 from semel.core.operations import (
     Complete,
     Confirm,
@@ -55,7 +55,7 @@ class World:
             cache, self.gate, self.local, monotonic=lambda: self.now, observer=self, new_epoch=lambda: b"epoch"
         )
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Signal) -> None:
         self.heard.append((event.kind, event.detail))
 
     def played(self, operation: Any, *answers: Any) -> list[Any]:

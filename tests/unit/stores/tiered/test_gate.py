@@ -1,7 +1,7 @@
 """The gate in front of a cache: when callers go past it, who tries it, and what the observer hears."""
 
 from semel.core.circuit import Breaker
-from semel.core.observer import Event
+from semel.core.observer import Signal
 from semel.errors import StoreUnavailable
 from semel.stores.cache.logic import Gate
 
@@ -15,7 +15,7 @@ class World:
         breaker = Breaker(failures=2, rest=1, longest=4, chance=lambda: 1.0)
         self.gate = Gate(breaker, lambda: self.now, self)
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Signal) -> None:
         self.heard.append(event.kind)
 
     def shut(self) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from semel.core import codec
 from semel.core.codec import AsIs
-from semel.core.observer import Event
+from semel.core.observer import Signal
 from semel.core.operations import Checkpoint, Claim, Complete, Fail, Lost, Operation, Purge, Renew, Running
 from semel.core.policy import Policy
 from semel.core.record import Failure, Lease, Record, Status, Step
@@ -189,9 +189,9 @@ class Listening:
     """An observer that remembers stalls, from whichever thread."""
 
     def __init__(self) -> None:
-        self.stalls: list[Event] = []
+        self.stalls: list[Signal] = []
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Signal) -> None:
         if event.kind == "stalled":
             self.stalls.append(event)
 
