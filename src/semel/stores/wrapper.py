@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from semel.core.operations import Operation
-from semel.core.store import ADMINISTRATION, AsyncDriver, AsyncJoined, Behind, Capabilities, Driver, Joined, Plan, Store
+from semel.core.store import (
+    ADMINISTRATION,
+    AsyncDriver,
+    AsyncJoined,
+    Behind,
+    Capabilities,
+    Capability,
+    Driver,
+    Joined,
+    Plan,
+    Store,
+)
 
 
 class PassingStore(ABC):
@@ -33,8 +44,8 @@ class PassingStore(ABC):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the store behind can do, except for its administration: operators name that store itself."""
-        return self._behind().capabilities - ADMINISTRATION
+        """What the store behind can do for this one: operators name that store itself, and its caches are its own."""
+        return self._behind().capabilities - ADMINISTRATION - {Capability.CACHED}
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands of the store behind."""
