@@ -61,7 +61,7 @@ from semel.engine.decorator import (
 )
 from semel.engine.engine import Asked, EngineBase, Known, query_of
 from semel.engine.runtime import AsyncRuntime, AsyncRuntimes, AsyncTurn, async_finish_apart, async_wait_for_threads
-from semel.errors import InProgress, UsageError
+from semel.errors import InProgress
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -154,6 +154,10 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
         self._function = handler
         self._joined = joined
         self._flow = self.flow()
+
+    def belongs_to(self, engine: AsyncEngine) -> bool:
+        """Whether this is a call of that engine."""
+        return self._engine is engine
 
     @property
     def attempt(self) -> AsyncAttempt:
@@ -637,18 +641,20 @@ class AsyncEngine(EngineBase):
         return AsyncWithin(self, connection)
 
     def current(self) -> AsyncAttempt:
-        """The attempt whose handler is running here.
+        """The attempt whose handler is running here: that of this engine, where handlers of several call each other.
 
         Raises:
-            UsageError: no handler is running here.
+            UsageError: no handler of this engine is running here.
             LeaseLost: it is no longer the owner.
         """
         running = context.current_handler.get()
-        if running is None or not isinstance(running.call, AsyncCall):
-            message = "current() was called outside a handler; there is no attempt here."
-            raise UsageError(message)
-        running.call.check()
-        return running.call.attempt
+        while running is not None:
+            call = running.call
+            if isinstance(call, AsyncCall) and call.belongs_to(self):
+                call.check()
+                return call.attempt
+            running = running.outer
+        raise context.no_attempt_error(self)
 
     async def read(self, key: Any, *, operation: str | None = None, scope: Any = SHARED) -> Record | None:
         """The record of a key, if there is one."""

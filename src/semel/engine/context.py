@@ -306,6 +306,16 @@ def refuse_reentry(key: Key, store: str) -> None:
         running = running.outer
 
 
+def no_attempt_error(engine: object) -> UsageError:
+    """The error where `current()` is asked of an engine that runs no handler here."""
+    if current_handler.get() is None:
+        return UsageError("current() was called outside a handler; there is no attempt here.")
+    return UsageError(
+        f"current() of {engine!r} was called inside a handler that another engine runs; there is no attempt of this "
+        f"one here. Ask the engine that runs the handler."
+    )
+
+
 def joined_here(store: str) -> Any | None:
     """The caller's transaction on this store, if the code runs inside one."""
     transaction = current_transaction.get()

@@ -62,7 +62,7 @@ from semel.engine.decorator import (
 )
 from semel.engine.engine import Asked, EngineBase, Known, query_of
 from semel.engine.runtime import SyncRuntime, SyncRuntimes, SyncTurn, sync_finish_apart, sync_wait_for_threads
-from semel.errors import InProgress, UsageError
+from semel.errors import InProgress
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -153,6 +153,10 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
         self._function = handler
         self._joined = joined
         self._flow = self.flow()
+
+    def belongs_to(self, engine: SyncEngine) -> bool:
+        """Whether this is a call of that engine."""
+        return self._engine is engine
 
     @property
     def attempt(self) -> Attempt:
@@ -634,18 +638,20 @@ class SyncEngine(EngineBase):
         return Within(self, connection)
 
     def current(self) -> Attempt:
-        """The attempt whose handler is running here.
+        """The attempt whose handler is running here: that of this engine, where handlers of several call each other.
 
         Raises:
-            UsageError: no handler is running here.
+            UsageError: no handler of this engine is running here.
             LeaseLost: it is no longer the owner.
         """
         running = context.current_handler.get()
-        if running is None or not isinstance(running.call, SyncCall):
-            message = "current() was called outside a handler; there is no attempt here."
-            raise UsageError(message)
-        running.call.check()
-        return running.call.attempt
+        while running is not None:
+            call = running.call
+            if isinstance(call, SyncCall) and call.belongs_to(self):
+                call.check()
+                return call.attempt
+            running = running.outer
+        raise context.no_attempt_error(self)
 
     def read(self, key: Any, *, operation: str | None = None, scope: Any = SHARED) -> Record | None:
         """The record of a key, if there is one."""
