@@ -41,6 +41,14 @@ def test_pages_and_examples_import_nothing_from_the_inside() -> None:
     assert {page: inside for page, inside in found.items() if inside} == {}
 
 
+def test_errors_are_imported_and_not_reached_through_a_name_that_the_engine_takes() -> None:
+    # In most pages `semel` is the engine, which has no errors.
+    shadowed = re.compile(r"(?:except|raises\(|raise|isinstance\([^\n]*)[^\n]*\bsemel\.errors\.\w+")
+    assert shadowed.search("except semel.errors.InDoubt as doubt:")
+    found = {str(page.relative_to(ROOT)): shadowed.findall(page.read_text(encoding="utf-8")) for page in _pages()}
+    assert {page: lines for page, lines in found.items() if lines} == {}
+
+
 def test_the_pattern_finds_what_it_is_about() -> None:
     assert INSIDE.findall("from semel.core.circuit import Limits") == [("semel.core.circuit", "Limits", "")]
     assert len(_pages()) > 40
