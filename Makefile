@@ -18,7 +18,7 @@ BIN := .venv/bin
 CODE = $(wildcard src tests examples bench)
 FAST = $(wildcard tests/unit tests/contract tests/shape)
 # What the tests start by themselves; the same names as in scripts/setup-system.
-test verify: SERVERS = wrk node chromium postgresql mariadb redis ministack
+test verify: SERVERS = wrk node chromium postgresql pgbouncer mariadb redis ministack
 bench: SERVERS = wrk postgresql mariadb redis
 
 .DEFAULT_GOAL := help
