@@ -9,12 +9,24 @@ that was stopped where it asks for something can be taken up again there, by the
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 Flow = Generator[Any, Any, T]
+A = TypeVar("A")
 Begin = Callable[[Generator[Any, Any, Any]], Any]
 """Takes a flow to what it asks for first, or next."""
+
+
+class Asks(Generic[A]):
+    """Something that a flow may ask for, and be answered with an `A`."""
+
+    __slots__ = ()
+
+
+def ask(wanted: Asks[A]) -> Flow[A]:
+    """Yield what is wanted and give the answer, of which type checkers then know what it is."""
+    return (yield wanted)  # type: ignore[no-any-return]  # whoever performs it answers with that
 
 
 def run(

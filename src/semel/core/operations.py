@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from semel.core.flow import Asks
 from semel.core.key import Key
 from semel.core.policy import Doubt
 from semel.core.record import About, Failure, Lease, Record, Status, Step
@@ -24,7 +25,7 @@ class Terms(msgspec.Struct, frozen=True):
     reconcile_after_us: int
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, Asks["ClaimAnswer"], frozen=True):
     """The atomic attempt to become the one who runs."""
 
     key: Key
@@ -34,21 +35,21 @@ class Claim(msgspec.Struct, frozen=True):
     about: About
 
 
-class Renew(msgspec.Struct, frozen=True):
+class Renew(msgspec.Struct, Asks["Held | Lost"], frozen=True):
     """Extend a lease from the store's now."""
 
     lease: Lease
     lease_us: int
 
 
-class Complete(msgspec.Struct, frozen=True):
+class Complete(msgspec.Struct, Asks["Recorded | Lost"], frozen=True):
     """Record the value of the attempt that holds the lease."""
 
     lease: Lease
     outcome: bytes
 
 
-class Fail(msgspec.Struct, frozen=True):
+class Fail(msgspec.Struct, Asks["Recorded | Lost"], frozen=True):
     """Record that the attempt ended without a value.
 
     `ending` says what is known: the failure is the answer, nothing happened, or nobody knows. `doubtful` is what the
@@ -63,20 +64,20 @@ class Fail(msgspec.Struct, frozen=True):
     started: bool = True
 
 
-class Checkpoint(msgspec.Struct, frozen=True):
+class Checkpoint(msgspec.Struct, Asks["Recorded | Lost"], frozen=True):
     """Record a finished step under the lease."""
 
     lease: Lease
     step: Step
 
 
-class Enter(msgspec.Struct, frozen=True):
+class Enter(msgspec.Struct, Asks["Entered | Lost"], frozen=True):
     """Name the caller's open transaction before a step runs in it; only ever sent to a joined connection."""
 
     lease: Lease
 
 
-class Read(msgspec.Struct, frozen=True):
+class Read(msgspec.Struct, Asks["Found"], frozen=True):
     """Ask for a record, finished steps included where wanted. `waits`: somebody waits for its end, to be told of it.
 
     `operation`, where it is known, helps a store that keeps it in the name of the record; the digest alone decides.
@@ -101,7 +102,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     reference: str | None = None
 
 
-class Scan(msgspec.Struct, frozen=True):
+class Scan(msgspec.Struct, Asks["Page"], frozen=True):
     """One page of records, oldest first, after the cursor (creation instant and digest)."""
 
     query: Query
@@ -109,7 +110,7 @@ class Scan(msgspec.Struct, frozen=True):
     limit: int
 
 
-class Resolve(msgspec.Struct, frozen=True):
+class Resolve(msgspec.Struct, Asks["Resolved | Unresolvable"], frozen=True):
     """End a doubt by decision: completed, claimable again, or cancelled. The nonce shuts out whoever still runs.
 
     With `corrects` no doubt is ended: it is the nonce of the completed record that was seen, whose outcome is replaced
@@ -125,7 +126,7 @@ class Resolve(msgspec.Struct, frozen=True):
     corrects: bytes | None = None
 
 
-class Erase(msgspec.Struct, frozen=True):
+class Erase(msgspec.Struct, Asks["Erased | Unresolvable"], frozen=True):
     """Take out of a settled record what may be personal, and leave what shuts the key (`semel.core.erasing`).
 
     `tiers`: whoever sends it has caches in front of this store. A pending invalidation of the digest is noted in the
@@ -138,7 +139,7 @@ class Erase(msgspec.Struct, frozen=True):
     tiers: bool = False
 
 
-class Invalidate(msgspec.Struct, frozen=True):
+class Invalidate(msgspec.Struct, Asks["Recorded"], frozen=True):
     """Take a digest out of every cache in front of the records; a store without caches has nothing to do.
 
     `noted_us` is when the store noted that this has to be done.
@@ -149,32 +150,32 @@ class Invalidate(msgspec.Struct, frozen=True):
     noted_us: int = 0
 
 
-class Pending(msgspec.Struct, frozen=True):
+class Pending(msgspec.Struct, Asks["Awaiting"], frozen=True):
     """Ask for at most `limit` invalidations that nobody has confirmed, oldest first."""
 
     limit: int
 
 
-class Confirm(msgspec.Struct, frozen=True):
+class Confirm(msgspec.Struct, Asks["Recorded"], frozen=True):
     """Every cache has forgotten the digest: remove its note, unless it was noted again after `before_us`."""
 
     digest: bytes
     before_us: int
 
 
-class Purge(msgspec.Struct, frozen=True):
+class Purge(msgspec.Struct, Asks["Swept"], frozen=True):
     """Delete at most `limit` records that are settled and expired."""
 
     limit: int
 
 
-class Lapse(msgspec.Struct, frozen=True):
+class Lapse(msgspec.Struct, Asks["Swept"], frozen=True):
     """Mark at most `limit` running records whose lease is over as in doubt."""
 
     limit: int
 
 
-class Tally(msgspec.Struct, frozen=True):
+class Tally(msgspec.Struct, Asks["Recorded"], frozen=True):
     """Add replays that were counted in memory; lazily, never on the way of a caller."""
 
     digest: bytes

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from semel.core import codec
-from semel.core.flow import Flow
+from semel.core.flow import Flow, ask
 from semel.core.key import Key
 from semel.core.operations import (
-    Awaiting,
     Confirm,
     Erase,
     Erased,
-    Found,
     Invalidate,
     Invalidation,
     Lapse,
@@ -34,7 +32,6 @@ from semel.core.operations import (
     Resolve,
     Resolved,
     Scan,
-    Swept,
     Unresolvable,
 )
 from semel.core.record import (
@@ -72,7 +69,7 @@ def erase(key: Key, *, reason: str, by: str, tiers: bool) -> Flow[Record]:
         message = "erase() needs a reason, which is kept with the record; nothing was erased."
         raise UsageError(message)
     note = Note(ERASED_RESOLUTION, reason[:1000], by).text()
-    answer = yield Erase(key.digest, note, key.operation, tiers)
+    answer = yield from ask(Erase(key.digest, note, key.operation, tiers))
     match answer:
         case Erased(record):
             return record
@@ -107,19 +104,19 @@ def repeat_invalidations() -> Flow[int]:
     left: set[Invalidation] = set()
     while True:
         most = _INVALIDATIONS_PER_PAGE + len(left)
-        awaiting: Awaiting = yield Pending(most)
+        awaiting = yield from ask(Pending(most))
         for noted in awaiting.invalidations:
             if noted in left:
                 continue
             try:
-                yield Invalidate(noted.digest, noted.operation, noted.noted_us)
+                yield from ask(Invalidate(noted.digest, noted.operation, noted.noted_us))
             except StoreUnavailable as error:
                 left.add(noted)
                 in_a_row = 0 if error.conflict else in_a_row + 1
                 if in_a_row == _INVALIDATIONS_PER_PAGE:
                     return confirmed
             else:
-                yield Confirm(noted.digest, noted.noted_us)
+                yield from ask(Confirm(noted.digest, noted.noted_us))
                 confirmed, in_a_row = confirmed + 1, 0
         if len(awaiting.invalidations) < most:
             return confirmed
@@ -132,13 +129,13 @@ _LONGEST_REST = 1.0
 
 def read(key: Key) -> Flow[Record | None]:
     """The record of a key, expired ones included until they are deleted."""
-    found: Found = yield Read(key.digest, with_steps=True, operation=key.operation)
+    found = yield from ask(Read(key.digest, with_steps=True, operation=key.operation))
     return found.record
 
 
 def page(query: Query, cursor: tuple[int, bytes] | None) -> Flow[Page]:
     """One page of records."""
-    answer: Page = yield Scan(query, cursor, PAGE)
+    answer = yield from ask(Scan(query, cursor, PAGE))
     return answer
 
 
@@ -168,7 +165,7 @@ def resolve(
         _check_fit(outcome, known)
     corrects = (yield from _stated(key, resolution)) if correct else None
     note = Note(type(resolution).__name__, reason[:1000], by).text()
-    answer = yield Resolve(key.digest, nonce, status, outcome, note, key.operation, corrects)
+    answer = yield from ask(Resolve(key.digest, nonce, status, outcome, note, key.operation, corrects))
     match answer:
         case Resolved(record):
             return record
@@ -204,7 +201,7 @@ def _stated(key: Key, resolution: Resolution) -> Flow[bytes]:
     if not isinstance(resolution, Happened):
         message = "Only a value that was stated can be corrected, by another Happened(value); nothing was changed."
         raise UsageError(message)
-    found: Found = yield Read(key.digest, operation=key.operation)
+    found = yield from ask(Read(key.digest, operation=key.operation))
     if found.record is None or not is_stated(found.record):
         message = (
             f"No value was stated for {key.reference[:16]}, so there is none to correct; nothing was changed. "
@@ -282,13 +279,13 @@ def _until_none(operation: Purge | Lapse, clock: Clock) -> Flow[int]:
     total = 0
     while True:
         began = clock.monotonic()
-        swept: Swept = yield operation
+        swept = yield from ask(operation)
         total += swept.count
         if swept.count < operation.limit:
             return total
         took = clock.monotonic() - began
         if took > 0:
-            yield Pause(min(took, _LONGEST_REST))
+            yield from ask(Pause(min(took, _LONGEST_REST)))
 
 
 def _reconcile(record: Record, known: Known | None) -> Flow[bool]:
@@ -297,7 +294,7 @@ def _reconcile(record: Record, known: Known | None) -> Flow[bool]:
         return False
     request = Request(record.key, record.fingerprint, known.policy, terms_of(known.policy), record.about, known.shape)
     try:
-        yield RunCall(request)
+        yield from ask(RunCall(request))
     except Exception:  # noqa: BLE001 - still in doubt, or the hook failed: kept in the record, and no reason to stop
         return False
     return True

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from semel.core import codec
 from semel.core.codec import Shape
 from semel.core.fingerprint import Fingerprints
-from semel.core.flow import Flow
+from semel.core.flow import Asks, Flow, ask
 from semel.core.key import Key
 from semel.core.operations import (
     Answer,
@@ -30,9 +30,7 @@ from semel.core.operations import (
     Complete,
     Doubtful,
     Enter,
-    Entered,
     Fail,
-    Found,
     Granted,
     Lost,
     Read,
@@ -56,7 +54,7 @@ from semel.core.record import (
     Unknown,
 )
 from semel.engine import call_errors
-from semel.engine.background import Crowded, Ended, Promoted, TimedOut
+from semel.engine.background import Crowded, Ended, News, Promoted
 from semel.engine.clock import Clock, Crash, Resends
 from semel.engine.context import AttemptState
 from semel.errors import NotInTransaction, StoreMisconfigured, StoreUnavailable, TransactionAborted, TryLater
@@ -68,36 +66,36 @@ class Effect(msgspec.Struct, frozen=True):
     """What a flow needs of whoever drives it; everything else that it yields is an operation for the store."""
 
 
-class RunHandler(Effect, frozen=True):
+class RunHandler(Effect, Asks[Any], frozen=True):
     """Run the handler now, as this attempt (None: unprotected, because the store is down and the policy says run)."""
 
     attempt: AttemptState | None
 
 
-class RunStep(Effect, frozen=True):
+class RunStep(Effect, Asks[Any], frozen=True):
     """Run the function of a step now."""
 
 
-class AskReconcileHook(Effect, frozen=True):
+class AskReconcileHook(Effect, Asks[Any], frozen=True):
     """Ask the reconcile hook of the call's policy about this attempt."""
 
     attempt: AttemptState
 
 
-class RunCall(Effect, frozen=True):
+class RunCall(Effect, Asks["Result[Any]"], frozen=True):
     """Drive another call to its end, under its own lease: ask its reconcile hook, and run no handler."""
 
     request: Request
 
 
-class Wait(Effect, frozen=True):
+class Wait(Effect, Asks[News], frozen=True):
     """Wait for the owner of a key, at most until this instant of the engine's clock."""
 
     digest: bytes
     until: float
 
 
-class Pause(Effect, frozen=True):
+class Pause(Effect, Asks[None], frozen=True):
     """Let so many seconds pass before sending an operation again."""
 
     seconds: float
@@ -274,7 +272,7 @@ class CallFlow(AttemptState):
         failure = ""  # its words alone: the error itself leads to this frame
         while True:
             try:
-                answer: ClaimAnswer = yield claim
+                answer = yield from ask(claim)
             except StoreUnavailable as error:
                 pause = None
                 # Not asked: it never left, and before the rest is over the answer would be the same. Misconfigured: it
@@ -298,14 +296,14 @@ class CallFlow(AttemptState):
 
     def _unprotected(self) -> Flow[Result[Any]]:
         value = yield RunHandler(None)
-        return Result(value, replayed=False, seconds=self._seconds(), protected=False)
+        return Result(value, replayed=False, seconds=self._clock.monotonic() - self._began, protected=False)
 
     def _wait(self, remaining_us: int, deadline: float) -> Flow[Record | None]:
         """The record to replay, or None to claim again. Raises `InProgress` when the time is over."""
         key = self.request.key
         if not self.may_wait or self.request.policy.when_running == "reject":
             raise call_errors.in_progress(key, remaining_us)
-        news = yield Wait(key.digest, deadline)
+        news = yield from ask(Wait(key.digest, deadline))
         match news:
             case Ended(record) if self._is_answered_by(record):
                 return record
@@ -313,9 +311,7 @@ class CallFlow(AttemptState):
                 return None
             case Crowded(whole_process):
                 raise call_errors.too_many_wait(key, remaining_us, whole_process=whole_process)
-            case TimedOut():
-                return (yield from self._last_look(remaining_us))
-        raise AssertionError(news)
+        return (yield from self._last_look(remaining_us))  # the time is over
 
     def _is_answered_by(self, record: Record) -> bool:
         """Whether a final record is the answer to this request, whichever way its fingerprint was taken."""
@@ -323,7 +319,7 @@ class CallFlow(AttemptState):
 
     def _last_look(self, remaining_us: int) -> Flow[Record]:
         """It may have ended in the very moment the waiter gave up."""
-        found: Found = yield Read(self.request.key.digest, operation=self.request.key.operation)
+        found = yield from ask(Read(self.request.key.digest, operation=self.request.key.operation))
         record = found.record
         if record is not None and record.final and record.expires_us > found.now_us:
             if self._is_answered_by(record):
@@ -377,7 +373,9 @@ class CallFlow(AttemptState):
         if self._is_over():
             yield from self._return_late(granted)
             return None
-        if self._is_past_last():
+        most = self.request.policy.max_attempts
+        # No limit inside a transaction: attempts that were rolled back are not counted.
+        if most is not None and granted.record.attempts > most and not self.lease.transaction:
             yield from self._settle(Fail(self.lease, "final", _EXHAUSTED, self.in_doubt, started=False))
             raise call_errors.failed_before(_EXHAUSTED, granted.record)
         try:
@@ -409,7 +407,7 @@ class CallFlow(AttemptState):
         return Result(
             value,
             replayed=replayed,
-            seconds=self._seconds(),
+            seconds=self._clock.monotonic() - self._began,
             _granted=self.granted,
             _outcome=outcome,
             _at_us=answer.at_us,
@@ -456,10 +454,6 @@ class CallFlow(AttemptState):
         doubtful = self.in_doubt or ending == "doubt"
         return Fail(self.lease, ending, Failure.of(error), doubtful=doubtful)
 
-    def _is_past_last(self) -> bool:
-        most = self.request.policy.max_attempts
-        return most is not None and self.number > most and not self.lease.transaction
-
     def _is_last(self) -> bool:
         """Whether no attempt may follow. There is no limit inside a transaction: those rolled back are not counted."""
         most = self.request.policy.max_attempts
@@ -483,7 +477,7 @@ class CallFlow(AttemptState):
         sent = 0
         while True:
             try:
-                answer: Recorded | Lost = yield write
+                answer = yield from ask(write)
             except StoreUnavailable as error:
                 sent += 1
                 pause = self._resends.of_outcome(sent)
@@ -498,7 +492,7 @@ class CallFlow(AttemptState):
     def _refused(self, error: Exception | None) -> Flow[Result[Any]]:
         """Somebody else has the key: their outcome if there is one, never this attempt's own."""
         try:
-            found: Found = yield Read(self.request.key.digest, operation=self.request.key.operation)
+            found = yield from ask(Read(self.request.key.digest, operation=self.request.key.operation))
         except StoreUnavailable as silent:
             raise call_errors.lease_lost(self.request.key) from (
                 error or silent
@@ -510,10 +504,8 @@ class CallFlow(AttemptState):
 
     def _replayed(self, record: Record, *, cached: bool = False) -> Result[Any]:
         value = call_errors.replay(record, self.request.shape)
-        return Result(value, replayed=True, seconds=self._seconds(), cache=cached, _found=record)
-
-    def _seconds(self) -> float:
-        return self._clock.monotonic() - self._began
+        seconds = self._clock.monotonic() - self._began
+        return Result(value, replayed=True, seconds=seconds, cache=cached, _found=record)
 
     def is_left_open(self, unheard: Answer | Exception | None) -> bool:
         """Whether a claim was granted, and nobody has begun to write down what came of it."""
@@ -543,9 +535,9 @@ class CallFlow(AttemptState):
             yield from self._settle(self._abandoning(error))
         elif self._unsure is not None:
             # A claim whose reply was lost may have been granted; asked again it says so, and can be given back.
-            undo = give_back((yield self._unsure))
+            undo = give_back((yield from ask(self._unsure)))
             if undo is not None:
-                yield undo
+                yield from ask(undo)
 
     def _abandoning(self, error: BaseException) -> Fail:
         if self.started:
@@ -556,7 +548,7 @@ class CallFlow(AttemptState):
 
 def read_committed(lease: Lease) -> Flow[Record | None]:
     """What this very attempt has written, as everybody else sees it; None where nothing of it is committed."""
-    found: Found = yield Read(lease.key.digest, operation=lease.key.operation)
+    found = yield from ask(Read(lease.key.digest, operation=lease.key.operation))
     record = found.record
     return record if record is not None and record.nonce == lease.nonce else None
 
@@ -571,7 +563,7 @@ def step(
         return codec.decode(finished.outcome, shape)
     lease = attempt.lease
     if joined:
-        entered: Entered | Lost = yield Enter(lease)
+        entered = yield from ask(Enter(lease))
         if isinstance(entered, Lost):
             raise call_errors.lease_lost(attempt.key)
         lease = call_errors.with_transaction(lease, entered)
@@ -587,19 +579,19 @@ def step(
         raise
     attempt.check()
     outcome = codec.encode(value, shape, max_result)
-    answer: Answer = yield from _save_step(attempt, Checkpoint(lease, Step(index, name, outcome)), resends)
+    answer = yield from _save_step(attempt, Checkpoint(lease, Step(index, name, outcome)), resends)
     if isinstance(answer, Lost):
         raise call_errors.lease_lost(attempt.key)
     return value
 
 
 def _committed(key: Key, index: int) -> Flow[Step | None]:
-    found: Found = yield Read(key.digest, with_steps=True, operation=key.operation)
+    found = yield from ask(Read(key.digest, with_steps=True, operation=key.operation))
     steps = () if found.record is None else found.record.steps
     return next((step for step in steps if step.index == index), None)
 
 
-def _save_step(attempt: AttemptState, checkpoint: Checkpoint, resends: Resends) -> Flow[Answer]:
+def _save_step(attempt: AttemptState, checkpoint: Checkpoint, resends: Resends) -> Flow[Recorded | Lost]:
     """Record a step whose effect has happened.
 
     Closes: somebody else's claim holds the record for a moment, in a round of its own, so that this write finds it
@@ -610,7 +602,7 @@ def _save_step(attempt: AttemptState, checkpoint: Checkpoint, resends: Resends) 
     sent = 0
     while True:
         try:
-            answer: Answer = yield checkpoint
+            answer = yield from ask(checkpoint)
         except StoreUnavailable as error:
             sent += 1
             is_held = error.conflict and is_alone and not attempt.is_lost

@@ -143,10 +143,6 @@ class Lane:
         answered = self._handed_out(round_, replies, struck)
         return answered if guard.closed else answered + self._sent_away()
 
-    def changes(self) -> Sequence[Change]:
-        """What became of the store since this was last asked."""
-        return self._guard.changes() if self._guard is not None and self._guard.has_changed else ()
-
     def _sent_away(self) -> list[Ticket]:
         """Those who wait for a round that must not be sent: nobody waits for a store that rests."""
         refused: list[Ticket] = []
@@ -371,7 +367,8 @@ class ThreadLane:
         with self._lock:
             round_, self._round = self._round, []
             answered = self._lane.settle(round_, replies, struck)
-            changes = self._lane.changes()
+            guard = self._lane.guard
+            changes = guard.changes() if guard is not None and guard.has_changed else ()
             if own.answer is not None or own.abandoned:
                 heir = self._lane.hand_over()
                 own.leads = heir is not None and heir.abandoned  # nobody who waits can take over
@@ -538,8 +535,9 @@ class AsyncLane:
         for ticket in self._lane.settle(round_, replies):
             if ticket.seat is not None and not ticket.seat.done():
                 ticket.seat.set_result(None)
-        for change in self._lane.changes():
-            self._tell(change)
+        if (guard := self._lane.guard) is not None and guard.has_changed:
+            for change in guard.changes():
+                self._tell(change)
         return self._lane.hand_over() is not None
 
     async def close(self) -> None:

@@ -105,6 +105,7 @@ LINES_OF: list[Any] = [
     sync_engine.SyncCall._advance,
     sync_engine.SyncCall._drive,
     flow.run,
+    flow.ask,
     call_flow.CallFlow._claim,
     call_flow.CallFlow.flow,
     call_flow.CallFlow._granted,

@@ -29,7 +29,7 @@ class Guarded:
     def __init__(self, most_waiting: int = 100) -> None:
         self.now = 0.0
         breaker = Breaker(failures=1, rest=1.0, longest=4.0, chance=lambda: 1.0)
-        guard = Guard(breaker, lambda: self.now, name=_Store.name)
+        self.guard = guard = Guard(breaker, lambda: self.now, name=_Store.name)
         self.lane = Lane(cast("Store", _Store()), guard, most_waiting)
 
     def submit(self, *operations: Operation) -> list[Ticket]:
@@ -128,16 +128,16 @@ def test_a_round_that_was_cut_short_says_nothing_of_the_store() -> None:
     assert made.lane.settle(made.lane.take(), None) == [ticket]
     with pytest.raises(StoreUnavailable, match="interrupted before the store answered"):
         ticket.result()
-    assert not made.lane.changes()
+    assert not made.guard.changes()
 
 
 def test_changes_are_told_once() -> None:
     made = resting()
-    assert made.lane.changes() == ["store_open"]
-    assert not made.lane.changes()
+    assert made.guard.changes() == ["store_open"]
+    assert not made.guard.changes()
     made.submit(Renew(lease(), 1))
     made.lane.settle(made.lane.take(), [[Recorded(1)]])
-    assert made.lane.changes() == ["store_closed"]
+    assert made.guard.changes() == ["store_closed"]
 
 
 @pytest.mark.parametrize("operation", [claim(), Read(b"1")], ids=["claim", "read"])
