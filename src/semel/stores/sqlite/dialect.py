@@ -171,7 +171,7 @@ _WRITES: Final = {
 _COMPLETE: Final = SQL["complete"]
 _SEEN: Final = SQL["seen"]
 _LOOKED_AT: Final = SQL["look"]
-_FOLLOW: Final = {"checkpoint": (SQL["count_step"],)}
+_FOLLOW: Final = (SQL["count_step"],)
 _NOBODYS: Final = (b"", 0, "", None, None, None, None)
 
 
@@ -187,16 +187,16 @@ class SqliteDialect:
         named = {"digest": blob(digest), "nonce": blob(nonce), "fence": fence}
         if what == "complete":
             named["outcome"] = blob(rest[0])
-            return SqliteCommand(_COMPLETE, named=named, otherwise=_LOOKED_AT, to_rows=_written)
+            return SqliteCommand(_COMPLETE, named=named, otherwise=_LOOKED_AT, to_rows=_ended)
         named.update(zip(_WRITES[what], rest, strict=True))
         if what == "enter":
             return SqliteCommand(SQL["enter"], kind=Kind.ENTER, named=named, otherwise=_LOOKED_AT, to_rows=_entered)
         if what == "renew":
             return SqliteCommand(SQL["renew"], named=named, to_rows=_written)
-        statement = "doubt" if what == "fail" and named["status"] == Status.IN_DOUBT.value else what
-        return SqliteCommand(
-            SQL[statement], named=named, follow=_FOLLOW.get(what, ()), otherwise=_LOOKED_AT, to_rows=_written
-        )
+        if what == "fail":
+            statement = "doubt" if named["status"] == Status.IN_DOUBT.value else what
+            return SqliteCommand(SQL[statement], named=named, otherwise=_LOOKED_AT, to_rows=_ended)
+        return SqliteCommand(SQL[what], named=named, follow=_FOLLOW, otherwise=_LOOKED_AT, to_rows=_written)
 
     def complete_short(self, row: Values, transaction: str) -> SqliteCommand | None:
         """There is no shorter word than `write`."""
@@ -301,6 +301,12 @@ def _written(rows: list[Row], changed: int, now: int) -> list[Row]:
     # Still held, and yet nothing was changed: the same step again.
     words = (_decode(status), completed_us, updated_us, _decode(error_type), _decode(error_message))
     return [(None, held, now, nonce, fence, *words)]
+
+
+def _ended(rows: list[Row], changed: int, now: int) -> list[Row]:
+    """What a completion or a failure did. Still held, and yet nothing was changed: it is not recorded."""
+    (line,) = _written(rows, changed, now)
+    return [(None, False, now, *_NOBODYS)] if changed <= 0 and line[1] else [line]
 
 
 def _entered(rows: list[Row], changed: int, now: int) -> list[Row]:
