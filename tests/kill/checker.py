@@ -173,14 +173,20 @@ class _Judge:
             yield "somebody was told that it is in doubt"
 
     def _attempts(self) -> Iterator[str]:
-        """I4: fences rise and attempts are counted; a further attempt is told of the doubt."""
+        """I4: fences rise and attempts are counted; a further attempt is told of the doubt.
+
+        A claim that was given back because it came too late took a fence and was no attempt.
+        """
         if self.mode is Mode.WITHIN:
             for line in self.attempts:
                 if (line.fence, line.attempt, line.in_doubt) != (1, 1, 0):
                     yield f"a transaction that was rolled back left a trace: {line}"
             return
+        returned = {answer.fence for answer in self.answers if answer.what == "returned"}
         for line in self.attempts:
-            if self.mode is not Mode.HOLD and (line.in_doubt != (line.fence > 1) or line.attempt != line.fence):
+            given_back = sum(fence < line.fence for fence in returned)
+            is_counted = line.fence - given_back <= line.attempt <= line.fence
+            if self.mode is not Mode.HOLD and (line.in_doubt != (line.attempt > 1) or not is_counted):
                 yield f"an attempt was told wrong: {line}"
         for earlier, later in pairwise(self.attempts):
             if later.fence < earlier.fence and not self.causes.stalled(later):

@@ -22,9 +22,9 @@ class Line(NamedTuple):
     """One effect, or one answer that an asker got.
 
     `what` is "effect", "try" (an attempt began inside a transaction), or of answers "ran", "replayed", "in_doubt",
-    "cached" (replayed by a cache in front of the store), "later" (nothing definite: asked again) and "lost" (it ran
-    here and was not recorded). `at` is the machine's monotonic clock when the line was made, `micros` the time since
-    its key was asked for.
+    "cached" (replayed by a cache in front of the store), "later" (nothing definite: asked again), "lost" (it ran here
+    and was not recorded) and "returned" (a claim that came too late is about to be given back). `at` is the machine's
+    monotonic clock when the line was made, `micros` the time since its key was asked for.
     """
 
     what: str

@@ -110,6 +110,22 @@ def test_a_stall_longer_than_the_lease_explains_a_second_effect() -> None:
     assert check(answered(line("lost", RERUN, micros=LEASE_US))(run)).repeated_after_stall == 1
 
 
+def given_back(*fences: int) -> History:
+    """A run in which a key was granted with fence 1, which began nothing; `fences` were given back."""
+    only = line("effect", RERUN, fence=2)._replace(attempt=1, in_doubt=0)
+    run = good()
+    return run._replace(
+        effects=[*(each for each in run.effects if each.key != RERUN), only],
+        answers=[*run.answers, *(line("returned", RERUN, fence=fence) for fence in fences)],
+        kills=[],
+        settled={**run.settled, RERUN: Settled("completed", only.value, 2, 0)},
+    )
+
+
+def test_a_claim_that_was_given_back_is_no_attempt() -> None:
+    assert check(given_back(1)._replace(answers=[line("returned", RERUN)])).problems == []
+
+
 def forgotten(*, outage: bool) -> History:
     """A run in which a completed key was granted anew with its first fence, after an outage or without any."""
     again = line("effect", RERUN, fence=1, life=8)._replace(at=AT + 3_000, micros=10, sequence=1)
@@ -177,6 +193,8 @@ WRONG = {
     "effect after the end": more(line("effect", RERUN, fence=3, life=3)),
     "late attempt without a stall": more(line("effect", RERUN, fence=1, life=5)),
     "doubt not told": more(line("effect", RERUN, fence=2, life=2)._replace(in_doubt=0)),
+    "attempt not counted, and nothing given back": lambda _: given_back(),
+    "attempt not counted, and another one given back": lambda _: given_back(2),
     "attempts miscounted": more(line("effect", RERUN, fence=2, life=2)._replace(attempt=1)),
     "rolled back transaction left a trace": more(line("try", WITHIN, fence=2)),
     "two answers": answered(line("replayed", RERUN, value="1.1")),

@@ -4,7 +4,7 @@ Whose operation it is tells the nonce, because in a lane one thread carries out 
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -17,11 +17,13 @@ from semel.core.operations import (
     Doubtful,
     Enter,
     Entered,
+    Fail,
     Granted,
     Operation,
     Recorded,
     Running,
 )
+from semel.core.record import Lease
 from semel.core.store import Answers, AsyncDriver, Capabilities, Capability, Driver, Plan, Store
 from semel.stores.wrapper import PassingStore
 from tests.kill.board import Field, Slot
@@ -52,8 +54,9 @@ _WAYS: Final = {
 class WatchedStore(PassingStore):
     """`store`, watched. Without `commits_rounds` what is written is committed already."""
 
-    def __init__(self, store: Store, *, commits_rounds: bool = True) -> None:
+    def __init__(self, store: Store, note_return: Callable[[Lease], None], *, commits_rounds: bool = True) -> None:
         self._commits_rounds = commits_rounds
+        self._note_return = note_return
         self._store = store
         self._slots: dict[bytes, Slot] = {}
         # By plan: rounds of callers and rounds that renew leases go on side by side. Not by its number, which another
@@ -68,6 +71,9 @@ class WatchedStore(PassingStore):
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The plan of the store, with marks."""
+        for operation in operations:
+            if isinstance(operation, Fail) and not operation.started:
+                self._note_return(operation.lease)  # before it is sent: a kill may strike as soon as it is recorded
         plan = self._store.plan(operations, joined=joined)
         way = _WAYS.get((type(operations[0]), joined))
         if way is None:

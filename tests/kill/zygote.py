@@ -7,19 +7,24 @@ is gone, everybody ends. Every second worker asks from threads, the others from 
 """
 
 import asyncio
+import functools
 import logging
 import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 from semel import AsyncSemel, Semel
+from semel.core.record import Lease
 from tests.kill.asker import Asker
 from tests.kill.board import Board
 from tests.kill.grounds.ground import Ground, ground_of
+from tests.kill.ledger import ANSWERS, Ledger, Line
+from tests.kill.positions import Mode
 from tests.kill.tasks import ask_in_task
 from tests.kill.threads import ask_in_thread
 from tests.kill.watched import WatchedStore
@@ -36,7 +41,7 @@ def main(folder: Path, ground: Ground, processes: int, keys: int) -> None:
     """Serve until the input ends."""
     board = Board(folder / BOARD, askers=processes * ASKERS, keys=keys)
     logging.basicConfig(level=logging.ERROR, handlers=[logging.FileHandler(folder / ERRORS, delay=True)])
-    _store(ground)  # opens nothing, and has imported what is imported on first use
+    _store(folder, ground, 0)  # opens nothing, and has imported what is imported on first use
     children: set[int] = set()
     try:
         for order in sys.stdin:
@@ -57,9 +62,16 @@ def main(folder: Path, ground: Ground, processes: int, keys: int) -> None:
             os.kill(child, signal.SIGKILL)
 
 
-def _store(ground: Ground) -> Watched:
-    watched = WatchedStore(ground.store(), commits_rounds=ground.commits_rounds)
+def _store(folder: Path, ground: Ground, life: int) -> Watched:
+    note_return = functools.partial(_note_return, Ledger(folder / ANSWERS, durable=False), life)
+    watched = WatchedStore(ground.store(), note_return, commits_rounds=ground.commits_rounds)
     return watched if ground.cache is None else WatchedTiers(watched, ground.cache)
+
+
+def _note_return(ledger: Ledger, life: int, lease: Lease) -> None:
+    """A claim that came too late is about to be given back."""
+    key, mode = int(lease.key.value), Mode[lease.key.operation]
+    ledger.append(Line("returned", mode, key, 0, lease.fence, 0, 0, life, 0, 0, time.monotonic_ns() // 1000, ""))
 
 
 def _worker(folder: Path, ground: Ground, board: Board, process: int, life: int) -> None:
@@ -68,7 +80,7 @@ def _worker(folder: Path, ground: Ground, board: Board, process: int, life: int)
     try:
         parent = os.getppid()
         askers = [Asker(folder, board, process * ASKERS + turn, life, ground.modes) for turn in range(ASKERS)]
-        store = _store(ground)
+        store = _store(folder, ground, life)
         if process % 2:
             asyncio.run(_ask_in_tasks(askers, store, ground, lambda: os.getppid() != parent))
         else:

@@ -26,7 +26,7 @@ URLS = {
 WRAPPERS: dict[str, Callable[[Store], Store]] = {
     "itself": lambda store: store,
     "watched": WatchedStore,
-    "killed": KilledStore,
+    "killed": lambda store: KilledStore(store, lambda _lease: None),
 }
 STORE_MEMBERS = {
     Capability.SEPARATE_LOOP: ("separate_async_driver",),
