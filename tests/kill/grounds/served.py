@@ -38,7 +38,7 @@ class ServedGround(SqlGround):
     def prepare(self) -> None:
         """Make the tables."""
         driver = self.store().driver()
-        driver.learn()  # type: ignore[attr-defined]
+        driver.fetch_install_id()  # type: ignore[attr-defined]
         driver.close()
         self.fetch(TABLE)
 
