@@ -305,8 +305,10 @@ def _written(rows: list[Row], changed: int, now: int) -> list[Row]:
 
 def _ended(rows: list[Row], changed: int, now: int) -> list[Row]:
     """What a completion or a failure did. Still held, and yet nothing was changed: it is not recorded."""
+    if changed > 0:
+        return [(None, True, now)]
     (line,) = _written(rows, changed, now)
-    return [(None, False, now, *_NOBODYS)] if changed <= 0 and line[1] else [line]
+    return [(None, False, now, *_NOBODYS)] if line[1] else [line]
 
 
 def _entered(rows: list[Row], changed: int, now: int) -> list[Row]:
