@@ -116,14 +116,17 @@ def given_back(*fences: int) -> History:
     run = good()
     return run._replace(
         effects=[*(each for each in run.effects if each.key != RERUN), only],
-        answers=[*run.answers, *(line("returned", RERUN, fence=fence) for fence in fences)],
+        answers=[
+            *(each for each in run.answers if each.key != RERUN),
+            *(line("returned", RERUN, fence=fence) for fence in fences),
+        ],
         kills=[],
         settled={**run.settled, RERUN: Settled("completed", only.value, 2, 0)},
     )
 
 
 def test_a_claim_that_was_given_back_is_no_attempt() -> None:
-    assert check(given_back(1)._replace(answers=[line("returned", RERUN)])).problems == []
+    assert check(given_back(1)).problems == []
 
 
 def forgotten(*, outage: bool) -> History:

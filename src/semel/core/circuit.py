@@ -1,16 +1,14 @@
-"""The guard of a store: which operations are sent while it does not answer, and what its replies say of it.
+"""The circuit breaker of a store, and the guard that decides with it which operations are sent.
 
-A pure state machine around a breaker, for one place that is asked in rounds, one after the other. What always holds:
-what ends or keeps alive something that runs is never refused, so that an attempt can record its outcome the moment the
-store is back; what begins something or only looks is refused at once while the store rests, and nothing ran. Only a
-store that could not answer counts against it: a conflict is an answer. Of the last failure only words are kept, so that
-a refusal can say why without keeping anybody's stack alive.
+Pure state machines: instants and chance come in from outside.
 
-The circuit breaker: when to leave a place alone that does not answer, and when to try it again.
-
-A pure state machine; the instants and the chance come in from outside. What always holds: only a place that could not
-answer counts as a failure, whatever it answered; while it is open at most one try at a time is let through, after a
-rest that doubles with each failed one and never exceeds `longest`.
+- `Breaker` opens after so many failures in a row. While it is open at most one try at a time is let through, after a
+  rest that doubles with each failed one and never exceeds `longest`.
+- `Guard` fails claims and reads at once while the breaker is open, so that nothing ran. Writes of running attempts
+  always go through: an attempt can record its outcome the moment the store is back. Only a store that could not answer
+  counts against it: a conflict is an answer. Of the last failure only words are kept, so that a refusal can say why
+  without keeping anybody's stack alive.
+- `Limits` are the settings of both.
 """
 
 from __future__ import annotations

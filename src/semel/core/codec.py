@@ -1,17 +1,14 @@
-"""From a result to bytes and back, by the annotation the handler declares.
+"""From a result to bytes and back, by the annotation that the handler declares.
 
-What always holds: what is replayed equals what was returned, type included. Each value is read back and compared
-before it is kept; one that does not come back equal leaves a tombstone. An annotation whose values could never come
-back is refused when the shape is made, which for `once` is at decoration.
+What is replayed equals what was returned, type included: each value is read back and compared before it is kept, and
+one that does not come back equal leaves a tombstone.
 
-Whether what would be replayed is what was returned: equal values of equal types, all the way down.
-
-What always holds: `same` is stricter than `==`. It tells `1` from `1.0`, `0.0` from `-0.0`, `Decimal("1")` from
-`Decimal("1.0")` and one time zone from another, sees what was set on an object besides its fields, and lets NaN be NaN.
-
-Shapes: how the values of one annotation become plain data and come back, by the library that knows them.
-
-What always holds: a shape only proposes. Whether a value came back unchanged is judged by `same`, before it is kept.
+- A shape says how the values of one annotation become plain data and come back, by the library that knows them. It only
+  proposes. An annotation whose values could never come back is refused when its shape is made, which for `once` is at
+  decoration.
+- `same` judges whether a value came back unchanged. It is stricter than `==`: it tells `1` from `1.0`, `0.0` from
+  `-0.0`, `Decimal("1")` from `Decimal("1.0")` and one time zone from another, sees what was set on an object besides
+  its fields, and lets NaN be NaN.
 """
 
 from __future__ import annotations

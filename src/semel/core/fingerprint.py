@@ -1,32 +1,22 @@
-"""One byte string per value, and one value per byte string: the encoding under keys and fingerprints.
+"""The fingerprint: a digest of what was asked, so that one key cannot stand for two requests, and its encoding.
 
-What always holds: two values have equal encodings only if they are equal. Every element carries a type tag and its
-length, so that no joining of neighbours can look like another value. Numbers enter by exact value (`1500`, `1500.0`
-and `Decimal("1500.00")` are one; `0.1` and `Decimal("0.1")` are two, as they are in Python), booleans are not numbers,
+**Encoding.** Two values have equal encodings only if they are equal. Every element carries a type tag and its length,
+so that no joining of neighbours can look like another value. Numbers enter by exact value (`1500`, `1500.0` and
+`Decimal("1500.00")` are one; `0.1` and `Decimal("0.1")` are two, as they are in Python), booleans are not numbers,
 aware datetimes enter by their instant and naive ones are refused. Lists and tuples are one; a mapping enters by its
-members in any order, an object by the name of its class and its members. Text enters in Unicode form NFC, so that one
-word typed on two systems is one word, except in the exact form, which keys use. Without defaults, a field that equals
-its default is left out of an object: then equal encodings mean equal values under one definition of the class. Reading
-a value takes time with its size: a number is never written out in more than 40 digits that it does not have.
+members in any order, an object by the name of its class and its members. Without defaults, a field that equals its
+default is left out of an object: then equal encodings mean equal values under one definition of the class. Whether
+values of an annotation can be encoded at all is asked once, at decoration.
 
-The fields of dataclasses, Structs and pydantic models, and the defaults that can be told without running code.
+**Time.** Reading a value takes time with its size. A number is never written out in more than 40 digits that it does
+not have. Text enters in Unicode form NFC, so that one word typed on two systems is one word, except in the exact form,
+which keys use; no more than 30 combining characters in a row reach the normaliser, which takes time with the square of
+such a run and holds the interpreter meanwhile. 30 is the bound of the Stream-Safe Text Format (UAX #15).
 
-Whether values of an annotation can be encoded at all: asked once, at decoration, not at each call.
-
-Text in one Unicode form, in time that grows with its length alone.
-
-What always holds: no more than 30 combining characters in a row reach the normaliser, which takes time with the square
-of such a run and holds the interpreter meanwhile, so that nothing else of the process moves. 30 is the bound of the
-Stream-Safe Text Format (UAX #15); no language comes near it.
-
-The fingerprint: a digest of what was asked, so that one key cannot stand for two requests.
-
-What always holds: a fingerprint says by itself how it was made, so that a request can be compared with a record of an
-earlier release, or one made under another secret, by taking its fingerprint in the same way again. One made in a way
-that is unknown here is never compared; the record is unreadable, and nothing runs.
-
-Layout: one byte for the version, with its highest bit set where the digest is keyed; where it is, four bytes that name
-the secret; 32 bytes of digest.
+**Fingerprint.** It says by itself how it was made, so that a request can be compared with a record of an earlier
+release, or one made under another secret, by taking its fingerprint in the same way again. One made in a way that is
+unknown here is never compared; the record is unreadable, and nothing runs. Layout: one byte for the version, with its
+highest bit set where the digest is keyed; where it is, four bytes that name the secret; 32 bytes of digest.
 
 | first byte | what is read | digest |
 |---|---|---|

@@ -328,9 +328,12 @@ Answer = (
 _GONE = Failure("semel.CallerGone", "the caller was cancelled before the handler was called")
 
 
-def give_back(answer: Answer | Exception, why: Failure = _GONE) -> Fail | None:
-    """What undoes a claim that was granted in vain, most often to a caller who is gone: no handler was called."""
-    if not isinstance(answer, Granted):
-        return None
-    ending: Literal["retry", "doubt"] = "doubt" if answer.in_doubt or answer.reconcile else "retry"
-    return Fail(answer.lease, ending, why, doubtful=answer.in_doubt or answer.reconcile, started=False)
+def give_back(answer: Answer | Exception) -> Fail | None:
+    """What undoes a claim that was granted to a caller who is gone: the handler was never called."""
+    return undo_grant(answer, _GONE) if isinstance(answer, Granted) else None
+
+
+def undo_grant(granted: Granted, why: Failure) -> Fail:
+    """What undoes a claim for which no handler was called: it is no attempt, and what was in doubt stays so."""
+    is_doubtful = granted.in_doubt or granted.reconcile
+    return Fail(granted.lease, "doubt" if is_doubtful else "retry", why, doubtful=is_doubtful, started=False)

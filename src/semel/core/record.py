@@ -1,20 +1,14 @@
-"""The record: what a store keeps for a key, and the lease that proves the right to write it.
+"""The record: what a store keeps for a key, its outcome, what erasing leaves of it, and the lease to write it.
 
-What always holds: instants are whole microseconds since 1970 on the store's clock, intervals are half-open (a lease is
-over, and a record expired, at the very instant named). Only settled records expire.
-
-Outcomes as bytes, and what a person or a hook may say of one that is in doubt.
-
-What always holds: an envelope says by itself how to read it. One this version cannot read raises `RecordUnreadable`
-and is never taken for "nothing there". No object is ever rebuilt from a name found in data.
-
-What erasing leaves of a record: enough to keep the key shut, and nothing that may be personal or lets it be guessed.
-
-What always holds: only a settled record is erased, and an erased record never runs again before it expires. Outcome,
-error, finished steps, what it is about, earlier notes, the texts of key and scope and the fingerprint are gone: who has
-the digest of a request tries out all the values that it can have had. Digest of the key, operation, status, fence,
-nonce, all instants and the expiry stay. A failure that could have been tried again becomes final: without its finished
-steps the next attempt would do once more what they did.
+- Instants are whole microseconds since 1970 on the store's clock. Intervals are half-open: a lease is over, and a
+  record expired, at the very instant named. Only settled records expire.
+- An outcome is an envelope that says by itself how to read it. One that this version cannot read raises
+  `RecordUnreadable` and is never taken for "nothing there". No object is ever rebuilt from a name found in data.
+- Only a settled record is erased, and an erased record never runs again before it expires. Outcome, error, finished
+  steps, what it is about, earlier notes, the texts of key and scope and the fingerprint are gone: the digest of a
+  request lets one try out all the values that it can have had. Digest of the key, operation, status, fence, nonce, all
+  instants and the expiry stay. A failure that could have been tried again becomes final: without its finished steps the
+  next attempt would do once more what they did.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ from semel.core.operations import (
     Running,
     Terms,
     give_back,
+    undo_grant,
 )
 from semel.core.policy import Policy, microseconds
 from semel.core.record import (
@@ -347,12 +348,11 @@ class CallFlow(AttemptState):
         """
         self._late += 1
         policy = self.request.policy
-        undo = give_back(granted, _TOO_LATE)
-        assert undo is not None  # noqa: S101 - a grant can be given back
+        longer = max(policy.lease_for, policy.wait_for).total_seconds()
         try:
             # By the store's clock it may still hold, and then this call would wait for itself; left behind it would be
             # taken for something that may have run. So it is tried for longer than an outcome.
-            yield from self._settle(undo, max(policy.lease_for, policy.wait_for).total_seconds())
+            yield from self._settle(undo_grant(granted, _TOO_LATE), longer)
         except StoreUnavailable as error:
             raise call_errors.not_given_back(self.request.key, error) from error
         self.written = None

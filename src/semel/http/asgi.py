@@ -1,25 +1,16 @@
-"""One call of an ASGI application: its body read ahead, its answer looked at on the way.
+"""Keys for any ASGI application: the middleware, and one call of the application behind it.
 
-Invariants: the application sees the body whole, and no disconnect before its answer is complete. Chunks of a stream are
-passed on as they come; the last message is held until the outcome is recorded. What was passed on is never changed or
-sent again. A client that has left stops nothing but a stream that `StreamLimit` ends: its outcome is recorded first,
-then the application is cancelled. In a transaction nothing is passed on before it commits.
-
-Tasks that outlive the request they came from.
-
-What always holds: a server may cancel the task of a request when its client leaves; the keyed work goes on in a task of
-its own, which is kept from being collected until it has ended.
-
-The watch over an answer that is sent in chunks: it notices that the client left, and when the answer has to stop.
-
-Invariants: it looks at nothing but the client's leave and the clock, it stops an answer once, and it ends with the
-answer that it watches.
-
-Keys for any ASGI application.
-
-What always holds: requests without a key, and everything that is not HTTP, pass untouched. With a key the application
-is called once its whole body is there, in a task that no disconnecting client stops. Its answer reaches the client
-unchanged; the last byte of it leaves only after the outcome was recorded, and background work starts after that.
+- Requests without a key, and everything that is not HTTP, pass untouched.
+- With a key the application is called once its whole body is there, in a task of its own: a server may cancel the task
+  of a request when its client leaves, and the keyed work goes on. That task is kept from being collected until it has
+  ended.
+- The application sees the body whole, and no disconnect before its answer is complete.
+- Its answer reaches the client unchanged. Chunks of a stream are passed on as they come; the last message is held until
+  the outcome is recorded, and background work starts after that. What was passed on is never changed or sent again. In
+  a transaction nothing is passed on before it commits.
+- A client that has left stops nothing but a stream that `StreamLimit` ends: its outcome is recorded first, then the
+  application is cancelled. The watch over it looks at nothing but the client's leave and the clock, stops an answer
+  once, and ends with the answer that it watches.
 """
 
 from __future__ import annotations

@@ -1,24 +1,16 @@
 """The exchange: what becomes of one request, decided once for every framework. Flows; no I/O.
 
-What always holds: the same request gets the same verdict everywhere. Nothing is looked up before the key was read and
-somebody stands behind it; nothing runs before the whole body is there. What the application answered reaches the client
-unchanged, whether it is kept or not; but where somebody else's outcome was recorded, that one is sent.
-
-Which request this is: its key, whose it is, and what it asks for. No I/O.
-
-What always holds: everything that a request can be refused for before anything is looked up is refused here. Two
-requests are the same only if key, scope, operation and everything that can change what they do are equal.
-
-When an answer that is sent in chunks is stopped before its end. No I/O.
-
-Invariants: an answer is never stopped because its client left while it can still be kept and replayed in time; one of
-which nothing will be kept is stopped as soon as nobody listens; and none outlives `max_runtime`, after which its lease
-is no longer renewed. What was answered whole is never stopped.
-
-What stands before an application: engine, scope and routes, checked when it is set up. No I/O.
-
-What always holds: whatever is wrong with the settings is said before the first request, and the policy document tells
-what the running settings say.
+- The same request gets the same verdict everywhere. Two requests are the same only if key, scope, operation and
+  everything that can change what they do are equal.
+- Everything that a request can be refused for beforehand is refused before anything is looked up. Nothing is looked up
+  before the key was read and somebody stands behind it; nothing runs before the whole body is there.
+- What the application answered reaches the client unchanged, whether it is kept or not; but where somebody else's
+  outcome was recorded, that one is sent.
+- `StreamLimit`: an answer in chunks is never stopped because its client left while it can still be kept and replayed in
+  time; one of which nothing will be kept is stopped as soon as nobody listens; none outlives `max_runtime`, after which
+  its lease is no longer renewed. What was answered whole is never stopped.
+- `Front`: whatever is wrong with the settings of a middleware is said before the first request, and the policy document
+  tells what the running settings say.
 """
 
 from __future__ import annotations

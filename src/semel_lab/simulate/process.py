@@ -1,19 +1,14 @@
-"""Drives the real lanes of both colours, `AsyncLane` and `ThreadLane`: who leads, what goes out, who is gone.
+"""One worker process of the simulation: its callers share its lane and its keeper, and die with it.
 
-The guard in front of the store is real as well, and watched: nobody is refused whom it has to let through.
+Lanes and watches are the real ones of both kinds, and so is the guard in front of the store. What calls and runtimes do
+around them is done here in the same order, with a turn of the scheduler wherever a thread or task could lose its own.
 
-What always holds: a round is out as soon as the store has seen it, and comes back later; in between a caller may be
-cancelled, and so it may be in the very turn in which its answer is there. Whoever waits in a lane is a coroutine or a
-flow of the lane's own: it is resumed where it waits, or what struck it is raised there.
-
-Drives the real watches, over waiters and over leases, as threads and tasks do: they rest, are roused, ask for lists.
-
-What always holds: a watch is awake when it said it would be, or earlier; it is never asked to do two things at once.
-
-One worker process of the simulation: callers live in it, share its lane and its keeper, and die with it.
-
-What always holds: what the shells and runtimes do around lane and keeper is done here in the same order, with a turn of
-the scheduler wherever a thread or task could lose its own.
+- A round is out as soon as the store has seen it, and comes back later; in between a caller may be cancelled, and so it
+  may be in the very turn in which its answer is there. A caller that waits in a lane is a coroutine or a flow of the
+  lane's own: it is resumed where it waits, or what struck it is raised there.
+- The guard is watched: nobody is refused whom it has to let through.
+- A watch, over waiters or over leases, is awake when it said it would be, or earlier; it is never asked to do two
+  things at once.
 """
 
 from __future__ import annotations

@@ -1,24 +1,13 @@
-"""Looking at a server: the port that each kind of server fills, and what is the same for all of them.
+"""What operators do to a store on a server: migrate it, examine it, mark it as restored. The command line calls this.
 
-What always holds: an answer that cannot be had is a finding, not an error: whoever asks a doctor has trouble already.
-
-One connection for what operators do: flows that are neither claims nor rounds.
-
-What always holds: nothing is asked of the connection beforehand, so it works where tables are missing or too old;
-nothing is sent a second time; the connection is closed at the end.
-
-The restore mark: what a store that was restored from a backup cannot know, it holds instead of running it again.
-
-A restore forgets every claim since the restore point, and a forgotten key looks new. So, while the mark stands, a claim
-of a key that has no record is recorded as in doubt, on hold, and nobody runs it; people look whether it happened. What
-was unsettled at the restore point may have been settled since, so it is held too.
-
-What always holds: the mark costs nothing where there is none, because claims do not look for it: while it stands, a
-trigger on the table of records changes what they write. Workers need not be told, nor be of this release.
-
-What operators do to a store on a server: migrate it, look at it, mark it as restored. The command line calls this.
-
-What always holds: each call uses a connection of its own, which is closed when it returns.
+- Each call uses a connection of its own, which is closed when it returns. Nothing is asked of it beforehand, so it
+  works where tables are missing or too old; nothing is sent a second time.
+- An examination never fails: an answer that cannot be had is a finding.
+- The restore mark: a restore forgets every claim since the restore point, and a forgotten key looks new. So, while the
+  mark stands, a claim of a key that has no record is recorded as in doubt, on hold, and nobody runs it; people look
+  whether it happened. What was unsettled at the restore point may have been settled since, so it is held too. Claims do
+  not look for the mark: while it stands, a trigger on the table of records changes what they write. So it costs nothing
+  where there is none, and workers need not be told, nor be of this release.
 """
 
 from __future__ import annotations

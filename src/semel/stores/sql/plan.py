@@ -1,19 +1,14 @@
-"""Plans: operations as commands, one plan for every server. Without colour and without a connection.
+"""Plans: operations as commands, one plan for every SQL store. No I/O and no connection.
 
-What always holds: a plan answers each operation as the memory store's table would. A list goes out as one command; what
-befalls a single row of it sends them one by one, and is then the answer of that one alone. A write that changed nothing
-tells what it met: sent a second time after a lost reply, it gets the answer of the first.
-
-Plans that claim: who runs, decided by one statement for the whole list.
-
-What always holds: the statement answers with the row as it is after it, so what a claim met is judged on the very row
-that refused it. The same key twice in a list is sent once; the second is judged by what the first met. A joined claim
-has no lease, and notes the name of the caller's transaction.
-
-Plans that erase, and that keep account of what caches have to forget.
-
-What always holds: a record, its finished steps and the note for the caches change together, in one command, and only
-if the record is settled then.
+- A plan answers each operation as the memory store's table would. A list goes out as one command; what befalls a single
+  row of it sends them one by one, and is then the answer of that one alone.
+- A write that changed nothing tells what it met: sent a second time after a lost reply, it gets the answer of the
+  first.
+- A claim is decided by one statement for the whole list, which answers with the row as it is after it, so what a claim
+  met is judged on the very row that refused it. The same key twice in a list is sent once; the second is judged by what
+  the first met. A joined claim has no lease, and notes the name of the caller's transaction.
+- Erasing changes a record, its finished steps and the note for the caches together, in one command, and only if the
+  record is settled then.
 """
 
 from __future__ import annotations
