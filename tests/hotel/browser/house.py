@@ -163,7 +163,11 @@ class Guest:
         """Go to the page with the button."""
         self.page.goto(self.address)
         self.page.get_by_role("link", name="Book Double").click()
-        expect(self.page.locator("#reserve")).to_be_enabled(timeout=PATIENCE)
+        self.can_press("#reserve")
+
+    def can_press(self, button: str) -> None:
+        """Wait until the page's script is there: until then a button is disabled, and a key pressed goes nowhere."""
+        expect(self.page.locator(button)).to_be_enabled(timeout=PATIENCE)
 
     def reserve(self) -> None:
         """Click, and see the draft."""
