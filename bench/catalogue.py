@@ -11,6 +11,7 @@ from bench.cases.peers import IDEMKIT
 from bench.cases.postgresql_many import POSTGRESQL_64
 from bench.cases.postgresql_one import POSTGRESQL_ONE
 from bench.cases.postgresql_peers import POSTGRESQL_IDEMKIT
+from bench.cases.postgresql_pools import POSTGRESQL_POOLS
 from bench.cases.redis_one import REDIS_ONE
 from bench.cases.redis_peers import REDIS_IDEMKIT, REDIS_POWERTOOLS
 from bench.cases.round_trips import REDIS_ROUND_TRIPS, ROUND_TRIPS
@@ -34,6 +35,7 @@ CASES = {
         POSTGRESQL_64,
         POSTGRESQL_IDEMKIT,
         POSTGRESQL_ONE,
+        POSTGRESQL_POOLS,
         MARIADB_64,
         REDIS_IDEMKIT,
         REDIS_POWERTOOLS,
