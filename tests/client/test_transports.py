@@ -15,7 +15,7 @@ import pytest
 from semel import Semel
 from semel.client import INTENT, AsyncClient, Client
 from semel.client.httpx import _cuts
-from semel.client.models import Cut
+from semel.client.models import TransportFailed
 from semel.errors import UsageError
 
 
@@ -53,7 +53,7 @@ def test_an_answer_made_in_this_process_is_one_for_those_who_await_too(keys: Pat
 def test_an_error_says_whether_anything_left(
     error: Callable[[str], httpx.TransportError], *, sent: bool, again: bool
 ) -> None:
-    with pytest.raises(Cut) as caught, _cuts():
+    with pytest.raises(TransportFailed) as caught, _cuts():
         raise error("why")
     assert (caught.value.sent, caught.value.again) == (sent, again)
 
@@ -62,7 +62,7 @@ def test_an_error_says_whether_anything_left(
     ("cause", "sent"), [(h11.LocalProtocolError("bad header"), False), (h2.exceptions.ProtocolError("bad frame"), True)]
 )
 def test_a_breach_of_protocol_is_our_own_only_where_the_writer_says_so(cause: Exception, *, sent: bool) -> None:
-    with pytest.raises(Cut) as caught, _cuts():
+    with pytest.raises(TransportFailed) as caught, _cuts():
         raise httpx.LocalProtocolError("why") from cause
     assert (caught.value.sent, caught.value.again) == (sent, False)
 

@@ -222,7 +222,7 @@ class SqliteIsADictionary(RuleBasedStateMachine):
     def purge(self, limit: int) -> None:
         """Which of the expired go first is the store's own affair."""
         expired = self.model.expired(self.now)
-        assert self.perform(ops.Purge(limit)) == [ops.Swept(min(limit, len(expired)))]
+        assert self.perform(ops.Purge(limit)) == [ops.SweepCount(min(limit, len(expired)))]
         gone = self.model.rows.keys() - {row["digest"] for row in self.stored()}
         assert gone <= expired
         for digest in gone:
@@ -231,7 +231,7 @@ class SqliteIsADictionary(RuleBasedStateMachine):
     @rule(limit=limits)
     def lapse(self, limit: int) -> None:
         lapsed = self.model.lapsed(self.now)
-        assert self.perform(ops.Lapse(limit)) == [ops.Swept(min(limit, len(lapsed)))]
+        assert self.perform(ops.MarkLapsed(limit)) == [ops.SweepCount(min(limit, len(lapsed)))]
         marked = {row["digest"] for row in self.stored() if row["status"] == "in_doubt"} & lapsed
         assert len(marked) == min(limit, len(lapsed))
         for digest in marked:
@@ -239,7 +239,7 @@ class SqliteIsADictionary(RuleBasedStateMachine):
 
     @rule(key=keys, replays=st.integers(1, 5))
     def tally(self, key: Key, replays: int) -> None:
-        self.same(ops.Tally(key.digest, replays), self.model.tally(key.digest, replays, self.now))
+        self.same(ops.AddReplays(key.digest, replays), self.model.tally(key.digest, replays, self.now))
 
     def stored(self, query: ops.Query = ops.Query(), limit: int = 100) -> list[dict[str, Any]]:  # noqa: B008 - frozen
         """Every record that the store lists, page by page."""

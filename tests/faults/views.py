@@ -3,20 +3,20 @@
 from semel.core.operations import (
     Answer,
     Claim,
-    Doubtful,
     Erased,
     Found,
     Granted,
-    Held,
+    InDoubtAnswer,
     Lost,
     Page,
     Recorded,
+    Renewed,
     Replay,
     Resolved,
     Reused,
     Running,
-    Swept,
-    Unresolvable,
+    StateMismatch,
+    SweepCount,
 )
 from semel.core.record import Lease, Record
 from tests.faults.dictionary import LOST, Row, Seen
@@ -86,13 +86,13 @@ def seen(answer: Answer | Exception) -> Seen:
             return ("replay", row_of(record))
         case Reused(record):
             return ("reused", row_of(record))
-        case Doubtful(record, remaining_us):
+        case InDoubtAnswer(record, remaining_us):
             return ("doubtful", row_of(record), remaining_us)
         case Running(remaining_us):
             return ("running", remaining_us)
         case Recorded(at_us):
             return ("recorded", at_us)
-        case Held(until_us):
+        case Renewed(until_us):
             return ("held", until_us)
         case Lost():
             return LOST
@@ -100,9 +100,9 @@ def seen(answer: Answer | Exception) -> Seen:
             return ("found", None if record is None else row_of(record), now_us)
         case Resolved(record) | Erased(record):
             return (type(answer).__name__.lower(), row_of(record))
-        case Unresolvable(record):
+        case StateMismatch(record):
             return ("unresolvable", None if record is None else row_of(record))
-        case Swept(count):
+        case SweepCount(count):
             return ("swept", count)
         case Page(records, cursor):
             return ("page", [row_of(record) for record in records], cursor)

@@ -14,14 +14,14 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
-    Doubtful,
-    Enter,
-    Entered,
     Fail,
     Granted,
+    InDoubtAnswer,
+    JoinTransaction,
     Operation,
     Recorded,
     Running,
+    TransactionJoined,
 )
 from semel.core.record import Lease
 from semel.core.store import Answers, AsyncDriver, Capabilities, Capability, Driver, Plan, Store
@@ -46,7 +46,7 @@ _WAYS: Final = {
     (Checkpoint, False): Way(At.STEP_SAVING, At.STEP_WRITTEN, At.STEP_SAVED),
     (Claim, True): Way(At.JOINING, At.JOINED),
     (Complete, True): Way(At.JOINED_COMPLETING, At.JOINED_COMPLETED),
-    (Enter, True): Way(None, At.STEP_JOINED),
+    (JoinTransaction, True): Way(None, At.STEP_JOINED),
     (Checkpoint, True): Way(None, At.STEP_JOINED_SAVED),
 }
 
@@ -100,12 +100,12 @@ class WatchedStore(PassingStore):
     def _answered(self, slot: Slot, way: Way, answer: Answer | Exception, uncommitted: list[tuple[Slot, At]]) -> None:
         if isinstance(answer, Granted):
             slot.put(Field.FENCE, answer.record.fence)
-        if isinstance(answer, (Granted, Recorded, Entered)):
+        if isinstance(answer, (Granted, Recorded, TransactionJoined)):
             done_at_once = way.committed is not None and not self._commits_rounds
             slot.mark(way.committed if way.committed is not None and done_at_once else way.written)
             if way.committed is not None and not done_at_once:
                 uncommitted.append((slot, way.committed))
-        elif isinstance(answer, (Running, Doubtful)):
+        elif isinstance(answer, (Running, InDoubtAnswer)):
             slot.mark(At.WAITING)
 
     def committed(self, plans: Sequence[Plan], replies: Sequence[Answers | Exception]) -> None:

@@ -16,7 +16,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from semel.core import claim_rules
-from semel.core.claim_rules import Winnable, granted, judge
+from semel.core.claim_rules import MayWrite, granted, judge
 from semel.core.operations import (
     Answer,
     Claim,
@@ -25,13 +25,13 @@ from semel.core.operations import (
     Erased,
     Fail,
     Found,
-    Held,
     Lost,
     Read,
     Recorded,
     Renew,
-    Swept,
-    Unresolvable,
+    Renewed,
+    StateMismatch,
+    SweepCount,
 )
 from semel.core.record import Failure, Lease, Record, Status, erase_record
 from semel.engine import call_errors
@@ -138,12 +138,12 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("a renewal revives a lease that was taken over", "long handler, rerun", "I4")
 def _() -> AbstractContextManager[Any]:
-    def renew(self: Table, lease: Lease, lease_us: int, now: int) -> Held | Lost:
+    def renew(self: Table, lease: Lease, lease_us: int, now: int) -> Renewed | Lost:
         record = self.records.get(lease.key.digest)
         if record is None or record.status is not Status.RUNNING:
             return Lost()
         self._write(record, now, lease_us=now + lease_us, nonce=lease.nonce, fence=lease.fence)
-        return Held(now + lease_us)
+        return Renewed(now + lease_us)
 
     return patch.object(Table, "renew", renew)
 
@@ -180,11 +180,11 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("purging deletes what is in doubt or running", "purged, swept", "I7")
 def _() -> AbstractContextManager[Any]:
-    def purge(self: Table, limit: int, now: int) -> Swept:
+    def purge(self: Table, limit: int, now: int) -> SweepCount:
         gone = [digest for digest, record in self.records.items() if record.lease_us <= now]
         for digest in gone[:limit]:
             del self.records[digest]
-        return Swept(len(gone))
+        return SweepCount(len(gone))
 
     return patch.object(Table, "purge", purge)
 
@@ -241,11 +241,11 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("what runs is erased", "erased", "I7")
 def _() -> AbstractContextManager[Any]:
-    def erase(self: Table, operation: Erase, now: int) -> Erased | Unresolvable:
+    def erase(self: Table, operation: Erase, now: int) -> Erased | StateMismatch:
         del now
         record = self.records.get(operation.digest)
         if record is None:
-            return Unresolvable(None)
+            return StateMismatch(None)
         left = self.records[operation.digest] = erase_record(record, operation.note)
         return Erased(left)
 
@@ -309,7 +309,7 @@ def _() -> AbstractContextManager[Any]:
         claim = Claim(request.key, request.fingerprint, self._new_nonce(), request.terms, request.about)
         found: Found = yield Read(request.key.digest)
         verdict = judge(found.record, claim, found.now_us)
-        if not isinstance(verdict, Winnable):
+        if not isinstance(verdict, MayWrite):
             return verdict
         decided.add(claim.nonce)
         self.asked_at = self._clock.monotonic()
@@ -536,7 +536,7 @@ def _() -> AbstractContextManager[Any]:
     right = Heartbeat.answered
 
     def answered(self: Heartbeat, renewal: Renew, answer: Answer | Exception, sent: float) -> None:
-        right(self, renewal, Held(0) if isinstance(answer, Lost) else answer, sent)
+        right(self, renewal, Renewed(0) if isinstance(answer, Lost) else answer, sent)
 
     return patch.object(Heartbeat, "answered", answered)
 

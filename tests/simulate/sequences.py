@@ -18,22 +18,22 @@ from msgspec.structs import replace
 from semel.core.fingerprint import fingerprint
 from semel.core.key import Key
 from semel.core.operations import (
+    AddReplays,
     Checkpoint,
     Claim,
     Complete,
-    Enter,
-    Entered,
     Erase,
     Fail,
     Granted,
-    Lapse,
+    JoinTransaction,
+    MarkLapsed,
     Operation,
     Purge,
     Read,
     Renew,
     Resolve,
-    Tally,
     Terms,
+    TransactionJoined,
 )
 from semel.core.policy import Doubt
 from semel.core.record import NOTHING, Failure, Lease, Record, Status, Step
@@ -134,7 +134,7 @@ class Sequence:
                 self.clock.now += dice.choice(self.kind.spans)
             number = dice.randrange(len(sessions))
             act = self._drawn(dice, number, keys)
-            if number != LANE and isinstance(act, (Resolve, Erase, Purge, Lapse)):
+            if number != LANE and isinstance(act, (Resolve, Erase, Purge, MarkLapsed)):
                 continue  # refused inside within(): they decide for everybody
             if self.kind.sends(act, number != LANE, steps):
                 self._act(sessions, number, act)
@@ -157,7 +157,7 @@ class Sequence:
             raise Different("\n".join(self.log))
         if isinstance(expected, Granted):
             self._leases.append(expected.lease)
-        elif isinstance(expected, Entered) and isinstance(act, Enter):
+        elif isinstance(expected, TransactionJoined) and isinstance(act, JoinTransaction):
             self._leases.append(replace(act.lease, transaction=expected.transaction))
 
     def _as_real(self, act: Any) -> Any:
@@ -224,7 +224,7 @@ class Sequence:
 
     def enter(self, dice: random.Random, key: Key) -> Operation:
         """A step in the caller's transaction."""
-        return Enter(self._lease(dice, key))
+        return JoinTransaction(self._lease(dice, key))
 
     def read(self, dice: random.Random, key: Key) -> Operation:
         """A look."""
@@ -260,11 +260,11 @@ class Sequence:
     def lapse(self, dice: random.Random, key: Key) -> Operation:
         """The other half."""
         del key
-        return Lapse(dice.choice((10, 10, 10, 0)))
+        return MarkLapsed(dice.choice((10, 10, 10, 0)))
 
     def tally(self, dice: random.Random, key: Key) -> Operation:
         """Counted replays."""
-        return Tally(key.digest, dice.randrange(1, 4))
+        return AddReplays(key.digest, dice.randrange(1, 4))
 
 
 _DRAWN: Final[dict[str, Callable[[Sequence, random.Random, Key], Operation]]] = {

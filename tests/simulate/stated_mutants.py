@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from semel.core.operations import Claim, Replay, Resolve, Resolved, Unresolvable
+from semel.core.operations import Claim, Replay, Resolve, Resolved, StateMismatch
 from semel.core.record import Failure, Record, Status
 from semel.engine import admin
 from semel.stores import memory
@@ -60,9 +60,9 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = Table.resolve
 
-    def resolve(self: Table, operation: Resolve, now: int) -> Resolved | Unresolvable:
+    def resolve(self: Table, operation: Resolve, now: int) -> Resolved | StateMismatch:
         seen, answer = self.records.get(operation.digest), right(self, operation, now)
-        if seen is None or operation.corrects is None or isinstance(answer, Unresolvable):
+        if seen is None or operation.corrects is None or isinstance(answer, StateMismatch):
             return answer
         record = self.records[operation.digest] = replace(answer.record, fence=seen.fence)
         return Resolved(record)
@@ -74,7 +74,7 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = Table.resolve
 
-    def resolve(self: Table, operation: Resolve, now: int) -> Resolved | Unresolvable:
+    def resolve(self: Table, operation: Resolve, now: int) -> Resolved | StateMismatch:
         seen = self.records.get(operation.digest)
         corrects = seen is not None and operation.corrects is not None
         return right(self, replace(operation, outcome=seen.outcome) if corrects and seen else operation, now)
@@ -91,9 +91,9 @@ ASKED_LATER = World(
 def _() -> AbstractContextManager[Any]:
     right_resolve, right_claim = Table.resolve, Table.claim
 
-    def resolve(self: Table, operation: Resolve, now: int) -> Resolved | Unresolvable:
+    def resolve(self: Table, operation: Resolve, now: int) -> Resolved | StateMismatch:
         seen, answer = self.records.get(operation.digest), right_resolve(self, operation, now)
-        if seen is None or seen.outcome is None or isinstance(answer, Unresolvable):
+        if seen is None or seen.outcome is None or isinstance(answer, StateMismatch):
             return answer
         record = self.records[operation.digest] = replace(answer.record, error=Failure("before", seen.outcome.hex()))
         return Resolved(record)

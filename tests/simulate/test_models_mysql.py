@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 import pymysql
 import pytest
 
-from semel.core.operations import Checkpoint, Complete, Fail, Lapse, Purge, Read, Renew, Resolve, Tally
+from semel.core.operations import AddReplays, Checkpoint, Complete, Fail, MarkLapsed, Purge, Read, Renew, Resolve
 from semel.stores.mysql import MysqlStore
 from semel_lab.simulate.models import Act, Isolation, MysqlModel
 from tests.servers.databases import Databases
@@ -29,7 +29,7 @@ def sends(act: Act, joined: bool, steps: bool) -> bool:
         return True
     if isinstance(act, (Complete, Fail, Renew)):
         return bool(act.lease.transaction)
-    if isinstance(act, (Purge, Lapse, Tally)):
+    if isinstance(act, (Purge, MarkLapsed, AddReplays)):
         return False
     return not (steps and isinstance(act, (Read, Resolve)))
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from semel.core.operations import Checkpoint, Claim, Complete, Enter, Entered, Granted
+from semel.core.operations import Checkpoint, Claim, Complete, Granted, JoinTransaction, TransactionJoined
 from semel.engine.call_flow import CallFlow
 from semel.errors import StoreUnavailable
 from semel_lab.simulate.models import MysqlModel, PostgresModel, Server, Session
@@ -140,7 +140,7 @@ def _() -> AbstractContextManager[Any]:
 @mutant("a step locks its record and does not hold its key", "W5")
 def _() -> AbstractContextManager[Any]:
     def change(right: Any) -> Any:
-        def enter(self: Server, transaction: Transaction, operation: Enter) -> Any:
+        def enter(self: Server, transaction: Transaction, operation: JoinTransaction) -> Any:
             transaction.held = _Nothing()
             return right(self, transaction, operation)
 
@@ -159,7 +159,7 @@ class _Nothing(set[bytes]):
 @mutant("a step does not demand the lease", "W1", "W5")
 def _() -> AbstractContextManager[Any]:
     def enter(_right: Any) -> Any:
-        return lambda _self, transaction, _operation: Entered(transaction.name)
+        return lambda _self, transaction, _operation: TransactionJoined(transaction.name)
 
     def change(right: Any) -> Any:
         def settle(self: Server, transaction: Transaction, operation: Any, now: int, *, joined: bool) -> Any:

@@ -16,7 +16,18 @@ import pytest
 
 from semel.core.fingerprint import fingerprint
 from semel.core.key import Key
-from semel.core.operations import Checkpoint, Claim, Complete, Erase, Fail, Granted, Operation, Resolve, Tally, Terms
+from semel.core.operations import (
+    AddReplays,
+    Checkpoint,
+    Claim,
+    Complete,
+    Erase,
+    Fail,
+    Granted,
+    Operation,
+    Resolve,
+    Terms,
+)
 from semel.core.record import About, Failure, Lease, Status, Step
 from semel.core.store import Store
 from semel.stores.dynamodb import DynamoStore
@@ -139,7 +150,7 @@ def _lived(place: Place, acts: tuple[Act, ...], pin: str) -> tuple[Any, Any]:
         perform(Checkpoint(granted.lease, Step(0, f"check {pin}", pin.encode())))
         for act in acts:
             perform(act(granted.lease, pin))
-        perform(Tally(KEY.digest, 2))
+        perform(AddReplays(KEY.digest, 2))
         before = place.everything()
         perform(Erase(KEY.digest, "request 17", KEY.operation))
         return before, place.everything()

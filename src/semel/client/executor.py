@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, Unpack
 
 from semel.api import AsyncSemel, Place, Semel
 from semel.client.journal import Journal
-from semel.client.models import Cancel, Carry, Fetch, Keep, Look, Reply, Resend, Rest, Saved, Scan, Send, Sweep
+from semel.client.models import Cancel, Carry, Fetch, Keep, Look, Reply, Resend, Rest, Scan, Send, StoredRequest, Sweep
 from semel.client.pending import OPERATION, STEP, taking_up
 from semel.client.settings import Given, Settings
 from semel.core.flow import Flow, arun, run
@@ -29,7 +29,7 @@ KEYS: Final = "sqlite:///semel-keys.db"
 Now = Callable[[], float]
 
 
-class HandsBase(ABC):
+class ExecutorBase(ABC):
     """What both colours share."""
 
     def __init__(self, engine: EngineBase, now: Now, given: Given) -> None:
@@ -40,7 +40,7 @@ class HandsBase(ABC):
         """Do what a flow asks for."""
 
 
-class Hands(HandsBase):
+class Executor(ExecutorBase):
     """For code that calls and waits.
 
     Args:
@@ -110,7 +110,7 @@ class Hands(HandsBase):
         return True
 
 
-class AsyncHands(HandsBase):
+class AsyncExecutor(ExecutorBase):
     """The same for code that awaits."""
 
     def __init__(
@@ -172,9 +172,9 @@ class AsyncHands(HandsBase):
         return True
 
 
-def _same(saved: Saved) -> Saved:
+def _same(saved: StoredRequest) -> StoredRequest:
     return saved
 
 
-async def _same_awaited(saved: Saved) -> Saved:
+async def _same_awaited(saved: StoredRequest) -> StoredRequest:
     return saved

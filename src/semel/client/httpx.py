@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any, Final, Unpack
 
 from semel.api import Place
-from semel.client.executor import KEYS, AsyncHands, Hands, Now
-from semel.client.models import INTENT, Cut, Outgoing, Reply, Send, outgoing
+from semel.client.executor import KEYS, AsyncExecutor, Executor, Now
+from semel.client.models import INTENT, Outgoing, Reply, Send, TransportFailed, outgoing
 from semel.client.pending import Pending, Resumed, forgotten, resumed, unfinished
 from semel.client.settings import Given, Settings, split
 from semel.errors import UsageError
@@ -56,7 +56,7 @@ class OnceTransport(httpx.BaseTransport):
         **settings: Unpack[Given],
     ) -> None:
         self._below = transport or httpx.HTTPTransport()
-        self.hands = Hands(keys, self._send, self._fetch, now, **settings)
+        self.hands = Executor(keys, self._send, self._fetch, now, **settings)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; with a key, if it is unsafe."""
@@ -102,7 +102,7 @@ class AsyncOnceTransport(httpx.AsyncBaseTransport):
         **settings: Unpack[Given],
     ) -> None:
         self._below = transport or httpx.AsyncHTTPTransport()
-        self.hands = AsyncHands(keys, self._send, self._fetch, now, **settings)
+        self.hands = AsyncExecutor(keys, self._send, self._fetch, now, **settings)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; with a key, if it is unsafe."""
@@ -230,7 +230,7 @@ def _cuts() -> Iterator[None]:
     try:
         yield
     except httpx.TransportError as error:
-        raise Cut(error, sent=not _never_left(error), again=not isinstance(error, _OUR_FAULT)) from error
+        raise TransportFailed(error, sent=not _never_left(error), again=not isinstance(error, _OUR_FAULT)) from error
 
 
 def _never_left(error: httpx.TransportError) -> bool:

@@ -18,7 +18,7 @@ from semel.client.models import (
     Carry,
     Ended,
     Keep,
-    NothingRan,
+    NotExecuted,
     Outgoing,
     Refused,
     Reply,
@@ -28,7 +28,7 @@ from semel.client.models import (
     only,
 )
 from semel.client.pending import NUMBER, OPERATION, Pending, number_of, taken_up
-from semel.client.retention import Described, is_old
+from semel.client.retention import RetentionCache, is_old
 from semel.client.retry import Budget, Sender
 from semel.client.settings import Settings
 from semel.core.flow import Flow
@@ -72,9 +72,9 @@ class Journal:
             check=_demand_lease,
         )
         self._policies = {
-            named: settings.policy(named=named, final=Refused, nothing=NothingRan) for named in (True, False)
+            named: settings.policy(named=named, final=Refused, nothing=NotExecuted) for named in (True, False)
         }
-        self._described = Described(settings.retention.total_seconds(), engine.clock.monotonic)
+        self._described = RetentionCache(settings.retention.total_seconds(), engine.clock.monotonic)
         self._unused: WeakKeyDictionary[AttemptState, dict[tuple[str, str, str], str]] = WeakKeyDictionary()
         self._carried = 0
 
@@ -112,7 +112,7 @@ class Journal:
         send = self._send(outgoing, derived, plain=outgoing.given_key is not None)
         try:
             return (yield from self._sender.sending(send, certain=True, still=self._still(outgoing, age)))
-        except NothingRan as ended:
+        except NotExecuted as ended:
             # Turned away, as by a service that wants a sign-in first: who asks now asks for the same thing. On the
             # next attempt the client may be signed in, and what follows must not move up.
             if running is not None:
@@ -199,7 +199,7 @@ class Journal:
         first, in_doubt = yield Keep(mine)
         if again and not in_doubt:
             # Closes the race with a process that was sending it when the list was made: its caller has been told.
-            raise NothingRan(None, _ended_elsewhere(outgoing, key), outgoing.place)
+            raise NotExecuted(None, _ended_elsewhere(outgoing, key), outgoing.place)
         age = _Age(first.first_sent, key.reference, "forget() the intent")
         if in_doubt:
             yield from self._demand_young(outgoing, age)
@@ -264,7 +264,7 @@ class Journal:
 
 
 def _told(ended: Ended, intent: str) -> Reply:
-    if ended.reply is None and ended.error is not None and not isinstance(ended, NothingRan):
+    if ended.reply is None and ended.error is not None and not isinstance(ended, NotExecuted):
         ended.error.add_note(
             f"semel: the request may have run. Its key is kept: ask again with {INTENT}: {intent}, or call resume()."
         )

@@ -32,7 +32,7 @@ KEPT: Final = frozenset({"accept", "accept-language", "content-encoding", "conte
 _NOT_REPLAYED: Final = frozenset({"connection", "keep-alive", "set-cookie", "set-cookie2", "transfer-encoding"})
 
 
-class Saved(msgspec.Struct, frozen=True):
+class StoredRequest(msgspec.Struct, frozen=True):
     """A request as it is kept until its outcome is definite; `body` is None where it is not to be kept."""
 
     method: str
@@ -87,11 +87,11 @@ class Outgoing:
         """Where it goes, without the query."""
         return f"{self.method} {self.url.partition('?')[0]}"
 
-    def saved(self, now: float, also: frozenset[str], *, body: bool) -> Saved:
+    def saved(self, now: float, also: frozenset[str], *, body: bool) -> StoredRequest:
         """What is kept of it; `also` are more headers to keep."""
         names = KEPT | also | ({self.key_header.lower()} if self.given_key is not None else frozenset())
         headers = tuple((name, value) for name, value in self.headers if name.lower() in names)
-        return Saved(self.method, self.url, headers, self.body if body else None, now)
+        return StoredRequest(self.method, self.url, headers, self.body if body else None, now)
 
 
 def outgoing(
@@ -153,12 +153,12 @@ class Keep:
     Answered with what the first attempt kept, and whether an earlier one may have had its effect.
     """
 
-    saved: Saved
+    saved: StoredRequest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Send:
-    """Asks to send a request with this value in its key header; answered with a `Reply`, raises `Cut`."""
+    """Asks to send a request with this value in its key header; answered with a `Reply`, raises `TransportFailed`."""
 
     outgoing: Outgoing
     key: str
@@ -208,7 +208,7 @@ class Cancel:
     why: str
 
 
-class Cut(Exception):
+class TransportFailed(Exception):
     """No answer came. `sent` says whether the request may have arrived, `again` whether another try is of use."""
 
     def __init__(self, error: Exception, *, sent: bool, again: bool = True) -> None:
@@ -239,9 +239,9 @@ class Refused(Ended):
     """The service refused it, and will under this key: the next one asked for takes a new key."""
 
 
-class NothingRan(Ended):
+class NotExecuted(Ended):
     """No try was carried out: nothing has to be found out."""
 
 
-class Unsettled(Ended):
+class OutcomeUnknown(Ended):
     """It may have run: the key is kept, and asked with again."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
-from semel.client.models import INTENT, Cancel, Headers, Look, Resend, Saved, Scan, Sweep
+from semel.client.models import INTENT, Cancel, Headers, Look, Resend, Scan, StoredRequest, Sweep
 from semel.core import codec
 from semel.core.flow import Flow
 from semel.core.key import Key
@@ -26,7 +26,7 @@ OPERATION: Final = "semel.client"
 STEP: Final = "request"
 NUMBER: Final = "number"
 _UNFINISHED: Final = (Status.RUNNING, Status.IN_DOUBT)
-_SAVED: Final = codec.shape_of(Saved)
+_SAVED: Final = codec.shape_of(StoredRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Pending:
     place: str
     since: datetime
     key: Key
-    request: Saved | None
+    request: StoredRequest | None
     number: int = 0
 
     @property

@@ -14,8 +14,8 @@ from io import BytesIO
 from typing import Any, Final, Unpack
 
 from semel.api import Place
-from semel.client.executor import KEYS, Hands, Now
-from semel.client.models import INTENT, Cut, Reply, Send, outgoing
+from semel.client.executor import KEYS, Executor, Now
+from semel.client.models import INTENT, Reply, Send, TransportFailed, outgoing
 from semel.client.pending import Pending, Resumed, forgotten, resumed, unfinished
 from semel.client.settings import Given
 from semel.errors import UsageError
@@ -100,7 +100,7 @@ class OnceAdapter(HTTPAdapter):
 
     def __init__(self, keys: Place = KEYS, *, now: Now = time.time, **settings: Unpack[Given]) -> None:
         super().__init__(max_retries=0)  # a retry below would not be counted, and could not be told from the first
-        self.hands = Hands(keys, self._send, self._fetch, now, **settings)
+        self.hands = Executor(keys, self._send, self._fetch, now, **settings)
 
     def init_poolmanager(self, *given: Any, **settings: Any) -> None:
         """Use connections that tell a cut answer from a whole one."""
@@ -160,12 +160,12 @@ class OnceAdapter(HTTPAdapter):
             with response:
                 body = response.raw.read(decode_content=False)
         except _OUR_FAULT as error:
-            raise Cut(error, sent=False, again=False) from error
+            raise TransportFailed(error, sent=False, again=False) from error
         except _LOST as error:
-            raise Cut(error, sent=not _never_left(error)) from error
+            raise TransportFailed(error, sent=not _never_left(error)) from error
         except HTTPError as error:
             lost = requests.exceptions.ConnectionError(error, request=request)
-            raise Cut(lost, sent=True) from error
+            raise TransportFailed(lost, sent=True) from error
         return Reply(response.status_code, tuple(response.raw.headers.items()), body)
 
     def _fetch(self, url: str) -> bytes | None:

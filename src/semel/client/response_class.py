@@ -42,7 +42,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Retry:
     """It may be asked again: after so many seconds, where the service says so.
 
     `certain` is true where this request did not run. `soon` is false where asking again at once is of no use.
@@ -53,36 +53,36 @@ class Again:
     soon: bool = True
 
 
-Signal = Done | Refusal | Again
+ResponseClass = Done | Refusal | Retry
 
 
-def signal_of(reply: Reply, now: float) -> Signal:
+def classify(reply: Reply, now: float) -> ResponseClass:
     """What an answer says."""
     status = reply.status
     if status >= _LOWEST_REFUSAL and any((reply.header(name) or "").strip() == "true" for name in _REPLAYED):
         return Refusal(recorded=True)  # whatever its status, it is the outcome
     after = _after(reply.header("retry-after"), now)
     if status in _NOT_NOW:
-        return Again(after, certain=True)
+        return Retry(after, certain=True)
     if status in _NOT_YOU:
-        return Again(certain=True, soon=False)
+        return Retry(certain=True, soon=False)
     if status == _TOO_SLOW:
-        return Again(after)  # the request, says the standard; many a service says it of its own work
+        return Retry(after)  # the request, says the standard; many a service says it of its own work
     if status == _RUNNING:
         return _conflict(reply, after)
     if status >= _LOWEST_FAILURE:
         if _problem_type(reply) == _FAILED_BEFORE:
             return Refusal(recorded=True)  # a service that says so has looked at the record of this key
-        return Again(after, soon=status not in _NOT_AGAIN)
+        return Retry(after, soon=status not in _NOT_AGAIN)
     return Refusal() if status >= _LOWEST_REFUSAL else Done()
 
 
-def _conflict(reply: Reply, after: float | None) -> Signal:
+def _conflict(reply: Reply, after: float | None) -> ResponseClass:
     """409 is "still running", unless it is plainly a conflict of another kind."""
     kind = _problem_type(reply)
     if after is not None or not kind:
-        return Again(after)
-    return Again(soon=False) if kind.startswith(_OUR_PROBLEMS) else Refusal()
+        return Retry(after)
+    return Retry(soon=False) if kind.startswith(_OUR_PROBLEMS) else Refusal()
 
 
 def _problem_type(reply: Reply) -> str:

@@ -34,7 +34,7 @@ class _Document(msgspec.Struct):
     routes: list[_Route]
 
 
-class Described:
+class RetentionCache:
     """How long services remember keys, as they last said."""
 
     def __init__(self, assumed: float, monotonic: Callable[[], float]) -> None:

@@ -16,15 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
-from semel.client.models import Cut, Ended, NothingRan, Refused, Reply, Rest, Send, Unsettled
-from semel.client.response_class import Again, Done, Refusal, Signal, signal_of
+from semel.client.models import Ended, NotExecuted, OutcomeUnknown, Refused, Reply, Rest, Send, TransportFailed
+from semel.client.response_class import Done, Refusal, ResponseClass, Retry, classify
 from semel.core.flow import Flow
 
 _EARNED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Backoff:
     """How long one request is tried, in seconds."""
 
     tries: int
@@ -74,7 +74,7 @@ class Sender:
 
     def __init__(
         self,
-        patience: Patience,
+        patience: Backoff,
         budget: Budget,
         *,
         monotonic: Callable[[], float],
@@ -117,9 +117,9 @@ class Sender:
                     pause = None if doubted else self._pause(number, None, began)
                     doubted = True
                     if pause is None:
-                        raise Unsettled(reply, error, send.outgoing.place)
+                        raise OutcomeUnknown(reply, error, send.outgoing.place)
                     yield from self._rested(pause, still)
-                case Again(after, certainly_not, soon):
+                case Retry(after, certainly_not, soon):
                     certain = certain and certainly_not
                     pause = self._pause(number, after, began) if soon else None
                     if pause is None:
@@ -134,13 +134,13 @@ class Sender:
         if still is not None:
             yield from still()
 
-    def _one(self, send: Send) -> Flow[tuple[Signal, Reply | None, Exception | None]]:
+    def _one(self, send: Send) -> Flow[tuple[ResponseClass, Reply | None, Exception | None]]:
         try:
             reply: Reply = yield send
-        except Cut as cut:
-            return Again(certain=not cut.sent, soon=cut.again), None, cut.error
+        except TransportFailed as cut:
+            return Retry(certain=not cut.sent, soon=cut.again), None, cut.error
         self._budget.earn()
-        return signal_of(reply, self._now()), reply, None
+        return classify(reply, self._now()), reply, None
 
     def _pause(self, number: int, asked: float | None, began: float) -> float | None:
         """How long to wait before the next try; None where there is to be none."""
@@ -150,4 +150,4 @@ class Sender:
 
 
 def _end(certain: bool) -> type[Ended]:  # noqa: FBT001 - the one thing that decides
-    return NothingRan if certain else Unsettled
+    return NotExecuted if certain else OutcomeUnknown

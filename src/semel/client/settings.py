@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
 
-from semel.client.retry import Patience
+from semel.client.retry import Backoff
 from semel.core.policy import Policy
 from semel.errors import UsageError
 from semel.settings import Duration, to_timedelta
@@ -92,9 +92,9 @@ class Settings:
         return method.upper() in self.methods
 
     @property
-    def patience(self) -> Patience:
+    def patience(self) -> Backoff:
         """How long one request is tried."""
-        return Patience(
+        return Backoff(
             self.tries,
             self.give_up_after.total_seconds(),
             self.first_pause.total_seconds(),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
-from semel.core.operations import Checkpoint, Complete, Enter, Fail, Operation, Renew
+from semel.core.operations import Checkpoint, Complete, Fail, JoinTransaction, Operation, Renew
 from semel.core.store import Answers
 from semel.errors import StoreMisconfigured, StoreUnavailable, UsageError
 from semel.settings import Duration, refuses_unknown, to_timedelta
@@ -90,7 +90,7 @@ class Breaker:
         self._trying_since = None
 
 
-RUNNING = (Complete, Fail, Renew, Checkpoint, Enter)
+RUNNING = (Complete, Fail, Renew, Checkpoint, JoinTransaction)
 """What belongs to an attempt that runs."""
 
 Change = Literal["store_open", "store_closed"]

@@ -13,24 +13,24 @@ from typing import Literal
 
 import msgspec
 
-from semel.core.operations import Claim, ClaimAnswer, Doubtful, Granted, Replay, Reused, Running
+from semel.core.operations import Claim, ClaimAnswer, Granted, InDoubtAnswer, Replay, Reused, Running
 from semel.core.policy import Doubt
 from semel.core.record import Record, Status
 
 
-class Winnable(msgspec.Struct, frozen=True):
+class MayWrite(msgspec.Struct, frozen=True):
     """The claim may be written: as a new record, a new life of an expired one, or a further attempt."""
 
     how: Literal["absent", "expired", "again", "takeover", "reconcile"]
 
 
-def judge(record: Record | None, claim: Claim, now: int) -> Winnable | ClaimAnswer:
+def judge(record: Record | None, claim: Claim, now: int) -> MayWrite | ClaimAnswer:
     """What a claim meets in `record` at the instant `now`."""
     if record is None:
-        return Winnable("absent")
+        return MayWrite("absent")
     settled = record.settled
     if settled and record.expires_us <= now:
-        return Winnable("expired")
+        return MayWrite("expired")
     if record.nonce == claim.nonce and record.status is Status.RUNNING:
         return granted(record)  # the same claim again, after its reply was lost
     if settled and record.erased:
@@ -40,22 +40,22 @@ def judge(record: Record | None, claim: Claim, now: int) -> Winnable | ClaimAnsw
     if settled and not record.retryable:
         return Replay(record, now)
     if settled and not record.doubtful:
-        return Winnable("again")
+        return MayWrite("again")
     if record.status is Status.RUNNING and record.lease_us > now:
         return Running(record.lease_us - now)
-    return _doubtful(record, claim, now)
+    return _judge_doubt(record, claim, now)
 
 
-def _doubtful(record: Record, claim: Claim, now: int) -> Winnable | Doubtful:
+def _judge_doubt(record: Record, claim: Claim, now: int) -> MayWrite | InDoubtAnswer:
     match may_take_over(record.in_doubt_policy, claim.terms.in_doubt):
         case "never":
-            return Doubtful(record, None)
+            return InDoubtAnswer(record, None)
         case "at once":
-            return Winnable("takeover")
+            return MayWrite("takeover")
         case "after asking":
             quiet = max(record.reconcile_after_us, claim.terms.reconcile_after_us)
             remaining = record.lease_us + quiet - now
-            return Winnable("reconcile") if remaining <= 0 else Doubtful(record, remaining)
+            return MayWrite("reconcile") if remaining <= 0 else InDoubtAnswer(record, remaining)
 
 
 def may_take_over(owner: Doubt, claimer: Doubt) -> Literal["never", "at once", "after asking"]:

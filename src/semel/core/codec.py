@@ -48,9 +48,9 @@ def same(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(map(same, left, right)) and all(map(same, left.values(), right.values()))
     if isinstance(left, (set, frozenset)):
         return _same_set(left, right)
-    makeup = _makeup(kind)  # type: ignore[arg-type]  # a class can be hashed, whatever it is a class of
-    if makeup is not None:
-        return _same_object(left, right, makeup)
+    layout = _layout_of(kind)  # type: ignore[arg-type]  # a class can be hashed, whatever it is a class of
+    if layout is not None:
+        return _same_object(left, right, layout)
     return _same_leaf(left, right)
 
 
@@ -66,7 +66,7 @@ def _same_set(left: Any, right: Any) -> bool:
     )
 
 
-class Makeup(NamedTuple):
+class ObjectLayout(NamedTuple):
     """What a class says about its objects: their fields, where else they keep things, what they only work out."""
 
     fields: tuple[str, ...]
@@ -75,7 +75,7 @@ class Makeup(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _makeup(kind: type) -> Makeup | None:
+def _layout_of(kind: type) -> ObjectLayout | None:
     hidden: tuple[str, ...] = ()
     if issubclass(kind, msgspec.Struct):
         fields = kind.__struct_fields__
@@ -88,21 +88,21 @@ def _makeup(kind: type) -> Makeup | None:
     worked_out = [
         name for base in kind.__mro__ for name, item in vars(base).items() if isinstance(item, cached_property)
     ]
-    return Makeup(fields, hidden, frozenset([*fields, *worked_out]))
+    return ObjectLayout(fields, hidden, frozenset([*fields, *worked_out]))
 
 
-def _same_object(left: Any, right: Any, makeup: Makeup) -> bool:
-    for name in (*makeup.fields, *makeup.hidden):
+def _same_object(left: Any, right: Any, layout: ObjectLayout) -> bool:
+    for name in (*layout.fields, *layout.hidden):
         if not same(getattr(left, name, _ABSENT), getattr(right, name, _ABSENT)):
             return False
-    mine, other = _besides(left, makeup), _besides(right, makeup)
+    mine, other = _besides(left, layout), _besides(right, layout)
     return mine.keys() == other.keys() and all(same(mine[name], other[name]) for name in mine)
 
 
-def _besides(value: Any, makeup: Makeup) -> dict[str, Any]:
+def _besides(value: Any, layout: ObjectLayout) -> dict[str, Any]:
     """What was set on an object that its class does not know of."""
     held = getattr(value, "__dict__", None) or {}
-    return {name: item for name, item in held.items() if name not in makeup.known}
+    return {name: item for name, item in held.items() if name not in layout.known}
 
 
 def _same_leaf(left: Any, right: Any) -> bool:
@@ -154,7 +154,7 @@ class Shape(Protocol):
         """The value that a person meant by `data`: numbers may stand as text, texts as dates."""
 
 
-class AsIs:
+class PlainAdapter:
     """No annotation: plain data goes through unchanged."""
 
     certain = _SIMPLE
@@ -170,7 +170,7 @@ class AsIs:
     fit = lift
 
 
-class ByMsgspec:
+class MsgspecAdapter:
     """Structs, dataclasses, typed dictionaries, named tuples, enums and their containers."""
 
     def __init__(self, annotation: Any) -> None:
@@ -194,7 +194,7 @@ class ByMsgspec:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ByPydantic:
+class PydanticAdapter:
     """Annotations with a pydantic model somewhere in them. `by_name`: members travel by name, not by alias."""
 
     adapter: Any
@@ -221,7 +221,7 @@ class ByPydantic:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OneOf:
+class UnionAdapter:
     """A union whose members cannot be told apart from data: the member's name travels along."""
 
     members: Mapping[str, Shape]
@@ -260,7 +260,7 @@ def taken_apart(value: Any) -> Any:
     return msgspec.to_builtins(value, builtin_types=_LEAVES, str_keys=False)
 
 
-__all__ = ["Shape", "decode", "encode", "encode_stated", "inspect_empty", "shape_of"]
+__all__ = ["NO_ANNOTATION", "Shape", "decode", "encode", "encode_manual", "shape_of"]
 
 PLAIN = "plain"
 UNDECLARED = "undeclared"
@@ -268,7 +268,7 @@ STATED = "stated"
 _DISCREET = (msgspec.ValidationError, TypeError, LookupError, serializer.NotPlain, serializer.Damaged)
 
 
-class inspect_empty:  # noqa: N801 - stands where an annotation would
+class NO_ANNOTATION:  # noqa: N801 - stands where an annotation would
     """Marks a handler without a return annotation."""
 
 
@@ -278,8 +278,8 @@ def shape_of(annotation: Any) -> Shape:
     Raises:
         UsageError: values of this annotation could not be replayed.
     """
-    if annotation is Any or annotation is object or annotation is inspect_empty:
-        return AsIs()
+    if annotation is Any or annotation is object or annotation is NO_ANNOTATION:
+        return PlainAdapter()
     try:
         parts = list(_parts(msgspec.inspect.type_info(annotation)))
     except TypeError:
@@ -291,7 +291,7 @@ def shape_of(annotation: Any) -> Shape:
     if any(isinstance(part, msgspec.inspect.DictType) and _has_objects(part.key_type) for part in parts):
         raise _refused(annotation, "objects cannot be the keys of a dictionary that is stored")
     custom = [part.cls for part in parts if isinstance(part, msgspec.inspect.CustomType) and part.cls is not object]
-    return _by_pydantic(annotation, custom) if custom else ByMsgspec(annotation)
+    return _pydantic_adapter(annotation, custom) if custom else MsgspecAdapter(annotation)
 
 
 def _one_of(annotation: Any) -> Shape:
@@ -299,10 +299,10 @@ def _one_of(annotation: Any) -> Shape:
     named = {getattr(member, "__name__", str(member)): shape_of(member) for member in members}
     if len(named) < 2 or len(named) != len(members):  # noqa: PLR2004 - a union has two members or more
         raise _refused(annotation, "it is of no kind that can be stored and read back unchanged")
-    return OneOf(named)
+    return UnionAdapter(named)
 
 
-def _by_pydantic(annotation: Any, custom: list[type]) -> Shape:
+def _pydantic_adapter(annotation: Any, custom: list[type]) -> Shape:
     if not any(hasattr(kind, "model_fields") for kind in custom):
         raise _refused(annotation, f"{custom[0].__qualname__} cannot be stored and read back unchanged")
     import pydantic  # optional: only reached where a model shows that it is installed
@@ -313,7 +313,7 @@ def _by_pydantic(annotation: Any, custom: list[type]) -> Shape:
             _check_fields(kind, pydantic.TypeAdapter, {kind})
     except Exception as problem:
         raise _refused(annotation, f"pydantic cannot read it back ({type(problem).__name__})") from problem
-    return ByPydantic(adapter, "by_name" in inspect.signature(adapter.validate_python).parameters)
+    return PydanticAdapter(adapter, "by_name" in inspect.signature(adapter.validate_python).parameters)
 
 
 def _check_fields(model: Any, adapter: Any, seen: set[Any]) -> None:
@@ -359,10 +359,10 @@ def encode(value: Any, shape: Shape, max_result: int) -> bytes:
     """The outcome envelope of a result; a tombstone where it cannot be kept. Never raises."""
     codec, body, why = PLAIN, _encode_certain(value, shape), ""
     if not body:
-        body, why = _kept(value, shape)
-    if not body and not isinstance(shape, AsIs):
+        body, why = _encode_checked(value, shape)
+    if not body and not isinstance(shape, PlainAdapter):
         # Plain data of another type than declared (an int from a `float` function) is kept as what it is.
-        codec, (body, _) = UNDECLARED, _kept(value, AsIs())
+        codec, (body, _) = UNDECLARED, _encode_checked(value, PlainAdapter())
     if not body:
         return pack_tombstone(why)
     packed = pack_outcome(codec, body)
@@ -382,37 +382,37 @@ def _encode_certain(value: Any, shape: Shape) -> bytes:
         return b""  # its text holds a lone surrogate, which the other way has words for
 
 
-def _kept(value: Any, shape: Shape) -> tuple[bytes, str]:
+def _encode_checked(value: Any, shape: Shape) -> tuple[bytes, str]:
     """The bytes that bring the value back unchanged; nothing, and the reason, where there are none."""
     try:
         body = serializer.dumps(shape.lower(value))
         if same(value, shape.lift(serializer.loads(body))):
             return body, ""
     except Exception as problem:  # noqa: BLE001 - whatever a value does when taken apart, the effect has happened
-        return b"", f"the result cannot be encoded: {_told(problem)}"
+        return b"", f"the result cannot be encoded: {_safe_reason(problem)}"
     return b"", "the result does not come back equal: it holds more, or other types, than is declared"
 
 
-def _told(problem: Exception) -> str:
+def _safe_reason(problem: Exception) -> str:
     """What may be said of an error: of those that quote values, which may be personal, only the kind."""
     kind = type(problem).__name__
     return f"{kind}: {problem}"[:500] if isinstance(problem, _DISCREET) else kind
 
 
-def encode_stated(value: Any) -> bytes:
+def encode_manual(value: Any) -> bytes:
     """The envelope of a value that a person stated; it is fitted to the handler's annotation when replayed.
 
     Raises:
         UsageError: the value is not plain data.
     """
     try:
-        return pack_outcome(STATED, _stated(value))
+        return pack_outcome(STATED, _dump_manual(value))
     except Exception as problem:
-        message = f"The value stated cannot be stored: {_told(problem)}; nothing was resolved. Give plain data."
+        message = f"The value stated cannot be stored: {_safe_reason(problem)}; nothing was resolved. Give plain data."
         raise UsageError(message) from problem
 
 
-def _stated(value: Any) -> bytes:
+def _dump_manual(value: Any) -> bytes:
     try:
         return serializer.dumps(value)
     except serializer.NotPlain:
@@ -441,5 +441,5 @@ def decode(stored: bytes, shape: Shape) -> Any:
             case "stated":
                 return shape.fit(serializer.loads(body))
     except Exception as problem:
-        raise unreadable_error(f"it does not fit the declared result ({_told(problem)})") from problem
+        raise unreadable_error(f"it does not fit the declared result ({_safe_reason(problem)})") from problem
     raise unreadable_error(f"its codec {codec!r} is unknown to this release")

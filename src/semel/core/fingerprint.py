@@ -220,7 +220,7 @@ class CannotEncode(Exception):
     """The value has no canonical encoding; the message is a clause that says why. Callers make it a typed error."""
 
 
-class Level:
+class Depth:
     """How deep the encoder is, and in which form text and objects enter. `inner` is the next level down, if any."""
 
     __slots__ = ("drops_defaults", "exact", "inner")
@@ -229,12 +229,12 @@ class Level:
         self.exact = exact
         self.drops_defaults = drops_defaults
         inner = depth > 1
-        self.inner = Level(exact=exact, drops_defaults=drops_defaults, depth=depth - 1) if inner else None
+        self.inner = Depth(exact=exact, drops_defaults=drops_defaults, depth=depth - 1) if inner else None
 
 
-_NORMAL = Level()
-_EXACT = Level(exact=True)
-_WITHOUT_DEFAULTS = Level(drops_defaults=True)
+_NORMAL = Depth()
+_EXACT = Depth(exact=True)
+_WITHOUT_DEFAULTS = Depth(drops_defaults=True)
 
 
 def encode_canonical(value: object, *, exact: bool = False) -> bytes:
@@ -247,16 +247,16 @@ def encode_without_defaults(value: object) -> bytes:
     return _encode_at(_WITHOUT_DEFAULTS, value)
 
 
-def _encode_at(level: Level, value: object) -> bytes:
+def _encode_at(depth: Depth, value: object) -> bytes:
     try:
-        return _encode(value, level)
+        return _encode(value, depth)
     except CannotEncode:
         raise
     except Exception as problem:
         raise _not_readable(problem) from problem
 
 
-class Members:
+class FixedFields:
     """Dictionaries that all have the same names: what `encode` gives for them, with the names worked out once."""
 
     __slots__ = ("_members",)
@@ -276,7 +276,7 @@ class Members:
             raise _not_readable(problem) from problem
 
 
-class MembersWithoutDefaults:
+class FixedFieldsWithoutDefaults:
     """The same, without the members that equal their default: a value that is the default itself costs nothing."""
 
     __slots__ = ("_members",)
@@ -331,26 +331,26 @@ def _tagged(tag: bytes, body: bytes) -> bytes:
     return b"%b%d:%b" % (tag, len(body), body)
 
 
-def _encode(value: object, level: Level | None) -> bytes:
-    if level is None:
+def _encode(value: object, depth: Depth | None) -> bytes:
+    if depth is None:
         message = f"it is nested more than {MAX_DEPTH} levels deep"
         raise CannotEncode(message)
     encoder = _BY_TYPE.get(type(value))
     if encoder is not None:
-        return encoder(value, level)
-    return _encode_by_kind(value, level)
+        return encoder(value, depth)
+    return _encode_by_kind(value, depth)
 
 
-def _none(_value: Any, _level: Level) -> bytes:
+def _none(_value: Any, _depth: Depth) -> bytes:
     return b"N0:"
 
 
-def _bool(value: Any, _level: Level) -> bytes:
+def _bool(value: Any, _depth: Depth) -> bytes:
     return b"B1:1" if value else b"B1:0"
 
 
-def _text(value: Any, level: Level) -> bytes:
-    return _tagged(b"S", _utf8(value if level.exact else _normalized(value)))
+def _text(value: Any, depth: Depth) -> bytes:
+    return _tagged(b"S", _utf8(value if depth.exact else _normalized(value)))
 
 
 def _normalized(text: str) -> str:
@@ -368,7 +368,7 @@ def _utf8(text: str) -> bytes:
         raise CannotEncode(message) from None
 
 
-def _int(value: Any, _level: Level) -> bytes:
+def _int(value: Any, _depth: Depth) -> bytes:
     if value.bit_length() > _MAX_BITS:
         raise _too_long()
     digits = b"%d" % value
@@ -380,13 +380,13 @@ def _int(value: Any, _level: Level) -> bytes:
     return _number(text, 0, negative=value < 0)
 
 
-def _float(value: Any, level: Level) -> bytes:
+def _float(value: Any, depth: Depth) -> bytes:
     if not math.isfinite(value):
         raise _not_comparable(value)
-    return _int(int(value), level) if value.is_integer() else _decimal(Decimal(value), level)
+    return _int(int(value), depth) if value.is_integer() else _decimal(Decimal(value), depth)
 
 
-def _decimal(value: Any, _level: Level) -> bytes:
+def _decimal(value: Any, _depth: Depth) -> bytes:
     if not value.is_finite():
         raise _not_comparable(value)
     sign, digits, exponent = value.as_tuple()
@@ -422,22 +422,22 @@ def _too_long() -> CannotEncode:
     return CannotEncode(f"a number of more than {MAX_DIGITS} digits is refused")
 
 
-def _bytes(value: Any, _level: Level) -> bytes:
+def _bytes(value: Any, _depth: Depth) -> bytes:
     return _tagged(b"Y", bytes(value))
 
 
-def _datetime(value: Any, _level: Level) -> bytes:
+def _datetime(value: Any, _depth: Depth) -> bytes:
     if value.utcoffset() is None:
         message = "a naive datetime names no moment; give it a time zone"
         raise CannotEncode(message)
     return _tagged(b"T", b"%d" % ((value - _EPOCH) // _MICROSECOND))
 
 
-def _date(value: Any, _level: Level) -> bytes:
+def _date(value: Any, _depth: Depth) -> bytes:
     return _tagged(b"A", value.isoformat().encode())
 
 
-def _time(value: Any, _level: Level) -> bytes:
+def _time(value: Any, _depth: Depth) -> bytes:
     zone = ""
     if value.tzinfo is not None and value.utcoffset() is None:  # the offset depends on the day: the name has to do
         zone = getattr(value.tzinfo, "key", None) or ""
@@ -448,26 +448,26 @@ def _time(value: Any, _level: Level) -> bytes:
     return _tagged(b"I", f"{value.isoformat()}{zone}".encode())
 
 
-def _timedelta(value: Any, _level: Level) -> bytes:
+def _timedelta(value: Any, _depth: Depth) -> bytes:
     return _tagged(b"P", b"%d" % (value // _MICROSECOND))
 
 
-def _uuid(value: Any, _level: Level) -> bytes:
+def _uuid(value: Any, _depth: Depth) -> bytes:
     return _tagged(b"U", value.bytes)
 
 
-def _sequence(value: Any, level: Level) -> bytes:
-    inner = level.inner
+def _sequence(value: Any, depth: Depth) -> bytes:
+    inner = depth.inner
     return _tagged(b"L", b"".join([_encode(item, inner) for item in value]))
 
 
-def _set(value: Any, level: Level) -> bytes:
-    inner = level.inner
+def _set(value: Any, depth: Depth) -> bytes:
+    inner = depth.inner
     return _tagged(b"C", b"".join(sorted([_encode(item, inner) for item in value])))
 
 
-def _mapping(value: Any, level: Level) -> bytes:
-    inner = level.inner
+def _mapping(value: Any, depth: Depth) -> bytes:
+    inner = depth.inner
     # One dictionary may hold both forms of a text as two members; they would then claim to be one.
     pairs = {_encode(name, inner): _encode(item, inner) for name, item in value.items()}
     if len(pairs) != len(value):
@@ -479,10 +479,10 @@ def _same_name() -> CannotEncode:
     return CannotEncode("two of its members have the same name")
 
 
-def _object(value: Any, level: Level) -> bytes:
+def _object(value: Any, depth: Depth) -> bytes:
     """A dataclass, Struct or model: the members it declares, and those a model was given beyond that."""
     kind: Any = type(value)
-    drops, inner = level.drops_defaults, level.inner
+    drops, inner = depth.drops_defaults, depth.inner
     members: dict[bytes, bytes] = {}
     for encoded, name, default, encoded_default in _members_of(kind):
         item = getattr(value, name)
@@ -494,7 +494,7 @@ def _object(value: Any, level: Level) -> bytes:
     extra = getattr(value, "__pydantic_extra__", None)
     if extra:
         declared = {member[0] for member in _members_of(kind)}  # also of those left out
-        members = _with_extra(members, extra, declared, level.inner)
+        members = _with_extra(members, extra, declared, depth.inner)
     return _named_object(type(value), b"".join([name + body for name, body in members.items()]))
 
 
@@ -504,7 +504,7 @@ def _members_of(kind: type) -> list[Member]:
 
 
 def _with_extra(
-    members: dict[bytes, bytes], extra: Mapping[str, object], declared: set[bytes], inner: Level | None
+    members: dict[bytes, bytes], extra: Mapping[str, object], declared: set[bytes], inner: Depth | None
 ) -> dict[bytes, bytes]:
     added = {_encode(name, inner): _encode(item, inner) for name, item in extra.items()}
     if len(added) != len(extra) or declared & added.keys():
@@ -517,44 +517,44 @@ def _named_object(kind: type, members: bytes) -> bytes:
     return _tagged(b"O", _tagged(b"S", kind.__name__.encode()) + _tagged(b"M", members))
 
 
-def _enum(member: Any, level: Level) -> bytes:
+def _enum(member: Any, depth: Depth) -> bytes:
     # A member that is also a str or an int equals its plain value in Python, so it must be equal here.
     match member:
         case str():
-            return _text(str.__str__(member), level)
+            return _text(str.__str__(member), depth)
         case int():
-            return _int(int(member), level)
+            return _int(int(member), depth)
         case _:
             name = type(member).__name__.encode()
-            return _tagged(b"E", _tagged(b"S", name) + _encode(member.value, level.inner))
+            return _tagged(b"E", _tagged(b"S", name) + _encode(member.value, depth.inner))
 
 
 def _path(value: PurePath) -> bytes:
     return _tagged(b"W" if isinstance(value, PureWindowsPath) else b"F", _utf8(str(value)))
 
 
-def _encode_by_kind(value: Any, level: Level) -> bytes:
+def _encode_by_kind(value: Any, depth: Depth) -> bytes:
     match value:
         case Enum():
-            return _enum(value, level)
+            return _enum(value, depth)
         case msgspec.Struct():
-            return _object(value, level)
+            return _object(value, depth)
         case PurePath():
             return _path(value)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return _object(value, level)
+            return _object(value, depth)
         case _ if hasattr(type(value), "model_fields"):
-            return _object(value, level)
+            return _object(value, depth)
         case Mapping():
-            return _mapping(value, level)
+            return _mapping(value, depth)
     for base, encoder in _BY_TYPE.items():
         if base is not type(None) and isinstance(value, base):
-            return encoder(value, level)
+            return encoder(value, depth)
     message = f"a {type(value).__qualname__} has no canonical form"
     raise CannotEncode(message)
 
 
-_BY_TYPE: dict[type, Callable[[Any, Level], bytes]] = {
+_BY_TYPE: dict[type, Callable[[Any, Depth], bytes]] = {
     type(None): _none,
     bool: _bool,
     str: _text,

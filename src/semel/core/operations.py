@@ -35,7 +35,7 @@ class Claim(msgspec.Struct, Asks["ClaimAnswer"], frozen=True):
     about: About
 
 
-class Renew(msgspec.Struct, Asks["Held | Lost"], frozen=True):
+class Renew(msgspec.Struct, Asks["Renewed | Lost"], frozen=True):
     """Extend a lease from the store's now."""
 
     lease: Lease
@@ -71,7 +71,7 @@ class Checkpoint(msgspec.Struct, Asks["Recorded | Lost"], frozen=True):
     step: Step
 
 
-class Enter(msgspec.Struct, Asks["Entered | Lost"], frozen=True):
+class JoinTransaction(msgspec.Struct, Asks["TransactionJoined | Lost"], frozen=True):
     """Name the caller's open transaction before a step runs in it; only ever sent to a joined connection."""
 
     lease: Lease
@@ -110,7 +110,7 @@ class Scan(msgspec.Struct, Asks["Page"], frozen=True):
     limit: int
 
 
-class Resolve(msgspec.Struct, Asks["Resolved | Unresolvable"], frozen=True):
+class Resolve(msgspec.Struct, Asks["Resolved | StateMismatch"], frozen=True):
     """End a doubt by decision: completed, claimable again, or cancelled. The nonce shuts out whoever still runs.
 
     With `corrects` no doubt is ended: it is the nonce of the completed record that was seen, whose outcome is replaced
@@ -126,7 +126,7 @@ class Resolve(msgspec.Struct, Asks["Resolved | Unresolvable"], frozen=True):
     corrects: bytes | None = None
 
 
-class Erase(msgspec.Struct, Asks["Erased | Unresolvable"], frozen=True):
+class Erase(msgspec.Struct, Asks["Erased | StateMismatch"], frozen=True):
     """Take out of a settled record what may be personal, and leave what shuts the key (`semel.core.erasing`).
 
     `tiers`: whoever sends it has caches in front of this store. A pending invalidation of the digest is noted in the
@@ -150,7 +150,7 @@ class Invalidate(msgspec.Struct, Asks["Recorded"], frozen=True):
     noted_us: int = 0
 
 
-class Pending(msgspec.Struct, Asks["Awaiting"], frozen=True):
+class Pending(msgspec.Struct, Asks["PendingInvalidations"], frozen=True):
     """Ask for at most `limit` invalidations that nobody has confirmed, oldest first."""
 
     limit: int
@@ -163,19 +163,19 @@ class Confirm(msgspec.Struct, Asks["Recorded"], frozen=True):
     before_us: int
 
 
-class Purge(msgspec.Struct, Asks["Swept"], frozen=True):
+class Purge(msgspec.Struct, Asks["SweepCount"], frozen=True):
     """Delete at most `limit` records that are settled and expired."""
 
     limit: int
 
 
-class Lapse(msgspec.Struct, Asks["Swept"], frozen=True):
+class MarkLapsed(msgspec.Struct, Asks["SweepCount"], frozen=True):
     """Mark at most `limit` running records whose lease is over as in doubt."""
 
     limit: int
 
 
-class Tally(msgspec.Struct, Asks["Recorded"], frozen=True):
+class AddReplays(msgspec.Struct, Asks["Recorded"], frozen=True):
     """Add replays that were counted in memory; lazily, never on the way of a caller."""
 
     digest: bytes
@@ -188,7 +188,7 @@ Operation = (
     | Complete
     | Fail
     | Checkpoint
-    | Enter
+    | JoinTransaction
     | Read
     | Scan
     | Resolve
@@ -197,8 +197,8 @@ Operation = (
     | Pending
     | Confirm
     | Purge
-    | Lapse
-    | Tally
+    | MarkLapsed
+    | AddReplays
 )
 
 
@@ -238,7 +238,7 @@ class Reused(msgspec.Struct, frozen=True):
     now_us: int = 0
 
 
-class Doubtful(msgspec.Struct, frozen=True):
+class InDoubtAnswer(msgspec.Struct, frozen=True):
     """It started, no outcome is known, and this claim may not take over (not before `remaining_us`, where given)."""
 
     record: Record
@@ -251,13 +251,13 @@ class Recorded(msgspec.Struct, frozen=True):
     at_us: int
 
 
-class Entered(msgspec.Struct, frozen=True):
+class TransactionJoined(msgspec.Struct, frozen=True):
     """The caller's transaction is open, and this is its name."""
 
     transaction: str
 
 
-class Held(msgspec.Struct, frozen=True):
+class Renewed(msgspec.Struct, frozen=True):
     """The lease is extended."""
 
     until_us: int
@@ -287,7 +287,7 @@ class Resolved(msgspec.Struct, frozen=True):
     record: Record
 
 
-class Unresolvable(msgspec.Struct, frozen=True):
+class StateMismatch(msgspec.Struct, frozen=True):
     """There was nothing in doubt under that digest, or nothing settled to erase; nothing was changed."""
 
     record: Record | None
@@ -307,21 +307,32 @@ class Invalidation(msgspec.Struct, frozen=True):
     noted_us: int
 
 
-class Awaiting(msgspec.Struct, frozen=True):
+class PendingInvalidations(msgspec.Struct, frozen=True):
     """Invalidations to be repeated, oldest first."""
 
     invalidations: tuple[Invalidation, ...]
 
 
-class Swept(msgspec.Struct, frozen=True):
+class SweepCount(msgspec.Struct, frozen=True):
     """How many records were deleted or marked."""
 
     count: int
 
 
-ClaimAnswer = Granted | Replay | Running | Reused | Doubtful
+ClaimAnswer = Granted | Replay | Running | Reused | InDoubtAnswer
 Answer = (
-    ClaimAnswer | Recorded | Entered | Held | Lost | Found | Page | Resolved | Unresolvable | Erased | Awaiting | Swept
+    ClaimAnswer
+    | Recorded
+    | TransactionJoined
+    | Renewed
+    | Lost
+    | Found
+    | Page
+    | Resolved
+    | StateMismatch
+    | Erased
+    | PendingInvalidations
+    | SweepCount
 )
 
 

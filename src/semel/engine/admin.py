@@ -23,7 +23,7 @@ from semel.core.operations import (
     Erased,
     Invalidate,
     Invalidation,
-    Lapse,
+    MarkLapsed,
     Page,
     Pending,
     Purge,
@@ -32,7 +32,7 @@ from semel.core.operations import (
     Resolve,
     Resolved,
     Scan,
-    Unresolvable,
+    StateMismatch,
 )
 from semel.core.record import (
     ERASED_RESOLUTION,
@@ -73,7 +73,7 @@ def erase(key: Key, *, reason: str, by: str, tiers: bool) -> Flow[Record]:
     match answer:
         case Erased(record):
             return record
-        case Unresolvable(found):
+        case StateMismatch(found):
             raise not_erasable(key, found)
     raise AssertionError(answer)
 
@@ -169,10 +169,10 @@ def resolve(
     match answer:
         case Resolved(record):
             return record
-        case Unresolvable(None):
+        case StateMismatch(None):
             message = f"There is no record {key.reference[:16]}; nothing was changed."
             raise NotResolvable(message)
-        case Unresolvable(Record() as record):
+        case StateMismatch(Record() as record):
             raise not_resolvable(record)
     raise AssertionError(answer)
 
@@ -225,7 +225,7 @@ _Settled = Literal[Status.COMPLETED, Status.FAILED, Status.CANCELLED]
 def _decided(resolution: Resolution) -> tuple[_Settled, bytes | None]:
     match resolution:
         case Happened(value):
-            return Status.COMPLETED, codec.encode_stated(value)
+            return Status.COMPLETED, codec.encode_manual(value)
         case DidNotHappen():
             return Status.FAILED, None
         case Cancelled():
@@ -259,7 +259,7 @@ def sweep(known: dict[str, Known], clock: Clock, *, tiers: bool = False) -> Flow
     """
     invalidated = (yield from repeat_invalidations()) if tiers else 0
     deleted = yield from _until_none(Purge(_BATCH), clock)
-    lapsed = yield from _until_none(Lapse(_BATCH), clock)
+    lapsed = yield from _until_none(MarkLapsed(_BATCH), clock)
     reconciled, held = 0, 0
     cursor: tuple[int, bytes] | None = None
     while True:
@@ -274,7 +274,7 @@ def sweep(known: dict[str, Known], clock: Clock, *, tiers: bool = False) -> Flow
             return SweepReport(deleted, lapsed, reconciled, held, invalidated)
 
 
-def _until_none(operation: Purge | Lapse, clock: Clock) -> Flow[int]:
+def _until_none(operation: Purge | MarkLapsed, clock: Clock) -> Flow[int]:
     """Batch after batch, each followed by as long a rest as it took: half of the time belongs to those who claim."""
     total = 0
     while True:

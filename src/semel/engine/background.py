@@ -32,7 +32,7 @@ import msgspec
 
 from semel.core.circuit import Change, Limits
 from semel.core.flow import Flow, arun, run
-from semel.core.operations import Answer, Found, Held, Lost, Operation, Read, Renew, Tally
+from semel.core.operations import AddReplays, Answer, Found, Lost, Operation, Read, Renew, Renewed
 from semel.core.record import Lease, Record, Status
 from semel.core.store import AsyncDriver, Driver, Store
 from semel.engine.clock import Clock
@@ -161,7 +161,7 @@ class Heartbeat:
         if beat is None:
             return
         match answer:
-            case Held():
+            case Renewed():
                 beat.deadline = sent + beat.length
                 beat.next = sent + beat.length / _PART
             case Lost():
@@ -362,7 +362,7 @@ class Keeper:
     def drain(self, most: int = _MOST_COUNTED) -> list[Operation]:
         """Replays counted and not yet written down, a few at a time, so that no caller waits behind them."""
         digests = list(self.replays)[:most]
-        return [Tally(digest, self.replays.pop(digest)) for digest in digests]
+        return [AddReplays(digest, self.replays.pop(digest)) for digest in digests]
 
 
 DOZE = 1.0

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from semel.core import codec
 from semel.core.key import Key
-from semel.core.operations import Entered
+from semel.core.operations import TransactionJoined
 from semel.core.record import ERASED_REASON, ERASED_RESOLUTION, Failure, Lease, Note, Record, Status
 from semel.errors import (
     FailedBefore,
@@ -184,6 +184,6 @@ def joined(error: Exception) -> Exception:
     return aborted
 
 
-def with_transaction(lease: Lease, entered: Entered) -> Lease:
+def with_transaction(lease: Lease, entered: TransactionJoined) -> Lease:
     """The lease, bound to the caller's transaction."""
     return replace(lease, transaction=entered.transaction)

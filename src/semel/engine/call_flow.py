@@ -28,10 +28,10 @@ from semel.core.operations import (
     Claim,
     ClaimAnswer,
     Complete,
-    Doubtful,
-    Enter,
     Fail,
     Granted,
+    InDoubtAnswer,
+    JoinTransaction,
     Lost,
     Read,
     Recorded,
@@ -244,7 +244,7 @@ class CallFlow(AttemptState):
                     return self._replayed(record, cached=cached)
                 case Reused(record):
                     self._compare(record.fingerprint)
-                case Doubtful(record, remaining_us):
+                case InDoubtAnswer(record, remaining_us):
                     raise call_errors.in_doubt(record, remaining_us)
                 case Running(remaining_us):
                     deadline = self._began + self.request.policy.wait_for.total_seconds()
@@ -563,7 +563,7 @@ def step(
         return codec.decode(finished.outcome, shape)
     lease = attempt.lease
     if joined:
-        entered = yield from ask(Enter(lease))
+        entered = yield from ask(JoinTransaction(lease))
         if isinstance(entered, Lost):
             raise call_errors.lease_lost(attempt.key)
         lease = call_errors.with_transaction(lease, entered)

@@ -19,7 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from semel.core import codec
-from semel.core.fingerprint import NO_SECRETS, Fingerprints, Members, MembersWithoutDefaults, Secrets, why_not
+from semel.core.fingerprint import NO_SECRETS, Fingerprints, FixedFields, FixedFieldsWithoutDefaults, Secrets, why_not
 from semel.core.key import SHARED, Key, Shared
 from semel.core.operations import Terms
 from semel.core.policy import Policy
@@ -270,7 +270,7 @@ def rules_of(
 def shape_of_result(function: Callable[..., Any], hints: Mapping[str, Any] | None = None) -> codec.Shape:
     """The shape of what a handler declares to return."""
     hints = resolved_hints(function) if hints is None else hints
-    return codec.shape_of(hints.get("return", codec.inspect_empty))
+    return codec.shape_of(hints.get("return", codec.NO_ANNOTATION))
 
 
 class Shapes:
@@ -401,8 +401,8 @@ def _fingerprints(
 ) -> Fingerprints:
     if callable(rule):
         return Fingerprints(secrets)
-    members = MembersWithoutDefaults(compared, _defaults(parameters))
-    return Fingerprints(secrets, {1: Members(compared).encode, 2: members.encode})
+    members = FixedFieldsWithoutDefaults(compared, _defaults(parameters))
+    return Fingerprints(secrets, {1: FixedFields(compared).encode, 2: members.encode})
 
 
 def _check_encodable(asked: Iterable[str], hints: Mapping[str, Any], function: Callable[..., Any]) -> None:

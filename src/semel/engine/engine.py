@@ -148,7 +148,7 @@ class EngineBase:
         if not callable(handler):
             message = f"The handler must be callable, not {type(handler).__name__}; nothing ran."
             raise UsageError(message)
-        shape = shape_of(returns) if returns is not codec.inspect_empty else _shape(handler)
+        shape = shape_of(returns) if returns is not codec.NO_ANNOTATION else _shape(handler)
         return self._asked(key, operation=operation, scope=scope, asked=asked, policy=policy, about=about, shape=shape)
 
     def _asked(
@@ -189,7 +189,7 @@ class EngineBase:
             asked=asked["fingerprint"],
             policy=asked.get("policy"),
             about=asked.get("about"),
-            shape=shape_of(asked.get("returns", codec.inspect_empty)),
+            shape=shape_of(asked.get("returns", codec.NO_ANNOTATION)),
         )
 
     def _joined(self, request: Request) -> Any:
@@ -307,8 +307,8 @@ def _shape(handler: Callable[..., Any]) -> codec.Shape:
     """What a handler declares to return. `run` asks at every call, so what needs no resolving is not resolved."""
     declared = getattr(handler, "__annotations__", None)
     if type(declared) is dict and not hasattr(handler, "__wrapped__"):
-        returns = declared.get("return", codec.inspect_empty)
-        if returns is codec.inspect_empty:
+        returns = declared.get("return", codec.NO_ANNOTATION)
+        if returns is codec.NO_ANNOTATION:
             return codec.shape_of(returns)
         if isinstance(returns, type) and not get_args(returns):
             return _shape_of_class(returns)

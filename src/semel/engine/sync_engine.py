@@ -535,7 +535,7 @@ class SyncEngine(EngineBase):
         scope: Any = SHARED,
         policy: Policy | None = None,
         about: About | Mapping[str, Any] | None = None,
-        returns: Any = codec.inspect_empty,
+        returns: Any = codec.NO_ANNOTATION,
     ) -> Result[T]:
         """Run `handler` once for `key`, or give what it gave before.
 

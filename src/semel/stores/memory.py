@@ -25,40 +25,40 @@ from typing import Any, NoReturn, assert_never
 
 from msgspec.structs import replace
 
-from semel.core.claim_rules import Winnable, granted, judge
+from semel.core.claim_rules import MayWrite, granted, judge
 from semel.core.flow import run
 from semel.core.operations import (
+    AddReplays,
     Answer,
-    Awaiting,
     Checkpoint,
     Claim,
     ClaimAnswer,
     Complete,
     Confirm,
-    Enter,
     Erase,
     Erased,
     Fail,
     Found,
-    Held,
     Invalidate,
     Invalidation,
-    Lapse,
+    JoinTransaction,
     Lost,
+    MarkLapsed,
     Operation,
     Page,
     Pending,
+    PendingInvalidations,
     Purge,
     Query,
     Read,
     Recorded,
     Renew,
+    Renewed,
     Resolve,
     Resolved,
     Scan,
-    Swept,
-    Tally,
-    Unresolvable,
+    StateMismatch,
+    SweepCount,
 )
 from semel.core.record import LEASE_ENDED, Lease, Record, Status, erase_record
 from semel.core.store import Answers, AsyncDriver, AsyncJoined, Capability, Joined, Plan
@@ -75,14 +75,14 @@ class Invalidations:
     def __init__(self) -> None:
         self._noted: dict[bytes, Invalidation] = {}
 
-    def apply(self, operation: Invalidate | Pending | Confirm, now: int) -> Recorded | Awaiting:
+    def apply(self, operation: Invalidate | Pending | Confirm, now: int) -> Recorded | PendingInvalidations:
         """Carry out `operation` at the instant `now`."""
         match operation:
             case Invalidate():
                 return Recorded(now)  # there is no cache in front of the table
             case Pending(limit):
                 oldest = sorted(self._noted.values(), key=lambda noted: (noted.noted_us, noted.digest))
-                return Awaiting(tuple(oldest[: max(limit, 0)]))
+                return PendingInvalidations(tuple(oldest[: max(limit, 0)]))
             case Confirm(digest, before_us):
                 noted = self._noted.get(digest)
                 if noted is not None and noted.noted_us <= before_us:
@@ -123,7 +123,7 @@ class Table:
                 return self.fail(operation, now)
             case Checkpoint():
                 return self.checkpoint(operation, now)
-            case Enter():
+            case JoinTransaction():
                 return Lost()  # there is no transaction to enter
             case Read(digest):
                 return Found(self.records.get(digest), now)
@@ -135,7 +135,7 @@ class Table:
                 return self.erase(operation, now)
             case Invalidate() | Pending() | Confirm():
                 return self.invalidations.apply(operation, now)
-            case Purge() | Lapse() | Tally():
+            case Purge() | MarkLapsed() | AddReplays():
                 return self.upkeep(operation, now)
             case _:
                 assert_never(operation)
@@ -144,7 +144,7 @@ class Table:
         """Judge and write in one step."""
         seen = self.records.get(claim.key.digest)
         verdict = judge(seen, claim, now)
-        if not isinstance(verdict, Winnable):
+        if not isinstance(verdict, MayWrite):
             return verdict
         record = (
             self._fresh(claim, now, seen) if verdict.how in ("absent", "expired") else self._again(claim, now, seen)
@@ -179,13 +179,13 @@ class Table:
     def _write(self, record: Record, now: int, **changes: Any) -> None:
         self.records[record.key.digest] = replace(record, updated_us=now, **changes)
 
-    def renew(self, lease: Lease, lease_us: int, now: int) -> Held | Lost:
+    def renew(self, lease: Lease, lease_us: int, now: int) -> Renewed | Lost:
         """Extend a lease that is still the current one."""
         record = self.owned(lease)
         if record is None or record.status is not Status.RUNNING:
             return Lost()
         self._write(record, now, lease_us=now + lease_us)
-        return Held(now + lease_us)
+        return Renewed(now + lease_us)
 
     def complete(self, operation: Complete, now: int) -> Recorded | Lost:
         """Record a value; the same completion again answers as the first time."""
@@ -239,13 +239,13 @@ class Table:
         more = len(found) > operation.limit
         return Page(page, (page[-1].created_us, page[-1].key.digest) if more else None)
 
-    def resolve(self, operation: Resolve, now: int) -> Resolved | Unresolvable:
+    def resolve(self, operation: Resolve, now: int) -> Resolved | StateMismatch:
         """End a doubt by decision; the new nonce shuts out whoever may still be running."""
         record = self.records.get(operation.digest)
         if record is not None and record.nonce == operation.nonce:
             return Resolved(record)
         if record is None or not _may_resolve(record, operation, now):
-            return Unresolvable(record)
+            return StateMismatch(record)
         self._settle(
             record,
             now,
@@ -259,40 +259,40 @@ class Table:
         )
         return Resolved(self.records[operation.digest])
 
-    def erase(self, operation: Erase, now: int) -> Erased | Unresolvable:
+    def erase(self, operation: Erase, now: int) -> Erased | StateMismatch:
         """Leave of a settled record what keeps the key shut."""
         record = self.records.get(operation.digest)
         if record is None or not record.settled:
-            return Unresolvable(record)
+            return StateMismatch(record)
         left = self.records[operation.digest] = erase_record(record, operation.note)
         if operation.tiers:
             self.invalidations.note(Invalidation(operation.digest, record.key.operation, now))
         return Erased(left)
 
-    def upkeep(self, operation: Purge | Lapse | Tally, now: int) -> Answer:
+    def upkeep(self, operation: Purge | MarkLapsed | AddReplays, now: int) -> Answer:
         """What no caller waits for."""
         match operation:
             case Purge(limit):
                 return self.purge(limit, now)
-            case Lapse(limit):
+            case MarkLapsed(limit):
                 return self.lapse(limit, now)
-            case Tally(digest, replays):
+            case AddReplays(digest, replays):
                 return self.tally(digest, replays, now)
 
-    def purge(self, limit: int, now: int) -> Swept:
+    def purge(self, limit: int, now: int) -> SweepCount:
         """Delete what is settled and expired, and nothing else."""
         gone = _first(limit, (r for r in self.records.values() if r.settled and r.expires_us <= now))
         for record in gone:
             del self.records[record.key.digest]
-        return Swept(len(gone))
+        return SweepCount(len(gone))
 
-    def lapse(self, limit: int, now: int) -> Swept:
+    def lapse(self, limit: int, now: int) -> SweepCount:
         """Mark running records whose lease is over as in doubt."""
         stale = (r for r in self.records.values() if r.status is Status.RUNNING and r.lease_us <= now)
         gone = _first(limit, stale)
         for record in gone:
             self._write(record, now, status=Status.IN_DOUBT, error=LEASE_ENDED, doubtful=True)
-        return Swept(len(gone))
+        return SweepCount(len(gone))
 
     def tally(self, digest: bytes, replays: int, now: int) -> Recorded:
         """Add replays counted in memory."""

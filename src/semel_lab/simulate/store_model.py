@@ -22,24 +22,24 @@ from semel.core import codec
 from semel.core.claim_rules import granted
 from semel.core.flow import run
 from semel.core.operations import (
+    AddReplays,
     Claim,
     Complete,
     Confirm,
     Erase,
     Fail,
-    Held,
     Invalidate,
-    Lapse,
     Lost,
+    MarkLapsed,
     Operation,
     Pending,
     Purge,
     Read,
     Recorded,
     Renew,
+    Renewed,
     Resolve,
     Scan,
-    Tally,
 )
 from semel.core.record import Record, Status
 from semel.core.store import Answers, Plan
@@ -113,7 +113,7 @@ class Quirks:
 
 
 _RUNNING, _COMPLETED, _FAILED, _IN_DOUBT = Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.IN_DOUBT
-_HARMLESS = frozenset({Read, Scan, Tally, Invalidate, Pending, Confirm})  # no record is decided by these
+_HARMLESS = frozenset({Read, Scan, AddReplays, Invalidate, Pending, Confirm})  # no record is decided by these
 _SHUT = ("status", "fence", "nonce", "lease_us", "expires_us")
 
 
@@ -144,7 +144,7 @@ class WatchedStore:
         kind, now = type(operation), self.sim.store_now()
         if kind in _HARMLESS:
             return self.perform(operation, now)
-        if kind is Purge or kind is Lapse:
+        if kind is Purge or kind is MarkLapsed:
             return self._swept(operation, now)
         by_digest = kind is Resolve or kind is Erase
         digest = operation.digest if by_digest else (operation if kind is Claim else operation.lease).key.digest
@@ -270,7 +270,7 @@ class WatchedStore:
         life.failed |= after.status is _FAILED  # it may have been one that could be tried again
         self.sim.seen["erased"] += 1
 
-    def _swept(self, operation: Purge | Lapse, now: int) -> Any:
+    def _swept(self, operation: Purge | MarkLapsed, now: int) -> Any:
         before = dict(self.table.records)
         answer = self.perform(operation, now)
         for digest, record in before.items():
@@ -383,17 +383,17 @@ class WatchedDynamo(WatchedStore):
         match operation:
             case Claim() if after is not None:
                 self.judge(operation, before, after, now, granted(after))
-            case Purge() | Lapse() if before is not None:
+            case Purge() | MarkLapsed() if before is not None:
                 self.judge_swept(before, after, now)
-            case Tally():
+            case AddReplays():
                 pass
             case Renew() if after is not None:
-                self.judge(operation, before, after, now, Held(after.lease_us))
+                self.judge(operation, before, after, now, Renewed(after.lease_us))
             case _:
                 self.judge(operation, before, after, now, Recorded(now))
 
     def _answered(self, operation: Operation, last: Last, answer: Any) -> None:
-        if not last.wrote and not isinstance(operation, (Read, Scan, Purge, Lapse, Tally, Resolve)):
+        if not last.wrote and not isinstance(operation, (Read, Scan, Purge, MarkLapsed, AddReplays, Resolve)):
             self.judge(operation, last.met, last.met, self.sim.store_now(), answer)
 
     def apply(self, operation: Any) -> Any:

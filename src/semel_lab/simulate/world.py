@@ -24,7 +24,7 @@ from functools import cache
 from hashlib import sha256
 from typing import Final, Literal
 
-from semel.core.codec import AsIs
+from semel.core.codec import PlainAdapter
 from semel.core.fingerprint import PLAIN, encode_canonical, fingerprint
 from semel.core.key import Key
 from semel.core.policy import Doubt, Policy, WhenRunning
@@ -63,7 +63,7 @@ CallStyle = Literal["flow", "decorated"]
 
 SECOND: Final = 1_000_000
 OPERATION: Final = "charge"
-SHAPE: Final = AsIs()
+SHAPE: Final = PlainAdapter()
 KEYS: Final = (
     Key.of("v", operation=OPERATION, scope="a"),
     Key.of("v", operation=OPERATION, scope="b"),  # the same value for somebody else

@@ -16,10 +16,10 @@ from semel.core.operations import (
     Erase,
     Erased,
     Granted,
-    Held,
     Purge,
     Recorded,
     Renew,
+    Renewed,
     Replay,
     Running,
 )
@@ -129,7 +129,7 @@ def test_a_renewal_that_changes_nothing_is_a_success(make_user: MakeUser) -> Non
     user = make_user(clock=lambda: 1_900_000_000_000_000)  # the clock stands still, so the row stays as it is
     granted = user.one(claim("k"), Granted)
     for _ in range(3):
-        user.one(Renew(granted.lease, 60_000_000), Held)
+        user.one(Renew(granted.lease, 60_000_000), Renewed)
     user.one(Complete(granted.lease, b"done"), Recorded)
     user.one(Complete(granted.lease, b"done"), Recorded)
 

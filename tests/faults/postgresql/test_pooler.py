@@ -14,7 +14,19 @@ import psycopg
 import pytest
 
 import semel
-from semel.core.operations import Complete, Fail, Granted, Held, Lapse, Purge, Read, Recorded, Renew, Replay, Running
+from semel.core.operations import (
+    Complete,
+    Fail,
+    Granted,
+    MarkLapsed,
+    Purge,
+    Read,
+    Recorded,
+    Renew,
+    Renewed,
+    Replay,
+    Running,
+)
 from semel.core.record import Failure
 from semel.core.store import Plan
 from semel.stores.postgresql import PostgresStore
@@ -75,7 +87,7 @@ def test_of_many_racing_through_two_sessions_each_key_is_granted_once(through: s
             for value in keys:
                 (answer,) = user.all([claim(value)])
                 if isinstance(answer, Granted):
-                    user.one(Renew(answer.lease, 60_000_000), Held)
+                    user.one(Renew(answer.lease, 60_000_000), Renewed)
                     user.one(Complete(answer.lease, b"done"), Recorded)
                     won.append(value)
                 else:
@@ -97,7 +109,7 @@ def test_lists_of_every_kind_work(through: str, url: str, colour: Colour) -> Non
         user.all([Fail(lease, "final", Failure("No", "no"), doubtful=False) for lease in leases[4:]])
         user.all([Read(key(f"k-{number}").digest, waits=True) for number in range(8)])
         user.all([Purge(10)])
-        user.all([Lapse(10)])
+        user.all([MarkLapsed(10)])
         replays = user.all([claim(f"k-{number}") for number in range(8)])
         assert [type(answer) for answer in replays] == [Replay] * 8
 

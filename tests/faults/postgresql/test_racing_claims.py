@@ -12,21 +12,21 @@ import pytest
 
 from semel import Semel
 from semel.core.operations import (
+    AddReplays,
     Checkpoint,
     Complete,
     Erase,
     Granted,
-    Held,
-    Lapse,
+    MarkLapsed,
     Operation,
     Purge,
     Read,
     Recorded,
     Renew,
+    Renewed,
     Replay,
     Running,
-    Swept,
-    Tally,
+    SweepCount,
 )
 from semel.core.record import Step
 from semel.errors import InProgress, StoreUnavailable, TransactionAborted
@@ -133,9 +133,9 @@ def test_lists_of_every_kind_in_any_order_never_deadlock(make_user: MakeUser, ou
                 [Renew(lease, 20 * SECOND) for lease in leases],
                 [Checkpoint(lease, Step(0, "step", b"done")) for lease in leases],
                 [Complete(lease, b"done") for lease in leases],
-                [Tally(one.digest, 1) for one in keys],
+                [AddReplays(one.digest, 1) for one in keys],
                 [Erase(one.digest, "note", tiers=True) for one in keys[:3]],
-                [Lapse(5)],
+                [MarkLapsed(5)],
                 [Purge(5)],
             ]
             for operations in lists:
@@ -213,9 +213,9 @@ def test_the_sweep_leaves_a_record_that_is_being_claimed(user: User, outsider: O
     user.completed("k")
     outsider.look(EXPIRE)
     outsider.claim(claim("k"))
-    assert user.one(Purge(10), Swept).count == 0
+    assert user.one(Purge(10), SweepCount).count == 0
     outsider.commit()
-    assert user.one(Purge(10), Swept).count == 0
+    assert user.one(Purge(10), SweepCount).count == 0
     assert outsider.look("SELECT status FROM semel_record") == [("running",)]
 
 
@@ -230,7 +230,7 @@ def test_neighbours_of_a_locked_record_are_written(user: User, outsider: Outside
     leases = [answer.lease for answer in answers if isinstance(answer, Granted)]
     outsider.execute("SELECT 1 FROM semel_record WHERE digest = %s FOR UPDATE", (key("held").digest,))
     renewed = user.all([Renew(lease, 60_000_000) for lease in leases])
-    assert [isinstance(answer, Held) for answer in renewed] == [True, False, True]
+    assert [isinstance(answer, Renewed) for answer in renewed] == [True, False, True]
     ended = user.all([Complete(lease, b"done") for lease in leases])
     assert [isinstance(answer, Recorded) for answer in ended] == [True, False, True]
     assert isinstance(ended[1], StoreUnavailable)

@@ -21,7 +21,7 @@ from semel.core.operations import (
     Purge,
     Read,
     Recorded,
-    Swept,
+    SweepCount,
     Terms,
 )
 from semel.core.record import About
@@ -86,7 +86,7 @@ def write_once(path: str, value: str) -> None:
 def purge(path: str, limit: str) -> None:
     """Delete what is expired, batch after batch; prints each."""
     user = User(path)
-    while (swept := user.ask(Purge(int(limit)))) != Swept(0):
+    while (swept := user.ask(Purge(int(limit)))) != SweepCount(0):
         print(swept, flush=True)
     user.driver.close()
 

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from semel.core.flow import Flow
-from semel.core.operations import Answer, Awaiting, Claim, Complete, Confirm, Erase, Invalidate, Pending
+from semel.core.operations import Answer, Claim, Complete, Confirm, Erase, Invalidate, Pending, PendingInvalidations
 from semel.errors import StoreUnavailable
 from tests.simulate.tiers.world import BODY, KEY, LEASE, Begin, Caller, End, Joined, Process, Programme, Shown, claim_of
 
@@ -61,7 +61,7 @@ def eraser(process: Process) -> Caller:
 def sweeper(process: Process) -> Caller:
     """Repeats what is pending, as a sweep does."""
     try:
-        awaiting: Awaiting = yield Pending(10)
+        awaiting: PendingInvalidations = yield Pending(10)
         for noted in awaiting.invalidations:
             flow = process.tiers.ask(Invalidate(noted.digest, noted.operation, noted.noted_us))
             assert flow is not None

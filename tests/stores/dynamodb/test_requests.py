@@ -8,19 +8,19 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from semel.core.operations import (
     Checkpoint,
     Complete,
-    Doubtful,
     Fail,
     Found,
     Granted,
-    Held,
+    InDoubtAnswer,
     Purge,
     Read,
     Recorded,
     Renew,
+    Renewed,
     Replay,
     Reused,
     Running,
-    Swept,
+    SweepCount,
 )
 from semel.core.record import About, Failure, Lease, NotKept, Status, Step, unpack_outcome
 from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
@@ -63,13 +63,13 @@ def test_being_refused_takes_one_request(asker: Asker) -> None:
     asker.one(claim(number=2), Running)
     asker.one(claim(number=3, fingerprint=FINGERPRINTS[1]), Reused)
     asker.clock.advance(31)
-    asker.one(claim(number=4), Doubtful)
+    asker.one(claim(number=4), InDoubtAnswer)
     assert asker.actions() == ["put_item"] * 3
 
 
 def test_a_renewal_and_a_step_take_one_request_each(asker: Asker) -> None:
     lease = granted(asker)
-    asker.one(Renew(lease, 30 * SECOND), Held)
+    asker.one(Renew(lease, 30 * SECOND), Renewed)
     asker.one(Checkpoint(lease, Step(0, "reserve", b"r-1")), Recorded)
     assert asker.actions() == ["update_item", "update_item"]
 
@@ -89,7 +89,7 @@ def test_a_take_over_loses_to_a_renewal_in_between(asker: Asker) -> None:
     def renew(wanted: Send, send: Any) -> Any:
         if "version" in wanted.call.parameters["ConditionExpression"] and not renewed:
             renewed.append(None)
-            renewed.append(Asker(asker.store, asker.clock).one(Renew(lease, 30 * SECOND), Held))
+            renewed.append(Asker(asker.store, asker.clock).one(Renew(lease, 30 * SECOND), Renewed))
         return send()
 
     asker.driver.meddle = renew
@@ -277,7 +277,7 @@ def test_a_sweep_goes_on_where_the_last_one_stopped(asker: Asker) -> None:
         lease = asker.one(claim(key, number=number, of=terms(keep=1)), Granted).lease
         asker.one(Complete(lease, b""), Recorded)
     asker.clock.advance(3600)
-    counts = [asker.one(Purge(1), Swept).count for _ in range(4)]
+    counts = [asker.one(Purge(1), SweepCount).count for _ in range(4)]
     assert counts == [1, 1, 1, 0]
 
 
@@ -292,7 +292,7 @@ def test_a_purge_spares_what_was_claimed_in_between(asker: Asker) -> None:
         return send()
 
     asker.driver.meddle = claim_first
-    assert asker.one(Purge(10), Swept).count == 0
+    assert asker.one(Purge(10), SweepCount).count == 0
     record = asker.record()
     assert record is not None
     assert record.status is Status.RUNNING

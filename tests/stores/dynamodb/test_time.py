@@ -7,21 +7,21 @@ import pytest
 
 from semel.core.operations import (
     Complete,
-    Doubtful,
     Found,
     Granted,
-    Held,
-    Lapse,
+    InDoubtAnswer,
+    MarkLapsed,
     Purge,
     Read,
     Recorded,
     Renew,
+    Renewed,
     Replay,
     Resolve,
     Resolved,
     Running,
-    Swept,
-    Unresolvable,
+    StateMismatch,
+    SweepCount,
 )
 from semel.core.record import Lease, Status
 from semel.errors import StoreUnavailable
@@ -61,7 +61,7 @@ def _set_clock(asker: Asker, clock: ServiceClock) -> None:
 def test_a_lease_counts_from_the_latest_that_now_can_be(coarse: Asker) -> None:
     lease = coarse.one(claim(), Granted).lease
     assert lease.until == START + ERROR + LEASE
-    assert coarse.one(Renew(lease, LEASE), Held).until_us == START + ERROR + LEASE
+    assert coarse.one(Renew(lease, LEASE), Renewed).until_us == START + ERROR + LEASE
 
 
 def test_a_lease_is_over_when_the_earliest_that_now_can_be_is_behind_it(coarse: Asker) -> None:
@@ -76,7 +76,7 @@ def test_a_hook_is_not_asked_early(coarse: Asker) -> None:
     asks = terms(in_doubt="reconcile", reconcile_after=10)
     lease = coarse.one(claim(of=asks), Granted).lease
     coarse.clock.now = lease.until + 10 * SECOND + ERROR - 1
-    assert coarse.one(claim(number=2, of=asks), Doubtful).remaining_us == 1
+    assert coarse.one(claim(number=2, of=asks), InDoubtAnswer).remaining_us == 1
     coarse.clock.now += 1
     assert coarse.one(claim(number=3, of=asks), Granted).reconcile
 
@@ -94,24 +94,24 @@ def test_an_outcome_is_kept_until_it_has_certainly_expired(coarse: Asker) -> Non
     expires = _completed(coarse)
     coarse.clock.now = expires + ERROR - 1
     coarse.one(claim(number=2), Replay)
-    assert coarse.one(Purge(10), Swept).count == 0
+    assert coarse.one(Purge(10), SweepCount).count == 0
     coarse.clock.now += 1
-    assert coarse.one(Purge(10), Swept).count == 1
+    assert coarse.one(Purge(10), SweepCount).count == 1
 
 
 def test_a_sweep_marks_nothing_early(coarse: Asker) -> None:
     lease = coarse.one(claim(), Granted).lease
     coarse.clock.now = lease.until + ERROR - 1
-    assert coarse.one(Lapse(10), Swept).count == 0
+    assert coarse.one(MarkLapsed(10), SweepCount).count == 0
     coarse.clock.now += 1
-    assert coarse.one(Lapse(10), Swept).count == 1
+    assert coarse.one(MarkLapsed(10), SweepCount).count == 1
 
 
 def test_nothing_is_resolved_that_may_still_run(coarse: Asker) -> None:
     lease = coarse.one(claim(), Granted).lease
     resolve = Resolve(KEYS[0].digest, b"n" * 16, Status.CANCELLED, None, "note")
     coarse.clock.now = lease.until + ERROR - 1
-    coarse.one(resolve, Unresolvable)
+    coarse.one(resolve, StateMismatch)
     coarse.clock.now += 1
     coarse.one(resolve, Resolved)
 

@@ -9,23 +9,23 @@ import pytest
 
 from semel.core.key import Key
 from semel.core.operations import (
+    AddReplays,
     Answer,
     Checkpoint,
     Claim,
     Complete,
     Fail,
     Granted,
-    Held,
-    Lapse,
+    MarkLapsed,
     Operation,
     Purge,
     Read,
     Recorded,
     Renew,
+    Renewed,
     Replay,
     Running,
-    Swept,
-    Tally,
+    SweepCount,
 )
 from semel.core.record import Failure, Lease, Step
 from semel.errors import StoreUnavailable
@@ -117,7 +117,7 @@ def _leases(asker: Asker, count: int = 3) -> list[Lease]:
         lambda leases: [Fail(lease, "retry", OOPS, doubtful=False) for lease in leases],
         lambda leases: [Checkpoint(lease, Step(0, "a", b"\x01")) for lease in leases],
         lambda leases: [Read(lease.key.digest) for lease in leases],
-        lambda leases: [Tally(lease.key.digest, 1) for lease in leases],
+        lambda leases: [AddReplays(lease.key.digest, 1) for lease in leases],
     ],
     ids=["claim", "renew", "complete", "fail", "checkpoint", "read", "tally"],
 )
@@ -167,7 +167,7 @@ def _checkpoint(lease: Lease) -> Checkpoint:
 @pytest.mark.parametrize(
     ("write", "done"),
     [
-        (lambda lease: Renew(lease, 1_000_000), Held),
+        (lambda lease: Renew(lease, 1_000_000), Renewed),
         (lambda lease: Complete(lease, b"\x01"), Recorded),
         (_fail, Recorded),
         (_checkpoint, Recorded),
@@ -217,13 +217,13 @@ def test_a_late_worker_in_the_list_of_its_successor_is_not_told_its_success(aske
     assert [type(answer).__name__ for answer in answers] == ["Lost", "Recorded"]
 
 
-@pytest.mark.parametrize("sweep", [Purge(10), Lapse(10)], ids=["purge", "lapse"])
+@pytest.mark.parametrize("sweep", [Purge(10), MarkLapsed(10)], ids=["purge", "lapse"])
 def test_a_sweep_leaves_what_somebody_holds_for_the_next_time(asker: Asker, url: str, sweep: Operation) -> None:
     _swept_soon(asker, KEYS[:2], settled=isinstance(sweep, Purge))
     with connected(url) as other:
         told(other, "SELECT 1 FROM semel_record WHERE digest = %s FOR UPDATE", KEYS[0].digest)
-        assert asker.all([sweep]) == [Swept(1)]
-    assert asker.all([sweep]) == [Swept(1)]
+        assert asker.all([sweep]) == [SweepCount(1)]
+    assert asker.all([sweep]) == [SweepCount(1)]
 
 
 def _swept_soon(asker: Asker, keys: Sequence[Key], *, settled: bool) -> None:
@@ -240,7 +240,7 @@ def test_steps_go_with_their_record(asker: Asker, url: str) -> None:
     asker.one(Checkpoint(lease, Step(0, "a", b"\x01")), Recorded)
     asker.one(Complete(lease, b"\x01"), Recorded)
     asker.clock.advance(86_400)
-    asker.one(Purge(10), Swept)
+    asker.one(Purge(10), SweepCount)
     with connected(url) as other:
         assert told(other, "SELECT COUNT(*) FROM semel_step") == [(0,)]
 

@@ -16,8 +16,8 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
-    Doubtful,
     Fail,
+    InDoubtAnswer,
     Operation,
     Query,
     Read,
@@ -91,6 +91,6 @@ def _turns(asker: Asker, url: str, start: int) -> Iterator[_Turn]:
 
 def _as_told(answer: Answer) -> Answer:
     """Whoever is refused needs no finished steps, and is told none."""
-    if isinstance(answer, (Replay, Reused, Doubtful)):
+    if isinstance(answer, (Replay, Reused, InDoubtAnswer)):
         return replace(answer, record=replace(answer.record, steps=()))
     return answer

@@ -8,7 +8,17 @@ import asyncmy
 import pymysql
 import pytest
 
-from semel.core.operations import Claim, Complete, Enter, Entered, Granted, Operation, Recorded, Replay, Running
+from semel.core.operations import (
+    Claim,
+    Complete,
+    Granted,
+    JoinTransaction,
+    Operation,
+    Recorded,
+    Replay,
+    Running,
+    TransactionJoined,
+)
 from semel.errors import NotInTransaction, TransactionAborted, UsageError
 from semel.stores.mysql import MysqlStore
 from semel.stores.mysql.settings import address
@@ -101,7 +111,7 @@ def test_operations_that_share_a_transaction_may_end_in_the_order_they_began(ask
 def test_a_step_holds_the_record_of_its_operation(asker: Asker, url: str) -> None:
     lease = asker.one(claim(), Granted).lease
     with connected(url) as connection, connected(url) as other:
-        assert isinstance(Joined(asker, connection).one(Enter(lease)), Entered)
+        assert isinstance(Joined(asker, connection).one(JoinTransaction(lease)), TransactionJoined)
         assert isinstance(Joined(asker, other).one(claim(number=2)), Running)
 
 

@@ -7,7 +7,17 @@ import pytest
 from semel import DidNotHappen, Policy, Semel
 from semel.core.flow import run
 from semel.core.key import Key
-from semel.core.operations import Checkpoint, Complete, Doubtful, Fail, Granted, Recorded, Replay, Resolve, Resolved
+from semel.core.operations import (
+    Checkpoint,
+    Complete,
+    Fail,
+    Granted,
+    InDoubtAnswer,
+    Recorded,
+    Replay,
+    Resolve,
+    Resolved,
+)
 from semel.core.record import Failure, Status, Step
 from semel.errors import InDoubt, SchemaOutdated, StoreUnavailable, UsageError
 from semel.stores.mysql import MysqlStore
@@ -51,7 +61,7 @@ def test_a_key_that_was_claimed_after_the_restore_point_is_held(asker: Asker, ad
     completed(asker)
     rows(fresh, "DELETE FROM semel_record")  # the restore
     admin.restored(START, HOUR)
-    answer = asker.one(claim(number=2), Doubtful)
+    answer = asker.one(claim(number=2), InDoubtAnswer)
     assert answer.remaining_us is None
     assert (answer.record.status, answer.record.in_doubt_policy) == (Status.IN_DOUBT, "hold")
     assert answer.record.error == RESTORED
@@ -69,7 +79,7 @@ def test_without_the_mark_there_is_no_trigger(admin: SqlAdmin, fresh: str) -> No
 
 def test_all_of_a_list_are_held(asker: Asker, admin: SqlAdmin) -> None:
     admin.restored(START, HOUR)
-    assert all(isinstance(answer, Doubtful) for answer in asker.all([claim(key) for key in KEYS]))
+    assert all(isinstance(answer, InDoubtAnswer) for answer in asker.all([claim(key) for key in KEYS]))
 
 
 def test_what_is_recorded_is_replayed_all_the_same(asker: Asker, admin: SqlAdmin) -> None:
@@ -86,7 +96,7 @@ def test_what_was_unsettled_at_the_restore_point_is_held(asker: Asker, admin: Sq
         asker.one(Fail(lease, ending, Failure("app.Broke", ""), doubtful=False), Recorded)  # type: ignore[arg-type]
     asker.clock.advance(60)
     assert admin.restored(asker.clock.now, HOUR).held == 1
-    answer = asker.one(claim(number=2), Doubtful)
+    answer = asker.one(claim(number=2), InDoubtAnswer)
     assert (answer.record.in_doubt_policy, answer.record.completed_us) == ("hold", None)
 
 
@@ -104,12 +114,12 @@ def test_a_key_whose_record_had_expired_is_held_like_one_without(asker: Asker, a
     asker.clock.advance(2 * 3600)
     assert admin.restored(asker.clock.now - HOUR, HOUR).forgotten == 1
     assert rows(fresh, "SELECT COUNT(*) FROM semel_step") == [(0,)]
-    asker.one(claim(number=2), Doubtful)
+    asker.one(claim(number=2), InDoubtAnswer)
 
 
 def test_a_decision_lets_it_run_as_its_policy_says(asker: Asker, admin: SqlAdmin) -> None:
     admin.restored(START, HOUR)
-    asker.one(claim(), Doubtful)
+    asker.one(claim(), InDoubtAnswer)
     asker.one(Resolve(KEYS[0].digest, nonce(9), Status.FAILED, None, "not in the books"), Resolved)
     granted = asker.one(claim(number=2, of=terms(in_doubt="reconcile")), Granted)
     assert (granted.record.status, granted.record.in_doubt_policy) == (Status.RUNNING, "reconcile")
@@ -136,15 +146,15 @@ def test_only_the_operations_that_are_named_are_held(asker: Asker, admin: SqlAdm
     asker.one(claim(Key.of("o-8", operation=operation)), Granted)
     asker.one(claim(Key.of("o-9", operation="mail")), Granted)
     assert admin.restored(START, HOUR, ("charge", operation)).held == 1
-    asker.one(claim(), Doubtful)
-    asker.one(claim(Key.of("o-1", operation=operation)), Doubtful)
+    asker.one(claim(), InDoubtAnswer)
+    asker.one(claim(Key.of("o-1", operation=operation)), InDoubtAnswer)
     asker.one(claim(Key.of("o-1", operation="mail")), Granted)
 
 
 def test_after_the_window_new_keys_run(asker: Asker, admin: SqlAdmin) -> None:
     admin.restored(START, HOUR)
     asker.clock.now = START + HOUR - 1
-    asker.one(claim(KEYS[0]), Doubtful)
+    asker.one(claim(KEYS[0]), InDoubtAnswer)
     asker.clock.now += 1
     asker.one(claim(KEYS[1]), Granted)
 
@@ -204,7 +214,7 @@ def test_one_mark_replaces_another_without_a_moment_between(asker: Asker, admin:
     assert min(standing) == 1
     assert standing[-1] == 1
     asker.clock.now += HOUR
-    asker.one(claim(), Doubtful)
+    asker.one(claim(), InDoubtAnswer)
 
 
 def test_a_mark_that_was_set_half_way_holds_and_can_be_taken_away(asker: Asker, admin: SqlAdmin, fresh: str) -> None:
@@ -217,7 +227,7 @@ def test_a_mark_that_was_set_half_way_holds_and_can_be_taken_away(asker: Asker, 
 
         with pytest.raises(KeyboardInterrupt):
             run(admin.restoring.marking(START, HOUR, None), perform)
-    asker.one(claim(), Doubtful)
+    asker.one(claim(), InDoubtAnswer)
     assert admin.end_restored()
     assert rows(fresh, TRIGGERS) == []
 
@@ -261,4 +271,4 @@ def test_partitions_are_marked_too(fresh: str, clock: Clock) -> None:
     asker = Asker(MysqlStore(fresh, clock=clock), clock)
     answers = asker.all([claim(Key.of(f"o-{i}", operation="charge")) for i in range(9)])
     asker.driver.close()
-    assert all(isinstance(answer, Doubtful) for answer in answers)
+    assert all(isinstance(answer, InDoubtAnswer) for answer in answers)

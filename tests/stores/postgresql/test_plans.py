@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from semel.core.operations import Purge, Tally
+from semel.core.operations import AddReplays, Purge
 from semel.stores.postgresql import PostgresStore
 from semel.stores.postgresql.dialect import PostgresDialect
 from semel.stores.postgresql.store import POSTGRESQL
@@ -37,7 +37,7 @@ HOT: dict[str, Make] = {
     "read many": lambda dialect: dialect.read([one[0] for one in LEASES], joined=False),
     "steps": lambda dialect: dialect.steps(LEASES[0][0], 1, joined=False),
     "purge": lambda dialect: next(dialect.purge(Purge(100))),
-    "tally many": lambda dialect: dialect.tally([Tally(one[0], 1) for one in LEASES]),
+    "tally many": lambda dialect: dialect.tally([AddReplays(one[0], 1) for one in LEASES]),
 }
 _numbered = PlaceholderStyle("$")
 

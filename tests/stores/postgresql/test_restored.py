@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from semel import DidNotHappen, Policy, Semel
-from semel.core.operations import Doubtful, Fail, Granted, Recorded, Replay
+from semel.core.operations import Fail, Granted, InDoubtAnswer, Recorded, Replay
 from semel.core.record import Failure, Status
 from semel.errors import InDoubt, UsageError
 from semel.stores.postgresql import PostgresStore
@@ -38,7 +38,7 @@ def test_a_key_that_was_claimed_after_the_restore_point_is_held(asker: Asker, ad
     assert rows(url, "SELECT count(*) FROM semel_record") == backup
     admin.restored(START, HOUR)
     answer = asker.one(claim("charged-and-forgotten"))
-    assert isinstance(answer, Doubtful)
+    assert isinstance(answer, InDoubtAnswer)
     assert answer.remaining_us is None
     assert (answer.record.status, answer.record.in_doubt_policy) == (Status.IN_DOUBT, "hold")
     assert answer.record.error == RESTORED
@@ -57,7 +57,7 @@ def test_without_the_mark_there_is_no_trigger(admin: SqlAdmin, url: str) -> None
 
 def test_all_of_a_list_are_held(asker: Asker, admin: SqlAdmin) -> None:
     admin.restored(START, HOUR)
-    assert all(isinstance(answer, Doubtful) for answer in asker.all([claim(f"o-{i}") for i in range(5)]))
+    assert all(isinstance(answer, InDoubtAnswer) for answer in asker.all([claim(f"o-{i}") for i in range(5)]))
 
 
 def test_what_is_recorded_is_replayed_all_the_same(asker: Asker, admin: SqlAdmin) -> None:
@@ -73,7 +73,7 @@ def test_what_was_unsettled_at_the_restore_point_is_held(asker: Asker, admin: Sq
         asker.one(Fail(lease, "doubt" if how == "in doubt" else "retry", Failure("app.Broke", ""), doubtful=False))
     clock.now += 60 * SECOND
     assert admin.restored(clock.now, HOUR).held == 1
-    assert isinstance(asker.one(claim()), Doubtful)
+    assert isinstance(asker.one(claim()), InDoubtAnswer)
 
 
 def test_what_was_claimed_since_the_restore_is_left_alone(asker: Asker, admin: SqlAdmin, clock: Clock) -> None:
@@ -87,7 +87,7 @@ def test_a_key_whose_record_had_expired_is_held_like_one_without(asker: Asker, a
     asker.all(completions([asker.one(claim())]))
     clock.now += 2 * DAY
     assert admin.restored(clock.now - HOUR, HOUR).forgotten == 1
-    assert isinstance(asker.one(claim()), Doubtful)
+    assert isinstance(asker.one(claim()), InDoubtAnswer)
 
 
 def test_a_decision_lets_it_run(asker: Asker, admin: SqlAdmin, url: str, clock: Clock) -> None:
@@ -121,14 +121,14 @@ def _down() -> None:
 
 def test_other_operations_run_on(asker: Asker, admin: SqlAdmin) -> None:
     admin.restored(START, HOUR, ("charge", "refund"))
-    assert isinstance(asker.one(claim(operation="charge")), Doubtful)
+    assert isinstance(asker.one(claim(operation="charge")), InDoubtAnswer)
     assert isinstance(asker.one(claim(operation="mail")), Granted)
 
 
 def test_after_the_window_new_keys_run(asker: Asker, admin: SqlAdmin, clock: Clock) -> None:
     admin.restored(START, HOUR)
     clock.now += HOUR - 1
-    assert isinstance(asker.one(claim("just before")), Doubtful)
+    assert isinstance(asker.one(claim("just before")), InDoubtAnswer)
     clock.now += 1
     assert isinstance(asker.one(claim("at its end")), Granted)
 
@@ -158,7 +158,7 @@ def test_a_second_mark_takes_the_place_of_the_first(asker: Asker, admin: SqlAdmi
     admin.restored(START, HOUR)
     admin.restored(START, 2 * HOUR)
     clock.now += HOUR
-    assert isinstance(asker.one(claim()), Doubtful)
+    assert isinstance(asker.one(claim()), InDoubtAnswer)
 
 
 def test_partitions_are_marked_too(url: str, clock: Clock) -> None:
@@ -168,4 +168,4 @@ def test_partitions_are_marked_too(url: str, clock: Clock) -> None:
     asker = Asker(PostgresStore(url, clock=clock))
     answers = asker.all([claim(f"o-{i}") for i in range(9)])
     asker.close()
-    assert all(isinstance(answer, Doubtful) for answer in answers)
+    assert all(isinstance(answer, InDoubtAnswer) for answer in answers)

@@ -5,7 +5,7 @@ import os
 import pytest
 from msgspec.structs import replace
 
-from semel.core.operations import Answer, Doubtful, Operation, Query, Replay, Reused, Scan
+from semel.core.operations import Answer, InDoubtAnswer, Operation, Query, Replay, Reused, Scan
 from semel.stores.memory import Table
 from tests.servers.redis import Keys
 from tests.stores.redis.kit import Asker
@@ -35,6 +35,6 @@ def test_random_sequences_are_answered_as_by_the_table(asker: Asker, keys: Keys,
 
 def _as_told(answer: Answer) -> Answer:
     """Whoever is refused needs no finished steps, and is told none."""
-    if isinstance(answer, (Replay, Reused, Doubtful)):
+    if isinstance(answer, (Replay, Reused, InDoubtAnswer)):
         return replace(answer, record=replace(answer.record, steps=()))
     return answer

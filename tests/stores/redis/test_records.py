@@ -6,18 +6,18 @@ import pytest
 
 from semel.core.key import Key
 from semel.core.operations import (
+    AddReplays,
     Checkpoint,
     Complete,
     Fail,
     Found,
     Granted,
-    Lapse,
+    MarkLapsed,
     Page,
     Query,
     Read,
     Scan,
-    Swept,
-    Tally,
+    SweepCount,
 )
 from semel.core.record import Failure, Step
 from semel.errors import RecordUnreadable, UsageError
@@ -94,7 +94,7 @@ def test_a_record_is_found_by_its_digest_alone(asker: Asker, keys: Keys, colour:
     other = colour(RedisStore(keys.url, clock=asker.clock), asker.clock)
     try:
         assert other.record() == asker.record()
-        other.all([Tally(KEYS[0].digest, 2)])
+        other.all([AddReplays(KEYS[0].digest, 2)])
     finally:
         other.close()
     record = asker.record()
@@ -145,7 +145,7 @@ def test_what_is_unreadable_keeps_nobody_from_a_listing(asker: Asker, keys: Keys
     keys.said("HSET", name(keys, KEYS[2]), "status", "asleep", "created_us", "1")
     assert [record.key for record in asker.one(Scan(Query(), None, 10), Page).records] == [KEYS[0]]
     assert asker.one(Scan(Query(scope="tenant-1"), None, 10), Page).records == ()
-    asker.one(Lapse(10), Swept)
+    asker.one(MarkLapsed(10), SweepCount)
 
 
 def test_a_store_whose_pattern_begins_alike_is_another(asker: Asker, keys: Keys, colour: type[Asker]) -> None:

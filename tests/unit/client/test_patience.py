@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from semel.client.retry import Budget, Patience
+from semel.client.retry import Backoff, Budget
 
-PATIENCE = Patience(tries=5, give_up_after=60.0, shortest=0.2, longest=3.0)
+PATIENCE = Backoff(tries=5, give_up_after=60.0, shortest=0.2, longest=3.0)
 
 
 @pytest.mark.parametrize(("number", "bound"), [(1, 0.4), (2, 0.8), (3, 1.6), (4, 3.0), (400, 3.0)])

@@ -6,16 +6,26 @@ from typing import Any
 
 import pytest
 
-from semel.client.models import Cut, Ended, NothingRan, Outgoing, Refused, Reply, Rest, Send, Unsettled
-from semel.client.retry import Budget, Patience, Sender
+from semel.client.models import (
+    Ended,
+    NotExecuted,
+    OutcomeUnknown,
+    Outgoing,
+    Refused,
+    Reply,
+    Rest,
+    Send,
+    TransportFailed,
+)
+from semel.client.retry import Backoff, Budget, Sender
 from semel.core.flow import run
 from semel.errors import LeaseLost
 from tests.client.answers import ANSWERS, UNSETTLED
 
 OUTGOING = Outgoing(None, "POST", "https://api.example/pay?q=1", (), b"", None, None, "Idempotency-Key")
-NEVER_LEFT, LOST = Cut(OSError("refused"), sent=False), Cut(OSError("reset"), sent=True)
+NEVER_LEFT, LOST = TransportFailed(OSError("refused"), sent=False), TransportFailed(OSError("reset"), sent=True)
 LONG = 42.25
-OUR_FAULT = Cut(ValueError("bad"), sent=False, again=False)
+OUR_FAULT = TransportFailed(ValueError("bad"), sent=False, again=False)
 
 
 def reply(status: int, after: str | None = None) -> Reply:
@@ -25,14 +35,16 @@ def reply(status: int, after: str | None = None) -> Reply:
 class Scene:
     """A sender, and what it did."""
 
-    def __init__(self, *script: Reply | Cut, tries: int = 8, give_up: float = 60.0, budget: int = 20) -> None:
+    def __init__(
+        self, *script: Reply | TransportFailed, tries: int = 8, give_up: float = 60.0, budget: int = 20
+    ) -> None:
         self.script = deque(script)
         self.time = 0.0
         self.sent: list[Send] = []
         self.pauses: list[float] = []
         self.lost = False
         self.sender = Sender(
-            Patience(tries, give_up, 1.0, 16.0),
+            Backoff(tries, give_up, 1.0, 16.0),
             Budget(budget),
             monotonic=lambda: self.time,
             now=lambda: self.time,
@@ -53,7 +65,7 @@ class Scene:
             case Send():
                 self.sent.append(wanted)
                 answer = self.script.popleft()
-                if isinstance(answer, Cut):
+                if isinstance(answer, TransportFailed):
                     raise answer
                 return answer
         return None
@@ -91,38 +103,38 @@ def test_whoever_loses_the_key_in_a_pause_sends_no_more() -> None:
 
 def test_tries_are_bounded() -> None:
     scene = Scene(*[reply(503)] * 3, tries=3)
-    assert isinstance(scene.play(), Unsettled)
+    assert isinstance(scene.play(), OutcomeUnknown)
     assert (len(scene.sent), len(scene.pauses)) == (3, 2)
 
 
 def test_time_is_bounded_and_a_pause_beyond_it_is_not_begun() -> None:
     scene = Scene(reply(503, "30"), reply(503, "40"), give_up=60)
-    assert isinstance(scene.play(), Unsettled)
+    assert isinstance(scene.play(), OutcomeUnknown)
     assert scene.pauses == [30.25]
 
 
 def test_the_budget_is_bounded() -> None:
     scene = Scene(*[LOST] * 5, budget=2)
-    assert isinstance(scene.play(), Unsettled)
+    assert isinstance(scene.play(), OutcomeUnknown)
     assert len(scene.sent) == 3
 
 
 def test_a_pause_that_is_not_begun_costs_nothing() -> None:
     scene = Scene(reply(503, "100"), LOST, reply(200), budget=1)
-    assert isinstance(scene.play(), Unsettled)
+    assert isinstance(scene.play(), OutcomeUnknown)
     assert scene.play() == reply(200)
 
 
 def test_a_fault_of_our_own_is_not_tried_again() -> None:
     scene = Scene(OUR_FAULT)
-    assert isinstance(scene.play(), NothingRan)
+    assert isinstance(scene.play(), NotExecuted)
     assert len(scene.sent) == 1
 
 
-ENDS: dict[str, type[Ended]] = {"settled": Refused, "nothing ran": NothingRan, "open": Unsettled}
+ENDS: dict[str, type[Ended]] = {"settled": Refused, "nothing ran": NotExecuted, "open": OutcomeUnknown}
 
 
-def told(name: str) -> Reply | Cut:
+def told(name: str) -> Reply | TransportFailed:
     """An answer of the table that all clients share."""
     answer = ANSWERS[name]
     return LOST if answer.status is None else Reply(answer.status, answer.headers, answer.body)
@@ -143,12 +155,12 @@ def test_one_try_that_may_have_run_leaves_it_open(first: str, last: str, *, cert
 
 
 @pytest.mark.parametrize(("first", "last"), [(NEVER_LEFT, LOST), (LOST, NEVER_LEFT)], ids=["lost last", "lost first"])
-def test_what_never_left_says_nothing_of_what_did(first: Cut, last: Cut) -> None:
-    assert type(Scene(first, last, tries=2).play()) is Unsettled
+def test_what_never_left_says_nothing_of_what_did(first: TransportFailed, last: TransportFailed) -> None:
+    assert type(Scene(first, last, tries=2).play()) is OutcomeUnknown
 
 
 def test_what_never_left_did_not_run() -> None:
-    assert type(Scene(NEVER_LEFT, NEVER_LEFT, tries=2).play()) is NothingRan
+    assert type(Scene(NEVER_LEFT, NEVER_LEFT, tries=2).play()) is NotExecuted
     assert type(Scene(NEVER_LEFT, reply(422), tries=2).play()) is Refused
 
 

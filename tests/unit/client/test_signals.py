@@ -6,14 +6,14 @@ from email.utils import format_datetime
 import pytest
 
 from semel.client.models import Headers, Reply
-from semel.client.response_class import Again, Done, Refusal, signal_of
+from semel.client.response_class import Done, Refusal, Retry, classify
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
 PROBLEM = ("Content-Type", "application/problem+json; charset=utf-8")
 
 
 def said(status: int, *headers: tuple[str, str], body: bytes = b"") -> object:
-    return signal_of(Reply(status, headers, body), NOW)
+    return classify(Reply(status, headers, body), NOW)
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308])
@@ -30,47 +30,47 @@ def test_other_errors_of_the_caller_are_refusals(status: int) -> None:
 
 @pytest.mark.parametrize("status", [425, 429])
 def test_not_now_means_that_it_did_not_run(status: int) -> None:
-    assert said(status) == Again(certain=True)
-    assert said(status, ("retry-after", "3")) == Again(3.0, certain=True)
+    assert said(status) == Retry(certain=True)
+    assert said(status, ("retry-after", "3")) == Retry(3.0, certain=True)
 
 
 def test_too_slow_may_be_about_the_service_itself() -> None:
-    assert said(408) == Again()
+    assert said(408) == Retry()
 
 
 @pytest.mark.parametrize("status", [401, 403, 407])
 def test_not_you_means_that_it_did_not_run_and_that_asking_again_is_of_no_use(status: int) -> None:
-    assert said(status, ("Retry-After", "3")) == Again(certain=True, soon=False)
+    assert said(status, ("Retry-After", "3")) == Retry(certain=True, soon=False)
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 507, 520, 599])
 def test_an_error_of_the_service_leaves_it_open(status: int) -> None:
-    assert said(status) == Again()
-    assert said(status, ("Retry-After", "3")) == Again(3.0)
+    assert said(status) == Retry()
+    assert said(status, ("Retry-After", "3")) == Retry(3.0)
 
 
 @pytest.mark.parametrize("status", [501, 505])
 def test_what_the_service_cannot_do_is_not_asked_again_soon(status: int) -> None:
-    assert said(status) == Again(soon=False)
+    assert said(status) == Retry(soon=False)
 
 
 @pytest.mark.parametrize(
     ("headers", "body", "meaning"),
     [
-        ((), b"", Again()),
-        ((("Retry-After", "2"),), b"", Again(2.0)),
+        ((), b"", Retry()),
+        ((("Retry-After", "2"),), b"", Retry(2.0)),
         ((PROBLEM,), b'{"type": "https://shop.example/sold-out"}', Refusal()),
-        ((PROBLEM, ("Retry-After", "2")), b'{"type": "https://shop.example/busy"}', Again(2.0)),
-        ((PROBLEM,), b'{"type": "urn:semel:problem:in-doubt"}', Again(soon=False)),
-        ((PROBLEM,), b'{"type": "urn:semel:problem:response-not-kept"}', Again(soon=False)),
-        ((PROBLEM, ("Retry-After", "1")), b'{"type": "urn:semel:problem:in-progress"}', Again(1.0)),
-        ((PROBLEM,), b'{"type": "about:blank"}', Again()),
-        ((PROBLEM,), b'{"type": 7}', Again()),
-        ((PROBLEM,), b'{"title": "no type"}', Again()),
-        ((PROBLEM,), b'["no", "object"]', Again()),
-        ((PROBLEM,), b'{"type": ', Again()),
-        ((PROBLEM,), b"\xff\xfe", Again()),
-        ((("Content-Type", "application/json"),), b'{"type": "https://shop.example/sold-out"}', Again()),
+        ((PROBLEM, ("Retry-After", "2")), b'{"type": "https://shop.example/busy"}', Retry(2.0)),
+        ((PROBLEM,), b'{"type": "urn:semel:problem:in-doubt"}', Retry(soon=False)),
+        ((PROBLEM,), b'{"type": "urn:semel:problem:response-not-kept"}', Retry(soon=False)),
+        ((PROBLEM, ("Retry-After", "1")), b'{"type": "urn:semel:problem:in-progress"}', Retry(1.0)),
+        ((PROBLEM,), b'{"type": "about:blank"}', Retry()),
+        ((PROBLEM,), b'{"type": 7}', Retry()),
+        ((PROBLEM,), b'{"title": "no type"}', Retry()),
+        ((PROBLEM,), b'["no", "object"]', Retry()),
+        ((PROBLEM,), b'{"type": ', Retry()),
+        ((PROBLEM,), b"\xff\xfe", Retry()),
+        ((("Content-Type", "application/json"),), b'{"type": "https://shop.example/sold-out"}', Retry()),
     ],
 )
 def test_a_conflict_is_still_running_unless_it_is_plainly_another(
@@ -97,4 +97,4 @@ def test_a_conflict_is_still_running_unless_it_is_plainly_another(
     ],
 )
 def test_retry_after_is_a_number_or_a_date(text: str, seconds: float | None) -> None:
-    assert said(503, ("RETRY-AFTER", text)) == Again(seconds)
+    assert said(503, ("RETRY-AFTER", text)) == Retry(seconds)

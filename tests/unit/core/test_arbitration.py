@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.core.claim_rules import Winnable, judge, may_take_over
-from semel.core.operations import ClaimAnswer, Doubtful, Granted, Replay, Reused, Running
+from semel.core.claim_rules import MayWrite, judge, may_take_over
+from semel.core.operations import ClaimAnswer, Granted, InDoubtAnswer, Replay, Reused, Running
 from semel.core.record import Record, Status, erase_record
 from tests.unit.core.records import claim, record, running
 
@@ -17,7 +17,7 @@ DOUBT = {"status": Status.IN_DOUBT, "doubtful": True, "lease_us": OVER, "outcome
 RETRYABLE = {"status": Status.FAILED, "retryable": True, "outcome": None}
 
 
-def judged(found: Record | None, **terms: Any) -> Winnable | ClaimAnswer:
+def judged(found: Record | None, **terms: Any) -> MayWrite | ClaimAnswer:
     """What a claim of another caller meets."""
     return judge(found, claim(nonce=b"other", **terms), NOW)
 
@@ -25,14 +25,14 @@ def judged(found: Record | None, **terms: Any) -> Winnable | ClaimAnswer:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (None, Winnable("absent")),
-        (record(expires_us=NOW), Winnable("expired")),
-        (record(expires_us=NOW, fingerprint=b"\x02"), Winnable("expired")),
-        (erase_record(record(expires_us=NOW), "note"), Winnable("expired")),
-        (record(**RETRYABLE), Winnable("again")),
-        (record(**{**RETRYABLE, "doubtful": True}), Winnable("takeover")),
-        (running(lease_us=OVER), Winnable("takeover")),
-        (record(**DOUBT), Winnable("takeover")),
+        (None, MayWrite("absent")),
+        (record(expires_us=NOW), MayWrite("expired")),
+        (record(expires_us=NOW, fingerprint=b"\x02"), MayWrite("expired")),
+        (erase_record(record(expires_us=NOW), "note"), MayWrite("expired")),
+        (record(**RETRYABLE), MayWrite("again")),
+        (record(**{**RETRYABLE, "doubtful": True}), MayWrite("takeover")),
+        (running(lease_us=OVER), MayWrite("takeover")),
+        (record(**DOUBT), MayWrite("takeover")),
     ],
     ids=[
         "absent",
@@ -45,7 +45,7 @@ def judged(found: Record | None, **terms: Any) -> Winnable | ClaimAnswer:
         "in doubt",
     ],
 )
-def test_what_may_be_won(found: Record | None, expected: Winnable) -> None:
+def test_what_may_be_won(found: Record | None, expected: MayWrite) -> None:
     assert judged(found) == expected
 
 
@@ -63,7 +63,7 @@ def test_what_may_be_won(found: Record | None, expected: Winnable) -> None:
         (running(lease_us=LIVE, fingerprint=b"\x02"), Reused),
         (record(**{**DOUBT, "fingerprint": b"\x02"}), Reused),
         (running(lease_us=LIVE), Running),
-        (record(**{**DOUBT, "in_doubt_policy": "hold"}), Doubtful),
+        (record(**{**DOUBT, "in_doubt_policy": "hold"}), InDoubtAnswer),
     ],
     ids=[
         "completed",
@@ -115,9 +115,9 @@ def test_a_take_over_needs_both_policies(owner: Any, claimer: Any, expected: str
 def test_the_hook_is_asked_after_the_longer_of_both_pauses(mine: int, theirs: int) -> None:
     found = record(**{**DOUBT, "lease_us": NOW - 9, "in_doubt_policy": "reconcile", "reconcile_after_us": theirs})
     waiting = judge(found, claim(nonce=b"other", in_doubt="reconcile", reconcile_after_us=mine), NOW)
-    assert waiting == Doubtful(found, 1)
+    assert waiting == InDoubtAnswer(found, 1)
     ready = judge(found, claim(nonce=b"other", in_doubt="reconcile", reconcile_after_us=mine), NOW + 1)
-    assert ready == Winnable("reconcile")
+    assert ready == MayWrite("reconcile")
 
 
 @st.composite
@@ -141,7 +141,7 @@ def records(draw: st.DrawFn) -> Record:
 def test_nothing_wins_what_it_must_not(found: Record, in_doubt: str) -> None:
     verdict = judge(found, claim(nonce=b"n", in_doubt=in_doubt), NOW)
     expired = found.settled and found.expires_us <= NOW
-    if isinstance(verdict, Winnable) and not expired:
+    if isinstance(verdict, MayWrite) and not expired:
         assert found.fingerprint == b"\x01"
         assert not found.final
         assert found.status is not Status.RUNNING or found.lease_us <= NOW
@@ -151,4 +151,4 @@ def test_nothing_wins_what_it_must_not(found: Record, in_doubt: str) -> None:
         assert found.erased or found.fingerprint == b"\x01"
         assert found.expires_us > NOW
     if not found.settled:
-        assert verdict != Winnable("expired")
+        assert verdict != MayWrite("expired")

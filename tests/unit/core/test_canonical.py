@@ -15,7 +15,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from semel.core.fingerprint import MAX_BYTES, MAX_DEPTH, CannotEncode, Members, encode_canonical
+from semel.core.fingerprint import MAX_BYTES, MAX_DEPTH, CannotEncode, FixedFields, encode_canonical
 from tests.unit.core.values import NFC, NFD, Colour, Number, Place, Point, Size, Word, confusable, encodable, meaning
 from tests.unit.core.values import numbers as any_number
 
@@ -86,7 +86,7 @@ def test_a_float_is_the_decimal_of_its_exact_value(number: float) -> None:
 @given(st.dictionaries(st.text(st.characters(max_codepoint=127), min_size=1, max_size=5), encodable, max_size=4))
 def test_members_worked_out_once_give_what_encode_gives(values: dict[str, Any]) -> None:
     expected = encoded(values)
-    assert Members(values).encode({**values, "more": object()}) == expected
+    assert FixedFields(values).encode({**values, "more": object()}) == expected
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,13 @@ from tests.unit.core.values import plain_values
 LIMIT = 1024 * 1024
 
 
-def replayed(value: object, annotation: Any = codec.inspect_empty, *, max_result: int = LIMIT) -> Any:
+def replayed(value: object, annotation: Any = codec.NO_ANNOTATION, *, max_result: int = LIMIT) -> Any:
     """What a duplicate gets for a result."""
     shape = codec.shape_of(annotation)
     return codec.decode(codec.encode(value, shape, max_result), shape)
 
 
-def kept_or_left_out(value: object, annotation: Any = codec.inspect_empty) -> bool:
+def kept_or_left_out(value: object, annotation: Any = codec.NO_ANNOTATION) -> bool:
     """Whether a value came back; one that did came back unchanged."""
     try:
         back = replayed(value, annotation)
@@ -173,9 +173,9 @@ def _with_something_besides() -> _Marked:
         (defaultdict(int, a=1), dict[str, int]),
         (Left(1), results.Right),
         (object(), Any),
-        (lambda: 1, codec.inspect_empty),
-        (iter([1]), codec.inspect_empty),
-        (ValueError("a"), codec.inspect_empty),
+        (lambda: 1, codec.NO_ANNOTATION),
+        (iter([1]), codec.NO_ANNOTATION),
+        (ValueError("a"), codec.NO_ANNOTATION),
         ("\ud800", str),
         (Left("\ud800"), Left),  # type: ignore[arg-type]  # a value that does not fit is the point
         (Left("one"), Left),  # type: ignore[arg-type]
@@ -254,17 +254,17 @@ def _deep() -> list[Any]:
 @pytest.mark.parametrize(
     ("value", "annotation"),
     [
-        (_Hostile(), codec.inspect_empty),
+        (_Hostile(), codec.NO_ANNOTATION),
         (_Hostile(), Left),
         (Left(_Hostile()), Left),  # type: ignore[arg-type]  # a value that does not fit is the point
         (_odd(), _Odd),
         (datetime(2030, 1, 1, tzinfo=_Zone()), datetime),
-        (_selfish(), codec.inspect_empty),
+        (_selfish(), codec.NO_ANNOTATION),
         (_selfish(), list),
         (_selfish(), list[Any]),
         (_Anything(_selfish()), _Anything),
         (_linked(), Receipt),
-        (_deep(), codec.inspect_empty),
+        (_deep(), codec.NO_ANNOTATION),
         (_deep(), list),
     ],
     ids=[

@@ -22,10 +22,10 @@ KINDS: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
-@pytest.mark.parametrize("declared", [*KINDS, codec.inspect_empty], ids=str)
+@pytest.mark.parametrize("declared", [*KINDS, codec.NO_ANNOTATION], ids=str)
 @given(data=st.data())
 def test_what_is_stored_is_what_a_value_proved_by_reading_would_leave(declared: Any, data: st.DataObject) -> None:
-    value = data.draw(st.one_of(*KINDS.values()) if declared is codec.inspect_empty else KINDS[declared])
+    value = data.draw(st.one_of(*KINDS.values()) if declared is codec.NO_ANNOTATION else KINDS[declared])
     shape = shape_of(declared)
     stored = codec.encode(value, shape, LARGE)
     assert same(codec.decode(stored, shape), value)

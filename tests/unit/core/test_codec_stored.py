@@ -19,9 +19,9 @@ from tests.unit.core.results import SUPPORTED, Card, Colour, Inner, Left, Level,
 from tests.unit.core.values import plain_values
 
 
-def stated(value: object, annotation: Any = codec.inspect_empty) -> Any:
+def stated(value: object, annotation: Any = codec.NO_ANNOTATION) -> Any:
     """What a duplicate gets for a value that a person stated."""
-    return codec.decode(codec.encode_stated(value), codec.shape_of(annotation))
+    return codec.decode(codec.encode_manual(value), codec.shape_of(annotation))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def _selfish() -> list[Any]:
 @pytest.mark.parametrize("value", [object(), lambda: 1, "\ud800", _selfish(), iter([])], ids=lambda v: type(v).__name__)
 def test_what_cannot_be_stored_cannot_be_stated(value: object) -> None:
     with pytest.raises(UsageError, match="nothing was resolved"):
-        codec.encode_stated(value)
+        codec.encode_manual(value)
 
 
 @pytest.mark.parametrize(

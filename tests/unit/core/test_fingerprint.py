@@ -17,8 +17,8 @@ from semel.core.fingerprint import (
     VERSION,
     Digest,
     Fingerprints,
-    Members,
-    MembersWithoutDefaults,
+    FixedFields,
+    FixedFieldsWithoutDefaults,
     Secrets,
     encode_canonical,
     fingerprint,
@@ -98,11 +98,11 @@ def test_a_time_in_a_zone_that_cannot_be_named_is_refused() -> None:
 def test_encoders_for_known_members_give_the_same() -> None:
     asked = {"amount": Decimal(10), "name": NFD}
     given = {**asked, "session": object(), "note": None}
-    assert Members(asked).encode(given) == encode_canonical(asked)
-    assert MembersWithoutDefaults([*asked, "note"], {"note": None}).encode(given) == encode_canonical(asked)
+    assert FixedFields(asked).encode(given) == encode_canonical(asked)
+    assert FixedFieldsWithoutDefaults([*asked, "note"], {"note": None}).encode(given) == encode_canonical(asked)
 
 
-@pytest.mark.parametrize("encode", [encode_canonical, Members(["session"]).encode], ids=["plain", "members"])
+@pytest.mark.parametrize("encode", [encode_canonical, FixedFields(["session"]).encode], ids=["plain", "members"])
 def test_what_cannot_be_encoded_is_the_callers_to_change(encode: Any) -> None:
     with pytest.raises(errors.UsageError, match=r"Nothing ran.*ignore=.*fingerprint="):
         Fingerprints(encoders={VERSION: encode}).take({"session": object()})

@@ -7,12 +7,13 @@ import pytest
 
 from semel.core.circuit import Breaker, Guard, Limits
 from semel.core.operations import (
+    AddReplays,
     Checkpoint,
     Complete,
-    Enter,
     Fail,
-    Lapse,
+    JoinTransaction,
     Lost,
+    MarkLapsed,
     Operation,
     Purge,
     Query,
@@ -23,7 +24,6 @@ from semel.core.operations import (
     Reused,
     Running,
     Scan,
-    Tally,
 )
 from semel.core.record import Failure, Status, Step
 from semel.errors import SchemaOutdated, StoreMisconfigured, StoreUnavailable, UsageError
@@ -36,15 +36,15 @@ BEGINS_OR_LOOKS: list[Operation] = [
     Scan(Query(), None, 1),
     Resolve(b"d", b"n", Status.CANCELLED, None, "note"),
     Purge(1),
-    Lapse(1),
-    Tally(b"d", 1),
+    MarkLapsed(1),
+    AddReplays(b"d", 1),
 ]
 BELONGS_TO_A_RUN: list[Operation] = [
     Complete(lease(), b""),
     Fail(lease(), "retry", Failure("E", "no"), doubtful=False),
     Renew(lease(), 1),
     Checkpoint(lease(), Step(0, "s", b"")),
-    Enter(lease()),
+    JoinTransaction(lease()),
 ]
 
 

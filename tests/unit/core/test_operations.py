@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from semel.core.operations import Doubtful, Found, Granted, Replay, Reused, Running, give_back
+from semel.core.operations import Found, Granted, InDoubtAnswer, Replay, Reused, Running, give_back
 from semel.errors import StoreUnavailable
 from tests.unit.core.records import claim, granted, record, running
 
@@ -26,7 +26,7 @@ def test_a_grant_is_given_back_as_it_was_found(facts: dict[str, Any], ending: st
         Replay(record()),
         Running(5),
         Reused(record()),
-        Doubtful(record(), None),
+        InDoubtAnswer(record(), None),
         Found(None, 0),
         StoreUnavailable("The store did not answer; nothing ran."),
     ],

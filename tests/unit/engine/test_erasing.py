@@ -6,7 +6,16 @@ from typing import Any
 
 from semel import Key, Semel
 from semel.core.flow import run
-from semel.core.operations import Awaiting, Complete, Confirm, Erase, Granted, Invalidate, Operation, Pending
+from semel.core.operations import (
+    Complete,
+    Confirm,
+    Erase,
+    Granted,
+    Invalidate,
+    Operation,
+    Pending,
+    PendingInvalidations,
+)
 from semel.engine.admin import erase, repeat_invalidations
 from semel.errors import StoreUnavailable
 from semel.stores.memory import MemoryStore, Table
@@ -41,7 +50,7 @@ class Behind:
 
     def pending(self) -> int:
         answer = self.table.apply(Pending(1000), 1)
-        assert isinstance(answer, Awaiting)
+        assert isinstance(answer, PendingInvalidations)
         return len(answer.invalidations)
 
     def repeat(self) -> int:

@@ -17,7 +17,7 @@ from semel import AsyncSemel, Policy, Semel
 from semel.core import flow
 from semel.core.fingerprint import fingerprint
 from semel.core.key import Key
-from semel.core.operations import Claim, Granted, Tally
+from semel.core.operations import AddReplays, Claim, Granted
 from semel.core.record import NOTHING
 from semel.core.store import Answers, Plan
 from semel.engine import call_flow, sync_engine
@@ -238,7 +238,7 @@ def test_a_thread_struck_on_its_seat_leaves_no_claim_behind(error: BaseException
     crowd, slow = Crowd(store), Slow(store)
     seats: list[Any] = []
     lane = ThreadLane(crowd, slow, lambda _: None, lambda: seats.pop() if seats else closed_seat())
-    others = [threading.Thread(target=lane.perform, args=(Tally(bytes(32), 1),)) for _ in range(before)]
+    others = [threading.Thread(target=lane.perform, args=(AddReplays(bytes(32), 1),)) for _ in range(before)]
     for other in others:
         other.start()
         assert crowd.came.acquire(timeout=60), "a thread did not come to the lane"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from semel import AsyncSemel, Policy, Semel
-from semel.core.operations import Operation, Recorded, Tally
+from semel.core.operations import AddReplays, Operation, Recorded
 from semel.core.record import Status
 from semel.core.store import Answers, Plan
 from semel.engine.lane import Lane, Round, ThreadLane, Ticket
@@ -53,7 +53,7 @@ def test_a_claim_that_was_interrupted_on_its_way_is_given_back(in_doubt: str) ->
 def test_a_list_that_was_interrupted_leaves_the_lane_to_others() -> None:
     store = InterruptedStore()
     lane = ThreadLane(Lane(store), store.driver(), lambda _: None)
-    tallies: list[Operation] = [Tally(bytes([number]) * 32, 1) for number in range(3)]
+    tallies: list[Operation] = [AddReplays(bytes([number]) * 32, 1) for number in range(3)]
     with pytest.raises(KeyboardInterrupt):
         lane.perform_all(tallies)
     assert isinstance(lane.perform(tallies[0]), Recorded)
@@ -139,7 +139,7 @@ class Joined(Lane):
 
 
 def test_what_a_signals_handler_raises_is_no_answer_to_those_who_shared_the_round(rung: RungStore) -> None:
-    own, other = Tally(b"1" * 32, 1), Ticket(Tally(b"2" * 32, 1), threading.Lock())
+    own, other = AddReplays(b"1" * 32, 1), Ticket(AddReplays(b"2" * 32, 1), threading.Lock())
     other.seat.acquire()
     combining = ThreadLane(Joined(rung, other), rung.driver(), lambda _: None)
     with pytest.raises(Alarm):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.core.operations import Answer, Held, Lost
+from semel.core.operations import Answer, Lost, Renewed
 from semel.engine.background import Beat, Heartbeat
 from semel.errors import StoreUnavailable
 from tests.unit.core.records import lease
@@ -49,7 +49,7 @@ def test_a_renewal_on_its_way_is_not_sent_twice() -> None:
 def test_a_renewed_lease_lasts_from_before_the_renewal_was_sent() -> None:
     heartbeat, beat = held()
     (renewal,) = heartbeat.beats(10.0)
-    heartbeat.answered(renewal, Held(0), 10.0)
+    heartbeat.answered(renewal, Renewed(0), 10.0)
     assert beat.deadline == 40.0
     assert heartbeat.due() == 20.0
 
@@ -90,8 +90,8 @@ def test_a_refusal_loses_the_lease_at_once() -> None:
 
 def test_a_lease_is_not_renewed_beyond_max_runtime() -> None:
     heartbeat, beat = held(max_runtime=25.0)
-    answered(heartbeat, Held(0), at=10.0)
-    answered(heartbeat, Held(0), at=20.0)
+    answered(heartbeat, Renewed(0), at=10.0)
+    answered(heartbeat, Renewed(0), at=20.0)
     assert heartbeat.due() == 25.0
     assert heartbeat.beats(25.0) == []
     assert "max_runtime" in beat.lost
@@ -101,7 +101,7 @@ def test_what_is_lost_stays_lost() -> None:
     heartbeat, beat = held()
     (renewal,) = heartbeat.beats(10.0)
     assert heartbeat.beats(LENGTH) == []
-    heartbeat.answered(renewal, Held(0), 10.0)
+    heartbeat.answered(renewal, Renewed(0), 10.0)
     assert beat.lost is not None
     assert heartbeat.beats(LENGTH + 1) == []
 
@@ -164,7 +164,7 @@ def test_an_attempt_is_never_told_that_it_owns_what_the_store_has_let_go(travel:
             taken = fate != "request lost" and arrives < ends
             ends = arrives + LENGTH if taken else ends
             now = arrives + back
-            answer: Answer | Exception = GONE if fate != "held" else (Held(0) if taken else Lost())
+            answer: Answer | Exception = GONE if fate != "held" else (Renewed(0) if taken else Lost())
             assert _honest(beat, now, ends)
             heartbeat.answered(renewal, answer, sent)
         assert _honest(beat, now, ends)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from semel.core.operations import Found, Operation, Read, Swept, Tally
+from semel.core.operations import AddReplays, Found, Operation, Read, SweepCount
 from semel.engine.background import (
     FIRST_LOOK,
     TALLY_EVERY,
@@ -113,8 +113,8 @@ def test_replays_are_counted_and_written_down_later() -> None:
     shell.keeper.replayed(b"other")
     assert shell.disturb() == SleepUntil(TALLY_EVERY)
     shell.rest_until_due()
-    assert shell.asked == [Tally(KEY, 3), Tally(b"other", 1)]
-    assert shell.answer(Swept(1), Swept(1)) == SleepUntil(None)
+    assert shell.asked == [AddReplays(KEY, 3), AddReplays(b"other", 1)]
+    assert shell.answer(SweepCount(1), SweepCount(1)) == SleepUntil(None)
 
 
 def test_a_tally_that_failed_is_not_tried_again() -> None:
@@ -134,7 +134,7 @@ def test_many_replays_are_written_down_a_few_at_a_time() -> None:
     while shell.rest_until_due() != SleepUntil(None):
         assert len(shell.asked) < 64
         written += len(shell.asked)
-        if shell.answer(*[Swept(1)] * len(shell.asked)) == SleepUntil(None):
+        if shell.answer(*[SweepCount(1)] * len(shell.asked)) == SleepUntil(None):
             break
     assert written == 100
 
@@ -142,7 +142,7 @@ def test_many_replays_are_written_down_a_few_at_a_time() -> None:
 def test_what_was_not_written_down_can_be_drained_at_the_end() -> None:
     shell = _Shell()
     shell.keeper.replayed(KEY)
-    assert shell.keeper.drain() == [Tally(KEY, 1)]
+    assert shell.keeper.drain() == [AddReplays(KEY, 1)]
     assert shell.keeper.drain() == []
 
 
@@ -152,7 +152,7 @@ def test_waiters_come_before_tallies() -> None:
     shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
     shell.clock.advance(TALLY_EVERY)
     shell.disturb()
-    assert _kinds(shell.asked) == [Read, Tally]
+    assert _kinds(shell.asked) == [Read, AddReplays]
 
 
 def test_only_the_first_replay_since_the_last_tally_has_to_rouse_the_keeper() -> None:

@@ -1,6 +1,6 @@
 """The watch over leases, driven by hand: it renews them as one list, and tells a stall from a store that is silent."""
 
-from semel.core.operations import Answer, Held, Lost, Renew
+from semel.core.operations import Answer, Lost, Renew, Renewed
 from semel.engine.background import Beat, PerformAll, Renewer, SleepUntil, Stalled
 from semel.errors import StoreUnavailable
 from semel.testing.clock import VirtualClock
@@ -45,7 +45,7 @@ def test_it_renews_a_lease_when_a_third_is_over() -> None:
     assert watch.wanted == SleepUntil(10.0)
     watch.rest_until_due()
     assert watch.asked == [Renew(watch.beats[0].lease, 30_000_000)]
-    assert watch.answer(Held(0)) == SleepUntil(20.0)
+    assert watch.answer(Renewed(0)) == SleepUntil(20.0)
     assert watch.beats[0].deadline == 40.0
 
 
@@ -53,7 +53,7 @@ def test_a_renewed_lease_counts_from_before_the_request_however_long_it_took() -
     watch = Leases()
     watch.rest_until_due()
     watch.clock.advance(7.0)
-    watch.answer(Held(0))
+    watch.answer(Renewed(0))
     assert watch.beats[0].deadline == 40.0
 
 

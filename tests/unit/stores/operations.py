@@ -8,15 +8,16 @@ from msgspec.structs import replace
 
 from semel.core.key import Key
 from semel.core.operations import (
+    AddReplays,
     Answer,
     Checkpoint,
     Claim,
     Complete,
-    Enter,
     Erase,
     Fail,
     Granted,
-    Lapse,
+    JoinTransaction,
+    MarkLapsed,
     Operation,
     Purge,
     Query,
@@ -24,7 +25,6 @@ from semel.core.operations import (
     Renew,
     Resolve,
     Scan,
-    Tally,
     Terms,
 )
 from semel.core.policy import Doubt
@@ -123,9 +123,9 @@ class Sequences:
             self._scan,
             lambda: Read(self._digest(), with_steps=chance.random() < 0.5),
             lambda: Purge(10),
-            lambda: Lapse(10),
-            lambda: Tally(self._digest(), chance.randrange(3)),
-            lambda: Enter(self._lease()),
+            lambda: MarkLapsed(10),
+            lambda: AddReplays(self._digest(), chance.randrange(3)),
+            lambda: JoinTransaction(self._lease()),
         )
         return chance.choice(makers)()
 

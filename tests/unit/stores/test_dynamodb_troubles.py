@@ -9,7 +9,7 @@ from botocore.session import get_session
 
 from semel.errors import SchemaOutdated, StoreMisconfigured, StoreUnavailable
 from semel.stores.dynamodb.commands import Cancelled, Refused, TooLarge
-from semel.stores.dynamodb.errors import AGAIN, expected, translated, trouble_of
+from semel.stores.dynamodb.errors import AGAIN, error_kind_of, expected, translated
 
 ACTIONS = (
     "CreateTable",
@@ -43,7 +43,7 @@ def test_every_error_that_the_service_declares_is_known() -> None:
     model = get_session().get_service_model("dynamodb")
     declared = {shape.name for action in ACTIONS for shape in model.operation_model(action).error_shapes}
     assert len(declared) > 5
-    unknown = {name for name in declared if trouble_of(error(name)) is None}
+    unknown = {name for name in declared if error_kind_of(error(name)) is None}
     assert unknown <= NOT_TROUBLE | NOT_OURS
 
 
@@ -66,7 +66,7 @@ def cancelled(*codes: str) -> ClientError:
 
 
 def test_a_transaction_that_was_only_in_the_way_is_sent_again() -> None:
-    assert trouble_of(cancelled("None", "TransactionConflict")) in AGAIN
+    assert error_kind_of(cancelled("None", "TransactionConflict")) in AGAIN
     assert expected(cancelled("None", "TransactionConflict")) is None
 
 

@@ -13,16 +13,16 @@ from semel.core.operations import (
     Answer,
     Checkpoint,
     Complete,
-    Enter,
-    Entered,
     Fail,
     Granted,
+    JoinTransaction,
     Lost,
     Operation,
     Read,
     Recorded,
     Replay,
     Running,
+    TransactionJoined,
 )
 from semel.core.record import Failure, Status, Step
 from semel.errors import NotInTransaction, SchemaOutdated, TransactionAborted, UsageError
@@ -359,7 +359,7 @@ def test_a_transaction_that_was_rolled_back_under_us_is_aborted(caller: Caller) 
 
 def test_a_step_commits_with_its_effect(caller: Caller, asker: Asker) -> None:
     lease = asker.granted().lease
-    name = caller.one(Enter(lease), Entered).transaction
+    name = caller.one(JoinTransaction(lease), TransactionJoined).transaction
     caller.connection.execute("INSERT INTO orders VALUES ('o-1')")
     inside = type(lease)(lease.key, lease.fence, lease.nonce, lease.until, name)
     caller.one(Checkpoint(inside, Step(0, "reserve", b"1")), Recorded)
@@ -369,26 +369,26 @@ def test_a_step_commits_with_its_effect(caller: Caller, asker: Asker) -> None:
 
 
 def test_a_step_begins_the_transaction_of_a_default_connection(caller: Caller, asker: Asker) -> None:
-    caller.one(Enter(asker.granted().lease), Entered)
+    caller.one(JoinTransaction(asker.granted().lease), TransactionJoined)
     assert caller.connection.in_transaction
 
 
 def test_a_step_in_autocommit_is_refused(asker: Asker, path: Path) -> None:
     lease = asker.granted().lease
     with connected(path, None) as connection, pytest.raises(NotInTransaction):
-        Caller(asker.store, connection).one(Enter(lease), Entered)
+        Caller(asker.store, connection).one(JoinTransaction(lease), TransactionJoined)
 
 
 def test_a_step_of_a_lost_lease_is_not_entered(caller: Caller, asker: Asker) -> None:
     lease = asker.granted().lease
     asker.clock.advance(30)
     asker.granted(number=2)
-    caller.one(Enter(lease), Lost)
+    caller.one(JoinTransaction(lease), Lost)
 
 
 def test_a_commit_inside_a_step_is_noticed(caller: Caller, asker: Asker) -> None:
     lease = asker.granted().lease
-    name = caller.one(Enter(lease), Entered).transaction
+    name = caller.one(JoinTransaction(lease), TransactionJoined).transaction
     caller.connection.commit()
     inside = type(lease)(lease.key, lease.fence, lease.nonce, lease.until, name)
     with pytest.raises(NotInTransaction):
@@ -397,7 +397,7 @@ def test_a_commit_inside_a_step_is_noticed(caller: Caller, asker: Asker) -> None
 
 def test_the_record_of_the_outer_operation_stays_renewable_after_a_step(caller: Caller, asker: Asker) -> None:
     lease = asker.granted().lease
-    name = caller.one(Enter(lease), Entered).transaction
+    name = caller.one(JoinTransaction(lease), TransactionJoined).transaction
     inside = type(lease)(lease.key, lease.fence, lease.nonce, lease.until, name)
     caller.one(Checkpoint(inside, Step(0, "reserve", b"1")), Recorded)
     caller.connection.commit()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.core.operations import Awaiting, Complete, Erase, Erased, Pending, Query, Recorded, Scan
+from semel.core.operations import Complete, Erase, Erased, Pending, PendingInvalidations, Query, Recorded, Scan
 from semel.core.record import Status
 from semel.errors import RecordUnreadable, SchemaOutdated, StoreUnavailable
 from semel.stores.rows import RECORD_COLUMNS
@@ -74,7 +74,7 @@ def test_records_of_the_first_schema_can_be_erased(path: Path) -> None:
     asker = Asker(SqliteStore(path), Clock())
     asker.one(Complete(asker.granted().lease, b"outcome"), Recorded)
     asker.one(Erase(KEYS[0].digest, "note", tiers=True), Erased)
-    assert len(asker.one(Pending(10), Awaiting).invalidations) == 1
+    assert len(asker.one(Pending(10), PendingInvalidations).invalidations) == 1
     asker.driver.close()
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from semel.core.operations import (
+    AddReplays,
     Checkpoint,
     Complete,
     Confirm,
     Erase,
     Fail,
-    Lapse,
+    MarkLapsed,
     Operation,
     Pending,
     Purge,
@@ -21,7 +22,6 @@ from semel.core.operations import (
     Recorded,
     Renew,
     Resolve,
-    Tally,
 )
 from semel.core.record import Failure, Lease, Status, Step
 from tests.unit.stores.kit import Asker, opened
@@ -41,9 +41,9 @@ TRANSACTION = 2  # BEGIN IMMEDIATE and COMMIT
         (lambda lease: Fail(lease, "final", OOPS, doubtful=False), 1, 2),
         (lambda lease: Fail(lease, "doubt", OOPS, doubtful=True), 1, 2),
         (lambda lease: Checkpoint(lease, Step(0, "reserve", b"1")), 2, 2),
-        (lambda _: Lapse(10), 1, 1),
+        (lambda _: MarkLapsed(10), 1, 1),
         (lambda _: Purge(10), 1, 1),
-        (lambda _: Tally(DIGEST, 3), 1, 1),
+        (lambda _: AddReplays(DIGEST, 3), 1, 1),
         (lambda _: Confirm(DIGEST, 5), 1, 1),
         (lambda _: Erase(DIGEST, "note", tiers=True), 2, 2),
     ],

@@ -148,14 +148,14 @@ def _called(place: Place, call: Call) -> Flow[Any]:
         except SemelError:
             raise  # the SDK is not there to say more
         except Exception as error:
-            from semel.stores.dynamodb.errors import AGAIN, expected, response_of, translated, trouble_of
+            from semel.stores.dynamodb.errors import AGAIN, error_kind_of, expected, response_of, translated
 
             _heard(place, sent, response_of(error))
             known = expected(error)
             if known is not None:
                 return known
             passed = (place.clock.span() - began) / SECOND
-            if trouble_of(error) not in AGAIN or passed + pause > place.settings.throttled_for:
+            if error_kind_of(error) not in AGAIN or passed + pause > place.settings.throttled_for:
                 raise translated(error, place.settings.name) from error
         else:
             _heard(place, sent, response)

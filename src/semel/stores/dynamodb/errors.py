@@ -15,8 +15,8 @@ from semel.errors import SchemaOutdated, SemelError, StoreMisconfigured, StoreUn
 from semel.stores.dynamodb.commands import Cancelled, Refused, TooLarge
 
 
-class Trouble(Enum):
-    """Kinds of trouble; the value says what to do."""
+class ErrorKind(Enum):
+    """Kinds of kind; the value says what to do."""
 
     THROTTLED = "the table or its partition is at its limit; raise its capacity, or spread the load"
     CONFLICT = "another transaction was writing the same item; try again"
@@ -28,7 +28,7 @@ class Trouble(Enum):
 
 
 _CODES: Final = {
-    Trouble.THROTTLED: (
+    ErrorKind.THROTTLED: (
         "LimitExceededException",
         "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
@@ -37,8 +37,8 @@ _CODES: Final = {
         "ThrottlingException",
         "TooManyRequestsException",
     ),
-    Trouble.CONFLICT: ("TransactionConflictException", "TransactionInProgressException"),
-    Trouble.LOST: (
+    ErrorKind.CONFLICT: ("TransactionConflictException", "TransactionInProgressException"),
+    ErrorKind.LOST: (
         "InternalFailure",
         "InternalServerError",
         "InternalServerException",
@@ -47,7 +47,7 @@ _CODES: Final = {
         "ServiceUnavailable",
         "ServiceUnavailableException",
     ),
-    Trouble.DENIED: (
+    ErrorKind.DENIED: (
         "AccessDenied",
         "AccessDeniedException",
         "ExpiredToken",
@@ -62,24 +62,24 @@ _CODES: Final = {
         "SignatureDoesNotMatch",
         "UnrecognizedClientException",
     ),
-    Trouble.MISSING: ("ResourceInUseException", "ResourceNotFoundException", "TableNotFoundException"),
+    ErrorKind.MISSING: ("ResourceInUseException", "ResourceNotFoundException", "TableNotFoundException"),
 }
-_BY_CODE: Final = {code: trouble for trouble, codes in _CODES.items() for code in codes}
+_BY_CODE: Final = {code: kind for kind, codes in _CODES.items() for code in codes}
 _CLASSES: Final = (
-    (exceptions.ConnectTimeoutError, Trouble.UNREACHED),
-    (exceptions.HTTPClientError, Trouble.LOST),
-    (exceptions.ConnectionError, Trouble.LOST),
-    (exceptions.NoCredentialsError, Trouble.DENIED),
-    (exceptions.PartialCredentialsError, Trouble.DENIED),
-    (exceptions.CredentialRetrievalError, Trouble.DENIED),
-    (exceptions.MetadataRetrievalError, Trouble.DENIED),
-    (exceptions.TokenRetrievalError, Trouble.DENIED),
-    (exceptions.UnauthorizedSSOTokenError, Trouble.DENIED),
-    (exceptions.NoRegionError, Trouble.UNCONFIGURED),
-    (exceptions.InvalidRegionError, Trouble.UNCONFIGURED),
-    (exceptions.ProfileNotFound, Trouble.UNCONFIGURED),
+    (exceptions.ConnectTimeoutError, ErrorKind.UNREACHED),
+    (exceptions.HTTPClientError, ErrorKind.LOST),
+    (exceptions.ConnectionError, ErrorKind.LOST),
+    (exceptions.NoCredentialsError, ErrorKind.DENIED),
+    (exceptions.PartialCredentialsError, ErrorKind.DENIED),
+    (exceptions.CredentialRetrievalError, ErrorKind.DENIED),
+    (exceptions.MetadataRetrievalError, ErrorKind.DENIED),
+    (exceptions.TokenRetrievalError, ErrorKind.DENIED),
+    (exceptions.UnauthorizedSSOTokenError, ErrorKind.DENIED),
+    (exceptions.NoRegionError, ErrorKind.UNCONFIGURED),
+    (exceptions.InvalidRegionError, ErrorKind.UNCONFIGURED),
+    (exceptions.ProfileNotFound, ErrorKind.UNCONFIGURED),
 )
-AGAIN: Final = frozenset({Trouble.THROTTLED, Trouble.CONFLICT})
+AGAIN: Final = frozenset({ErrorKind.THROTTLED, ErrorKind.CONFLICT})
 """Nothing was written, and the same request may succeed in a moment."""
 _CONFLICT: Final = "TransactionConflict"
 _PASSING: Final = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError", _CONFLICT})
@@ -92,27 +92,27 @@ def expected(error: Exception) -> Refused | TooLarge | Cancelled | None:
     match code_of(error):
         case "ConditionalCheckFailedException":
             return Refused(response_of(error).get("Item"))
-        case "TransactionCanceledException" if trouble_of(error) is None:
+        case "TransactionCanceledException" if error_kind_of(error) is None:
             return Cancelled(tuple(response_of(error).get("CancellationReasons", [])))
         case "ValidationException" if "maximum allowed size" in str(error):
             return TooLarge()
     return None
 
 
-def trouble_of(error: Exception) -> Trouble | None:
-    """What kind of trouble it is; None where it is a bug."""
+def error_kind_of(error: Exception) -> ErrorKind | None:
+    """What kind of kind it is; None where it is a bug."""
     code = code_of(error)
     if code == "TransactionCanceledException":
         return _of_a_transaction(error)
     if code in _BY_CODE:
         return _BY_CODE[code]
     if code == "ValidationException" and "does not match the schema" in str(error):
-        return Trouble.MISSING
+        return ErrorKind.MISSING
     if code and status_of(error) >= _SERVER_FAULT:
-        return Trouble.LOST
+        return ErrorKind.LOST
     if isinstance(error, exceptions.EndpointConnectionError) and _is_unsent(error):
-        return Trouble.UNREACHED
-    return next((trouble for kind, trouble in _CLASSES if isinstance(error, kind)), None)
+        return ErrorKind.UNREACHED
+    return next((kind for kind, kind in _CLASSES if isinstance(error, kind)), None)
 
 
 def _is_unsent(error: Exception) -> bool:
@@ -121,12 +121,12 @@ def _is_unsent(error: Exception) -> bool:
     return bool({kind.__name__ for kind in type(cause).__mro__} & _UNSENT)
 
 
-def _of_a_transaction(error: Exception) -> Trouble | None:
+def _of_a_transaction(error: Exception) -> ErrorKind | None:
     """What passes by itself, if that is all that stood in the way."""
     codes = {reason.get("Code", "None") for reason in response_of(error).get("CancellationReasons", [])} - {"None"}
     if not codes or not codes <= _PASSING:
         return None
-    return Trouble.CONFLICT if _CONFLICT in codes else Trouble.THROTTLED
+    return ErrorKind.CONFLICT if _CONFLICT in codes else ErrorKind.THROTTLED
 
 
 def response_of(error: Exception) -> dict[str, Any]:
@@ -147,26 +147,26 @@ def status_of(error: Exception) -> int:
 
 def translated(error: Exception, name: str) -> Exception:
     """`error` as semel's own, or itself where it is a bug."""
-    trouble = trouble_of(error)
-    if trouble is None:
+    kind = error_kind_of(error)
+    if kind is None:
         return error
-    known = _known(trouble, f"{type(error).__name__}: {str(error)[:200]}", name)
+    known = _known(kind, f"{type(error).__name__}: {str(error)[:200]}", name)
     known.__cause__ = error
     return known
 
 
-def _known(trouble: Trouble, said: str, name: str) -> SemelError:
-    do = f"{trouble.value[0].upper()}{trouble.value[1:]}."
-    match trouble:
-        case Trouble.MISSING:
+def _known(kind: ErrorKind, said: str, name: str) -> SemelError:
+    do = f"{kind.value[0].upper()}{kind.value[1:]}."
+    match kind:
+        case ErrorKind.MISSING:
             return SchemaOutdated(f"{name} is no table of this release ({said}); nothing ran. {do}")
-        case Trouble.UNCONFIGURED | Trouble.DENIED:
+        case ErrorKind.UNCONFIGURED | ErrorKind.DENIED:
             return StoreMisconfigured(
                 f"{name} cannot be used ({said}); nothing was recorded. {do} Trying again does not help."
             )
-        case Trouble.UNREACHED:
+        case ErrorKind.UNREACHED:
             return StoreUnavailable(f"{name} cannot be reached ({said}); nothing was recorded. {do}")
-        case Trouble.LOST:
+        case ErrorKind.LOST:
             return StoreUnavailable(f"{name} did not answer ({said}); whether it was recorded is not known. {do}")
-    conflict = trouble is Trouble.CONFLICT  # it did answer: that is no reason to leave the service alone
+    conflict = kind is ErrorKind.CONFLICT  # it did answer: that is no reason to leave the service alone
     return StoreUnavailable(f"{name} did not do it ({said}); nothing was recorded. {do}", conflict=conflict)

@@ -18,31 +18,31 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from semel.core.claim_rules import Winnable, judge
+from semel.core.claim_rules import MayWrite, judge
 from semel.core.operations import (
+    AddReplays,
     Answer,
     Checkpoint,
     Claim,
     Complete,
     Confirm,
-    Enter,
     Erase,
     Fail,
     Found,
-    Held,
     Invalidate,
-    Lapse,
+    JoinTransaction,
     Lost,
+    MarkLapsed,
     Operation,
     Pending,
     Purge,
     Read,
     Recorded,
     Renew,
+    Renewed,
     Resolve,
     Scan,
-    Tally,
-    Unresolvable,
+    StateMismatch,
 )
 from semel.core.record import Record, Status
 from semel.core.store import Answers, Plan
@@ -74,10 +74,10 @@ def _too_early(record: Record | None, operation: Operation, moment: Moment) -> A
     match operation:
         case Claim():
             verdict = judge(record, operation, moment.low)
-            return None if isinstance(verdict, Winnable) else verdict
+            return None if isinstance(verdict, MayWrite) else verdict
         case Resolve() if record is not None and record.nonce != operation.nonce:
             live = record.status is Status.RUNNING and record.lease_us > moment.low
-            return Unresolvable(record) if live else None
+            return StateMismatch(record) if live else None
     return None
 
 
@@ -122,9 +122,9 @@ def digest_of(operation: Operation) -> bytes:
     match operation:
         case Claim(key):
             return key.digest
-        case Renew(lease) | Complete(lease) | Fail(lease) | Checkpoint(lease) | Enter(lease):
+        case Renew(lease) | Complete(lease) | Fail(lease) | Checkpoint(lease) | JoinTransaction(lease):
             return lease.key.digest
-        case Read(digest) | Resolve(digest) | Erase(digest) | Tally(digest):
+        case Read(digest) | Resolve(digest) | Erase(digest) | AddReplays(digest):
             return digest
     return b""
 
@@ -152,7 +152,7 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             seen = yield from seen_now(table, digest)
             moment: Moment = yield Now()
             return Found(None if seen is None else seen.record, moment.low)
-        case Tally(digest, replays):
+        case AddReplays(digest, replays):
             moment = yield Now()
             yield request_builders.tally(table, digest, replays, moment)
             return Recorded(moment.low)
@@ -160,9 +160,9 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             return (yield from scan(table, operation))
         case Purge(limit):
             return (yield from purge(table, places, limit))
-        case Lapse(limit):
+        case MarkLapsed(limit):
             return (yield from lapse(table, places, limit))
-        case Enter():
+        case JoinTransaction():
             return Lost()  # there is no transaction to enter
         case Invalidate():
             return Recorded(0)  # there is no cache in front of DynamoDB
@@ -201,7 +201,7 @@ def write(table: str, operation: Renew | Complete | Fail | Checkpoint) -> Steps:
     if isinstance(reply, TooLarge):
         # Only the record can tell what to leave out, so the next write is over the very item that is read here.
         return (yield from settled_over(table, operation, (yield from seen_now(table, operation.lease.key.digest))))
-    return Held(moment.high + operation.lease_us) if isinstance(operation, Renew) else Recorded(moment.high)
+    return Renewed(moment.high + operation.lease_us) if isinstance(operation, Renew) else Recorded(moment.high)
 
 
 def settled_over(table: str, operation: Operation, seen: Seen | None) -> Steps:

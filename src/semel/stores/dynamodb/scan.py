@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from semel.core.operations import Lapse, Page, Purge, Query, Scan, Swept
+from semel.core.operations import MarkLapsed, Page, Purge, Query, Scan, SweepCount
 from semel.core.record import Record
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
@@ -52,7 +52,7 @@ class _Sweep:
 
 
 _PURGE: Final = _Sweep(Purge, request_builders.expired, request_builders.delete)
-_LAPSE: Final = _Sweep(Lapse, request_builders.lapsed, request_builders.lapse)
+_LAPSE: Final = _Sweep(MarkLapsed, request_builders.lapsed, request_builders.lapse)
 
 
 def purge(table: str, places: Places, limit: int) -> Steps:
@@ -82,17 +82,17 @@ def _swept(table: str, places: Places, sweep: _Sweep, limit: int) -> Steps:
             count += sum(one.count for (one,) in swept)
         if found:
             places[sweep.kind] = start  # the rest of this page is for the next sweep
-            return Swept(count)
+            return SweepCount(count)
         start = reply.get("LastEvaluatedKey", {})
         if count == limit or not (start or unseen):
             places[sweep.kind] = start
-            return Swept(count)
+            return SweepCount(count)
         unseen = unseen and bool(start)
 
 
 def _changing(change: Call) -> Chain:
     done = yield change
-    return [Swept(0 if isinstance(done, (Refused, TooLarge)) else 1)]
+    return [SweepCount(0 if isinstance(done, (Refused, TooLarge)) else 1)]
 
 
 def _restricted(query: Query) -> Mapping[str, Any]:

@@ -35,14 +35,14 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
-    Enter,
-    Entered,
     Fail,
     Granted,
+    JoinTransaction,
     Lost,
     Operation,
     Read,
     Recorded,
+    TransactionJoined,
 )
 from semel.core.record import Lease, Record, Status
 from semel.core.store import Answers, Plan
@@ -146,7 +146,7 @@ def inside(table: str, writes: Writes, operation: Operation) -> Steps:
             return (yield from _end(table, writes, operation))
         case Fail():
             return (yield from _fail(table, writes, operation))
-        case Enter(lease):
+        case JoinTransaction(lease):
             return (yield from _enter(table, writes, lease))
         case Checkpoint():
             return (yield from _checkpoint(table, writes, operation))
@@ -213,7 +213,7 @@ def _enter(table: str, writes: Writes, lease: Lease) -> Steps:
         return Lost()
     writes.close()  # a step that is tried again begins with nothing
     writes.open(Opened(lease.nonce.hex()))
-    return Entered(f"semel_step_{lease.nonce.hex()}")
+    return TransactionJoined(f"semel_step_{lease.nonce.hex()}")
 
 
 def _holds(seen: Seen, lease: Lease) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from semel.core.operations import Claim, Confirm, Erase, Lapse, Pending, Purge, Resolve, Scan, Tally
+from semel.core.operations import AddReplays, Claim, Confirm, Erase, MarkLapsed, Pending, Purge, Resolve, Scan
 from semel.core.record import LEASE_ENDED
 from semel.stores.list_query import scan_terms
 from semel.stores.rows import RECORD_COLUMNS, claim_row, erase_row, load_statements, storable
@@ -221,7 +221,7 @@ class MysqlDialect:
         found = yield Command(self._sql["expired_ones"], (max(operation.limit, 0),))
         return (yield from self._swept("hold_expired", found, self._forgetting))
 
-    def lapse(self, operation: Lapse) -> Sweep:
+    def lapse(self, operation: MarkLapsed) -> Sweep:
         """Mark what has lapsed."""
         found = yield Command(self._sql["lapsed_ones"], (max(operation.limit, 0),))
         return (yield from self._swept("hold_lapsed", found, self._lapsing))
@@ -246,7 +246,7 @@ class MysqlDialect:
         command = self._among("lapse", digests)
         return Command(command.text, (LEASE_ENDED.type, LEASE_ENDED.message, *command.values))
 
-    def tally(self, operations: Sequence[Tally]) -> Command:
+    def tally(self, operations: Sequence[AddReplays]) -> Command:
         """Add replays."""
         added: dict[bytes, int] = {}
         for operation in operations:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
-from semel.core.operations import Claim, Confirm, Erase, Lapse, Pending, Purge, Resolve, Scan, Tally
+from semel.core.operations import AddReplays, Claim, Confirm, Erase, MarkLapsed, Pending, Purge, Resolve, Scan
 from semel.core.record import LEASE_ENDED, NOTHING
 from semel.stores.list_query import scan_terms
 from semel.stores.rows import RECORD_COLUMNS, claim_row, erase_row, load_statements, storable
@@ -284,13 +284,13 @@ class PostgresDialect:
         rows = yield Command(self.text("purge", "one"), (max(operation.limit, 0),))
         return cast("int", rows[0][0])
 
-    def lapse(self, operation: Lapse) -> Sweep:
+    def lapse(self, operation: MarkLapsed) -> Sweep:
         """Mark what has lapsed."""
         values = (max(operation.limit, 0), LEASE_ENDED.type, LEASE_ENDED.message)
         rows = yield Command(self.text("lapse", "one"), values)
         return cast("int", rows[0][0])
 
-    def tally(self, operations: Sequence[Tally]) -> Command:
+    def tally(self, operations: Sequence[AddReplays]) -> Command:
         """Add replays."""
         return self._asked("tally", [(operation.digest, operation.replays) for operation in operations])
 

@@ -30,7 +30,7 @@ from redis.sentinel import Sentinel
 from semel.core.flow import arun, run
 from semel.errors import StoreUnavailable
 from semel.stores.redis.errors import REPLIES, WIRE, lost, unreached
-from semel.stores.redis.pipeline import HOME, Words
+from semel.stores.redis.pipeline import HOME, Args
 from semel.stores.redis.plan import Reply
 from semel.stores.redis.settings import Address, Settings
 
@@ -40,7 +40,7 @@ EVERY = 60.0
 """Seconds after which a server is looked at again: its settings may be changed while connections stand."""
 
 
-class Looks:
+class RecheckSchedule:
     """When which node has to be looked at again, over a connection that stands."""
 
     def __init__(self, settings: Settings) -> None:
@@ -139,7 +139,7 @@ def _sentinel_options(settings: Settings) -> dict[str, Any]:
     }
 
 
-def packed(words: Sequence[Words]) -> list[bytes]:
+def packed(words: Sequence[Args]) -> list[bytes]:
     """Commands as they go over the wire; hiredis does it far quicker than a connection of either colour."""
     return [b"".join(map(pack_command, words))]
 
@@ -210,7 +210,7 @@ def look_again(connection: Any, settings: Settings) -> None:
         raise unreached(error, settings.name) from error
 
 
-def _asked(connection: Any, words: Sequence[Words]) -> list[Reply]:
+def _asked(connection: Any, words: Sequence[Args]) -> list[Reply]:
     send(connection, words)
     return receive(connection, len(words), "")
 
@@ -229,7 +229,7 @@ def is_stale(connection: Any) -> bool:
         return True
 
 
-def send(connection: Any, words: Sequence[Words]) -> None:
+def send(connection: Any, words: Sequence[Args]) -> None:
     """Send commands together."""
     connection.send_packed_command(packed(words))
 
@@ -310,12 +310,12 @@ async def ais_stale(connection: Any) -> bool:
         return True
 
 
-async def _aasked(connection: Any, words: Sequence[Words]) -> list[Reply]:
+async def _aasked(connection: Any, words: Sequence[Args]) -> list[Reply]:
     await connection.send_packed_command(packed(words))
     return await areceive(connection, len(words), "")
 
 
-async def aexchange(connection: Any, words: Sequence[Words], settings: Settings) -> list[Reply]:
+async def aexchange(connection: Any, words: Sequence[Args], settings: Settings) -> list[Reply]:
     """Send commands together and read their replies; those that do not come are errors."""
     replies: list[Reply] = []
     try:

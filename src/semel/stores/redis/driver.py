@@ -17,11 +17,11 @@ from typing import Any, Final, TypeVar
 from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.stores.redis import connections
-from semel.stores.redis.connections import Looks
+from semel.stores.redis.connections import RecheckSchedule
 from semel.stores.redis.errors import WIRE, is_demoted, lost
 from semel.stores.redis.key_names import Place
 from semel.stores.redis.listener import AsyncListener, Listener
-from semel.stores.redis.pipeline import Parcels, Route, Words, together
+from semel.stores.redis.pipeline import Args, BatchByNode, Route, run_side_by_side
 from semel.stores.redis.plan import Batch, Reply
 from semel.stores.redis.settings import Address
 
@@ -46,14 +46,14 @@ class RedisDriver:
         self._idle: dict[Address | None, list[Any]] = {}
         self._listener: Listener | None = None
         self._lock = threading.Lock()
-        self._looks = Looks(self._place.settings)
+        self._looks = RecheckSchedule(self._place.settings)
 
     def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round: what the plans ask for goes together."""
         if self._pid != os.getpid():
             _inherited.append(self._idle)
             self._start_over()
-        return run(together(plans), self._spoken)
+        return run(run_side_by_side(plans), self._spoken)
 
     def talk(self, flow: Generator[Batch, list[Reply], T]) -> T:
         """Run a flow that is no plan, for whoever looks at the server."""
@@ -64,9 +64,9 @@ class RedisDriver:
         return run(self._route.nodes(), self._exchanged)
 
     def _spoken(self, batch: Batch) -> list[Reply]:
-        return run(self._route.speaking(batch), self._exchanged)
+        return run(self._route.send(batch), self._exchanged)
 
-    def _exchanged(self, parcels: Parcels) -> dict[Address | None, list[Reply]]:
+    def _exchanged(self, parcels: BatchByNode) -> dict[Address | None, list[Reply]]:
         """Everything is sent before the first reply is read, so that nodes work at the same time."""
         lent: dict[Address | None, Any] = {}
         try:
@@ -85,7 +85,7 @@ class RedisDriver:
             for connection in lent.values():  # interrupted on the way: what is on the wire belongs to nobody
                 connection.disconnect()
 
-    def _sent(self, address: Address | None, words: Sequence[Words]) -> Any:
+    def _sent(self, address: Address | None, words: Sequence[Args]) -> Any:
         """The connection that it was sent on, or why it was not."""
         try:
             connection = self._taken(address)
@@ -162,23 +162,23 @@ class AsyncRedisDriver:
         self._route = route
         self._idle: dict[Address | None, list[Any]] = {}
         self._listener: AsyncListener | None = None
-        self._looks = Looks(place.settings)
+        self._looks = RecheckSchedule(place.settings)
 
     async def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round: what the plans ask for goes together."""
-        return await arun(together(plans), self._spoken)
+        return await arun(run_side_by_side(plans), self._spoken)
 
     async def _spoken(self, batch: Batch) -> list[Reply]:
-        return await arun(self._route.speaking(batch), self._exchanged)
+        return await arun(self._route.send(batch), self._exchanged)
 
-    async def _exchanged(self, parcels: Parcels) -> dict[Address | None, list[Reply]]:
+    async def _exchanged(self, parcels: BatchByNode) -> dict[Address | None, list[Reply]]:
         if len(parcels) == 1:
             ((address, words),) = parcels.items()
             return {address: await self._exchanged_with(address, words)}
         replies = await asyncio.gather(*(self._exchanged_with(*parcel) for parcel in parcels.items()))
         return dict(zip(parcels, replies, strict=True))
 
-    async def _exchanged_with(self, address: Address | None, words: Sequence[Words]) -> list[Reply]:
+    async def _exchanged_with(self, address: Address | None, words: Sequence[Args]) -> list[Reply]:
         try:
             connection = await self._taken(address)
         except Exception as error:  # noqa: BLE001 - a node that cannot be used is the reply

@@ -80,19 +80,19 @@ def _file(name: str) -> str:
     return files(__package__).joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
 
 
-Words = tuple[Any, ...]
+Args = tuple[Any, ...]
 """One command as it is sent."""
-Parcels = dict[Address | None, list[Words]]
+BatchByNode = dict[Address | None, list[Args]]
 """What goes to which node, at the same time."""
-Speech = Generator[Parcels, dict[Address | None, list[Reply]], list[Reply]]
-Nodes = Generator[Parcels, dict[Address | None, list[Reply]], list[Address | None]]
+RouteFlow = Generator[BatchByNode, dict[Address | None, list[Reply]], list[Reply]]
+Nodes = Generator[BatchByNode, dict[Address | None, list[Reply]], list[Address | None]]
 HOME: Final = None
 """The one server there is, wherever that is."""
 COUNT: Final = 1000
 """How many keys the server looks at for one step of a walk: about a millisecond."""
 
 
-def together(plans: Sequence[Plan]) -> Generator[Batch, list[Reply], list[Answers | Exception]]:
+def run_side_by_side(plans: Sequence[Plan]) -> Generator[Batch, list[Reply], list[Answers | Exception]]:
     """Run plans side by side: yields what all of them ask for next, answers what each returned."""
     answers: list[Any] = [None] * len(plans)
     asked: dict[int, Batch] = {}
@@ -121,8 +121,8 @@ def together(plans: Sequence[Plan]) -> Generator[Batch, list[Reply], list[Answer
     return answers
 
 
-class Speaker:
-    """Commands as words, and replies as what plans expect."""
+class CommandEncoder:
+    """Commands as args, and replies as what plans expect."""
 
     def __init__(self, settings: Settings) -> None:
         self._name = settings.name
@@ -130,12 +130,12 @@ class Speaker:
         self._scripts = scripts(virtual=settings.clock is not None)
         self._calls = {name: ("EVALSHA", text.sha, 1) for name, text in self._scripts.items()}
 
-    def words(self, command: Command) -> Words:
+    def args(self, command: Command) -> Args:
         """A command as it is sent."""
         match command:
             case Script(name, key, values):
-                words = (*self._calls[name], key, *values)
-                return words if self._clock is None else (*words, self._clock())
+                args = (*self._calls[name], key, *values)
+                return args if self._clock is None else (*args, self._clock())
             case Look(key, fields):
                 return ("HMGET", key, *fields)
             case Walk(match, place):
@@ -143,12 +143,12 @@ class Speaker:
             case Clock():
                 return ("TIME",)
 
-    def in_full(self, words: Words) -> Words:
+    def with_script_text(self, args: Args) -> Args:
         """A script by its text."""
-        body = next(text.body for text in self._scripts.values() if text.sha == words[1])
-        return ("EVAL", body, *words[2:])
+        body = next(text.body for text in self._scripts.values() if text.sha == args[1])
+        return ("EVAL", body, *args[2:])
 
-    def meaning(self, command: Command, reply: Reply) -> Reply:
+    def decode(self, command: Command, reply: Reply) -> Reply:
         """A reply as the plan expects it."""
         if isinstance(reply, Exception):
             return reply if isinstance(reply, SemelError) else answered(reply, self._name)
@@ -163,45 +163,45 @@ class Speaker:
         return reply
 
 
-class OneServer:
+class SingleNode:
     """The way to a single server, or to the primary that Sentinel names: everything goes there."""
 
-    def __init__(self, speaker: Speaker) -> None:
-        self._speaker = speaker
+    def __init__(self, encoder: CommandEncoder) -> None:
+        self._encoder = encoder
 
     def nodes(self) -> Nodes:
         """The one."""
         return [HOME]
         yield {}
 
-    def speaking(self, batch: Batch) -> Speech:
+    def send(self, batch: Batch) -> RouteFlow:
         """Send a batch."""
         if not batch:
             return []
-        speaker = self._speaker
-        words = [speaker.words(command) for command in batch]
-        replies = (yield {HOME: words})[HOME]
+        encoder = self._encoder
+        args = [encoder.args(command) for command in batch]
+        replies = (yield {HOME: args})[HOME]
         unknown = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if unknown:
-            again = (yield {HOME: [speaker.in_full(words[place]) for place in unknown]})[HOME]
+            again = (yield {HOME: [encoder.with_script_text(args[place]) for place in unknown]})[HOME]
             for place, reply in zip(unknown, again, strict=True):
                 replies[place] = reply
-        return [speaker.meaning(command, reply) for command, reply in zip(batch, replies, strict=True)]
+        return [encoder.decode(command, reply) for command, reply in zip(batch, replies, strict=True)]
 
 
 _TURNS: Final = 6
 _SLOTS: Final = 16_384
-_ASKING: Final[Words] = ("ASKING",)
-_MAP: Final[Words] = ("CLUSTER", "SLOTS")
+_ASKING: Final[Args] = ("ASKING",)
+_MAP: Final[Args] = ("CLUSTER", "SLOTS")
 Told = dict[Address | None, list[Reply]]
 
 
 @dataclass(slots=True)
-class Errand:
+class RoutedCommand:
     """One command on its way: where it goes next, and how."""
 
     command: Command
-    words: Words
+    args: Args
     address: Address
     asking: bool = False
     left: tuple[Address, ...] = ()
@@ -213,32 +213,32 @@ class Errand:
 class Cluster:
     """Knows which node holds which slot, as far as it was told."""
 
-    def __init__(self, settings: Settings, speaker: Speaker) -> None:
+    def __init__(self, settings: Settings, encoder: CommandEncoder) -> None:
         self._settings = settings
-        self._speaker = speaker
+        self._encoder = encoder
         self._holders: list[Address] = []
         self._met: tuple[Address, ...] = ()
 
     def nodes(self) -> Nodes:
         """Every node that holds records."""
-        yield from self._learnt()
+        yield from self._learn_slots()
         return list(self._masters())
 
-    def speaking(self, batch: Batch) -> Speech:
+    def send(self, batch: Batch) -> RouteFlow:
         """Send a batch, and follow where the nodes point."""
         if not batch:
             return []
-        yield from self._learnt()
-        errands = [self._errand(command) for command in batch]
+        yield from self._learn_slots()
+        routed = [self._routed(command) for command in batch]
         for _ in range(_TURNS):
-            left = [errand for errand in errands if not errand.done]
+            left = [item for item in routed if not item.done]
             if not left:
                 break
-            told = yield _parcels(left)
-            self._take_in(left, told)
-        return [self._meaning(errand) for errand in errands]
+            told = yield _batch_by_node(left)
+            self._apply_replies(left, told)
+        return [self._decode(item) for item in routed]
 
-    def _learnt(self) -> Generator[Parcels, Told, None]:
+    def _learn_slots(self) -> Generator[BatchByNode, Told, None]:
         """Ask for the map where there is none: of whoever answers first."""
         if self._holders:
             return
@@ -246,11 +246,11 @@ class Cluster:
         for address in dict.fromkeys((*self._settings.addresses, *self._met)):
             (told,) = (yield {address: [_MAP]})[address]
             if not isinstance(told, Exception):
-                self._holders = _holders(told, address, self._settings.name)
+                self._holders = _slot_holders(told, address, self._settings.name)
                 self._met = self._masters()
                 return
             error = told
-        raise self._speaker.meaning(Clock(), error)
+        raise self._encoder.decode(Clock(), error)
 
     def _masters(self) -> tuple[Address, ...]:
         return tuple(sorted(set(self._holders)))
@@ -258,64 +258,64 @@ class Cluster:
     def _forget(self) -> None:
         self._holders = []
 
-    def _errand(self, command: Command) -> Errand:
+    def _routed(self, command: Command) -> RoutedCommand:
         match command:
             case Clock():
-                return Errand(command, self._speaker.words(command), self._holders[0])
+                return RoutedCommand(command, self._encoder.args(command), self._holders[0])
             case Walk(match, place):
                 left, cursor = place or (self._masters(), 0)
-                return Errand(command, self._speaker.words(Walk(match, cursor)), left[0], left=left)
-        return Errand(command, self._speaker.words(command), self._holders[key_slot(command.key.encode())])
+                return RoutedCommand(command, self._encoder.args(Walk(match, cursor)), left[0], left=left)
+        return RoutedCommand(command, self._encoder.args(command), self._holders[key_slot(command.key.encode())])
 
-    def _take_in(self, errands: Sequence[Errand], told: Told) -> None:
+    def _apply_replies(self, routed: Sequence[RoutedCommand], told: Told) -> None:
         """What the nodes said: an answer, or where else to go."""
-        replies = {address: iter(words) for address, words in told.items()}
-        for errand in errands:
-            asked, errand.asking = errand.asking, False
+        replies = {address: iter(args) for address, args in told.items()}
+        for item in routed:
+            asked, item.asking = item.asking, False
             if asked:
-                next(replies[errand.address])  # the OK to ASKING
-            reply = errand.reply = next(replies[errand.address])
+                next(replies[item.address])  # the OK to ASKING
+            reply = item.reply = next(replies[item.address])
             match reply:
                 case MovedError():  # before AskError, of which it is one
-                    errand.address = _pointed(reply, errand.address)
+                    item.address = _redirected_address(reply, item.address)
                     if self._holders:
-                        self._holders[reply.slot_id] = errand.address
+                        self._holders[reply.slot_id] = item.address
                 case AskError():
-                    errand.address = _pointed(reply, errand.address)
-                    errand.asking = True
+                    item.address = _redirected_address(reply, item.address)
+                    item.asking = True
                 case NoScriptError():
-                    errand.words = self._speaker.in_full(errand.words)
-                    errand.asking = asked
+                    item.args = self._encoder.with_script_text(item.args)
+                    item.asking = asked
                 case _:
-                    errand.done = True
+                    item.done = True
                     if isinstance(reply, SemelError):
                         self._forget()  # a node that does not answer may not be one any more
 
-    def _meaning(self, errand: Errand) -> Reply:
-        reply = self._speaker.meaning(errand.command, errand.reply)
-        if isinstance(errand.command, Walk) and not isinstance(reply, Exception):
+    def _decode(self, item: RoutedCommand) -> Reply:
+        reply = self._encoder.decode(item.command, item.reply)
+        if isinstance(item.command, Walk) and not isinstance(reply, Exception):
             cursor, keys = reply
-            left = errand.left
+            left = item.left
             if cursor is None:
                 left, cursor = left[1:], 0
             return ((left, cursor) if left else None), keys
         return reply
 
 
-def _parcels(errands: Sequence[Errand]) -> Parcels:
-    parcels: Parcels = {}
-    for errand in errands:
-        words = parcels.setdefault(errand.address, [])
-        words += [_ASKING, errand.words] if errand.asking else [errand.words]
-    return parcels
+def _batch_by_node(routed: Sequence[RoutedCommand]) -> BatchByNode:
+    batches: BatchByNode = {}
+    for item in routed:
+        args = batches.setdefault(item.address, [])
+        args += [_ASKING, item.args] if item.asking else [item.args]
+    return batches
 
 
-def _pointed(error: AskError, asked: Address) -> Address:
+def _redirected_address(error: AskError, asked: Address) -> Address:
     """Where a node points; without a host it means its own."""
     return error.host or asked[0], error.port
 
 
-def _holders(told: Any, asked: Address, name: str) -> list[Address]:
+def _slot_holders(told: Any, asked: Address, name: str) -> list[Address]:
     """Which node holds each slot."""
     holders: list[Address | None] = [None] * _SLOTS
     for start, end, master, *_ in told:
@@ -336,11 +336,11 @@ class Route(Protocol):
     def nodes(self) -> Nodes:
         """Every node that holds records."""
 
-    def speaking(self, batch: Batch) -> Speech:
+    def send(self, batch: Batch) -> RouteFlow:
         """Send a batch, and give the replies in its order."""
 
 
 def route(settings: Settings) -> Route:
     """The way that fits the settings."""
-    speaker = Speaker(settings)
-    return Cluster(settings, speaker) if settings.kind == "cluster" else OneServer(speaker)
+    encoder = CommandEncoder(settings)
+    return Cluster(settings, encoder) if settings.kind == "cluster" else SingleNode(encoder)

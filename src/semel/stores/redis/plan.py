@@ -24,22 +24,22 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from semel.core.claim_rules import Winnable, granted, judge
+from semel.core.claim_rules import MayWrite, granted, judge
 from semel.core.operations import (
+    AddReplays,
     Answer,
     Checkpoint,
     Claim,
     Complete,
     Confirm,
-    Enter,
     Erase,
     Erased,
     Fail,
     Found,
-    Held,
     Invalidate,
-    Lapse,
+    JoinTransaction,
     Lost,
+    MarkLapsed,
     Operation,
     Page,
     Pending,
@@ -48,12 +48,12 @@ from semel.core.operations import (
     Read,
     Recorded,
     Renew,
+    Renewed,
     Resolve,
     Resolved,
     Scan,
-    Swept,
-    Tally,
-    Unresolvable,
+    StateMismatch,
+    SweepCount,
 )
 from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, Lease, Record, Status
 from semel.core.store import Answers, Plan
@@ -228,16 +228,16 @@ def purge(place: Place, operations: Sequence[Purge]) -> Talk:
     answers: Answers = []
     for operation in operations:
         count = yield from _swept(place, "purge", (), operation.limit)
-        answers.append(Swept(count))
+        answers.append(SweepCount(count))
     return answers
 
 
-def lapse(place: Place, operations: Sequence[Lapse]) -> Talk:
+def lapse(place: Place, operations: Sequence[MarkLapsed]) -> Talk:
     """Mark running records whose lease is over."""
     answers: Answers = []
     for operation in operations:
         count = yield from _swept(place, "lapse", (packed_failure(LEASE_ENDED),), operation.limit)
-        answers.append(Swept(count))
+        answers.append(SweepCount(count))
     return answers
 
 
@@ -326,7 +326,7 @@ def _claimed(claim: Claim, reply: Reply) -> Answer | Exception:
     if record.nonce == claim.nonce and record.status is Status.RUNNING:
         return granted(record)
     answer = judge(record, claim, instant_told(reply))
-    if isinstance(answer, Winnable):
+    if isinstance(answer, MayWrite):
         return StoreUnavailable("The record could be claimed and was not; nothing ran. Try again.", conflict=True)
     return answer
 
@@ -367,10 +367,10 @@ def _fail_values(place: Place, operation: Fail) -> Values:
 def _written(operation: Renew | Complete | Fail | Checkpoint, reply: int) -> Answer:
     if not reply:
         return Lost()
-    return Held(reply) if isinstance(operation, Renew) else Recorded(reply)
+    return Renewed(reply) if isinstance(operation, Renew) else Recorded(reply)
 
 
-def _enter(_place: Place, operations: Sequence[Enter]) -> Talk:
+def _enter(_place: Place, operations: Sequence[JoinTransaction]) -> Talk:
     return [Lost()] * len(operations)  # there is no transaction to enter
     yield []
 
@@ -421,10 +421,10 @@ def _resolve_values(place: Place, operation: Resolve) -> Values:
 
 def _resolved(operation: Resolve, reply: Reply) -> Answer:
     if reply is None:
-        return Unresolvable(None)
+        return StateMismatch(None)
     done, told = reply
     record = record_of(operation.digest, told)
-    return Resolved(record) if done else Unresolvable(record)
+    return Resolved(record) if done else StateMismatch(record)
 
 
 def _erases(place: Place, operations: Sequence[Erase]) -> Talk:
@@ -436,10 +436,10 @@ def _erases(place: Place, operations: Sequence[Erase]) -> Talk:
 
 def _erased(operation: Erase, reply: Reply) -> Answer:
     if reply is None:
-        return Unresolvable(None)
+        return StateMismatch(None)
     done, told = reply
     record = record_of(operation.digest, told)
-    return Erased(record) if done else Unresolvable(record)
+    return Erased(record) if done else StateMismatch(record)
 
 
 def _invalidates(_place: Place, operations: Sequence[Invalidate]) -> Talk:
@@ -452,7 +452,7 @@ def _no_cache_in_front(_place: Place, operations: Sequence[Pending | Confirm]) -
     yield []
 
 
-def _tallies(place: Place, operations: Sequence[Tally]) -> Talk:
+def _tallies(place: Place, operations: Sequence[AddReplays]) -> Talk:
     # Whoever counts has claimed here; what was forgotten since is not worth a look among all keys.
     keys = [place.known_key(operation.digest) or _nobodys(place, operation.digest) for operation in operations]
     scripts = [Script("tally", key, (operation.replays,)) for key, operation in zip(keys, operations, strict=True)]
@@ -465,7 +465,7 @@ _PLANS: dict[type, Many] = {
     Complete: _writing("complete", _complete_values),
     Fail: _writing("fail", _fail_values),
     Checkpoint: _writing("checkpoint", lambda _, operation: packed_step(operation.step)),
-    Enter: _enter,
+    JoinTransaction: _enter,
     Read: _reads,
     Scan: scan,
     Resolve: _resolves,
@@ -474,6 +474,6 @@ _PLANS: dict[type, Many] = {
     Pending: _no_cache_in_front,
     Confirm: _no_cache_in_front,
     Purge: purge,
-    Lapse: lapse,
-    Tally: _tallies,
+    MarkLapsed: lapse,
+    AddReplays: _tallies,
 }

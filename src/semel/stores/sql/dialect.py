@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from semel.core.operations import Claim, Confirm, Erase, Lapse, Pending, Purge, Resolve, Scan, Tally
+from semel.core.operations import AddReplays, Claim, Confirm, Erase, MarkLapsed, Pending, Purge, Resolve, Scan
 
 Row = tuple[Any, ...]
 
@@ -100,10 +100,10 @@ class Dialect(Protocol):
     def purge(self, operation: Purge) -> Sweep:
         """The commands that delete; answers how many were deleted."""
 
-    def lapse(self, operation: Lapse) -> Sweep:
+    def lapse(self, operation: MarkLapsed) -> Sweep:
         """The commands that mark; answers how many were marked."""
 
-    def tally(self, operations: Sequence[Tally]) -> Command:
+    def tally(self, operations: Sequence[AddReplays]) -> Command:
         """Rows of digest and now."""
 
 

@@ -18,41 +18,41 @@ from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
-from semel.core.claim_rules import Winnable, granted, judge
+from semel.core.claim_rules import MayWrite, granted, judge
 from semel.core.operations import (
+    AddReplays,
     Answer,
-    Awaiting,
     Checkpoint,
     Claim,
     ClaimAnswer,
     Complete,
     Confirm,
-    Enter,
-    Entered,
     Erase,
     Erased,
     Fail,
     Found,
     Granted,
-    Held,
     Invalidate,
     Invalidation,
-    Lapse,
+    JoinTransaction,
     Lost,
+    MarkLapsed,
     Operation,
     Page,
     Pending,
+    PendingInvalidations,
     Purge,
     Read,
     Recorded,
     Renew,
+    Renewed,
     Resolve,
     Resolved,
     Running,
     Scan,
-    Swept,
-    Tally,
-    Unresolvable,
+    StateMismatch,
+    SweepCount,
+    TransactionJoined,
 )
 from semel.core.record import Failure, Lease, Record, Status
 from semel.core.store import Answers, Plan
@@ -102,7 +102,7 @@ def _judged(dialect: Dialect, claim: Claim, line: Row | None, *, joined: bool) -
         answer = granted(record) if _mine(record, claim) else judge(record, claim, now)
     except Exception as error:  # noqa: BLE001 - what befalls one claim is its answer, not its neighbours'
         return error
-    if isinstance(answer, Winnable):
+    if isinstance(answer, MayWrite):
         return None
     return (yield from _noted(dialect, claim, answer, transaction)) if joined else answer
 
@@ -145,11 +145,11 @@ def _erase(dialect: Dialect, operation: Erase) -> Generator[Command, list[Row], 
             return Erased(record_of(changed[0]))
         ((*row, _),) = yield dialect.read([operation.digest], joined=False)
         if row[0] is None:
-            return Unresolvable(None)
+            return StateMismatch(None)
         record = record_of(row)
         if not record.settled:
             steps = (yield dialect.steps(operation.digest, record.created_us, joined=False)) if row[-1] else []
-            return Unresolvable(record_of(row, steps_of(steps)))
+            return StateMismatch(record_of(row, steps_of(steps)))
         # It was settled in between: there is something to erase now.
 
 
@@ -166,7 +166,7 @@ def list_invalidations(dialect: Dialect, operations: Sequence[Pending], *, joine
     answers: Answers = []
     for operation in operations:
         rows = yield dialect.pending(operation)
-        answers.append(Awaiting(tuple(Invalidation(*row) for row in rows)))
+        answers.append(PendingInvalidations(tuple(Invalidation(*row) for row in rows)))
     return answers
 
 
@@ -294,7 +294,7 @@ def _outcome(operation: Renew | Complete | Fail | Checkpoint, told: Row | None) 
         return Lost()
     now: int = told[2]
     if told[1]:
-        return Held(now + operation.lease_us) if isinstance(operation, Renew) else Recorded(now)
+        return Renewed(now + operation.lease_us) if isinstance(operation, Renew) else Recorded(now)
     _, _, _, nonce, fence, status, completed_us, updated_us, *error = told
     lease = operation.lease
     if nonce != lease.nonce or fence != lease.fence:
@@ -309,7 +309,7 @@ def _outcome(operation: Renew | Complete | Fail | Checkpoint, told: Row | None) 
     return Lost()
 
 
-def _enter(dialect: Dialect, operations: Sequence[Enter], *, joined: bool) -> Plan:
+def _enter(dialect: Dialect, operations: Sequence[JoinTransaction], *, joined: bool) -> Plan:
     if not joined:
         return [Lost()] * len(operations)  # there is no transaction to enter
     lease = operations[0].lease
@@ -323,7 +323,7 @@ def _enter(dialect: Dialect, operations: Sequence[Enter], *, joined: bool) -> Pl
     if transaction is None:
         transaction = f"semel_step_{lease.nonce.hex()}"
         yield cast("Command", dialect.set_savepoint(transaction))
-    return [Entered(transaction)]
+    return [TransactionJoined(transaction)]
 
 
 def whole(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, list[Row], Record]:
@@ -382,7 +382,7 @@ def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -
             continue
         record = yield from read_record(dialect, operation.digest, joined=joined)
         again = record is not None and record.nonce == operation.nonce  # the same command before its reply was lost
-        answers.append(Resolved(cast("Record", record)) if again else Unresolvable(record))
+        answers.append(Resolved(cast("Record", record)) if again else StateMismatch(record))
     return answers
 
 
@@ -392,13 +392,13 @@ def _sweeping(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
             raise not_inside("sweep")
         answers: Answers = []
         for operation in operations:
-            answers.append(Swept((yield from sweep_of(dialect, operation))))
+            answers.append(SweepCount((yield from sweep_of(dialect, operation))))
         return answers
 
     return many
 
 
-def _tally(dialect: Dialect, operations: Sequence[Tally], *, joined: bool) -> Plan:
+def _tally(dialect: Dialect, operations: Sequence[AddReplays], *, joined: bool) -> Plan:
     del joined
     rows = yield dialect.tally(operations)
     return [Recorded(now) for _, now in rows]
@@ -410,7 +410,7 @@ _PLANS: dict[type, Many] = {
     Complete: _writing("complete", _complete_row),
     Fail: _writing("fail", _fail_row),
     Checkpoint: _writing("checkpoint", _checkpoint_row),
-    Enter: _enter,
+    JoinTransaction: _enter,
     Read: _read,
     Scan: _scan,
     Resolve: _resolve,
@@ -419,6 +419,6 @@ _PLANS: dict[type, Many] = {
     Pending: list_invalidations,
     Confirm: confirm_invalidations,
     Purge: _sweeping(lambda dialect, operation: dialect.purge(operation)),
-    Lapse: _sweeping(lambda dialect, operation: dialect.lapse(operation)),
-    Tally: _tally,
+    MarkLapsed: _sweeping(lambda dialect, operation: dialect.lapse(operation)),
+    AddReplays: _tally,
 }

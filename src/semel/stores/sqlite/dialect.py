@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Final
 
-from semel.core.operations import Claim, Confirm, Erase, Lapse, Pending, Purge, Query, Resolve, Scan, Tally
+from semel.core.operations import AddReplays, Claim, Confirm, Erase, MarkLapsed, Pending, Purge, Query, Resolve, Scan
 from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, NOTHING, Status
 from semel.stores.list_query import scan_terms
 from semel.stores.rows import RECORD_COLUMNS, TEXT_COLUMNS, about_values, claim_values, load_statements, storable
@@ -277,14 +277,14 @@ class SqliteDialect:
                 yield SqliteCommand(SQL["forget_steps"], named={"digest": digest})
         return len(gone)
 
-    def lapse(self, operation: Lapse) -> Sweep:
+    def lapse(self, operation: MarkLapsed) -> Sweep:
         """Mark what has lapsed."""
         failure = {"error_type": LEASE_ENDED.type, "error_message": LEASE_ENDED.message}
         named = {"limit": max(operation.limit, 0), **failure}
         ((marked,),) = yield SqliteCommand(SQL["lapse"], named=named, to_rows=lambda _rows, changed, _now: [(changed,)])
         return int(marked)
 
-    def tally(self, operations: Sequence[Tally]) -> SqliteCommand:
+    def tally(self, operations: Sequence[AddReplays]) -> SqliteCommand:
         """Add replays."""
         (operation,) = operations
         named = {"digest": operation.digest, "replays": operation.replays}

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from semel.core.claim_rules import Winnable, granted, judge
+from semel.core.claim_rules import MayWrite, granted, judge
 from semel.core.operations import Answer, Claim, ClaimAnswer, Granted, Operation, Read, Running
 from semel.core.record import Record
 from semel.core.store import Answers, Plan
@@ -45,7 +45,7 @@ def claim_all(claims: Sequence[Claim]) -> Plan:
     except Exception as error:  # noqa: BLE001 - it befell all of them
         return [error] * len(claims)
     by_digest = {row[0]: row for row in rows}
-    verdicts: list[Winnable | Answer | Exception | None] = []
+    verdicts: list[MayWrite | Answer | Exception | None] = []
     for claim in claims:
         row = by_digest.get(claim.key.digest)
         try:
@@ -57,7 +57,7 @@ def claim_all(claims: Sequence[Claim]) -> Plan:
         try:
             if verdict is None:
                 answers.append((yield from _claim_first(claim)))
-            elif isinstance(verdict, Winnable):
+            elif isinstance(verdict, MayWrite):
                 answers.append((yield from _claim_one(claim, joined=False)))
             else:
                 answers.append(verdict)
@@ -99,12 +99,12 @@ def _claim_one(claim: Claim, *, joined: bool) -> Claiming:
             return Running(TRY_AGAIN_US)  # who writes now may be writing this very key
         raise
     if won and won[0][0] == 1:
-        answer: Winnable | ClaimAnswer = granted(new_record(claim, now, lease_us=lease_us))
+        answer: MayWrite | ClaimAnswer = granted(new_record(claim, now, lease_us=lease_us))
     elif won:
         answer = granted((yield from _claimed_again(claim.key.digest, joined=joined)))
     else:
         answer = judge((yield from read_record(DIALECT, claim.key.digest, joined=joined)), claim, now)
-    if isinstance(answer, Winnable):
+    if isinstance(answer, MayWrite):
         raise other_database() if joined else AssertionError(f"refused by the statement, {answer.how} by the rules")
     if isinstance(answer, Granted) and joined:
         name = f"semel_{claim.nonce.hex()}"

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from semel.core.operations import Claim, Doubtful, Granted, Replay, Reused, Running
+from semel.core.operations import Claim, Granted, InDoubtAnswer, Replay, Reused, Running
 from semel.core.policy import Doubt
 from semel.core.record import Record, Status
 from semel.engine.call_flow import Result
@@ -315,7 +315,7 @@ class Claims:
             if before.status is not _RUNNING or before.lease_us <= now:
                 raise Violation("I8", "a key without a live lease was answered Running")
             seen["found running"] += 1
-        elif kind is Doubtful:
+        elif kind is InDoubtAnswer:
             self._declined(claim, before, now, answer)
 
     def _replayed(self, before: Record, answer: Replay) -> None:
@@ -330,7 +330,7 @@ class Claims:
             raise Violation("erased", f"a claim that met an erased record was answered {told(answer)}")
         self.sim.seen["replayed, erased"] += 1
 
-    def _declined(self, claim: Claim, before: Record, now: int, answer: Doubtful) -> None:
+    def _declined(self, claim: Claim, before: Record, now: int, answer: InDoubtAnswer) -> None:
         if before.settled and not before.doubtful:
             raise Violation("I8", "a record without doubt was answered in doubt")
         if before.status is _RUNNING and before.lease_us > now:

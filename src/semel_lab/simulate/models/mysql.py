@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from semel.core.claim_rules import Winnable, judge
+from semel.core.claim_rules import MayWrite, judge
 from semel.core.operations import (
+    AddReplays,
     Answer,
     Claim,
-    Enter,
-    Entered,
     Erase,
     Granted,
-    Lapse,
+    JoinTransaction,
     Lost,
+    MarkLapsed,
     Purge,
     Read,
     Recorded,
     Resolve,
     Resolved,
-    Swept,
-    Tally,
-    Unresolvable,
+    StateMismatch,
+    SweepCount,
+    TransactionJoined,
 )
 from semel.core.record import Status
 from semel.errors import TransactionAborted
@@ -69,7 +69,7 @@ class MysqlModel(Server):
     def _claim_alone(self, transaction: Transaction, claim: Claim, now: int) -> Told:
         met = self.rows(transaction).get(claim.key.digest)
         verdict = judge(None if met is None else met.record, claim, now)
-        if not isinstance(verdict, Winnable):
+        if not isinstance(verdict, MayWrite):
             return self.met(transaction, claim, verdict, joined=False)
         try:
             return self._arbitrated(transaction, claim, now)
@@ -128,7 +128,7 @@ class MysqlModel(Server):
             self.write(transaction, digest, record)
         return answer
 
-    def enter(self, transaction: Transaction, operation: Enter) -> Told:
+    def enter(self, transaction: Transaction, operation: JoinTransaction) -> Told:
         """The gate first, then the record."""
         lease = operation.lease
         digest = lease.key.digest
@@ -142,7 +142,7 @@ class MysqlModel(Server):
             return Lost()
         name = f"semel_step_{lease.nonce.hex()}"
         transaction.marks.add(name)
-        return Entered(name)
+        return TransactionJoined(name)
 
     def read(self, transaction: Transaction, operation: Read, now: int) -> Told:
         """A plain reading."""
@@ -160,7 +160,7 @@ class MysqlModel(Server):
         self.look(transaction)
         seen = self.rows(transaction).get(digest)
         found = None if seen is None else seen.record
-        return Resolved(found) if found is not None and found.nonce == operation.nonce else Unresolvable(found)
+        return Resolved(found) if found is not None and found.nonce == operation.nonce else StateMismatch(found)
 
     def erase(self, transaction: Transaction, operation: Erase, now: int) -> Told:
         """Even a row that nobody can see yet is waited for; what became of it is read plainly."""
@@ -172,14 +172,14 @@ class MysqlModel(Server):
             self.write(transaction, digest, record)
         self.look(transaction)
         seen = self.rows(transaction).get(digest)
-        return Unresolvable(None) if seen is None else self.judged(seen, operation, now)[0]
+        return StateMismatch(None) if seen is None else self.judged(seen, operation, now)[0]
 
-    def tally(self, transaction: Transaction, operation: Tally, now: int) -> Recorded:
+    def tally(self, transaction: Transaction, operation: AddReplays, now: int) -> Recorded:
         """Even a row that nobody can see yet is waited for."""
         self.lock(transaction, operation.digest)
         return super().tally(transaction, operation, now)
 
-    def sweep(self, transaction: Transaction, operation: Purge | Lapse, now: int) -> Swept:
+    def sweep(self, transaction: Transaction, operation: Purge | MarkLapsed, now: int) -> SweepCount:
         """Only ever on a lane: a sweep begins and commits transactions of its own."""
         self.look(transaction)
         return super().sweep(transaction, operation, now)

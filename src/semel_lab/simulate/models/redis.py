@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from semel.core.operations import Answer, Claim, Doubtful, Operation, Replay, Reused
+from semel.core.operations import Answer, Claim, InDoubtAnswer, Operation, Replay, Reused
 from semel.core.record import Record
 from semel.stores.memory import Table
 
@@ -43,7 +43,7 @@ class RedisModel:
         answer = self.table.apply(operation, now)
         self._remember(before)
         match answer:
-            case Replay(record) | Reused(record) | Doubtful(record) if isinstance(operation, Claim):
+            case Replay(record) | Reused(record) | InDoubtAnswer(record) if isinstance(operation, Claim):
                 # Finished steps are told only to whoever goes on with them.
                 return replace(answer, record=replace(record, steps=()))
         return answer

@@ -11,24 +11,24 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from semel.core.claim_rules import Winnable, judge
+from semel.core.claim_rules import MayWrite, judge
 from semel.core.operations import (
+    AddReplays,
     Answer,
     Checkpoint,
     Claim,
     Complete,
     Confirm,
-    Doubtful,
-    Enter,
-    Entered,
     Erase,
     Erased,
     Fail,
     Found,
     Granted,
+    InDoubtAnswer,
     Invalidate,
-    Lapse,
+    JoinTransaction,
     Lost,
+    MarkLapsed,
     Operation,
     Pending,
     Purge,
@@ -41,9 +41,9 @@ from semel.core.operations import (
     Reused,
     Running,
     Scan,
-    Swept,
-    Tally,
-    Unresolvable,
+    StateMismatch,
+    SweepCount,
+    TransactionJoined,
 )
 from semel.core.record import Lease, Record, Status
 from semel.stores.memory import Table
@@ -75,7 +75,7 @@ class Server(Database):
         match operation:
             case Claim():
                 return self.claim(transaction, operation, now, joined=joined)
-            case Enter():
+            case JoinTransaction():
                 return self.enter(transaction, operation) if joined else Lost()
             case Read():
                 return self.read(transaction, operation, now)
@@ -83,9 +83,9 @@ class Server(Database):
                 return self.resolve(transaction, operation, now)
             case Erase():
                 return self.erase(transaction, operation, now)
-            case Purge() | Lapse():
+            case Purge() | MarkLapsed():
                 return self.sweep(transaction, operation, now)
-            case Tally():
+            case AddReplays():
                 return self.tally(transaction, operation, now)
             case Scan() | Invalidate() | Pending() | Confirm():
                 message = f"a model answers no {type(operation).__name__}: no record is decided by it"
@@ -99,7 +99,7 @@ class Server(Database):
             claim = replace(claim, terms=replace(claim.terms, lease_us=0))
         met = self.rows(transaction).get(claim.key.digest)
         verdict = judge(None if met is None else met.record, claim, now)
-        if not isinstance(verdict, Winnable):
+        if not isinstance(verdict, MayWrite):
             return self.met(transaction, claim, verdict, joined=joined)
         if not self.hold(transaction, claim.key.digest):
             return HELD
@@ -118,7 +118,7 @@ class Server(Database):
         match verdict:
             case Granted():
                 return replace(verdict, transaction=f"semel_{claim.nonce.hex()}") if joined else verdict
-            case Replay(record) | Reused(record) | Doubtful(record):
+            case Replay(record) | Reused(record) | InDoubtAnswer(record):
                 return replace(verdict, record=replace(record, steps=()))
         return verdict
 
@@ -155,7 +155,7 @@ class Server(Database):
         """The row that a write under a lease is compared with."""
         return self.rows(transaction).get(digest)
 
-    def enter(self, transaction: Transaction, operation: Enter) -> Told:
+    def enter(self, transaction: Transaction, operation: JoinTransaction) -> Told:
         """A step in the caller's transaction locks its record, and holds its key."""
         lease = operation.lease
         digest = lease.key.digest
@@ -168,7 +168,7 @@ class Server(Database):
         transaction.locked.add(digest)
         if not self.hold(transaction, digest):
             return RowLocked(lease.key.reference)
-        return Entered(transaction.name)
+        return TransactionJoined(transaction.name)
 
     def read(self, transaction: Transaction, operation: Read, now: int) -> Told:
         """Look a record up."""
@@ -185,7 +185,7 @@ class Server(Database):
             return answer
         found = self.rows(transaction).get(operation.digest)
         again = found is not None and found.record.nonce == operation.nonce
-        return Resolved(found.record) if again and found else Unresolvable(None if found is None else found.record)
+        return Resolved(found.record) if again and found else StateMismatch(None if found is None else found.record)
 
     def erase(self, transaction: Transaction, operation: Erase, now: int) -> Told:
         """Erasing writes a new version even where nothing is left to erase."""
@@ -196,12 +196,12 @@ class Server(Database):
             self.write(transaction, operation.digest, record, wanted=row.wanted)
         return answer
 
-    def sweep(self, transaction: Transaction, operation: Purge | Lapse, now: int) -> Swept:
+    def sweep(self, transaction: Transaction, operation: Purge | MarkLapsed, now: int) -> SweepCount:
         """Delete or mark what nobody has locked."""
         table = Table()
         rows = self.swept_rows(transaction, operation, now)
         for digest, row in rows.items():
-            if self.judged(row, operation, now)[0] == Swept(0):
+            if self.judged(row, operation, now)[0] == SweepCount(0):
                 continue
             self.check(transaction, digest)
             if not self.locked(transaction, digest):
@@ -211,15 +211,15 @@ class Server(Database):
         for digest, record in before.items():
             if table.records.get(digest) is not record:
                 self.write(transaction, digest, table.records.get(digest), wanted=rows[digest].wanted)
-        assert isinstance(answer, Swept)
+        assert isinstance(answer, SweepCount)
         return answer
 
-    def swept_rows(self, transaction: Transaction, operation: Purge | Lapse, now: int) -> Rows:
+    def swept_rows(self, transaction: Transaction, operation: Purge | MarkLapsed, now: int) -> Rows:
         """The rows that a sweep looks at."""
         del operation, now
         return self.rows(transaction)
 
-    def tally(self, transaction: Transaction, operation: Tally, now: int) -> Recorded:
+    def tally(self, transaction: Transaction, operation: AddReplays, now: int) -> Recorded:
         """Count replays."""
         row = self.owned_row(transaction, operation.digest)
         if row is not None:

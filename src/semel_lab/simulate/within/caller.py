@@ -13,8 +13,8 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
-    Enter,
     Fail,
+    JoinTransaction,
     Operation,
     Read,
     Recorded,
@@ -40,7 +40,7 @@ Body = Generator[Any, Any, Any]
 LANE: Final = Session("lane")
 _POLL: Final = 0.05
 _TURNS: Final = 2
-_JOINED: Final = (Claim, Complete, Fail, Read, Enter, Checkpoint)
+_JOINED: Final = (Claim, Complete, Fail, Read, JoinTransaction, Checkpoint)
 
 
 class Effect(NamedTuple):
@@ -223,7 +223,7 @@ class WithinCaller:
         """The work is a step: in the caller's transaction, or in one that is open no longer than the step."""
         flow = step(state, "hold", SHAPE, 1_000_000, joined=True, resends=Resends(whole))
         inline: dict[type, Any] = {
-            Enter: self._joined,
+            JoinTransaction: self._joined,
             Checkpoint: self._joined,
             RunStep: lambda _: self._step_effect(state),
         }

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import pytest
 
 from semel.core.key import SHARED
-from semel.core.operations import Awaiting, Found, Pending, Read
+from semel.core.operations import Found, Pending, PendingInvalidations, Read
 from semel.core.policy import Policy
 from semel.core.record import Cancelled, DidNotHappen, Happened, Status, Unknown, instant
 from semel.core.store import (
@@ -446,7 +446,7 @@ class CapabilityContract(Contract):
                 TieredStore(store, Cache(local=10))
             return
         assert Capability.CACHED in TieredStore(store, Cache(local=10)).capabilities
-        assert await world.perform(Pending(10)) == [Awaiting(())]
+        assert await world.perform(Pending(10)) == [PendingInvalidations(())]
         await world.door(store).run()
         assert cast("Behind", store).install_id
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from semel.core.operations import Resolve, Resolved, Unresolvable
+from semel.core.operations import Resolve, Resolved, StateMismatch
 from semel.core.policy import Policy
 from semel.core.record import Cancelled, DidNotHappen, Happened, Lease, Resolution, Status, Unknown
 from semel.errors import FailedBefore, InDoubt, LeaseLost, NotResolvable, UsageError
@@ -529,7 +529,7 @@ class CorrectingContract(Contract):
         world.clock.advance(_AFTER_LEASE)
         before = await world.stored()
         (answer,) = await world.perform(_stating(lease, _SECOND, b"right", corrects=lease.nonce))
-        assert isinstance(answer, Unresolvable)
+        assert isinstance(answer, StateMismatch)
         assert await world.stored() == before
 
     async def test_what_was_erased_is_not_filled_in_again(self, world: World) -> None:
@@ -539,7 +539,7 @@ class CorrectingContract(Contract):
         with pytest.raises(NotResolvable):
             await door.resolve(Happened("other"), correct=True)
         (answer,) = await world.perform(_stating(lease, _SECOND, b"right", corrects=_FIRST))
-        assert isinstance(answer, Unresolvable)
+        assert isinstance(answer, StateMismatch)
         assert (await world.stored()) == erased
 
     async def test_a_correction_sent_again_answers_as_the_first_time(self, world: World) -> None:
@@ -557,7 +557,7 @@ class CorrectingContract(Contract):
         (first,) = await world.perform(_stating(lease, _SECOND, b"right", corrects=_FIRST))
         (second,) = await world.perform(_stating(lease, _THIRD, b"other", corrects=_FIRST))
         assert isinstance(first, Resolved)
-        assert isinstance(second, Unresolvable)
+        assert isinstance(second, StateMismatch)
         assert await world.stored() == first.record
 
     async def test_a_correction_raises_the_fence(self, world: World) -> None:
@@ -574,5 +574,5 @@ class CorrectingContract(Contract):
         before = await world.stored()
         reopening = msgspec.structs.replace(_stating(lease, _SECOND, b"", corrects=_FIRST), status=status, outcome=None)
         (answer,) = await world.perform(reopening)
-        assert isinstance(answer, Unresolvable)
+        assert isinstance(answer, StateMismatch)
         assert await world.stored() == before

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from semel.core import codec
-from semel.core.codec import AsIs
+from semel.core.codec import PlainAdapter
 from semel.core.fingerprint import fingerprint
 from semel.core.operations import (
-    Awaiting,
+    AddReplays,
     Checkpoint,
     Complete,
     Confirm,
@@ -23,13 +23,13 @@ from semel.core.operations import (
     Invalidate,
     Invalidation,
     Pending,
+    PendingInvalidations,
     Purge,
     Recorded,
     Replay,
     Resolve,
-    Swept,
-    Tally,
-    Unresolvable,
+    StateMismatch,
+    SweepCount,
 )
 from semel.core.policy import Policy
 from semel.core.record import BLANK, About, Failure, Lease, Record, Status, Step, erase_record
@@ -39,7 +39,7 @@ from semel.testing.contract.world import World
 
 PERSONAL = "Ann Personal"
 ASKED = {"pin": 4711}
-VALUE = codec.encode(PERSONAL, AsIs(), 1000)
+VALUE = codec.encode(PERSONAL, PlainAdapter(), 1000)
 OOPS = Failure("app.Declined", PERSONAL)
 ABOUT = About(
     subject=PERSONAL, business_key=PERSONAL, process_instance=PERSONAL, requester=PERSONAL, tags={PERSONAL: PERSONAL}
@@ -88,12 +88,12 @@ class ErasingContract(Contract):
         await world.crash("b")
         digests = [world.claim(key).key.digest for key in ("a", "b", "c")]
         answers = await world.perform(*[Erase(digest, NOTE) for digest in digests])
-        assert [type(answer) for answer in answers] == [Erased, Unresolvable, Unresolvable]
+        assert [type(answer) for answer in answers] == [Erased, StateMismatch, StateMismatch]
 
     async def test_a_record_that_runs_is_not_erased(self, world: World) -> None:
         lease = await world.crash()
         before = await world.stored()
-        assert await world.perform(Erase(lease.key.digest, NOTE)) == [Unresolvable(before)]
+        assert await world.perform(Erase(lease.key.digest, NOTE)) == [StateMismatch(before)]
         assert await world.stored() == before
 
     async def test_a_record_in_doubt_is_not_erased(self, world: World) -> None:
@@ -102,11 +102,11 @@ class ErasingContract(Contract):
         await world.perform(Fail(lease, "doubt", OOPS, doubtful=True))
         before = await world.stored()
         (answer,) = await world.perform(Erase(lease.key.digest, NOTE))
-        assert isinstance(answer, Unresolvable)
+        assert isinstance(answer, StateMismatch)
         assert await world.stored() == before
 
     async def test_a_record_that_is_not_there_is_not_made_by_erasing(self, world: World) -> None:
-        assert await world.perform(Erase(world.claim().key.digest, NOTE)) == [Unresolvable(None)]
+        assert await world.perform(Erase(world.claim().key.digest, NOTE)) == [StateMismatch(None)]
         assert await world.stored() is None
 
     async def test_a_late_worker_writes_nothing_into_an_erased_record(self, world: World) -> None:
@@ -122,7 +122,7 @@ class ErasingContract(Contract):
     async def test_replays_of_an_erased_record_are_still_counted(self, world: World) -> None:
         record = await _settled(world, "completed")
         await world.perform(Erase(record.key.digest, NOTE))
-        await world.perform(Tally(record.key.digest, 2))
+        await world.perform(AddReplays(record.key.digest, 2))
         left = await world.stored(PERSONAL, scope=PERSONAL)
         assert left is not None
         assert left.replays == 2, f"the record counts {left.replays} replays"
@@ -132,9 +132,9 @@ class ErasingContract(Contract):
         await world.perform(Complete(lease, VALUE))
         await world.perform(Erase(lease.key.digest, NOTE))
         world.clock.advance(3599)
-        assert await world.perform(Purge(10)) == [Swept(0)]
+        assert await world.perform(Purge(10)) == [SweepCount(0)]
         world.clock.advance(1)
-        assert await world.perform(Purge(10)) == [Swept(1)]
+        assert await world.perform(Purge(10)) == [SweepCount(1)]
 
     async def test_a_new_life_of_an_erased_key_is_a_whole_record(self, world: World) -> None:
         lease = await world.crash(policy=HOUR, scope="acme")
@@ -313,7 +313,7 @@ class InvalidationContract(Contract, calls=False):
     async def test_a_note_outlives_its_record(self, world: World) -> None:
         lease = await _erased(world, "k")
         world.clock.advance(30 * 24 * 3600)
-        assert await world.perform(Purge(10)) == [Swept(1)]
+        assert await world.perform(Purge(10)) == [SweepCount(1)]
         assert [noted.digest for noted in await _pending(world)] == [lease.key.digest]
 
     async def test_a_store_without_caches_has_nothing_to_invalidate(self, world: World) -> None:
@@ -349,5 +349,5 @@ async def _erased(world: World, key: str, *, tiers: bool = True) -> Lease:
 
 async def _pending(world: World, limit: int = 10) -> list[Invalidation]:
     (answer,) = await world.perform(Pending(limit))
-    assert isinstance(answer, Awaiting)
+    assert isinstance(answer, PendingInvalidations)
     return list(answer.invalidations)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from semel.core import codec
-from semel.core.codec import AsIs
+from semel.core.codec import PlainAdapter
 from semel.core.fingerprint import Fingerprints, Secrets, encode_canonical
 from semel.core.operations import Claim, Complete, Fail, Granted
 from semel.core.policy import Policy
@@ -23,7 +23,7 @@ ASKED = {"amount": 10}
 OTHER = {"amount": 11}
 OLD = b"the secret of the year before.."
 NEW = b"the secret of this very year..."
-EARLIER = codec.encode("earlier", AsIs(), 1000)
+EARLIER = codec.encode("earlier", PlainAdapter(), 1000)
 REJECT = Policy(when_running="reject")
 KEPT_ONE_HOUR = Policy(keep_for=timedelta(hours=1))
 

@@ -15,7 +15,7 @@ from datetime import timedelta
 import pytest
 
 from semel.core import codec
-from semel.core.codec import AsIs
+from semel.core.codec import PlainAdapter
 from semel.core.observer import Signal
 from semel.core.operations import Checkpoint, Claim, Complete, Fail, Lost, Operation, Purge, Renew, Running
 from semel.core.policy import Policy
@@ -353,7 +353,7 @@ def _wait_until(condition: Callable[[], bool]) -> None:
 
 LEASED = Policy(lease_for=timedelta(seconds=30))
 FINAL = Policy(final_errors=(ValueError,))
-VALUE = codec.encode("zombie", AsIs(), 1000)
+VALUE = codec.encode("zombie", PlainAdapter(), 1000)
 OOPS = Failure("builtins.OSError", "too late")
 LATE: dict[str, Callable[[Lease], Operation]] = {
     "renew": lambda lease: Renew(lease, 30_000_000),

@@ -16,32 +16,32 @@ import pytest
 from msgspec.structs import replace
 
 from semel.core import codec
-from semel.core.codec import AsIs
+from semel.core.codec import PlainAdapter
 from semel.core.operations import (
+    AddReplays,
     Checkpoint,
     Claim,
     Complete,
-    Doubtful,
     Erase,
     Fail,
     Found,
     Granted,
-    Held,
-    Lapse,
+    InDoubtAnswer,
+    MarkLapsed,
     Operation,
     Purge,
     Query,
     Read,
     Recorded,
     Renew,
+    Renewed,
     Replay,
     Resolve,
     Resolved,
     Reused,
     Running,
     Scan,
-    Swept,
-    Tally,
+    SweepCount,
     Terms,
 )
 from semel.core.policy import Doubt, Policy
@@ -175,7 +175,7 @@ class InputContract(Contract):
             await world.door().find("k", operation=None)
 
 
-VALUE = codec.encode("value", AsIs(), 1000)
+VALUE = codec.encode("value", PlainAdapter(), 1000)
 OOPS = Failure("builtins.OSError", "oops")
 HOLD = Policy(in_doubt="hold")
 
@@ -225,7 +225,7 @@ class OperationContract(Contract, calls=False):
             world.claim("held"),
         ]
         answers = await world.perform(*claims)
-        assert [type(answer) for answer in answers] == [Granted, Replay, Running, Reused, Doubtful]
+        assert [type(answer) for answer in answers] == [Granted, Replay, Running, Reused, InDoubtAnswer]
 
     async def test_answers_come_in_the_order_of_the_list(self, world: World) -> None:
         keys = [f"k{number:02}" for number in range(40)]
@@ -264,7 +264,7 @@ class OperationContract(Contract, calls=False):
         _, answer = await world.perform(_lapsing(world, owner), _lapsing(world, claimer))
         match outcome:
             case "held":
-                assert isinstance(answer, Doubtful)
+                assert isinstance(answer, InDoubtAnswer)
             case _:
                 assert isinstance(answer, Granted)
                 assert (answer.in_doubt, answer.reconcile) == (True, outcome == "asked")
@@ -273,7 +273,7 @@ class OperationContract(Contract, calls=False):
         await world.perform(Fail(await world.crash(), "retry", OOPS, doubtful=True))
         (held,) = await world.perform(world.claim(policy=HOLD))
         (granted,) = await world.perform(world.claim())
-        assert isinstance(held, Doubtful)
+        assert isinstance(held, InDoubtAnswer)
         assert isinstance(granted, Granted)
         assert granted.in_doubt
 
@@ -287,7 +287,7 @@ class OperationContract(Contract, calls=False):
         lease = await world.crash()
         world.clock.advance(20)
         (answer,) = await world.perform(Renew(lease, 30_000_000))
-        assert answer == Held(world.clock.store_clock() + 30_000_000)
+        assert answer == Renewed(world.clock.store_clock() + 30_000_000)
         record = await world.stored()
         assert record is not None
         assert record.lease_us == world.clock.store_clock() + 30_000_000
@@ -373,20 +373,20 @@ class OperationContract(Contract, calls=False):
     async def test_purge_and_lapse_stop_at_their_limit(self, world: World) -> None:
         await world.perform(*[world.claim(f"k{number}") for number in range(5)])
         world.clock.advance(60)
-        assert await world.perform(Lapse(3)) == [Swept(3)]
-        assert await world.perform(Lapse(3)) == [Swept(2)]
-        assert await world.perform(Purge(3)) == [Swept(0)]
+        assert await world.perform(MarkLapsed(3)) == [SweepCount(3)]
+        assert await world.perform(MarkLapsed(3)) == [SweepCount(2)]
+        assert await world.perform(Purge(3)) == [SweepCount(0)]
 
     async def test_a_tally_adds_up(self, world: World) -> None:
         lease = await world.crash()
         await world.perform(Complete(lease, VALUE))
-        await world.perform(Tally(lease.key.digest, 2), Tally(lease.key.digest, 3))
+        await world.perform(AddReplays(lease.key.digest, 2), AddReplays(lease.key.digest, 3))
         record = await world.stored()
         assert record is not None
         assert (record.replays, record.replayed_us) == (5, world.clock.store_clock())
 
     async def test_a_tally_of_a_record_that_is_gone_makes_none(self, world: World) -> None:
-        await world.perform(Tally(world.claim().key.digest, 2))
+        await world.perform(AddReplays(world.claim().key.digest, 2))
         assert await world.stored() is None
 
 
@@ -465,7 +465,7 @@ CASES: dict[str, Case] = {
     "resolve as not happened": Case(_resolve(Status.FAILED, None), before=_doubt, settles=True),
     "resolve as cancelled": Case(_resolve(Status.CANCELLED, None), before=_doubt, settles=True),
     "erase": Case(lambda _world, lease: Erase(lease.key.digest, "note"), before=_complete),
-    "tally": Case(lambda _world, lease: Tally(lease.key.digest, 3), before=_complete),
+    "tally": Case(lambda _world, lease: AddReplays(lease.key.digest, 3), before=_complete),
     "read": Case(lambda _world, lease: Read(lease.key.digest, with_steps=True), before=_complete),
 }
 SETTLING = {name: case for name, case in CASES.items() if case.settles}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from semel.core import codec
-from semel.core.codec import AsIs, same
+from semel.core.codec import PlainAdapter, same
 from semel.core.key import is_key
 from semel.core.operations import Checkpoint, Renew
 from semel.core.policy import Policy
@@ -54,7 +54,7 @@ class StepContract(Contract):
 
     async def test_finished_steps_are_not_run_again_after_a_crash(self, world: World) -> None:
         lease = await world.crash()
-        await world.perform(Checkpoint(lease, Step(0, "a", codec.encode("kept", AsIs(), 1000))))
+        await world.perform(Checkpoint(lease, Step(0, "a", codec.encode("kept", PlainAdapter(), 1000))))
         world.clock.advance(60)
         door = world.door()
         assert await door.value(handler=_stepping(world, door, "a", "b")) == ["kept", "b"]
