@@ -1,4 +1,4 @@
-"""The two classes people use: an engine of one colour, opened on a store that is given by URL, path or object."""
+"""The two classes people use: a sync and an async engine, opened on a store that is given by URL, path or object."""
 
 from __future__ import annotations
 

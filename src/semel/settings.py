@@ -1,8 +1,7 @@
 """Settings as people give them: durations, and the error for a setting that does not exist.
 
-What always holds: an unknown setting is refused with a typed error before anything runs, and the message says where it
-belongs, or which settings there are. A duration is a `timedelta` or a number of seconds; whatever is neither, or has
-no end, is refused by its name.
+- An unknown setting is refused before anything runs; the message says where it belongs, or which settings there are.
+- A duration is a `timedelta` or a number of seconds; anything else, or one without an end, is refused by its name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command line: one file per command. Only this part of semel knows the terminal, the environment and exit codes.
 
-What always holds: an expected error is one line on stderr, with its code, and never a traceback; what was stored by
-others is made harmless before it is printed; no outcome, nonce or password is ever printed.
+- An expected error is one line on stderr, with its code, never a traceback.
+- Stored texts are made harmless before they are printed; no outcome, nonce or password is ever printed.
 """
 
 from __future__ import annotations

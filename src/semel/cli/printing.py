@@ -1,7 +1,7 @@
-"""What reaches the terminal: consoles, and the washing of texts that others have stored.
+"""Consoles, and the escaping of stored texts.
 
-What always holds: a stored text can neither move the cursor nor recolour, reorder or hide anything on the screen. It
-is printed as `Text`, so nothing in it is taken for markup.
+A stored text can neither move the cursor nor recolour, reorder or hide anything on the screen. It is printed as `Text`,
+so nothing in it is taken for markup.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Where the records are: the URL given, or the one in the environment.
+"""The option that names the store: a URL, or the one in the environment.
 
-What always holds: a command that looks at records never creates or migrates a database; a mistyped path is an error,
-not a new empty file.
+A command that looks at records never creates or migrates a database: a mistyped path is an error, not a new empty file.
 """
 
 from __future__ import annotations

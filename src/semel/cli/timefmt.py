@@ -1,6 +1,6 @@
-"""Times as people type and read them: `15m`, `2026-03-01`, "3 h ago".
+"""Durations and instants as people type and read them: `15m`, `2026-03-01`, "3 h ago".
 
-What always holds: an instant without a zone is in this machine's zone, when read and when printed.
+An instant without a zone is in this machine's zone, when read and when printed.
 """
 
 from __future__ import annotations

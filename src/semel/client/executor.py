@@ -1,7 +1,4 @@
-"""The hands of a client: do what its flows ask for, on an engine of either colour.
-
-What always holds: the two differ in how they wait and in nothing else.
-"""
+"""Executes what the client's flows yield, on a sync or an async engine. The two differ only in how they wait."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Keys for httpx: transports for both colours, and clients that have them built in.
+"""Idempotency keys for httpx: sync and async transports, and clients that have them built in.
 
-What always holds: to httpx a transport with keys is like any other. Redirects, authentication, cookies and hooks are
-above it and see each request once; tries are below. The answer of an unsafe request is read whole before it is given
-on: one that was cut off in the middle is no outcome.
+- Redirects, authentication, cookies and hooks are above the transport and see each request once; retries are below it.
+- The response of an unsafe request is read whole before it is returned: one that breaks off is no outcome.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The journal: from a request to one outcome, through tries, crashes and restarts. Flows; no I/O.
+"""The journal: takes a request to one outcome, across retries, crashes and restarts. Flows; no I/O.
 
-A request is an operation of semel's own engine: claimed, kept and sent by one at a time. What always holds: key and
-request are on disk before the first byte is sent. A key is given up only behind a definite outcome; until then every
-try, of this process or of the next, shows the same one. Inside a handler the key is that of the running attempt, so
-there is nothing to keep here: the attempt's own record leads back to it.
+- A request is an operation of semel's own engine: claimed, stored, and sent by one caller at a time.
+- Key and request are on disk before the first byte is sent.
+- A key is given up only after a definite outcome; until then every try, of this process or the next, carries it.
+- Inside a handler the key is derived from the running attempt, so nothing is stored here: the attempt's own record
+  leads back to it.
 """
 
 from __future__ import annotations

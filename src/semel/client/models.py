@@ -1,9 +1,6 @@
-"""What is sent and what comes back, as values, whichever library carries it. No I/O.
+"""Requests, responses and effects of the client as values, independent of the HTTP library. No I/O.
 
-What always holds: what is kept of a request never holds credentials. Headers are kept by allow-list, because a secret
-may stand in any of the others, and of the address no user or password.
-
-What the flows of a client ask for, and how a try can end. Values; no I/O.
+A stored request never holds credentials: headers are stored by allow-list, and the URL without user and password.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Requests whose outcome is not known: what was left behind by a crash, a cut line or a service that is down. Flows.
+"""Requests without a known outcome, left behind by a crash, a lost connection or a service that is down. Flows.
 
-What always holds: a request that was claimed and not kept was never sent, so it is cancelled, not sent. One that
-somebody works at is left to them. What is sent again goes out under its own key and no other, however it was called
-from; and not at all where somebody else has ended it in the meantime.
+- A request that was claimed but not stored was never sent, so it is cancelled instead of sent.
+- A request that another process works on is left to it.
+- A request is sent again under its own key only, and not at all if another process has ended it in the meantime.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Keys for requests: an adapter that is mounted on a session.
+"""Idempotency keys for requests: an adapter that is mounted on a session.
 
-What always holds: to requests it is like any other adapter. The answer of an unsafe request is read whole before it is
-given on: one that was cut off in the middle is no outcome.
+The response of an unsafe request is read whole before it is returned: one that breaks off is no outcome.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What an answer says: it is done, it was refused, or ask again with the same key. No I/O.
+"""Classifies a response: done, refused, or retry with the same key. No I/O.
 
-What always holds: an answer that leaves open whether the request ran never ends the life of its key. Whoever asks again
-does so with the same key, because only then can the service tell that it is the same request.
+A response that leaves open whether the request was executed never ends the life of its key.
 """
 
 from __future__ import annotations

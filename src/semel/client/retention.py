@@ -1,7 +1,7 @@
-"""How long a service remembers keys: read from its policy document. Flows; no I/O.
+"""How long a service remembers keys, read from its policy document. Flows; no I/O.
 
-What always holds: what cannot be read is no answer, and then the caller's own assumption holds; it is asked for again
-the next time. A key is old a little before the service forgets it, because the request still has to get there.
+- A document that cannot be read is no answer: the client's own setting applies, and it is asked for again next time.
+- A key counts as old a little before the service forgets it, because the request still has to arrive.
 """
 
 from __future__ import annotations

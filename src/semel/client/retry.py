@@ -1,12 +1,11 @@
-"""One request with one key, sent until there is a definite answer or patience is at its end. Flows; no I/O.
+"""Sending one request until there is a definite answer, or the retry limits are reached. Flows; no I/O.
 
-What always holds: every try shows the same key. The end says what is known: refused for good, certainly not carried
-out, or nobody knows. One try that may have run is enough for the last.
-
-How often and how long to ask again: tries, pauses, and a budget for all requests of a client. No I/O.
-
-What always holds: when a service is down, a client adds little to its load. Each retry costs a token, an answer gives
-back a tenth of one, and without tokens nothing is asked again: the key stays, and `resume` asks later.
+- Every try carries the same key.
+- The error at the end says what is known: refused for good, certainly not executed, or unknown. One try that may have
+  been executed makes it unknown.
+- When a service is down, a client adds little to its load: each retry costs a token of a budget that all requests of
+  the client share, an answer gives back a tenth of one, and without tokens nothing is retried. The key stays stored,
+  and `resume` sends it later.
 """
 
 from __future__ import annotations

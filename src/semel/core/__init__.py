@@ -1,1 +1,1 @@
-"""What semel is about, as values: no I/O, no clock, no colour. Imports the standard library and msgspec only."""
+"""Values and rules: no I/O, no clock, neither sync nor async. Imports the standard library and msgspec only."""

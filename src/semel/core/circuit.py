@@ -1,13 +1,12 @@
 """The circuit breaker of a store, and the guard that decides with it which operations are sent.
 
-Pure state machines: instants and chance come in from outside.
+Pure state machines: time and randomness are passed in.
 
-- `Breaker` opens after so many failures in a row. While it is open at most one try at a time is let through, after a
-  rest that doubles with each failed one and never exceeds `longest`.
-- `Guard` fails claims and reads at once while the breaker is open, so that nothing ran. Writes of running attempts
-  always go through: an attempt can record its outcome the moment the store is back. Only a store that could not answer
-  counts against it: a conflict is an answer. Of the last failure only words are kept, so that a refusal can say why
-  without keeping anybody's stack alive.
+- `Breaker` opens after so many failures in a row. While it is open at most one probe at a time is let through, after a
+  back-off that doubles with each failed one, up to `longest`.
+- `Guard`: while the breaker is open, claims and reads fail fast and nothing ran; writes of running attempts still go
+  through, so an attempt can record its outcome the moment the store is back. Only a store that could not answer counts
+  as a failure; a conflict is an answer. Of the last failure only its text is kept, so that no traceback stays alive.
 - `Limits` are the settings of both.
 """
 

@@ -1,10 +1,13 @@
-"""The decision table of a claim, once in Python. SQL stores state the same rules in their statements.
+"""The decision table of a claim, in Python. SQL stores state the same rules in their statements.
 
-What always holds: another fingerprint never wins and never replays, except that an erased record, which has none any
-more, answers every claim of its key with its tombstone; a live lease is never taken over; an in-doubt
-record is taken over only where its owner's policy and the claimer's both allow it; only settled records expire.
-A store may use `judge` to spare a write where nothing can be won, and to name the answer when its compare-and-set won
-nothing; the compare-and-set itself is what decides.
+- Another fingerprint never wins and never replays. An erased record has none and answers every claim of its key with
+  its tombstone.
+- A live lease is never taken over.
+- A record in doubt is taken over only where its owner's policy and the claimer's both allow it.
+- Only settled records expire.
+
+A store may use `judge` to spare a write that cannot win, and to name the answer when its compare-and-set won nothing;
+the compare-and-set itself decides.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Flows: work written once, without colour, and the two runners that give it one.
+"""Flows: logic written once as a generator, and the sync and the async runner for it.
 
-A flow is a generator that yields what it needs done and receives the answer. Engine flows yield operations and calls;
-a store's plan yields commands. What always holds: an ordinary error is thrown into the flow at its `yield`; anything
-harder (cancellation, an interrupt) closes the flow without another `yield`, and cleaning up is another flow. A flow
-that was stopped where it asks for something can be taken up again there, by the same runner.
+A flow yields what it needs done and receives the answer. Engine flows yield operations and calls; the plan of a store
+yields commands.
+
+- An ordinary error is thrown into the flow at its `yield`.
+- A cancellation or an interrupt closes the flow without another `yield`; cleaning up is another flow.
+- A flow that was stopped at a `yield` can be resumed there by the same runner.
 """
 
 from __future__ import annotations

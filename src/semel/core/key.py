@@ -1,8 +1,7 @@
 """The key: who (scope), what (operation), which (value), and the 32-byte digest that names the record.
 
-What always holds: two keys share a digest only if scope, operation and value are all equal, text byte for byte: what
-looks alike and is spelt otherwise may be somebody else's. The digest alone is the identity; the texts beside it are for
-people and for searching.
+- Two keys share a digest only if scope, operation and value are all equal, text byte for byte.
+- The digest alone is the identity; the texts are for people and for searching.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What can be watched: signals as values, handed to an observer that must not disturb what it watches.
+"""Signals as values, handed to an observer that cannot disturb what it observes.
 
-What always holds: an observer never sees a key's value, only its reference; an error it raises is logged and dropped.
+- An observer never sees a key's value, only its reference.
+- An error that it raises is logged and dropped.
 """
 
 from __future__ import annotations

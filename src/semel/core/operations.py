@@ -1,7 +1,8 @@
-"""Operations: all that an engine may ask of a store, and all that a store may answer. Frozen values, no behaviour.
+"""Operations: all that an engine may ask of a store, and all that a store may answer. Frozen values without behaviour.
 
-What always holds: after a claim, every write shows the lease (fence and nonce). Expected answers are values; only a
-store that cannot answer raises. Sending an operation again after a lost reply gives the answer of the first time.
+- After a claim, every write carries the lease (fence and nonce).
+- Expected answers are values; only a store that cannot answer raises.
+- An operation sent again after a lost reply gets the answer of the first time.
 """
 
 from __future__ import annotations

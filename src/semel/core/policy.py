@@ -1,7 +1,7 @@
-"""The policy: frozen settings of one operation. Checked once, when it is made; never changed afterwards.
+"""The policy: frozen settings of one operation, checked once, when it is made.
 
-What always holds: how long a claim is leased and how long an outcome is kept are two settings. Durations are positive
-and finite, words are known words, and `reconcile` is never asked for without a hook to ask.
+- How long a claim is leased and how long an outcome is kept are two settings.
+- Durations are positive and finite, words are known words, and `reconcile` always comes with a hook.
 """
 
 from __future__ import annotations

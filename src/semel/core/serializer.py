@@ -1,8 +1,8 @@
-"""A self-describing binary form for plain Python values: what is read back has equal value *and* equal type.
+"""A self-describing binary form for plain Python values.
 
-What always holds: `loads(dumps(x))` equals `x` with the same types all the way down, or `dumps` raises `NotPlain`.
-MessagePack carries what it can by itself; the rest (tuples, sets, decimals, dates, big integers) travels as extension
-types. No class is ever looked up by a name found in data.
+- `loads(dumps(x))` equals `x` with the same types at every level, or `dumps` raises `NotPlain`.
+- MessagePack carries what it can by itself; tuples, sets, decimals, dates and big integers are extension types.
+- No class is ever looked up by a name found in data.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
-"""The port that stores implement: a plan for a list of operations, and drivers that carry commands out.
+"""The port that stores implement: plans of operations and drivers that execute them; and the protocol of a cache.
 
-What always holds: `plan` is colour-free and takes operations of one kind; it returns one answer per operation, in
-order, and an error of one is its answer, never its neighbours'. A driver's round has taken effect durably when it
-returns. Nothing connects before it is used, and nothing is shared with a forked process. What a store can do beyond
-that it declares in `capabilities`; nobody looks for methods or asks for its class.
+Stores:
 
-Tiers: what is asked of a cache in front of the store that decides, and what a store with tiers offers an engine.
+- `plan` is neither sync nor async and takes operations of one kind. It returns one answer per operation, in order; an
+  error of one operation is the answer of that one alone.
+- The effects of a batch are durable when the driver returns.
+- Nothing connects before it is used, and nothing is shared with a forked process.
+- What a store can do beyond that it declares in `capabilities`; nobody probes for methods or classes.
 
-What always holds: a cache holds completed records only, each for no longer than the store behind it would replay it.
-A fill needs the epoch that a look placed, or found, before the store behind was read; whatever removes that epoch (a
-drop, an eviction, the end of its life) refuses the fill. So nobody fills in after a drop what was read before it.
-What a cache holds for one database is never given for another.
+A cache in front of a store:
+
+- It holds completed records only, each for no longer than the store would replay it, and only of that database.
+- A fill needs the epoch that a look placed or found before the store was read. A drop, an eviction or the end of its
+  life removes the epoch, so nothing read before a drop is filled in after it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The second port of a store: what operators do to it, and what `semel doctor` finds. The command line calls this.
+"""The second port of a store: what operators do to it, and the findings of `semel doctor`. The command line calls this.
 
-What always holds: a method works if, and only if, the store declares its capability; otherwise it refuses and says so,
-before anything is opened. Looking changes nothing, and a promise is said to hold only where nothing was found that
-breaks it.
+- A method works if, and only if, the store declares its capability; otherwise it refuses before anything is opened.
+- Looking changes nothing, and a promise is reported as kept only where nothing was found that breaks it.
 """
 
 from __future__ import annotations

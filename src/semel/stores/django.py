@@ -1,10 +1,8 @@
-"""The database of an alias in Django's settings, as a store: `django://default`.
+"""The database of an alias in Django's settings as a store: `django://default`.
 
-What always holds: the settings are read on first use, so that a store can be made while Django is still being set up,
-and a test run leads to its test database. Operations outside `within` use connections of semel's own, never the one
-that a request's transaction is on.
-
-The store that a Django project already has.
+- The settings are read on first use, so that a store can be made while Django is being set up, and a test run uses its
+  test database.
+- Operations outside `within` use connections of semel's own, never the one that a request's transaction is on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""From an engine or pool that the caller already has to the store on its connections.
+"""Opens a store on an engine or pool that the caller already has.
 
-What always holds: an object is known by the names of its classes, so nothing is imported that the caller does not use.
+An object is recognized by the names of its classes, so no library is imported that the caller does not use.
 """
 
 from __future__ import annotations

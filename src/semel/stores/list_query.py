@@ -1,7 +1,4 @@
-"""Listing records: the conditions of a page, put together from fixed texts, one per restriction.
-
-What always holds: what the caller asks for is bound, never written into the text; the texts here are all there are.
-"""
+"""The conditions of a list query, composed of fixed texts, one per restriction; values are always bound."""
 
 from __future__ import annotations
 

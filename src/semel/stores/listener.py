@@ -1,6 +1,6 @@
-"""Being told of ends, as every listener does it: until it is closed, and again some time after it broke.
+"""Completion listener: reconnects after a delay until it is closed.
 
-What always holds: nobody relies on being told, so what goes wrong is logged and tried again, and never raised.
+Waiters poll anyway, so an error of a listener is logged and never raised.
 """
 
 from __future__ import annotations

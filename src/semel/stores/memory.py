@@ -1,16 +1,9 @@
-"""The rules of the store, applied to a dictionary: every operation is one pure step at one instant.
+"""The memory store: the rules of a store applied to a dictionary, behind a lock. Nothing survives the process.
 
-What always holds: `apply` is atomic because it never waits; the caller holds the lock. Time comes in as an argument.
-The simulator runs this very table, so what is proved there is what runs here.
-
-Records in this process's memory: for tests, for one process, and as the plainest statement of the rules.
-
-Invalidations that caches in front of the table have not confirmed, as pure steps like those of the table.
-
-What always holds: a note goes only when it is confirmed, and a confirmation never takes away a note that came after
-the invalidation it speaks of.
-
-The memory store: the table behind a lock, with a driver of each colour. Nothing survives the process.
+- `apply` is atomic because it never waits; the caller holds the lock. Time is passed in. The simulator runs this very
+  table, so what is proved there is what runs here.
+- A pending invalidation goes only when it is confirmed, and a confirmation never removes one that was noted after the
+  invalidation it confirms.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""What the SQL stores share: named statements kept in `.sql` files, and the way between a record and its row.
+"""Named statements from `.sql` files, and the conversion between a record and its row or a new claim's record.
 
-What always holds: a row is read in the order of `RECORD_COLUMNS`, and every statement that gives back a record names
-its columns through that tuple. A word in a row that this release does not know is `RecordUnreadable`, never a guess.
-
-What stores of every kind write alike: the record of a new claim, and texts as a database can keep them.
-
-What always holds: what is written in these forms is equal to what is read back.
+- A row is read in the order of `RECORD_COLUMNS`, and every statement that returns a record names its columns by it.
+- A word in a row that this release does not know is `RecordUnreadable`, never a guess.
+- What is written in these forms equals what is read back.
 """
 
 from __future__ import annotations

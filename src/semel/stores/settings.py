@@ -1,9 +1,7 @@
-"""The values of settings as people give them, in URLs as text and in keywords as what they are.
+"""Parsing of settings, which are text in URLs and values in keywords, and the clock of embedded stores.
 
-What always holds: a value that is not usable is refused by the name of its setting, before anything is opened, and the
-message says what would be usable.
-
-The clock of embedded stores: this machine's, in whole microseconds. Servers bring their own.
+A value that cannot be used is refused by the name of its setting before anything is opened; the message says what can
+be used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The parts of a store's URL, in which several hosts may stand.
+"""The parts of a store's URL, which may name several hosts.
 
-Invariants: nothing depends on the release of Python, some of which refuse a list of hosts with brackets in it; a part
-that cannot be read is refused before anything is opened, and the message never shows the URL.
+- The result does not depend on the release of Python, some of which refuse a list of hosts with brackets in it.
+- A part that cannot be read is refused before anything is opened; the message never shows the URL.
 """
 
 from __future__ import annotations

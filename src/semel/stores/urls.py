@@ -1,6 +1,6 @@
-"""From a URL to a store. Backends are imported when they are asked for, and nothing is opened.
+"""Opens a store by its URL. Backends are imported when they are asked for, and nothing is connected.
 
-What always holds: an error names the scheme and never the rest of a URL, which may hold a password.
+An error names the scheme and never the rest of a URL, which may hold a password.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A store in front of another one: whatever it does not do itself is passed on.
+"""A store in front of another one that passes on whatever it does not do itself.
 
-What always holds: where a subclass says nothing else, plans, drivers and joined connections are those of the store
-behind, so races are decided there and nowhere else.
+Plans, drivers and joined connections are those of the store behind unless a subclass says otherwise, so races are
+decided there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A clock that moves only when told to. Give it to an engine, and `store_clock` of it to a store.
+"""A virtual clock that moves only when told to. Give it to an engine, and its `store_clock` to a store.
 
-What always holds: `advance` wakes exactly those whose instant has come; nobody ever sleeps for real. Whoever was woken,
-by the clock or by somebody else, does not count as resting any more, even before it had its turn to run.
+- `advance` wakes exactly those whose instant has come; nobody ever sleeps in real time.
+- A waiter that was woken, by the clock or otherwise, no longer counts as waiting, even before it had its turn to run.
 """
 
 from __future__ import annotations

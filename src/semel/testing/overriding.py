@@ -1,6 +1,6 @@
-"""An engine put on another store for the length of a test, with everything that was decorated or mounted with it.
+"""Puts an engine on another store for the length of a test, with everything that was decorated or mounted with it.
 
-Invariant: afterwards the engine has its own store, clock and connections again, whatever happened inside.
+Afterwards the engine has its own store, clock and connections again, whatever happened inside.
 """
 
 from __future__ import annotations

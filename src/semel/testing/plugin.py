@@ -1,6 +1,6 @@
-"""Fixtures for pytest, found by it wherever semel is installed: a store on a virtual clock, and engines put on it.
+"""Pytest fixtures: a store on a virtual clock, and engines put on it. Pytest finds them wherever semel is installed.
 
-Invariant: nothing of semel is loaded before a test asks for a fixture.
+Nothing of semel is loaded before a test asks for a fixture.
 """
 
 from __future__ import annotations

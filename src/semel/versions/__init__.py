@@ -2,8 +2,9 @@
 
 On DynamoDB the rows are items, and the same is a condition of the one request that writes.
 
-What always holds: a write is a value that does nothing until `run` or `arun` carries it out on a connection; nothing
-here begins, commits or rolls back; what decides is one compare-and-set statement, never a read before it.
+- A write is a value that does nothing until `run` or `arun` executes it on a connection.
+- Nothing here begins, commits or rolls back.
+- One compare-and-set statement decides, never a read before it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Carrying a write out on the caller's connection, whichever library and colour it has.
+"""Executes a write on the caller's connection, of any library, sync or async.
 
-What always holds: the connection is known by its class, so no library is imported that the caller does not use; rows
-are read as tuples, whatever the connection was told to make of them; cursors opened here are closed here.
+- The connection is recognized by its class, so no library is imported that the caller does not use.
+- Rows are read as tuples, whatever the connection was told to make of them; cursors opened here are closed here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The same writes for items of DynamoDB: one conditional update, whose refusal says what stood in its way.
+"""The same writes for items of DynamoDB: one conditional update, whose refusal returns the item in its way.
 
-What always holds: whether the item was written is decided by the condition of the one request that writes it; nothing
-is read before it or after it. Every name and value is a placeholder. A write for a transaction is the same request, so
-what `Writes` sends with a record is decided by the same condition.
+- The condition of the request that writes decides; nothing is read before it or after it.
+- Every name and value is a placeholder.
+- A write for a transaction is the same request, so what `Writes` sends with a record is decided by the same condition.
 """
 
 from __future__ import annotations

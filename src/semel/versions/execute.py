@@ -1,11 +1,11 @@
-"""How a write is carried out and what its statements' answers mean: one flow for every library and both colours.
+"""Executes a write and interprets the answers of its statements: one flow for every library, sync and async.
 
-What always holds: whether the row was written is decided by the statement that writes it. The read that follows a
-refused write only says why: it gives the version for the error, and finds the caller's own request.
+The statement that writes decides whether the row was written. The read after a refused write only explains it: it gives
+the version for the error, and recognizes the caller's own request.
 
-MySQL and MariaDB cannot say by RETURNING whether an UPDATE met a row, and their count of rows means "met" on one
+MySQL and MariaDB cannot say by RETURNING whether an UPDATE found a row, and their count of rows means "found" on one
 connection and "changed" on the next (CLIENT_FOUND_ROWS). Here only an UPDATE is counted, and each one raises the
-version, so a row that is met is changed and both counts are equal. An INSERT that may meet a row is never counted.
+version, so a row that is found is changed and both counts are equal. An INSERT that may find a row is never counted.
 """
 
 from __future__ import annotations

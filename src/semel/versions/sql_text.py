@@ -1,7 +1,4 @@
-"""The steps as SQL text for the drivers: names are quoted, values are bound.
-
-What always holds: text is made of fixed words and of names that `Write` has checked; no value is ever part of it.
-"""
+"""The steps of a write as SQL text, made of fixed words and names that `Write` has checked; values are bound."""
 
 from __future__ import annotations
 

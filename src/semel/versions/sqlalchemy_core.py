@@ -1,7 +1,8 @@
-"""The steps as SQLAlchemy Core statements, so that a table's types, schema and Python-side defaults apply.
+"""The steps of a write as SQLAlchemy Core statements, so that a table's types, schema and Python-side defaults apply.
 
-What always holds: these say the same as the text for the drivers, step by step; a table given by name is described to
-SQLAlchemy by the columns that are written. This module is imported only once the caller has given a connection of it.
+- They say the same as the SQL text, step by step.
+- A table given by name is described to SQLAlchemy by the columns that are written.
+- This module is imported only once the caller has given a connection of SQLAlchemy.
 """
 
 from __future__ import annotations

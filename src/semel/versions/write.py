@@ -1,7 +1,7 @@
-"""What shall be written, as a value: `upsert` and `update_versioned` describe a write, and answers say what came of it.
+"""A write as a value: `upsert` and `update_versioned` describe it, and answers say what came of it.
 
-What always holds: a `Write` names a row by values that can be equal to something, sets each column once, and has one
-condition: the row is absent, is at `expected`, or is older than `newer`.
+A `Write` names a row by values that can be equal to something, sets each column once, and has one condition: the row is
+absent, is at `expected`, or is older than `newer`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Looking at a table: its key, its expiry, its replicas, this machine's clock, and what waits there.
+"""Administration of a DynamoDB table: creating it, and `semel doctor`.
 
-What always holds: nothing is changed. No more than a sample of the records is read, because reading is paid for.
-
-The table: its key, its way to be paid for, and the attribute by which the service deletes what has expired.
-
-What always holds: an existing table is never changed except for switching its time to live on, and nothing is deleted.
+- An existing table is never changed, except that its time to live is switched on; nothing is deleted.
+- The doctor changes nothing and reads only a sample of the records, because reads are paid for.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The service's clock, learnt from the Date of its replies: conditions of DynamoDB know no now of their own.
+"""The clock of the service, estimated from the Date header of its replies: conditions of DynamoDB have no `now`.
 
-What always holds: the true instant of the service lies between `low` and `high`. What decides that time is up (a lease,
-an expiry) is judged at `low`; what is promised to last is written from `high`. So neither a wrong clock of this machine
-nor the coarse Date lets anybody take over early. This machine's clock only measures spans; it may be set at will.
+- The true time of the service lies between `low` and `high`. Whether a lease or a record has ended is judged at `low`;
+  what is promised to last is written from `high`. So neither a wrong local clock nor the coarse Date lets anyone take
+  over early.
+- The local clock only measures durations; it may be set at will.
 
     request sent          Date made          reply received      in this order; a Date is cut to the second
          |                    |                    |
-    the service showed                        the service showed
+    service's clock                           service's clock
     at most Date + 1 s                        at least Date
 """
 

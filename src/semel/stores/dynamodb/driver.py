@@ -1,19 +1,12 @@
-"""Drivers: rounds of plans as requests side by side, in threads and on an event loop.
+"""Drivers of the DynamoDB store: the requests of a batch side by side, in threads and on an event loop; SDK clients.
 
-What always holds: no more than `pool_size` requests of a driver are on their way. The chains of all plans of a round
-begin together, and the round is over when the last one is. Nothing is shared with a forked process.
-
-Clients of the SDK, in both colours.
-
-What always holds: the SDK never sends anything again by itself, because a request whose reply was lost must be judged
-by what it left behind. Sessions are made once for each process: they hold the descriptions of the service, which are
-large, and the credentials, which they renew.
-
-One command and its reply, without colour: what to send, what to learn from the reply, when to send it again.
-
-What always holds: every reply with a Date teaches the clock, refusals too. A request that was throttled did nothing and
-is sent again for `throttled_for`; one whose reply is lost is not, that is for the flow above to decide. Completions go
-on for as long as the lease lasts, because the engine sends them again.
+- At most `pool_size` requests of a driver are in flight. A batch ends when the last plan of it has ended.
+- The SDK retries nothing by itself, because a request whose reply was lost must be judged by what it left behind.
+- A throttled request did nothing and is sent again for `throttled_for`; one whose reply is lost is not: that is for
+  the flow above to decide. Completions are repeated by the engine for as long as the lease lasts.
+- Every reply with a Date updates the clock, refusals too.
+- SDK sessions are made once per process, because they hold the large service descriptions and the credentials, which
+  they renew. Nothing is shared with a forked process.
 """
 
 from __future__ import annotations

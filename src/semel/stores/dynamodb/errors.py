@@ -1,7 +1,7 @@
-"""What goes wrong on the way to DynamoDB, and what it means to semel.
+"""Errors of DynamoDB and its SDK, translated into semel's.
 
-What always holds: a translated error says what happened, whether anything was recorded, and what to do, and carries its
-cause. Only what is named is translated; everything else stays the bug it is.
+- A translated error says what happened, whether anything was recorded and what to do, and carries its cause.
+- Only listed errors are translated; any other is a bug and is raised as it is.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Between a record and its item: attributes named like the columns of the SQL stores, and a few for conditions.
+"""Conversion between a record and its item, and the limit of 400 KB for an item.
 
-What always holds: an item that a newer release wrote is `RecordUnreadable`, never a guess. `version` rises with every
-write, so `nonce` and `version` together name the very item that was seen. `ttl` is there only while the record is
-settled: nothing else may ever be deleted by the service.
-
-What is left out where an item would be too large for DynamoDB: values become tombstones, the fact is always kept.
-
-What always holds: an operation that happened is recorded as such, however large its value. A duplicate then gets
-`ResultNotKept`, and nothing runs again.
+- Attributes are named like the columns of the SQL stores; a few more serve conditions.
+- An item written by a newer release is `RecordUnreadable`, never a guess.
+- `version` rises with every write, so `nonce` and `version` name the exact item that was seen.
+- `ttl` is set only while the record is settled: the service must never delete anything else.
+- An operation that happened is recorded as such, however large its value: a value that does not fit becomes a
+  tombstone, a duplicate gets `ResultNotKept`, and nothing runs again.
 """
 
 from __future__ import annotations

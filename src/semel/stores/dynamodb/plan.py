@@ -1,14 +1,11 @@
-"""Plans: each operation as one conditional write. Without colour and without a connection.
+"""Plans of the DynamoDB store: each operation as one conditional write, by the rules of a claim. No I/O.
 
-What always holds: a write that is refused says what stood in its way; from that item the answer follows, or a further
-write over that very item and no other. So a claim of an unknown key, a replay, a renewal and a completion take one
-request each, and nothing is ever decided by a read. Operations on one record follow each other in the order of the
-list; those on different records go side by side, and what befalls one is its answer alone.
-
-What an operation makes of the very record that was seen: the rules of the memory store's table, at two instants.
-
-What always holds: whether time is up is judged at the earliest instant that now can be, and what is written begins at
-the latest. The caller writes the result only over what was seen.
+- A refused write returns the item that stood in its way; the answer follows from that item, or a further write over
+  exactly that item. So a claim of an unknown key, a replay, a renewal and a completion take one request each, and no
+  read ever decides.
+- Whether a lease or a record has ended is judged at the earliest possible now; what is written begins at the latest.
+- Operations on one record run in the order of the list, those on different records side by side; an error of one is
+  its answer alone.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Requests: each operation as one conditional write, which says in its refusal what stood in the way.
+"""Builders of DynamoDB requests: each operation as one conditional write whose refusal returns the item in its way.
 
-What always holds: a write after the claim demands nonce and fence and a running record in its condition, so a late
-worker changes nothing. A condition also holds what the written values were calculated from; where that has changed, the
-write is refused and calculated again from the item that came back. Every write raises `version`.
-
-Expressions of DynamoDB, put together from attribute names and values.
-
-What always holds: every name and every value is a placeholder, so reserved words and what callers wrote cannot change
-the meaning of an expression.
+- A write after the claim demands nonce, fence and a running record in its condition, so a late worker changes nothing.
+- A condition also holds what the written values were calculated from; where that has changed, the write is refused and
+  calculated again from the item that came back. Every write raises `version`.
+- Every name and value in an expression is a placeholder, so reserved words and the caller's texts cannot change its
+  meaning.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""How a store on DynamoDB is set up: which table, where, and how long a request may take.
+"""Settings of a DynamoDB store: table, endpoint and timeouts.
 
-What always holds: everything is checked before anything is opened. Credentials are never part of it: the SDK finds them
-where it always does.
+Everything is checked before anything is opened. Credentials are never among them: the SDK finds them by itself.
 """
 
 from __future__ import annotations

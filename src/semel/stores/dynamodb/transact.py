@@ -1,22 +1,15 @@
-"""Operations inside `within`: a claim that is only looked up, and an end that commits everything.
-
-What always holds: a claim writes nothing, so a crash leaves nothing; the record is written by the end, over the very
-item that the claim saw, or where it saw none. Of two that ran at the same time one is refused, with all its writes.
-Where the reply to the end is lost, the record says whose nonce it carries. Nothing else is ever sent again here.
-
-The caller's own writes, committed together with what semel records about them: `within` on DynamoDB.
+"""`within` on DynamoDB: the caller's writes and the record in one TransactWriteItems request, sync and async.
 
 DynamoDB has no transaction that stays open, only one request that writes up to a hundred items or none. So a handler
 does not write: it adds its writes to a `Writes`, and the end of the operation sends them with the record.
 
-What always holds: nothing is written before the handler has returned, and then all of it or nothing, under the
-condition that the record is still as the claim saw it. A handler that raised has written nothing. Writes are taken only
-while an operation, or a step of one, is open: what was added for one is never sent with another.
-
-The caller's writes as a place for operations, in both colours.
-
-What always holds: they are sent by the caller's own client where there is one, and by one opened for the operation
-where there is none. Its retries do no harm: the same transaction carries the same token.
+- A claim writes nothing, so a crash leaves nothing. The end writes the record over the exact item that the claim saw,
+  or where it saw none. Of two that ran at the same time one is refused, with all its writes.
+- A handler that raised has written nothing. Writes are accepted only while an operation, or a step of one, is open:
+  what was added for one is never sent with another.
+- If the reply to the end is lost, the nonce in the record tells whose it is. Nothing else is ever sent again here.
+- The request goes through the caller's own client, or one opened for the operation. The client's retries are harmless:
+  the same transaction carries the same token.
 """
 
 from __future__ import annotations

@@ -1,24 +1,14 @@
-"""Looking at a MySQL or MariaDB server.
+"""Administration of MySQL and MariaDB: schema, search indexes, the mark after a restore, and `semel doctor`.
 
-What always holds: what decides about durability is read from the server's global settings, what decides about within()
-from the defaults that a caller's session gets, and nothing is changed.
-
-The indexes for searching on MySQL and MariaDB, as a flow.
-
-What always holds: claims go on while an index is built; only at its start and end does it need the table for a moment,
-and where that is not to be had within `lock_timeout`, it steps aside and tries again. An index that is there is left
-alone; the server leaves none half built.
-
-The schema of the MySQL store: numbered files in two halves, and how they are applied.
-
-What always holds: the `pre` half of a migration is safe while workers of the release before still run; the `post` half
-waits until they are gone. The server ends a transaction at every CREATE, so a migration is not one: its statements may
-all be run again, the note that it was applied comes last, and one process applies while the others wait for its lock.
-
-The restore mark on MySQL and MariaDB: a trigger that is there only while it stands, and a row that tells of it.
-
-What always holds: the server ends a transaction at every CREATE, so the trigger comes first and the row that tells of
-it last: an interrupted run holds too much, never too little. One mark replaces another without a moment between them.
+- The server commits at every CREATE, so a migration is no transaction: each of its statements can be repeated, the row
+  that it was applied is written last, and one process applies while the others wait for its lock. The `pre` half is
+  safe while workers of the previous release run; the `post` half waits until they are gone.
+- Claims go on while a search index is built. It needs the table only for a moment at its start and end; where it does
+  not get it within `lock_timeout`, it gives up and tries again. An existing index is left alone.
+- The restore mark is a trigger and a row. The trigger is created first and the row written last, so an interrupted run
+  holds too much, never too little. One mark replaces another without a gap.
+- The doctor changes nothing. Durability is read from the server's global settings, what concerns `within` from the
+  defaults that a caller's session gets.
 """
 
 from __future__ import annotations

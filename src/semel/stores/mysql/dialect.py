@@ -1,7 +1,7 @@
-"""The statements of MySQL and MariaDB: `statements.sql` with the names of the tables, in the forms that plans ask for.
+"""The statements of MySQL and MariaDB for the shared plan, from `statements.sql`.
 
-What always holds: a list travels as the rows of one derived table, in the order of digests, whatever the order asked
-for. What a write did is read back from the rows; where others could change them in between, both are one transaction.
+- A list travels as the rows of one derived table, always in the order of digests.
+- The result of a write is read back from the rows; where others could change them in between, both are one transaction.
 """
 
 from __future__ import annotations

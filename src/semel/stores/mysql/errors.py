@@ -1,6 +1,6 @@
-"""Error numbers of MySQL and MariaDB by what they mean, those of the client libraries included.
+"""Error numbers of MySQL, MariaDB and their client libraries by kind.
 
-What always holds: a number that is not listed means nothing that is known, so its error stays the bug it is.
+A number that is not listed has no kind: its error is a bug and is raised as it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where the server is, and what semel's own sessions are set to. The caller's connections are never touched.
+"""Address of a MySQL or MariaDB server, and the session settings of semel's own connections.
 
-What always holds: one text sets up a session on MySQL and on MariaDB; what only one of them knows stands in a comment
-that only that one reads.
+- The caller's connections are never changed.
+- One text sets up a session on both servers; what only one of them knows stands in a comment that only that one reads.
 """
 
 from __future__ import annotations

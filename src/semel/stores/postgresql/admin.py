@@ -1,22 +1,12 @@
-"""Looking at a PostgreSQL server.
+"""Administration of PostgreSQL: schema, search indexes, the mark after a restore, and `semel doctor`.
 
-What always holds: every setting is read as the server applies it to semel's own session, and nothing is changed.
-
-The indexes for searching on PostgreSQL, as a flow.
-
-What always holds: no statement here makes a claim wait. An index that an interrupted run left half built is dropped and
-built again; one that is there is left alone.
-
-The schema of the PostgreSQL store: numbered files in two halves, and how they are applied.
-
-What always holds: the `pre` half of a migration is safe while workers of the release before still run, and is one
-transaction; the `post` half waits until they are gone, and each of its statements can be repeated. One process applies,
-the others wait for its lock.
-
-The restore mark on PostgreSQL: a row in the meta table, and a trigger that is there only while it stands.
-
-What always holds: setting the mark is one transaction. The trigger touches only rows of keys that have no record: its
-changes would otherwise reach `excluded`, by which a claim is compared with the record that it meets.
+- The `pre` half of a migration is one transaction and safe while workers of the previous release run; the `post` half
+  waits until they are gone, and each of its statements can be repeated. One process applies, the others wait.
+- Building a search index never makes a claim wait. An index that an interrupted run left half built is dropped and
+  built again; an existing one is left alone.
+- The restore mark is a row in the meta table and a trigger, set in one transaction. The trigger touches only rows of
+  keys without a record: otherwise its changes would reach `excluded`, by which a claim is compared with the record.
+- The doctor changes nothing, and reads each setting as the server applies it to semel's own session.
 """
 
 from __future__ import annotations

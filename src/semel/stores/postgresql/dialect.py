@@ -1,7 +1,7 @@
-"""PostgreSQL's statements: `statements.sql` with the names of the tables, in the forms that plans ask for.
+"""The statements of PostgreSQL for the shared plan, from `statements.sql`.
 
-What always holds: a list travels as arrays, one per column, so that the text is the same for every length and stays
-prepared; a list of one travels as plain values, which the server plans better and reads faster.
+A list travels as arrays, one per column, so that one prepared text serves every length; a list of one travels as plain
+values, which the server plans better and reads faster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""SQLSTATE codes by what they mean: PostgreSQL's own, and what the standard says of connections.
+"""SQLSTATE codes by kind: PostgreSQL's own, and those of the standard about connections.
 
-What always holds: a code that is not listed means nothing that is known, so its error stays the bug it is.
+A code that is not listed has no kind: its error is a bug and is raised as it is.
 """
 
 from __future__ import annotations

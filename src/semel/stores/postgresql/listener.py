@@ -1,8 +1,7 @@
-"""Being told of ends: one connection of each process that has waiters listens, and wakes them.
+"""Completion listener of PostgreSQL: one LISTEN connection per process that has waiters.
 
-What always holds: nobody relies on it. A notification that is lost, a proxy that swallows LISTEN or a connection that
-breaks only means that waiters find out by their own look; the connection is opened again after a while. The listener
-holds no lock and touches no record.
+- Waiters poll anyway: a lost notification, a proxy that drops LISTEN or a broken connection only delays them.
+- The listener holds no lock and touches no record.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What semel's own sessions are set to, and whether they are encrypted. The caller's connections are never touched."""
+"""Session settings and TLS of semel's own connections to PostgreSQL. The caller's connections are never changed."""
 
 from __future__ import annotations
 

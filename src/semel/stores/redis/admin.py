@@ -1,7 +1,6 @@
-"""Looking at Redis servers: whether they forget, and when.
+"""`semel doctor` for Redis servers: persistence, eviction, replication.
 
-What always holds: nothing is changed. An answer that cannot be had is a finding, not an error: whoever asks a doctor
-has trouble already.
+Nothing is changed. An answer that cannot be obtained is a finding, not an error.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Connections of redis-py, of either colour: opened, looked at, spoken on.
+"""Connections of redis-py, sync and async: opening, checking the server, sending and receiving.
 
-What always holds: the client library retries nothing. A connection on which anything went wrong is not used again.
-
-The first words on a connection, as a flow: is this a server that may decide who runs? And when to ask again.
-
-What always holds: a replica is refused before anything is read there, because it would answer "absent" for what the
-primary holds; and so is a server that removes keys when its memory is full, because it would forget claims.
+- The client library retries nothing. A connection on which an error occurred is not used again.
+- A replica is refused before anything is read from it, because it would answer "absent" for what the primary holds. So
+  is a server that evicts keys when its memory is full, because it would forget claims.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Drivers: rounds of plans on the store's own connections, in threads and in event loops.
+"""Drivers of the Redis store: batches of plans on the store's own connections, in threads and on event loops.
 
-What always holds: a round has taken effect when it returns, as far as the server keeps what it acknowledged. Nothing
-is sent a second time here; a lost reply is for the flow to decide. After a lost connection no older one is used, nor
-after a reply that tells of a replica: the primary is looked for anew. A server is looked at again now and then, over
-the connections that stand. Nothing is shared with a forked process.
+- A batch has taken effect when it returns, as far as the server keeps what it acknowledged.
+- Nothing is sent a second time here; what a lost reply means is decided by the flow.
+- After a lost connection, or a reply that shows a replica, no older connection is used: the primary is looked up anew.
+- The check of a server is repeated now and then on open connections. Nothing is shared with a forked process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What an error of Redis or of its client library means: who has to act, and whether anything was recorded.
+"""Errors of Redis and redis-py, translated into semel's.
 
-What always holds: an error says what happened, whether anything was recorded, and what to do, and carries its cause.
-Only what is named is translated; everything else stays the bug it is. A reply that is lost is never taken for a no.
+- A translated error says what happened, whether anything was recorded and what to do, and carries its cause.
+- Only listed errors are translated; any other is a bug and is raised as it is.
+- A lost reply is never taken for a refusal.
 """
 
 from __future__ import annotations

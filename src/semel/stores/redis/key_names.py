@@ -1,6 +1,6 @@
-"""A store's place: its settings, how its keys are spelt, and where the records are that were asked for lately.
+"""The context of a Redis store: its settings, and a cache of the key names of recent digests.
 
-What always holds: what is remembered of a digest is only ever a way to its key. What was forgotten is looked for.
+The cache only ever shortens the way to a key: a name that is no longer in it is searched for.
 """
 
 from __future__ import annotations

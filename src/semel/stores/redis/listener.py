@@ -1,7 +1,6 @@
-"""Being told of ends: one connection of each process that has waiters subscribes to a channel, and wakes them.
+"""Completion listener of Redis: one SUBSCRIBE connection per process that has waiters.
 
-What always holds: nobody relies on it. A message that is lost, or a connection that breaks, only means that waiters
-find out by their own look; the connection is opened again after a while. The listener touches no record.
+Waiters poll anyway: a lost message or a broken connection only delays them. The listener touches no record.
 """
 
 from __future__ import annotations

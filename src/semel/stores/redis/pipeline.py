@@ -1,19 +1,10 @@
-"""The way through a cluster: each command to the node that holds its key, what goes to one node together.
+"""Sends the commands of a batch to the node of each key: Lua scripts, one server or a cluster. Neither sync nor async.
 
-What always holds: a command is sent again only after a node said that it did not do it (MOVED, ASK, an unknown script).
-A node that does not answer is an error of its commands, and the map of the cluster is asked for anew the next time.
-
-The scripts by name: package data, put together once, known to the server by their digest.
-
-What always holds: a script is sent by its digest, and in full only where the server says that it does not know it; in
-that case it has not run. With a virtual clock the scripts are others, which a real store never loads.
-
-A round: the plans of a lane side by side, and their commands as the server wants them. Without colour.
-
-What always holds: what all plans of a round ask for goes out together, in their order. A script that the server does
-not know has not run, and is sent again in full; nothing else is ever sent twice.
-
-Which node a command goes to.
+- The commands of all plans of a batch go out together, in their order.
+- A command is sent again only after a node said that it did not execute it (MOVED, ASK, an unknown script).
+- A node that does not answer is an error of its commands, and the slots are asked for anew the next time.
+- A script is sent by its digest, and in full only if the server does not know it. With a virtual clock the scripts are
+  others, which a real store never loads.
 """
 
 from __future__ import annotations

@@ -1,18 +1,9 @@
-"""Plans: operations as commands. Without colour and without a connection.
+"""Plans of the Redis store: operations as commands, listing and sweeping included. No I/O.
 
-What always holds: a plan answers each operation as the memory store's table would. Each operation on a record is one
-script on one key, and all of a list go out together. An error is the answer of the one operation that it befell.
-
-Commands: what a plan yields to a driver, a list at a time. Frozen values, without colour and without a connection.
-
-What always holds: a command touches one key, so any command may go to whichever node holds that key. The reply of a
-command is its value or the error that befell it; one of a list never stands for its neighbours'.
-
-Plans that pass over many records: a page of a listing, and the sweep.
-
-There is no index: what is there is found by SCAN, a few keys at a time, so the server never stands still for it and a
-record can never be missing from a listing. What always holds: what was looked at decides nothing. A record is deleted
-or marked by a script that judges it again; a page holds records as they are when it is read.
+- A plan answers each operation as the memory store's table would. Each operation on a record is one script on one key,
+  so a command may go to any node; all of a list go out together, and an error is the answer of its operation alone.
+- There is no index: listing and sweeping use SCAN, a few keys at a time, so the server never stalls and no record can
+  be missing. What a scan saw decides nothing: a script judges each record again before it deletes or marks it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The way between a record and its hash in Redis: all that is known of a key is in one hash.
+"""Conversion between a record and its hash in Redis; one hash holds all that is known of a key.
 
-What always holds: a hash is read in the order of `FIELDS`, and every script gives records back through that tuple. What
-this release cannot read is `RecordUnreadable`, never a guess.
+- A hash is read in the order of `FIELDS`, and every script returns records through that tuple.
+- What this release cannot read is `RecordUnreadable`, never a guess.
 """
 
 from __future__ import annotations

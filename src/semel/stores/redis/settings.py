@@ -1,11 +1,8 @@
-"""How a store on Redis is set up: where the servers are, how long they may take, and how keys are spelt.
+"""Settings of a Redis store: addresses, timeouts, and the names of its keys.
 
-What always holds: everything is checked before anything is opened, and the name of a store never shows a password.
-
-How the key of a record is spelt in Redis, and back.
-
-What always holds: two digests never share a key. Braces of an operation are written as escapes: in a cluster what
-stands in braces alone decides about the place, and a whole operation would be kept by one node.
+- Everything is checked before anything is opened, and the name of a store never shows a password.
+- Two digests never share a key. Braces of an operation are escaped: in a cluster only what stands in braces decides the
+  slot, and one node would hold a whole operation.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The port to client libraries: how each of them sends a command, and what its errors mean.
 
-One file per library in `adapters/`; what they have to know of a server is handed in as a `Server`. What always holds:
-an adapter sends exactly the statements of a command, with bound values, on the connection it is given; it begins,
-commits and rolls back nothing.
+- There is one file per library in `adapters/`; what it has to know of a server is passed in as a `Server`.
+- An adapter sends exactly the statements of a command, with bound values, on the connection it is given; it begins,
+  commits and rolls back nothing.
 """
 
 from __future__ import annotations

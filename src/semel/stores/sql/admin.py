@@ -1,13 +1,13 @@
-"""What operators do to a store on a server: migrate it, examine it, mark it as restored. The command line calls this.
+"""Administration of a store on a SQL server: migrations, `semel doctor`, the mark after a restore.
 
-- Each call uses a connection of its own, which is closed when it returns. Nothing is asked of it beforehand, so it
-  works where tables are missing or too old; nothing is sent a second time.
-- An examination never fails: an answer that cannot be had is a finding.
-- The restore mark: a restore forgets every claim since the restore point, and a forgotten key looks new. So, while the
-  mark stands, a claim of a key that has no record is recorded as in doubt, on hold, and nobody runs it; people look
-  whether it happened. What was unsettled at the restore point may have been settled since, so it is held too. Claims do
-  not look for the mark: while it stands, a trigger on the table of records changes what they write. So it costs nothing
-  where there is none, and workers need not be told, nor be of this release.
+- Each call uses a dedicated connection, closed when it returns. Nothing is checked on it beforehand, so it works where
+  tables are missing or too old; nothing is sent a second time.
+- An examination never fails: an answer that cannot be obtained is a finding.
+- A restore forgets every claim since the restore point, and a forgotten key looks new. So, while the restore mark
+  stands, a claim of a key without a record is recorded as in doubt, on hold, and nobody runs it until people have
+  checked whether it happened. What was unsettled at the restore point may have been settled since, so it is held too.
+  Claims do not look for the mark: a trigger on the table of records changes what they write while it stands. So it
+  costs nothing otherwise, and workers need neither be told nor be of this release.
 """
 
 from __future__ import annotations

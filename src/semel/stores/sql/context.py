@@ -1,15 +1,11 @@
-"""The first words on a connection, as flows: is this the right server, with the right schema; and creating the tables.
+"""The shared context of a SQL store: settings, dialect and schema; the check of a new connection; savepoints.
 
-What always holds: tables are created in one transaction, by one process however many try. A server that takes no writes
-is refused before anything is claimed there: a replica would answer "absent" for what the primary holds.
-
-Savepoints in the caller's transaction, where it has no name that the server tells: savepoints that must still be there.
-
-What always holds: the server lets go of every savepoint that was set after the one released, so those that somebody
-still needs are set again. That happens where tasks share a transaction and the first to begin is the first to end; the
-released mark was there, so the transaction is the one that the later marks were set in.
-
-A store's place: its settings, dialect and schema, and what was learnt of it from the first connection.
+- Tables are created in one transaction, by one process however many try.
+- A server that takes no writes is refused before anything is claimed: a replica would answer "absent" for what the
+  primary holds.
+- Savepoints mark the caller's transaction where the server has no name for it. Releasing one also releases those set
+  after it, so those that are still needed are set again. That happens where tasks share a transaction and the first to
+  begin is the first to end; the released one was there, so the transaction is the one the later ones were set in.
 """
 
 from __future__ import annotations

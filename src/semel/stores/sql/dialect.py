@@ -1,11 +1,8 @@
-"""What a plan has to know of a server: how each operation is said, and nothing of how it is sent.
+"""The port between the shared plan and a SQL server: commands, and how a server phrases each operation.
 
-What always holds: whatever the server, a command's rows have the shape that is named here, so one plan reads them all.
-
-Commands: what a plan yields to a driver. Frozen values, without colour and without a client library.
-
-What always holds: values are bound by position, at the marks `?` of the text; nothing a caller gave is ever written
-into a text. `NOW` stands where a virtual clock is read, for tests; texts for real servers do not have it.
+- The rows of a command have the shape named here on every server, so one plan reads them all.
+- Values are bound by position, at each `?` of the text; nothing that a caller gave is ever written into a text. `NOW`
+  stands where tests read a virtual clock; texts for real servers do not have it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Drivers: rounds of plans on the store's own connections, in threads and in event loops.
+"""Drivers of the SQL stores: batches of plans on the store's own connections, in threads and on event loops.
 
-What always holds: every command is a transaction of its own and has taken effect when it answers. A command that the
-server gave up on (deadlock, serialization) did nothing and is sent again; one whose reply is lost is not, that is for
-the flow to decide. After a lost connection no older one is used. Nothing is shared with a forked process.
+- Every command is a transaction of its own and has taken effect when it answers.
+- A command that the server gave up on (deadlock, serialization failure) did nothing and is sent again; one whose reply
+  is lost is not: that is for the flow to decide.
+- After a lost connection no older one is used. Nothing is shared with a forked process.
 """
 
 from __future__ import annotations

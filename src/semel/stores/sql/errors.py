@@ -1,8 +1,8 @@
-"""Kinds of errors on SQL servers, and the error of semel for each. An adapter names the kind; this says the sentence.
+"""Kinds of errors on SQL servers, and semel's error for each. An adapter names the kind; the message is made here.
 
-What always holds: a translated error says what happened, whether anything was recorded, and what to do, and carries its
-cause. Only what is named is translated; everything else stays the bug it is. On the caller's connection nothing is ever
-sent again.
+- A translated error says what happened, whether anything was recorded and what to do, and carries its cause.
+- Only listed errors are translated; any other is a bug and is raised as it is.
+- On the caller's connection nothing is ever sent again.
 """
 
 from __future__ import annotations

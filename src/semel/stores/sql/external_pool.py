@@ -1,7 +1,7 @@
-"""Engines and pools that the caller already has: the store borrows a connection for each round and gives it back.
+"""The caller's engine or pool as the source of a store's connections: one is borrowed per batch and given back.
 
-What always holds: a borrowed connection is in autocommit while semel has it and is given back as it was; none is kept
-between rounds. The caller's settings apply on it: its timeouts, its search path, its login.
+- A borrowed connection is in autocommit while semel has it and is given back as it was; none is kept between batches.
+- The caller's settings apply on it: its timeouts, its search path, its login.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""From a connection of the caller to the library that speaks through it.
+"""The caller's own connection, joined for operations inside the caller's transaction, and the adapter that fits it.
 
-What always holds: a connection is known by the names of its classes, so nothing is imported that the caller does not
-use. What cannot be joined is refused before anything is sent: another library, another kind of server, the other
-colour; and the error says what can be joined instead.
-
-The caller's own connection as a place for single operations, inside the caller's transaction.
-
-What always holds: nothing here begins, commits, rolls back or sends again; no setting of the connection is changed. The
-record is written only into the store's own database, by its install_id, and its outcome only in the very transaction
-that it was claimed in.
+- A connection is recognized by the names of its classes, so no library is imported that the caller does not use.
+- Another library, another kind of server, or async where sync is needed is refused before anything is sent; the error
+  says what can be joined instead.
+- Nothing here begins, commits, rolls back or sends again; no setting of the connection is changed.
+- The record is written only into the store's own database, by its install_id, and its outcome only in the transaction
+  that it was claimed in.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""The one runner of migrations, for every SQL database: what is pending, and applying it, as flows.
+"""The migration runner of every SQL database: what is pending, and applying it, as flows.
 
-Migrations are numbered SQL files: `0003_name.sql`, and `0003_name.post.sql` where something has to wait until no worker
-of the release before runs. What always holds: one process applies, the others wait and then find nothing to do. A half
-that cannot get its locks at once gives up and tries again, so that workers never queue behind it for longer than
-`lock_timeout`. After `pre` alone the release before can still work, so that rolling out needs no pause; `post` shuts it
-out. The last post half is only ever applied when it is asked for.
+Migrations are numbered SQL files: `0003_name.sql`, and `0003_name.post.sql` for what has to wait until no worker of the
+previous release runs.
+
+- One process applies; the others wait and then find nothing to do.
+- A half that cannot get its locks at once gives up and tries again, so that workers never queue behind it for longer
+  than `lock_timeout`.
+- After `pre` alone the previous release still works, so that a rollout needs no pause; `post` shuts it out. The last
+  post half is only applied when asked for.
 """
 
 from __future__ import annotations

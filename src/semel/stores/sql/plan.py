@@ -1,14 +1,12 @@
-"""Plans: operations as commands, one plan for every SQL store. No I/O and no connection.
+"""Plans of the SQL stores: operations as commands, one plan for every dialect. No I/O.
 
-- A plan answers each operation as the memory store's table would. A list goes out as one command; what befalls a single
-  row of it sends them one by one, and is then the answer of that one alone.
-- A write that changed nothing tells what it met: sent a second time after a lost reply, it gets the answer of the
-  first.
-- A claim is decided by one statement for the whole list, which answers with the row as it is after it, so what a claim
-  met is judged on the very row that refused it. The same key twice in a list is sent once; the second is judged by what
-  the first met. A joined claim has no lease, and notes the name of the caller's transaction.
-- Erasing changes a record, its finished steps and the note for the caches together, in one command, and only if the
-  record is settled then.
+- A plan answers each operation as the memory store's table would. A list goes out as one command; if a single row of it
+  fails, they are sent one by one, and the error is the answer of that one alone.
+- A write that changed nothing reports the row it found: sent again after a lost reply, it gets the answer of the first.
+- A claim is decided by one statement for the whole list, which returns the row as it is afterwards, so a refusal is
+  judged on the very row that refused it. The same key twice in a list is sent once; the second is judged by what the
+  first found. A joined claim has no lease and notes the name of the caller's transaction.
+- Erasing changes a settled record, its finished steps and the note for the caches in one command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""How a store on a server is set up: where it is, how long it may take, and what its tables are called.
+"""Settings of a store on a SQL server: address, timeouts and table names.
 
-What always holds: everything is checked before anything is opened, and neither the name of a store nor what is
-printed of its settings shows a password.
+Everything is checked before anything is opened; neither the name of a store nor its printed settings show a password.
 """
 
 from __future__ import annotations

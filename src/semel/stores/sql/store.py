@@ -1,7 +1,7 @@
-"""A store on a SQL server, whichever it is: its place, its drivers, and the caller's connections it can join.
+"""A store on a SQL server of any kind: its context, its drivers, and the connections of the caller that it can join.
 
-What always holds: nothing is opened before it is used. Operations outside `within` use connections of the store's own,
-or ones borrowed from an engine or pool of the caller.
+- Nothing is opened before it is used.
+- Operations outside `within` use connections of the store's own, or ones borrowed from an engine or pool of the caller.
 """
 
 from __future__ import annotations

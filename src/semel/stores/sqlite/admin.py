@@ -1,9 +1,4 @@
-"""Looking at an SQLite file.
-
-What always holds: the file is opened for reading only.
-
-Bringing a database file to the schema of this release: what `semel migrate` does, and what it would do.
-"""
+"""Administration of an SQLite file: migrations and `semel doctor`, which opens the file for reading only."""
 
 from __future__ import annotations
 

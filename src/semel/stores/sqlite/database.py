@@ -1,22 +1,17 @@
-"""The connections of this process to database files: one writer each, a few readers, and what a fork does to them.
+"""Connections of this process to database files: one writer each, a few readers, the writer thread, and forks.
 
-What always holds: drivers on the same file share one writer connection, and whoever holds `lock` writes. A file is
-closed when the last driver lets go of it. **No connection is open while the process forks**: SQLite keeps its locks by
-process and its account of them in memory, so a child that inherits an open connection believes in locks that it does
-not hold, even on connections of its own (seen: a child that is refused for ever, and one without any lock in
-/proc/locks). Where a round does not end in time, its connections are inherited after all; the child then neither uses
-nor closes them.
-
-Connections of the store's own: opened, set up and begun in one way.
-
-What always holds: WAL; our connections never begin by themselves (`isolation_level=None`); a write transaction begins
-with IMMEDIATE, so that it never reads first and fails on its first write; waiting for the write lock is bounded and
-jittered, so that processes do not wait in step.
-
-The writer thread: rounds of event loops run on it, one after the other, so that no loop waits for the disk.
-
-What always holds: one thread per database and process, started on first use. A caller who is gone (cancelled, or its
-loop closed) does not disturb the round: it goes on and its result is dropped.
+- Drivers on the same file share one writer connection; holding `lock` is the right to write. A file is closed when the
+  last driver releases it.
+- **No connection is open while the process forks**: SQLite keeps its locks per process and its account of them in
+  memory, so a child that inherits an open connection believes in locks that it does not hold, even on connections of
+  its own (seen: a child that is refused forever, and one without any lock in /proc/locks). Where a batch does not end
+  in time, its connections are inherited after all; the child then neither uses nor closes them.
+- Connections use WAL and never begin by themselves (`isolation_level=None`). A write transaction begins with IMMEDIATE,
+  so that it never reads first and fails on its first write. Waiting for the write lock is bounded and jittered, so that
+  processes do not wait in step.
+- The writer thread, one per database and process and started on first use, runs the batches of event loops, so that no
+  loop waits for the disk. A caller that is gone (cancelled, or its loop closed) does not disturb its batch: the result
+  is dropped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How each operation is said to SQLite, for the shared plan: commands whose statements come from `statements.sql`.
+"""The statements of SQLite for the shared plan, from `statements.sql`.
 
-What always holds: values are bound, never written into a text. The only text made at run time is the name of a
-savepoint, which cannot be bound; it is hexadecimal digits. The store's clock is read once for each command. What reads
-in the caller's transaction gives the same as any other reading, whatever factories and converters the caller has set.
+- Values are bound. The only text made at run time is the name of a savepoint, which cannot be bound: hex digits.
+- The store's clock is read once per command.
+- Reading in the caller's transaction gives the same result whatever factories and converters the caller has set.
 """
 
 from __future__ import annotations

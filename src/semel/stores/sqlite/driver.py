@@ -1,15 +1,11 @@
-"""A round: several plans carried through one reading phase and at most one transaction.
+"""Drivers of the SQLite store: batches of plans in one read phase and at most one transaction.
 
-What always holds: answers count only after COMMIT, which is one for all plans that write. What befalls the database
-(not a single value) fails every plan of the transaction, and then nothing of it is kept. Whatever interrupts a round,
-the connection is left without an open transaction.
-
-Drivers: rounds of plans on the store's own connections, from threads and from event loops.
-
-A sync round runs in the thread that asks for it. An async round reads in the loop's own thread (a look-up by primary
-key takes some 10 µs, a hop to a thread and back 50) and goes to the writer thread only where something is to be
-written; scans go to a thread. What always holds: answers count after the one COMMIT of the round; a store that cannot
-be used is the reply of every plan, it is not raised.
+- Answers count only after the one COMMIT of the batch. An error of the database (not of a single value) fails every
+  plan of the transaction, and nothing of it is kept.
+- Whatever interrupts a batch, the connection is left without an open transaction.
+- A sync batch runs in the calling thread. An async batch reads in the loop's own thread (a look-up by primary key takes
+  some 10 µs, a hop to a thread and back 50) and goes to the writer thread only to write; scans go to a thread.
+- A store that cannot be used is the reply of every plan; it is not raised.
 """
 
 from __future__ import annotations

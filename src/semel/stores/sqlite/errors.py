@@ -1,6 +1,6 @@
-"""What SQLite's errors mean to semel. Only named classes and codes are translated; everything else stays the bug it is.
+"""Errors of SQLite, translated into semel's. Only listed classes and codes are translated; any other is a bug.
 
-What always holds: a translated error says what happened, whether anything ran, and what to do, and carries its cause.
+A translated error says what happened, whether anything ran and what to do, and carries its cause.
 """
 
 from __future__ import annotations

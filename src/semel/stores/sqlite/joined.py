@@ -1,15 +1,15 @@
-"""SQLAlchemy, Django and aiosqlite: the `sqlite3.Connection` inside, in the transaction of what is around it.
+"""The caller's own SQLite connection, joined for operations inside the caller's transaction.
 
-What always holds: the connection inside is asked for anew for every operation, because a session takes another one
-after each commit; the library around it is told first that a transaction begins, so that its commit is the one that
-counts. A connection of aiosqlite is used in aiosqlite's own thread alone, one plan as one piece of its work.
+Connections of SQLAlchemy, Django and aiosqlite are joined through the `sqlite3.Connection` inside them.
 
-The caller's own connection as a place for single operations, inside the caller's transaction.
-
-What always holds: nothing here begins, commits, rolls back or retries; no setting of the connection is changed. The
-record is written only into the store's own database, and only where a transaction is open or is begun by sqlite3 itself
-with the first write. A savepoint set with the claim must still be there when its outcome is recorded: a handler that
-ended the transaction is noticed, and the record, whose lease is over from the start, is in doubt and not lost.
+- Nothing here begins, commits, rolls back or retries; no setting of the connection is changed.
+- The record is written only into the store's own database, and only where a transaction is open or sqlite3 itself
+  begins one with the first write.
+- A savepoint set with the claim must still be there when its outcome is recorded: a handler that ended the transaction
+  is noticed, and the record, whose lease is over from the start, is in doubt and not lost.
+- The connection inside is fetched anew for every operation, because a session takes another one after each commit; the
+  library around it is told first that a transaction begins, so that its commit is the one that counts. A connection of
+  aiosqlite is used in aiosqlite's own thread only, one plan as one piece of work.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The schema of an SQLite file, for the one runner of migrations.
+"""The schema of an SQLite file, for the shared migration runner.
 
-What always holds: all pending migrations are applied in one transaction, under the write lock, by one process however
-many try; a database of a newer release is refused and left as it is. Every worker on a file is on the same machine, so
-a migration has no second half.
+- All pending migrations are applied in one transaction, under the write lock, by one process however many try.
+- A database of a newer release is refused and left as it is.
+- A migration has no second half, because every worker on a file is on the same machine.
 """
 
 from __future__ import annotations

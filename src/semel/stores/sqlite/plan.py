@@ -1,8 +1,9 @@
 """Plans of the SQLite store: its claims, which read before they write; everything else is the shared plan.
 
-What always holds: a claim is decided by one statement. A list of claims is looked up at once before its first write.
-That decides nothing, it spares the write lock where nothing can be won. A joined claim goes straight to the write,
-whose lock is also what keeps others out, and marks the caller's transaction, so that its end is noticed.
+- A claim is decided by one statement. A list of claims is looked up before its first write only to spare the write lock
+  where nothing can be won.
+- A joined claim goes straight to the write, whose lock also keeps others out, and sets a savepoint in the caller's
+  transaction, so that the end of the transaction is noticed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Whether a path is a place where SQLite can keep its promises: a local, writable file in an existing folder.
+"""Settings of an SQLite store, and the check of its path: a local, writable file in an existing folder.
 
-What always holds: a refusal names the path and the problem, and nothing was created. A file that is created here can be
-read by its owner alone, and so can the -wal and -shm beside it, which SQLite gives the mode of the database.
-
-The settings of an SQLite store: checked once, frozen, shared by its drivers.
+- A refusal names the path and the problem, and nothing was created.
+- A file that is created here can be read by its owner alone, and so can the -wal and -shm beside it, which SQLite gives
+  the mode of the database.
 """
 
 from __future__ import annotations

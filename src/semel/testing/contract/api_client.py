@@ -1,7 +1,7 @@
-"""A door: one engine as a scenario sees it, without colour. Two doors on the same records play two processes.
+"""The client of a scenario: a sync or async engine behind one interface. Two on the same records play two processes.
 
-What always holds: a scenario that calls through a door reaches the engine by `run` or by a decorated function, as its
-world says, and can tell no difference. The first process of a world decorates functions, every other one methods.
+A scenario reaches the engine by `run` or by a decorated function, as its world says, and cannot tell the difference.
+The first process of a world decorates functions, every other one methods.
 """
 
 from __future__ import annotations

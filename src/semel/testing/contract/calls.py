@@ -1,7 +1,7 @@
-"""Calls on their way, and the places where a test stops them: what a scenario holds in its hands.
+"""Calls in progress, and the gates at which a scenario stops them.
 
-What always holds: a call counts as under way until the loop of the test has been told of its end, so that no scenario
-takes a thread that is still moving for one that stands still.
+A call counts as in progress until the loop of the test has been told of its end, so that no scenario takes a thread
+that is still running for one that waits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A call of the suite through a function decorated with `once`: it asks for what the same call of `run` asks for.
+"""A call of the suite through a function decorated with `once`, equal to the same call of `run`.
 
-What always holds: key, scope and what is compared go in as arguments, and the function declares the result that the
-handler declares, so that the record is the same byte for byte and scenarios need not know how they were called.
+Key, scope and what is compared are arguments, and the function declares the result that the handler declares, so that
+the record is the same byte for byte and scenarios need not know how they were called.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""One scenario, two colours: how each starts calls, adapts handlers, and shows whether its keeper rests.
+"""Adapters for sync and async engines: starting calls, adapting handlers, telling whether background work is idle.
 
-Scenarios are coroutines on the loop of the test. In the async colour everything happens on that loop. In the sync one
-each call of the engine has a thread of its own; a plain handler runs right there, and a handler written as a
-coroutine (because it has to stop at a gate) runs on the loop, in the context of the thread that blocks for it. What
-always holds: the engine under test is the real one of its colour, called the way its users call it.
+Scenarios are coroutines on the loop of the test. With the async engine everything happens on that loop. With the sync
+one each call has a thread of its own: a plain handler runs there; a handler written as a coroutine (because it has to
+stop at a gate) runs on the loop, in the context of the thread that blocks for it.
+
+The engine under test is the real one, called the way its users call it.
 """
 
 from __future__ import annotations

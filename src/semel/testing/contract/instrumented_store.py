@@ -1,7 +1,7 @@
-"""A store that can be watched and made to fail: in front of the store under test, one operation at a time.
+"""A wrapper that observes the store under test and injects faults, one operation at a time.
 
-`refuse` and `lock` fail before anything is applied, `lose` applies and loses the reply, `hold` stops a round before it
-is sent or after it was applied. What is not named passes untouched.
+`refuse` and `lock` fail before anything is applied, `lose` applies and loses the reply, `hold` stops a batch before it
+is sent or after it was applied. Everything else passes untouched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The world of one scenario: a virtual clock, the store under test, and any number of doors to it.
+"""The world of one scenario: a virtual clock, the store under test, and any number of clients of it.
 
-What always holds: time moves only when a scenario says so, or when everybody under way stands still and waits for it;
-it then moves to the next instant that somebody waits for. So no scenario depends on the speed of a machine.
+Time moves only when a scenario says so, or when everything in progress waits for it; then it moves to the next instant
+that somebody waits for. So no scenario depends on the speed of a machine.
 """
 
 from __future__ import annotations

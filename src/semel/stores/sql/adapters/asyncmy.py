@@ -1,8 +1,8 @@
 """asyncmy: MySQL and MariaDB on an event loop.
 
-What always holds: rows come as tuples whatever cursor class the caller has set. The store's own connections send a
-command in one text; a caller's connection gets its statements one after the other. A connection of the caller in
-autocommit must have begun a transaction.
+- Rows come as tuples, whatever cursor class the caller has set.
+- The store's own connections send a command in one text; a caller's connection gets its statements one by one.
+- A connection of the caller in autocommit must have begun a transaction.
 """
 
 from __future__ import annotations

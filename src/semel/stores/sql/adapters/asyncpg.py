@@ -1,7 +1,6 @@
 """asyncpg: PostgreSQL on an event loop.
 
-What always holds: outside `transaction()` every statement of a caller's connection would commit by itself, so such a
-connection is refused.
+A caller's connection outside `transaction()` is refused: each of its statements would commit by itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What adapters share: the names of the classes of a connection, and rows as plans want them.
-
-What always holds: nothing is imported here that the caller may not have.
-"""
+"""Helpers that adapters share: the class names of a connection, and rows as plans expect them. Imports no library."""
 
 from __future__ import annotations
 

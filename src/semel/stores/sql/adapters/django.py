@@ -1,7 +1,7 @@
 """Django: the connection of an alias, inside `transaction.atomic`.
 
-What always holds: outside `atomic` Django commits every statement by itself, so such a connection is refused. What
-Django says of a transaction that it will roll back is believed: nothing is sent to it any more.
+- A connection outside `atomic` is refused: Django would commit each statement by itself.
+- Nothing is sent in a transaction that Django has marked for rollback.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A command as one multi-statement text, as the store's own connections to MySQL and MariaDB send it: one round trip.
+"""A command as one multi-statement text for the store's own connections to MySQL and MariaDB: one round trip.
 
-What always holds: a text that the server would refuse for its size is refused before it is sent, because the server
-closes the connection over it, and whether anything was recorded would not be known.
+A text too large for the server is refused before it is sent: the server would close the connection, and it would not be
+known whether anything was recorded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""PostgreSQL behind a proxy that pools transactions: psycopg and asyncpg, relying on nothing that a session remembers.
+"""PostgreSQL behind a proxy that pools transactions: psycopg and asyncpg without session state.
 
-What always holds: every command is one transaction, so the proxy may carry it out on any session; no statement is left
-prepared, and settings last as long as the transaction. It costs two more round trips for each command.
+- Every command is one transaction, so the proxy may execute it on any session.
+- No statement stays prepared, and settings last as long as the transaction: two more round trips per command.
 """
 
 from __future__ import annotations

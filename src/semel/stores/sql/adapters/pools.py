@@ -1,4 +1,4 @@
-"""Pools of asyncpg and psycopg that the caller has: a connection is taken for a round and put back as it was."""
+"""Adapters to the caller's pools of asyncpg and psycopg: a connection is borrowed for a batch."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""psycopg 3: PostgreSQL in threads, and on an event loop where the caller's own connection is of that kind.
+"""psycopg 3: PostgreSQL in threads, and on an event loop where the caller's own connection is async.
 
-What always holds: rows come as tuples and values as bytes whatever factories the caller has set. A fresh connection
-begins its transaction by itself; one in autocommit must have begun one. A thread does not wait for ever for a server
-that stands still.
+- Rows come as tuples and values as bytes, whatever factories the caller has set.
+- A fresh connection begins its transaction by itself; one in autocommit must have begun one.
+- A thread does not wait forever for a server that does not answer.
 """
 
 from __future__ import annotations

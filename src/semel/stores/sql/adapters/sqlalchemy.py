@@ -1,8 +1,8 @@
-"""SQLAlchemy: the caller's Session or Connection, of either colour, on whichever DBAPI is underneath.
+"""SQLAlchemy: the caller's Session or Connection, sync or async, on any DBAPI.
 
-What always holds: statements go through the connection of the session's own transaction, which SQLAlchemy begins by
-itself; the DBAPI connection is never used behind its back, because it may not be in that transaction yet. Under
-AUTOCOMMIT SQLAlchemy claims to be in a transaction and is not, so the DBAPI's own flag is looked at.
+- Statements go through the connection of the session's own transaction, which SQLAlchemy begins by itself; the DBAPI
+  connection is never used directly, because it may not be in that transaction yet.
+- Under AUTOCOMMIT SQLAlchemy claims to be in a transaction and is not, so the DBAPI's own flag is read.
 """
 
 from __future__ import annotations

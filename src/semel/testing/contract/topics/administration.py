@@ -1,9 +1,4 @@
-"""Looking at records, and sweeping: found by what people search by, deleted only when settled and expired.
-
-Sweeping what can be reconciled: the hooks that the engine knows are asked, and nothing is run.
-
-Capabilities: what a store declares is there, and what it does not declare is refused in words.
-"""
+"""Administration: listing by what people search by, sweeping, reconciling in a sweep, and declared capabilities."""
 
 from __future__ import annotations
 

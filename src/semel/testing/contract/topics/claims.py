@@ -1,7 +1,4 @@
-"""Claims: who runs, who does not, what makes two keys one, and how long an outcome is kept.
-
-Concurrency: many at once, operations inside operations, and orders that would deadlock elsewhere.
-"""
+"""Claims: who runs, what makes two keys one, how long an outcome is kept; concurrent and nested calls."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Doubts: it started and no outcome is known. Who may go on, who has to ask, and how a held one is ended.
-
-Reconciling: a hook is asked whether it happened, late enough for the answer to be true, and only then.
-
-A value that a person stated can be replaced by another; nothing else that is settled can.
-"""
+"""Doubts: it started and no outcome is known. Who may go on, reconcile hooks, resolving by hand, corrections."""
 
 from __future__ import annotations
 

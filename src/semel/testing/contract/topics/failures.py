@@ -1,7 +1,4 @@
-"""Faults of the store: errors before anything is applied, replies that are lost, and a store that stays silent.
-
-Failures and attempts: what is final, what may be tried again, what is in doubt, and when it is enough.
-"""
+"""Failures of handlers (final, retryable, in doubt, how many attempts) and of the store (errors, lost replies)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Zombies: attempts that lost their lease and do not know it yet. Whatever they try changes nothing.
-
-Leases: how long a claim lasts, who keeps it alive, and when somebody else may have the key.
-
-Stalls: something in a process stands still. Leases of the others are kept, and what cannot be kept is told.
-"""
+"""Leases: how long a claim lasts, who renews it, attempts that lost it and change nothing, stalled processes."""
 
 from __future__ import annotations
 

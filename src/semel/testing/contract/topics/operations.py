@@ -1,9 +1,4 @@
-"""Operations: what a store answers to lists of them, and to the same one sent again. No engine is involved.
-
-Bad input: a typed error that says nothing ran, before anything is sent to the store.
-
-Lists: an operation does the same alone and beside others of its kind, whatever statements a store has for either.
-"""
+"""Operations without an engine: what a store answers to single ones, lists and repetitions; bad input is refused."""
 
 from __future__ import annotations
 
