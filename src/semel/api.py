@@ -46,7 +46,7 @@ def open_store(place: Place, **settings: Any) -> Store:
         return make_store("sqlite", SqliteStore, place, **settings)
     if hasattr(place, "plan"):
         return _with_own_settings(cast("Store", place), settings)
-    from semel.stores.from_pool import store_on
+    from semel.stores.urls import store_on
 
     found = store_on(place, **settings)
     if found is not None:

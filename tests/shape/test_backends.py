@@ -31,7 +31,6 @@ EXTRAS = {
         "commands": "what plans yield to the driver",
         "items": "a record as an item, and back; what does not fit into one",
         "request_builders": "conditions and updates as the service takes them",
-        "scan": "listing and sweeping, page after page",
         "transact": "the caller's own writes, in one transaction with the record",
     },
 }

@@ -18,7 +18,7 @@ from semel.core.claim_rules import judge
 from semel.core.operations import Claim, Operation
 from semel.core.record import Lease, Record
 from semel.stores import memory
-from semel.stores.dynamodb import plan, request_builders, scan
+from semel.stores.dynamodb import plan, request_builders
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call
 from semel.stores.memory import Table
@@ -143,10 +143,10 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("dynamodb: a sweep believes the page that it has read", "dynamodb, swept", "I4", "I7")
 def _() -> AbstractContextManager[Any]:
-    right = scan._LAPSE.change
+    right = plan._LAPSE.change
 
     def lapse(name: str, digest: bytes, moment: Moment) -> Call:
         call = right(name, digest, moment)
         return with_changes(call, parameters={**call.parameters, "ConditionExpression": ""})
 
-    return patch.object(scan, "_LAPSE", with_changes(scan._LAPSE, change=lapse))
+    return patch.object(plan, "_LAPSE", with_changes(plan._LAPSE, change=lapse))

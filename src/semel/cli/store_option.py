@@ -1,12 +1,14 @@
-"""The option that names the store: a URL, or the one in the environment.
+"""The options that name the store: a URL, the one in the environment, or the user's own engine, `--app module:object`.
 
 A command that looks at records never creates or migrates a database: a mistyped path is an error, not a new empty file.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +17,8 @@ import typer
 from semel.api import Semel, open_store
 from semel.cli.exit_codes import not_found, refused
 from semel.core.store import Store
+from semel.engine.async_engine import AsyncEngine
+from semel.engine.sync_engine import SyncEngine
 from semel.stores.urls import split_scheme
 
 VARIABLE = "SEMEL_URL"
@@ -97,3 +101,54 @@ def _only_looking(place: str) -> dict[str, Any]:
 def opened(url: str | None) -> Semel:
     """An engine on the store at a URL or path, behind the cache that the environment names: erasing has to reach it."""
     return Semel(store_at(url), cache=os.environ.get(CACHE_VARIABLE) or None)
+
+
+def app_option(purpose: str) -> Any:
+    """The option `--app` of a command that wants an engine for `purpose`."""
+    text = f"Your Semel or AsyncSemel object, {purpose}; it brings its own database."
+    return typer.Option(metavar="MODULE:OBJECT", help=text, show_default=False)
+
+
+def check_alone(url: str | None, app: str | None) -> None:
+    """Refuse a URL beside `--app`."""
+    if app is not None and url is not None:
+        message = "--app brings its own database, so no URL can be given beside it; nothing was done."
+        raise refused(message)
+
+
+def as_sync(engine: SyncEngine | AsyncEngine) -> SyncEngine:
+    """The engine itself, or one for threads on the same store, which knows the same operations."""
+    if isinstance(engine, SyncEngine):
+        return engine
+    sync = SyncEngine(engine.store, policy=engine.policy, observer=engine.observer)
+    sync.known.update(engine.known)
+    return sync
+
+
+def load(path: str) -> SyncEngine | AsyncEngine:
+    """The engine named `package.module:object`, imported as from the current folder.
+
+    Raises:
+        Refused: there is no such module or object, or it is no engine.
+    """
+    module, separator, names = path.partition(":")
+    if not (module and separator and names):
+        message = f"--app {path!r} names no object; nothing was done. Write package.module:object."
+        raise refused(message)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not (module == missing.name or module.startswith(f"{missing.name}.")):
+            raise  # a module that the app itself wants and lacks
+        message = f"There is no module {missing.name} here or among the installed ones; nothing was done."
+        raise refused(message) from None
+    for name in names.split("."):
+        if not hasattr(found, name):
+            message = f"The module {module} has no {names}; nothing was done."
+            raise refused(message)
+        found = getattr(found, name)
+    if not isinstance(found, SyncEngine | AsyncEngine):
+        message = f"{path} is a {type(found).__qualname__}, not a Semel or AsyncSemel; nothing was done."
+        raise refused(message)
+    return found

@@ -125,10 +125,13 @@ def _errors(policy: Policy, name: str) -> None:
             message = f"{name} must hold exception classes, not {error!r}; nothing ran."
             raise PolicyInvalid(message)
         if not issubclass(error, Exception):
-            message = f"{name} must not hold {error.__name__}: an interrupt says nothing of the effect; nothing ran."
+            message = (
+                f"{name} cannot contain {error.__name__}: after an interrupt it is unknown whether the effect "
+                f"happened; nothing ran."
+            )
             raise PolicyInvalid(message)
         if issubclass(error, SemelError):
-            message = f"{name} must not hold semel's own {error.__name__}, which the effect never raises; nothing ran."
+            message = f"{name} cannot contain semel's own {error.__name__}, which the effect never raises; nothing ran."
             raise PolicyInvalid(message)
     object.__setattr__(policy, name, classes)
 

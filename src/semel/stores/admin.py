@@ -149,6 +149,10 @@ _REFUSALS: Final = {
         "--half, --search and --partitions are for SQL servers, not for {name}; nothing was done."
     ),
     Capability.RESTORE_HOLD: "{name} takes no restore mark, only servers do; nothing was done.",
+    Capability.INVALIDATIONS: (
+        "{name} cannot stand behind a cache: it does not record pending invalidations. Nothing was changed. "
+        "Use PostgreSQL, MySQL, MariaDB or SQLite."
+    ),
 }
 
 

@@ -27,8 +27,8 @@ def pass_on(payload: bytes | str, told: Told) -> None:
 
 
 def log_broken(error: Exception) -> None:
-    """Waiters look by themselves meanwhile."""
-    _log.info("not told of ends for a while: %s", type(error).__name__)
+    """Log that the listener lost its connection."""
+    _log.info("completion listener lost its connection (%s); waiters poll until it is back", type(error).__name__)
 
 
 class ListeningTask(ABC):

@@ -1,6 +1,8 @@
-"""Opens a store by its URL. Backends are imported when they are asked for, and nothing is connected.
+"""Opens a store by its URL, or on an engine or pool that the caller already has. Nothing is connected.
 
-An error names the scheme and never the rest of a URL, which may hold a password.
+- Backends are imported when they are asked for. An engine or pool is recognized by the names of its classes, so no
+  library is imported that the caller does not use.
+- An error names the scheme and never the rest of a URL, which may hold a password.
 """
 
 from __future__ import annotations
@@ -158,3 +160,46 @@ def _third_party(scheme: str) -> Callable[..., Store]:
         f"(entry point group {GROUP})."
     )
     raise UsageError(message)
+
+
+def store_on(pool: object, **settings: Any) -> Store | None:
+    """The store where `pool` leads; None where it is neither an engine nor a pool.
+
+    On MySQL and SQLite the address of an engine is used and not its connections: semel's own need a session, or a
+    writer, of their own.
+
+    Raises:
+        UsageError: it leads to a server without a store.
+    """
+    from semel.stores.sql.adapter import kinds
+    from semel.stores.sql.external_pool import ENGINES, POOLS
+
+    names = kinds(pool)
+    borrow = next((POOLS[name] for name in names if name in POOLS), None)
+    if borrow is None:
+        borrow = next((ENGINES[name] for name in names if name in ENGINES), None)
+        if borrow is None:
+            return None
+        engine = cast("Any", pool)
+        match engine.dialect.name:
+            case "sqlite":
+                from semel.stores.sqlite import SqliteStore
+
+                return make_store("sqlite", SqliteStore, engine.url.database or "", **settings)
+            case "mysql" | "mariadb":
+                from semel.stores.mysql import MysqlStore
+
+                return make_store("mysql", MysqlStore, _mysql_url(engine.url), **settings)
+            case "postgresql":
+                pass
+            case other:
+                message = f"An engine for {other} leads to no store that is known; nothing was opened."
+                raise UsageError(message)
+    from semel.stores.postgresql.store import POSTGRESQL, PostgresStore
+
+    return make_store("postgresql", PostgresStore, borrow(pool, POSTGRESQL), **settings)
+
+
+def _mysql_url(url: Any) -> str:
+    plain = url.set(drivername="mysql").difference_update_query(["charset"])
+    return str(plain.render_as_string(hide_password=False))

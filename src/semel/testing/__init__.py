@@ -1,6 +1,6 @@
-"""What users test with: a virtual clock, engines put on another store, crashes, the contract suite and the simulator.
+"""What users test with: a virtual clock, engines put on another store, crashes, and the contract suite for stores.
 
-The names below are loaded when they are first used.
+Other names than `crash` are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -11,17 +11,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from semel.engine.clock import Crash
     from semel.testing.clock import VirtualClock
-    from semel.testing.crashing import crash
     from semel.testing.overriding import override
 
 _HOMES = {
     "Crash": "semel.engine.clock",
     "VirtualClock": "semel.testing.clock",
-    "crash": "semel.testing.crashing",
     "override": "semel.testing.overriding",
 }
 
 __all__ = ["Crash", "VirtualClock", "crash", "override"]
+
+
+def crash() -> Any:
+    """End the handler that calls this as if its process had been killed: nothing is recorded, the lease runs out.
+
+    It may be a handler or a step itself, which is why it is not declared to return nothing.
+
+    Raises:
+        Crash: always. The test catches it: `with pytest.raises(Crash)`. It is no `Exception`, so the code under test
+            does not catch it by accident.
+    """
+    from semel.engine.clock import Crash
+
+    message = "The process was killed here, as a test wanted."
+    raise Crash(message)
 
 
 def __getattr__(name: str) -> Any:

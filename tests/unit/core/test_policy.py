@@ -129,6 +129,10 @@ def test_errors_are_exception_classes_of_the_effect(name: str, value: object) ->
     _refused(name, **{name: value})
 
 
+def test_the_refusal_of_an_interrupt_says_why() -> None:
+    _refused("after an interrupt it is unknown whether the effect happened", final_errors=(KeyboardInterrupt,))
+
+
 @pytest.mark.parametrize("name", ["final_errors", "retry_errors"])
 @pytest.mark.parametrize("value", [ValueError, [ValueError], {ValueError}, (ValueError,)], ids=repr)
 def test_errors_may_be_one_class_or_several(name: str, value: Any) -> None:

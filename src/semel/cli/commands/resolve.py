@@ -8,13 +8,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.text import Text
 
-from semel.cli.app_engine import app_option, as_sync, check_alone, load
 from semel.cli.confirm import By, Reason, Yes, ask, check_reason, check_unchanged, login
 from semel.cli.exit_codes import refused
 from semel.cli.lookup import Operation, Scope, Which, check_which, find
 from semel.cli.printing import clean, console
 from semel.cli.record_view import panel
-from semel.cli.store_option import Url, opened
+from semel.cli.store_option import Url, app_option, as_sync, check_alone, load, opened
 from semel.cli.timefmt import now
 from semel.core.record import Cancelled, DidNotHappen, Happened, Record, Resolution
 from semel.engine.admin import not_resolvable

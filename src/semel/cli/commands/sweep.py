@@ -14,10 +14,9 @@ from typing import Annotated, Any, Self
 import typer
 from rich.text import Text
 
-from semel.cli.app_engine import app_option, check_alone, load
 from semel.cli.exit_codes import IN_DOUBT
 from semel.cli.printing import complain, console
-from semel.cli.store_option import Url, opened
+from semel.cli.store_option import Url, app_option, check_alone, load, opened
 from semel.cli.timefmt import duration, local, now
 from semel.engine.admin import SweepReport
 from semel.engine.sync_engine import SyncEngine

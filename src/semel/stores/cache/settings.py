@@ -13,8 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from semel.errors import UsageError
 from semel.settings import Duration, refuses_unknown
-from semel.stores.settings import DAY, Reader, count, seconds
-from semel.stores.store_url import join_url, split_url
+from semel.stores.settings import DAY, Reader, count, join_url, seconds, split_url
 
 PATTERN: Final = "semel-cache:{operation}:{digest}"
 """How the key of an entry is spelt: never like the key of a record, which begins with `semel:`."""

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from semel.core.record import Status
 from semel.errors import SchemaOutdated, StoreUnavailable
 from semel.stores.admin import MICROSECOND, Admin, Finding, Half, Numbers, about_clock, about_records, demanded
 from semel.stores.dynamodb.clock import Moment
-from semel.stores.dynamodb.commands import Call, Item, Now, Pause
+from semel.stores.dynamodb.commands import Call, Item, Now, Pause, Steps
 from semel.stores.dynamodb.driver import DynamoDriver
 from semel.stores.dynamodb.items import KEY, TTL, plain, settled_statuses
 from semel.stores.dynamodb.request_builders import Expression
@@ -24,7 +24,6 @@ from semel.stores.settings import StoreClock, machine_clock
 
 _LOOKS: Final = 120
 _BETWEEN: Final = 0.5
-Steps = Generator[Any, Any, Any]
 
 
 class DynamoAdmin(Admin):

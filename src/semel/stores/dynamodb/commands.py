@@ -59,6 +59,8 @@ class Pause:
     seconds: float
 
 
+Steps = Generator[Any, Any, Any]
+"""A part of a plan: yields commands and receives their replies."""
 Chain = Generator[Any, Any, Answers]
 """What follows each other: the operations on one record."""
 

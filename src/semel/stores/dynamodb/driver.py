@@ -29,7 +29,7 @@ from semel.extras import requires
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import SECOND, WIDEST, Moment, ServiceClock, VirtualServiceClock, instant_of
 from semel.stores.dynamodb.commands import Call, Chain, Now, Pause, Together
-from semel.stores.dynamodb.scan import Places
+from semel.stores.dynamodb.plan import Places
 from semel.stores.dynamodb.settings import Settings
 
 

@@ -6,11 +6,16 @@
 - Whether a lease or a record has ended is judged at the earliest possible now; what is written begins at the latest.
 - Operations on one record run in the order of the list, those on different records side by side; an error of one is
   its answer alone.
+- Listing and sweeping read the table page by page. There is no index on purpose: one for the order of creation would
+  cost a further write for every first run, one for what is open two; people list, one process sweeps now and then, and
+  the service itself deletes what has expired. A listing is sorted after all pages were read; what a sweep changes is
+  decided by the condition of its write, so the page it was found on may be old.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -31,8 +36,10 @@ from semel.core.operations import (
     Lost,
     MarkLapsed,
     Operation,
+    Page,
     Pending,
     Purge,
+    Query,
     Read,
     Recorded,
     Renew,
@@ -40,17 +47,18 @@ from semel.core.operations import (
     Resolve,
     Scan,
     StateMismatch,
+    SweepCount,
 )
 from semel.core.record import Record, Status
-from semel.core.store import Answers, Plan
+from semel.core.store import Answers, Capability, Plan
 from semel.errors import StoreUnavailable, UsageError
+from semel.stores.admin import lacking_error
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
-from semel.stores.dynamodb.commands import Call, Chain, Now, Refused, Together, TooLarge
-from semel.stores.dynamodb.items import LARGEST, Seen, fits, seen_of, shrunk
-from semel.stores.dynamodb.scan import Places, lapse, purge, scan
-from semel.stores.errors import no_notes
-from semel.stores.memory import Table
+from semel.stores.dynamodb.commands import Call, Chain, Item, Now, Refused, Steps, Together, TooLarge
+from semel.stores.dynamodb.items import KEY, LARGEST, Seen, fits, plain, seen_of, shrunk
+from semel.stores.dynamodb.request_builders import Expression
+from semel.stores.memory import Table, after, matches
 from semel.stores.rows import storable, stored_failure
 
 
@@ -89,7 +97,6 @@ def storable_operation(operation: Operation) -> Operation:
 
 
 _ROUNDS: Final = 8
-Steps = Generator[Any, Any, Any]
 Write = Callable[[str, Any, Moment], Call]
 _WRITES: Final[dict[type, Write]] = {
     Renew: request_builders.renew,
@@ -154,17 +161,17 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             yield request_builders.tally(table, digest, replays, moment)
             return Recorded(moment.low)
         case Scan():
-            return (yield from scan(table, operation))
+            return (yield from _scan(table, operation))
         case Purge(limit):
-            return (yield from purge(table, places, limit))
+            return (yield from _sweep(table, places, _PURGE, limit))
         case MarkLapsed(limit):
-            return (yield from lapse(table, places, limit))
+            return (yield from _sweep(table, places, _LAPSE, limit))
         case JoinTransaction():
             return Lost()  # there is no transaction to enter
         case Invalidate():
             return Recorded(0)  # there is no cache in front of DynamoDB
         case Pending() | Confirm():
-            raise no_notes("DynamoDB")
+            raise lacking_error("DynamoDB", Capability.INVALIDATIONS)
 
 
 def seen_now(table: str, digest: bytes) -> Steps:
@@ -244,3 +251,89 @@ def too_large(reference: str) -> UsageError:
         f"so this was not written to it. Keep less in the results of steps.",
         reference=reference,
     )
+
+
+Places = dict[type, Item]
+"""Where the next sweep of each kind goes on: so that one over a large table does not begin anew every time."""
+_EQUAL: Final = ("operation", "scope", "process_instance", "business_key")
+
+
+def _scan(table: str, operation: Scan) -> Generator[Any, Any, Page]:
+    """One page of records, oldest first."""
+    parameters = {"TableName": table, "ConsistentRead": True, **_restricted(operation.query)}
+    found: list[Record] = []
+    start: Item | None = {}
+    while start is not None:
+        reply = yield Call("scan", {**parameters, **_from(start)})
+        records = [seen_of(item).record for item in reply["Items"]]
+        found += [one for one in records if matches(one, operation.query) and after(one, operation.cursor)]
+        found = sorted(found, key=_age)[: operation.limit + 1]
+        start = reply.get("LastEvaluatedKey")
+    page = tuple(found[: operation.limit])
+    return Page(page, _age(page[-1]) if len(found) > operation.limit else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sweep:
+    """One kind of sweep: what it looks for, and what it does to it."""
+
+    kind: type
+    wanted: Callable[[Expression, Moment], list[str]]
+    change: Callable[[str, bytes, Moment], Call]
+
+
+_PURGE: Final = _Sweep(Purge, request_builders.expired, request_builders.delete)
+_LAPSE: Final = _Sweep(MarkLapsed, request_builders.lapsed, request_builders.lapse)
+
+
+def _sweep(table: str, places: Places, sweep: _Sweep, limit: int) -> Steps:
+    """Go through the table from where the last sweep stopped, and then from its beginning, until enough was changed."""
+    start = places.get(sweep.kind, {})
+    count, unseen = 0, bool(start)
+    while True:
+        moment: Moment = yield Now()
+        expression = Expression()
+        filtering = " AND ".join(sweep.wanted(expression, moment))
+        parameters = {"TableName": table, "FilterExpression": filtering, "ProjectionExpression": expression.name(KEY)}
+        reply = yield Call("scan", {**parameters, **expression.parameters(), **_from(start)})
+        found = [sweep.change(table, plain(item[KEY]), moment) for item in reply["Items"]]
+        while found and count < limit:
+            some, found = found[: limit - count], found[limit - count :]
+            swept = yield Together(tuple(map(_changing, some)))
+            count += sum(one.count for (one,) in swept)
+        if found:
+            places[sweep.kind] = start  # the rest of this page is for the next sweep
+            return SweepCount(count)
+        start = reply.get("LastEvaluatedKey", {})
+        if count == limit or not (start or unseen):
+            places[sweep.kind] = start
+            return SweepCount(count)
+        unseen = unseen and bool(start)
+
+
+def _changing(change: Call) -> Chain:
+    done = yield change
+    return [SweepCount(0 if isinstance(done, (Refused, TooLarge)) else 1)]
+
+
+def _restricted(query: Query) -> Mapping[str, Any]:
+    """What the service can leave out by itself; the rest is left out here."""
+    expression = Expression()
+    terms = [
+        term for name in _EQUAL if getattr(query, name) for term in expression.equal(**{name: getattr(query, name)})
+    ]
+    if query.status is not None:
+        terms += expression.equal(status=query.status.value)
+    if query.before_us is not None:
+        terms.append(expression.compare("created_us", "<", query.before_us))
+    if query.after_us is not None:
+        terms.append(expression.compare("created_us", ">=", query.after_us))
+    return {"FilterExpression": " AND ".join(terms), **expression.parameters()} if terms else {}
+
+
+def _from(start: Item) -> Item:
+    return {"ExclusiveStartKey": start} if start else {}
+
+
+def _age(record: Record) -> tuple[int, bytes]:
+    return record.created_us, record.key.digest

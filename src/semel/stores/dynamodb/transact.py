@@ -15,7 +15,7 @@ does not write: it adds its writes to a `Writes`, and the end of the operation s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ from semel.core.store import Answers, Plan
 from semel.errors import ConcurrentModification, NotInTransaction, StoreUnavailable, UsageError
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
-from semel.stores.dynamodb.commands import Call, Cancelled, Inside, Now, TooLarge
+from semel.stores.dynamodb.commands import Call, Cancelled, Inside, Now, Steps, TooLarge
 from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoDriver, Place
 from semel.stores.dynamodb.items import Seen, seen_of
 from semel.stores.dynamodb.plan import applied, changed_by, one, seen_now, too_large
@@ -116,7 +116,6 @@ class Writes:
         return items
 
 
-Steps = Generator[Any, Any, Any]
 _ACTIONS = {"put_item": "Put", "update_item": "Update"}
 _TOKEN_BYTES: Final = 16  # the service takes up to 36 characters
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from semel.core.operations import AddReplays, Claim, Confirm, Erase, MarkLapsed, Pending, Purge, Resolve, Scan
 from semel.core.record import LEASE_ENDED
-from semel.stores.list_query import scan_terms
-from semel.stores.rows import RECORD_COLUMNS, claim_row, erase_row, load_statements, storable
+from semel.stores.rows import RECORD_COLUMNS, claim_row, erase_row, load_statements, scan_terms, storable
 from semel.stores.sql import context
 from semel.stores.sql.dialect import NOW, Command, Known, Sweep, Values
 from semel.stores.sql.settings import Settings

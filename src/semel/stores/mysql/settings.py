@@ -12,9 +12,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from semel.errors import UsageError
+from semel.stores.settings import addresses_of, split_url
 from semel.stores.sql.adapters.multi_statement import MysqlSession
 from semel.stores.sql.settings import Settings
-from semel.stores.store_url import addresses_of, split_url
 
 _OWN: Final = frozenset({"unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify"})
 _NO: Final = frozenset({"0", "false", "no", "off"})

@@ -7,8 +7,8 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from semel.errors import UsageError
+from semel.stores.settings import split_url
 from semel.stores.sql.settings import Settings
-from semel.stores.store_url import split_url
 
 _CERTIFICATES: Final = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir"})
 _ENCRYPTED: Final = frozenset({"require", "verify-ca", "verify-full"})

@@ -47,9 +47,9 @@ from semel.core.operations import (
     SweepCount,
 )
 from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, Lease, Record, Status
-from semel.core.store import Answers, Plan
+from semel.core.store import Answers, Capability, Plan
 from semel.errors import RecordUnreadable, StoreUnavailable
-from semel.stores.errors import no_notes
+from semel.stores.admin import lacking_error
 from semel.stores.memory import matches
 from semel.stores.redis.key_names import Place
 from semel.stores.redis.record_hash import (
@@ -439,7 +439,7 @@ def _invalidates(_place: Place, operations: Sequence[Invalidate]) -> Talk:
 
 
 def _no_cache_in_front(_place: Place, operations: Sequence[Pending | Confirm]) -> Talk:
-    return [no_notes("Redis")] * len(operations)
+    return [lacking_error("Redis", Capability.INVALIDATIONS)] * len(operations)
     yield []
 
 

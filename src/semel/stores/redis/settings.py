@@ -15,8 +15,7 @@ from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, unquote
 
 from semel.errors import UsageError
-from semel.stores.settings import HOUR, Reader, StoreClock, count, read, seconds, truth
-from semel.stores.store_url import addresses_of, split_url
+from semel.stores.settings import HOUR, Reader, StoreClock, addresses_of, count, read, seconds, split_url, truth
 
 DEFAULT: Final = "semel:{operation}:{digest}"
 

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -117,3 +117,13 @@ class PlaceholderStyle:
                 self._made.clear()
             self._made[text] = made
         return made
+
+
+def plain(rows: Iterable[Any]) -> list[Row]:
+    """Rows as tuples, and bytes as bytes: some libraries give views of memory."""
+    return [tuple(bytes(value) if isinstance(value, memoryview) else value for value in row) for row in rows]
+
+
+def kinds(thing: object) -> list[str]:
+    """The names of the classes of `thing`, its own first."""
+    return [f"{kind.__module__}.{kind.__qualname__}" for kind in type(thing).__mro__]

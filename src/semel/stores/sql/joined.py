@@ -19,8 +19,7 @@ from typing import Any, Final, Literal, cast
 from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.errors import NotInTransaction, TransactionAborted, UsageError
-from semel.stores.sql.adapter import AsyncJoinable, Joinable, Server
-from semel.stores.sql.adapters.dbapi import kinds
+from semel.stores.sql.adapter import AsyncJoinable, Joinable, Server, kinds
 from semel.stores.sql.context import Place
 from semel.stores.sql.dialect import Command, Known, Row
 from semel.stores.sql.errors import ErrorKind, ended, translate_server_error_in_joined

@@ -54,8 +54,7 @@ from semel.core.operations import (
 )
 from semel.core.record import Failure, Lease, Record, Status
 from semel.core.store import Answers, Plan
-from semel.errors import StoreUnavailable
-from semel.stores.errors import not_inside
+from semel.errors import StoreUnavailable, UsageError
 from semel.stores.rows import record_of, steps_of, storable, stored_failure
 from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Sweep, Values
 from semel.stores.sql.errors import RecordHeld, RowError, RowLocked, ended, other_database
@@ -129,7 +128,7 @@ def _unsettled() -> StoreUnavailable:
 def erase_records(dialect: Dialect, operations: Sequence[Erase], *, joined: bool) -> Plan:
     """Answers to `Erase`."""
     if joined:
-        raise not_inside("erase")
+        raise _outside_only_error("erase")
     answers: Answers = []
     for operation in operations:
         answers.append((yield from _erase(dialect, operation)))
@@ -371,7 +370,7 @@ def _scan(dialect: Dialect, operations: Sequence[Scan], *, joined: bool) -> Plan
 
 def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -> Plan:
     if joined and not dialect.decides_inside:
-        raise not_inside("resolve")
+        raise _outside_only_error("resolve")
     answers: Answers = []
     for operation in operations:
         changed = yield dialect.resolve(operation)
@@ -387,13 +386,21 @@ def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -
 def _sweeping(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
         if joined and not dialect.decides_inside:
-            raise not_inside("sweep")
+            raise _outside_only_error("sweep")
         answers: Answers = []
         for operation in operations:
             answers.append(SweepCount((yield from sweep_of(dialect, operation))))
         return answers
 
     return many
+
+
+def _outside_only_error(what: str) -> UsageError:
+    """The error for what has transactions of its own: inside the caller's it would hold the rows of others."""
+    return UsageError(
+        f"{what}() decides for everybody and is not part of your transaction; nothing was changed. Call it outside "
+        f"within()."
+    )
 
 
 def _tally(dialect: Dialect, operations: Sequence[AddReplays], *, joined: bool) -> Plan:

@@ -12,8 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from semel.errors import UsageError
-from semel.stores.settings import DAY, Reader, StoreClock, count, read, seconds, truth
-from semel.stores.store_url import join_url, split_url
+from semel.stores.settings import DAY, Reader, StoreClock, count, join_url, read, seconds, split_url, truth
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}")
 _READERS: Final[dict[str, Reader]] = {

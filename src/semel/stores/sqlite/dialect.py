@@ -14,8 +14,15 @@ from typing import Any, Final
 
 from semel.core.operations import AddReplays, Claim, Confirm, Erase, MarkLapsed, Pending, Purge, Query, Resolve, Scan
 from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, NOTHING, Status
-from semel.stores.list_query import scan_terms
-from semel.stores.rows import RECORD_COLUMNS, TEXT_COLUMNS, about_values, claim_values, load_statements, storable
+from semel.stores.rows import (
+    RECORD_COLUMNS,
+    TEXT_COLUMNS,
+    about_values,
+    claim_values,
+    load_statements,
+    scan_terms,
+    storable,
+)
 from semel.stores.sql.dialect import Command, Row, Sweep, Values
 
 Reply = tuple[list[Row], int, int]

@@ -26,7 +26,7 @@ from semel.core.flow import run
 from semel.core.operations import give_back
 from semel.core.store import Answers, Plan
 from semel.errors import NotInTransaction, SchemaOutdated, TransactionAborted, UsageError
-from semel.stores.sql.adapters.dbapi import kinds
+from semel.stores.sql.adapter import kinds
 from semel.stores.sql.adapters.django import demand_atomic
 from semel.stores.sql.adapters.sqlalchemy import sqlalchemy_error_kind
 from semel.stores.sql.dialect import Row

@@ -18,8 +18,7 @@ from semel.core.store import Answers
 from semel.stores.dynamodb.clock import SECOND, Moment
 from semel.stores.dynamodb.commands import Call, Item, Now, Refused, Together
 from semel.stores.dynamodb.items import KEY, TTL
-from semel.stores.dynamodb.plan import plan
-from semel.stores.dynamodb.scan import Places
+from semel.stores.dynamodb.plan import Places, plan
 from semel_lab.simulate.models.conditions import Request
 
 TABLE = "semel"

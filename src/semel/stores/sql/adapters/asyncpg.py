@@ -12,11 +12,11 @@ from urllib.parse import unquote
 
 from semel.errors import NotInTransaction
 from semel.extras import requires
+from semel.stores.settings import addresses_of, join_url, split_url
 from semel.stores.sql.adapter import PlaceholderStyle, Server
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import ErrorKind
 from semel.stores.sql.settings import Settings
-from semel.stores.store_url import addresses_of, join_url, split_url
 
 with requires("postgresql://", "asyncpg"):
     import asyncpg

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from semel.errors import NotInTransaction
-from semel.stores.sql.adapter import PlaceholderStyle, Server
-from semel.stores.sql.adapters.dbapi import kinds, plain
+from semel.stores.sql.adapter import PlaceholderStyle, Server, kinds, plain
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import ErrorKind
 

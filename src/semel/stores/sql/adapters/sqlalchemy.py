@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from semel.errors import NotInTransaction
-from semel.stores.sql.adapter import KindOfError, PlaceholderStyle, Server
-from semel.stores.sql.adapters.dbapi import kinds, plain
+from semel.stores.sql.adapter import KindOfError, PlaceholderStyle, Server, kinds, plain
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import ErrorKind
 
