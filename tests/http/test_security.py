@@ -235,6 +235,15 @@ BOMBS = {
 }
 
 
+def test_a_member_that_appears_twice_is_named(asker: Asker) -> None:
+    before = asker.running.effects()
+    answer = asker.ask("/orders", new_key(), body=b'{"item": "tea", "amount": 1, "amount": 2}')
+    problem = answer.json()
+    assert (answer.status_code, problem["title"]) == (400, "Ambiguous JSON")
+    assert problem["detail"].startswith("The body is ambiguous: the member 'amount' appears twice; nothing ran.")
+    assert asker.running.effects() == before
+
+
 @pytest.mark.parametrize("body", BOMBS.values(), ids=BOMBS)
 def test_json_that_would_burn_is_400_and_nothing_runs(asker: Asker, body: bytes) -> None:
     before = asker.running.effects()

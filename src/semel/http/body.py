@@ -2,7 +2,7 @@
 
 What always holds: two bodies count as the same only if they are equal: JSON by its members in any order, text in one
 Unicode form, numbers by their exact decimal value; everything else byte for byte, forms in parts part by part. JSON
-that does not mean one thing (a member twice, NaN, half a character) is refused.
+that is ambiguous (a member twice, NaN, half a character) is refused.
 
 What the header Content-Type says: a media type and its parameters. No I/O.
 
@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NoReturn
@@ -138,12 +139,14 @@ _NOT_JSON: Final = "it is not JSON, as its content type says"
 _DIGITS: Final = 1000
 _SHORT: Final = 18
 """Digits of a whole number that is read as one at once."""
+_SHOWN: Final = 40
+"""How much of the name of a member is shown in a message."""
 _PATH: Final = re.compile(r"[^.]+(?:\.[^.]+)*")
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
 class BadBody(Exception):
-    """The body does not mean one thing; the message is a clause that says why."""
+    """The body is ambiguous; the message is a clause that says why."""
 
 
 def is_path(path: object) -> bool:
@@ -161,7 +164,7 @@ def meaning(body: bytes, content_type: str, *, ignore_fields: Sequence[str] = ()
         as_bytes: whether the bytes count as they are.
 
     Raises:
-        BadBody: JSON that does not mean one thing.
+        BadBody: the JSON is ambiguous.
     """
     kind = content_type_of(content_type)
     if not body:
@@ -228,7 +231,8 @@ def _canonical(value: Any) -> bytes:
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        message = "its JSON names a member twice"
+        name = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        message = f"the member {name[:_SHOWN]!r} appears twice"
         raise BadBody(message)
     return found
 

@@ -51,7 +51,7 @@ _NOT_NOW: Final = frozenset({501, 503, 505})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One way of wording it.
+    """Header names and status codes of one convention (IETF, Stripe, PayPal, OASIS).
 
     Attributes:
         name: how it is asked for.
@@ -173,8 +173,8 @@ def malformed(header: str, why: str) -> Problem:
 
 
 def unusable() -> Problem:
-    """What the request is known by cannot be used as a key."""
-    detail = "What this request is to be known by cannot be used as a key; nothing ran. Correct it, and send it again."
+    """The values that the route takes its key from give none."""
+    detail = "No valid idempotency key can be derived from this request; nothing ran. Correct it and send it again."
     return Problem("key-malformed", 400, "The key cannot be read", detail)
 
 
@@ -185,9 +185,9 @@ def path_malformed() -> Problem:
 
 
 def ambiguous(why: str) -> Problem:
-    """The body does not mean one thing."""
-    detail = f"The body cannot be compared with a repetition of it: {why}; nothing ran. Correct it and send it again."
-    return Problem("body-ambiguous", 400, "The body does not mean one thing", detail)
+    """The body has no single meaning; `why` is a clause."""
+    detail = f"The body is ambiguous: {why}; nothing ran. Correct it and send it again."
+    return Problem("body-ambiguous", 400, "Ambiguous JSON", detail)
 
 
 def too_large(limit: int) -> Problem:

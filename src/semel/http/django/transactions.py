@@ -56,7 +56,7 @@ def with_aliases(given: dict[str, Any]) -> Given:
 
 
 class Inside(set[str]):
-    """Says to Django that no alias is its business: `ATOMIC_REQUESTS` of this view is opened inside the claim.
+    """Contains every alias: Django then opens no `ATOMIC_REQUESTS` transaction; it is opened inside the claim.
 
     Its members are those that were to be left alone altogether.
     """

@@ -63,7 +63,7 @@ def _problems(route: Route) -> dict[str, str]:
     wording = route.settings.wording
     told: dict[str, list[str]] = {}
     for status, why in (
-        (400, "the key is missing or cannot be read, or the body does not mean one thing"),
+        (400, "the key is missing or cannot be read, or the body is ambiguous"),
         (409, "the outcome of this key is not known, or its response was not kept"),
         (route.settings.in_progress_status or wording.in_progress_status, "the first request with this key still runs"),
         (wording.reused, "the key stands for another request"),
