@@ -107,6 +107,6 @@ def _explain(message: str, context: Any) -> None:
 
 
 def _reader_gone() -> int:
-    """Whoever read our output has ended; say nothing more, not even while Python ends."""
+    """The reader of our output has ended: print nothing more, not even while Python ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return exit_codes.BROKEN_PIPE

@@ -27,7 +27,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def check_reason(reason: str) -> None:
     """Refuse a reason that says nothing."""
     if not reason.strip():
-        message = "--reason is empty; nothing was changed. Say why, for whoever reads the record later."
+        message = "--reason is empty; nothing was changed. Say why, for those who read the record later."
         raise refused(message)
 
 

@@ -100,7 +100,7 @@ class Journal:
         return (yield from self._named(outgoing, outgoing.intent or outgoing.given_key or ""))
 
     def _inside(self, outgoing: Outgoing, derived: str) -> Flow[Reply]:
-        """Inside a handler: whoever runs the attempt again asks with the same key."""
+        """Inside a handler: a further attempt sends with the same key."""
         running = context.current_handler.get()
         age = _Age(self._now(), "", "resolve the record of this attempt")
         if running is not None:

@@ -128,7 +128,7 @@ class Sender:
 
     def _rested(self, pause: float, still: Callable[[], Flow[None]] | None) -> Flow[None]:
         yield Rest(pause)
-        # Whoever lost the key in the meantime sends no more: it may have been given up, and asked anew.
+        # A caller that lost the key in the meantime sends no more: it may have been given up and used anew.
         self._check()
         if still is not None:
             yield from still()

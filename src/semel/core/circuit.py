@@ -54,7 +54,7 @@ class Breaker:
         return "open" if self._trying_since is None else "half-open"
 
     def admits(self, now: float) -> bool:
-        """Whether somebody may ask the place now. Whoever may says how it went."""
+        """Whether a request may be sent now. Its sender then reports how it went."""
         if self._failed < self._most:
             return True
         # A try whose end was never told (its caller is gone) does not keep the place shut for ever.
@@ -162,7 +162,7 @@ class LimitFields(TypedDict, total=False):
 class Guard:
     """Stands in front of one store.
 
-    Whoever sends asks `refusal` for each operation, says `sent` when a round goes out and `heard` when it is back.
+    The sender asks `refusal` for each operation, and calls `sent` when a batch goes out and `heard` when it is back.
 
     Args:
         breaker: when to leave the store alone.
@@ -205,7 +205,7 @@ class Guard:
         if self.closed or isinstance(operation, RUNNING):
             return None
         now = self._clock()
-        # A try that is on its way may take longer than any rest: whoever came in as another would wait behind it.
+        # A probe may take longer than any back-off: a second one would wait behind it.
         if self._sent is None and self._breaker.admits(now):
             return None
         return self._unavailable(max(_SHORTEST, self._breaker.remaining(now)))
@@ -252,7 +252,7 @@ class Guard:
         self._last_message = failure.message
 
     def left(self) -> None:
-        """Whoever sent is gone, and with it what was on its way: the next one who sends goes on from here."""
+        """The sender is gone, and what it sent with it: the next sender goes on from here."""
         self._sent = None
         self._breaker.unheard()
 

@@ -28,7 +28,7 @@ class Asks(Generic[A]):
 
 def ask(wanted: Asks[A]) -> Flow[A]:
     """Yield what is wanted and give the answer, of which type checkers then know what it is."""
-    return (yield wanted)  # type: ignore[no-any-return]  # whoever performs it answers with that
+    return (yield wanted)  # type: ignore[no-any-return]  # the runner answers with that type
 
 
 def run(
@@ -59,7 +59,7 @@ def run(
     except BaseException:
         flow.close()
         raise
-    return wanted  # type: ignore[return-value]  # whoever stops it knows what it asked for
+    return wanted  # type: ignore[return-value]  # the caller that stops it knows what it asked for
 
 
 async def arun(
@@ -90,4 +90,4 @@ async def arun(
     except BaseException:
         flow.close()
         raise
-    return wanted  # type: ignore[return-value]  # whoever stops it knows what it asked for
+    return wanted  # type: ignore[return-value]  # the caller that stops it knows what it asked for

@@ -112,7 +112,7 @@ class Scan(msgspec.Struct, Asks["Page"], frozen=True):
 
 
 class Resolve(msgspec.Struct, Asks["Resolved | StateMismatch"], frozen=True):
-    """End a doubt by decision: completed, claimable again, or cancelled. The nonce shuts out whoever still runs.
+    """End a doubt by decision: completed, claimable again, or cancelled. The nonce shuts out a running attempt.
 
     With `corrects` no doubt is ended: it is the nonce of the completed record that was seen, whose outcome is replaced
     unless it was erased or resolved since. `operation` as in `Read`.

@@ -186,7 +186,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lease(self) -> Lease:
-        """The lease of whoever claimed last."""
+        """The lease of the last claim."""
         return Lease(self.key, self.fence, self.nonce, self.lease_us)
 
     @property

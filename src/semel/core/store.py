@@ -63,21 +63,21 @@ ADMINISTRATION: Final = frozenset(
 
 
 class Driver(Protocol):
-    """Carries out rounds of plans on connections of its own.
+    """Executes batches of plans on connections of its own.
 
     One of a store with `Capability.NOTIFY` has a method `listen(told)`: from then on `told(digest)` is called, in any
-    thread, when a run ends that was read with `waits`. Nobody relies on it: whoever waits also looks by itself.
+    thread, when a run ends that was read with `waits`. Nothing depends on it: waiters poll too.
     """
 
     def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
-        """Run one round. The reply of a plan is its answers, or the error that befell all of it."""
+        """Execute one batch. Returns for each plan its answers, or the exception that failed the whole plan."""
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
 
 
 class AsyncDriver(Protocol):
-    """The same, awaited.
+    """A driver for event loops.
 
     A driver may say `eager = True` if its `perform` may be started outside a task of its own: it awaits nothing but
     plain futures of the running loop. A lane then gives answers that are at hand without waiting. With `gathers = True`
@@ -86,10 +86,10 @@ class AsyncDriver(Protocol):
     """
 
     async def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
-        """Run one round. The reply of a plan is its answers, or the error that befell all of it."""
+        """Execute one batch. Returns for each plan its answers, or the exception that failed the whole plan."""
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
 
 
 class Joined(Protocol):
@@ -105,7 +105,7 @@ class Joined(Protocol):
 
 
 class AsyncJoined(Protocol):
-    """The same, awaited."""
+    """The caller's own async connection."""
 
     async def perform(self, plan: Plan) -> Answers:
         """Run one plan. Never begins, commits, rolls back or retries."""

@@ -233,7 +233,7 @@ class Table:
         return Page(page, (page[-1].created_us, page[-1].key.digest) if more else None)
 
     def resolve(self, operation: Resolve, now: int) -> Resolved | StateMismatch:
-        """End a doubt by decision; the new nonce shuts out whoever may still be running."""
+        """End a doubt by decision; the new nonce shuts out an attempt that may still be running."""
         record = self.records.get(operation.digest)
         if record is not None and record.nonce == operation.nonce:
             return Resolved(record)

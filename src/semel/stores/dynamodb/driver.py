@@ -161,7 +161,7 @@ def _called(place: Place, call: Call) -> Flow[Any]:
 def _heard(place: Place, sent: int, response: dict[str, Any]) -> None:
     headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     date = instant_of(headers.get("date", ""))
-    # A reply that a proxy made up has no request id of the service, and a Date of whoever made it.
+    # A reply that a proxy made up has no request id of the service, and a Date of the proxy.
     if date is not None and _REQUEST_ID in headers:
         place.clock.hear(sent, place.clock.span(), date)
 

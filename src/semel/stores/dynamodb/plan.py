@@ -138,7 +138,7 @@ def _chain(table: str, places: Places, operations: Sequence[Operation]) -> Chain
     for operation in operations:
         try:
             answers.append((yield from one(table, places, storable_operation(operation))))
-        except Exception as error:  # noqa: BLE001 - what befalls one operation is its answer
+        except Exception as error:  # noqa: BLE001 - an error of one operation is its answer
             answers.append(error)
     return answers
 
@@ -209,7 +209,7 @@ def write(table: str, operation: Renew | Complete | Fail | Checkpoint) -> Steps:
 
 
 def settled_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
-    """Decide on what was seen and write over that alone; whoever was quicker is looked at next."""
+    """Decide on the item seen and write over exactly that one; if another write was faster, decide on its item next."""
     room = LARGEST
     for _ in range(_ROUNDS):
         record = None if seen is None else seen.record

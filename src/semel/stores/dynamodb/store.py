@@ -66,7 +66,7 @@ class DynamoStore:
         return DynamoJoined(self._place, writes_of(connection, awaited=False))
 
     def async_join(self, connection: Any) -> AsyncDynamoJoined:
-        """The same, awaited.
+        """The caller's writes as a place for plans, on an event loop.
 
         Raises:
             UsageError: it is no `Writes`, or one with a client that cannot be awaited.

@@ -121,7 +121,7 @@ _TOKEN_BYTES: Final = 16  # the service takes up to 36 characters
 
 
 def joined_plan(operation: Operation) -> Plan:
-    """One operation, for whoever has the caller's writes."""
+    """One operation together with the caller's writes."""
     try:
         answer: Answer | Exception = yield Inside(operation)
     except Exception as error:  # noqa: BLE001 - as an answer: a store that is silent ends the caller's transaction
@@ -276,7 +276,7 @@ def _refused(reply: Cancelled) -> ConcurrentModification:
 
 
 class DynamoJoined:
-    """For threads."""
+    """The caller's writes, sent by a blocking client."""
 
     def __init__(self, place: Place, writes: Writes) -> None:
         self._place = place
@@ -292,7 +292,7 @@ class DynamoJoined:
 
 
 class AsyncDynamoJoined:
-    """The same, awaited."""
+    """The caller's writes, sent by an async client."""
 
     def __init__(self, place: Place, writes: Writes) -> None:
         self._place = place

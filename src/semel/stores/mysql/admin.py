@@ -104,7 +104,7 @@ class MysqlSchema(ServerSchema):
     def lock(self) -> Command:
         """Try to be the one who migrates; one row says whether it was possible.
 
-        Whoever has it gets it again, and lets go of it as often.
+        A session that has it gets it again, and has to release it as often.
         """
         return Command(f"SELECT GET_LOCK({self._lock}, 0)")
 

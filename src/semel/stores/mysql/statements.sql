@@ -193,7 +193,7 @@ SELECT {r_record}, e.now FROM ({input}) AS e LEFT JOIN {record_table} AS r ON r.
 -- name: steps
 SELECT position, name, outcome FROM {step_table} WHERE digest = ? AND life = ? ORDER BY position, number {share};
 
--- A decision ends a doubt. The new nonce and fence shut out whoever may still be running.
+-- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running.
 -- name: resolve
 UPDATE {own} SET r.status = e.status, r.retryable = (e.status = 'failed'), r.outcome = e.outcome, r.nonce = e.nonce,
     r.fence = r.fence + 1, r.doubtful = FALSE, r.resolution = e.note, r.completed_us = e.now, r.updated_us = e.now,

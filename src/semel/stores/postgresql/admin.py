@@ -135,7 +135,7 @@ class PostgresSchema(ServerSchema):
         """All of the newest schema where there is none: nobody works there, so it is one transaction."""
         return [
             Command("BEGIN"),
-            # Whoever comes second waits as long as a statement may: `lock_timeout` is meant for rows, and a busy server
+            # The second process waits as long as a statement may: `lock_timeout` is meant for rows, and a busy server
             # takes longer than that to make the tables.
             Command("SET LOCAL lock_timeout = 0"),
             Command("SELECT pg_advisory_xact_lock(?::bigint)", (_LOCK,)),

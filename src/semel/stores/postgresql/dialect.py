@@ -237,7 +237,7 @@ class PostgresDialect:
         return None
 
     def request_notification(self, digests: Sequence[bytes]) -> Command | None:
-        """Have whoever ends these runs tell of it."""
+        """Request a notification at the end of these runs."""
         return Command(self._sql["want"], (list(digests),)) if digests else None
 
     def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:

@@ -17,7 +17,7 @@ _ENCRYPTED: Final = frozenset({"require", "verify-ca", "verify-full"})
 def check_tls(url: str) -> None:
     """Refuse a URL that names certificates and leaves it open whether the connection is encrypted.
 
-    Without sslmode the client libraries go on in plain text where the server, or whoever answers for it, has no TLS.
+    Without sslmode the client libraries go on in plain text where the server, or a proxy before it, has no TLS.
 
     Raises:
         UsageError: it is such a URL.

@@ -231,7 +231,7 @@ WHERE r.digest = w.digest;
 -- name: steps
 SELECT position, name, outcome FROM {step_table} WHERE digest = ?::bytea AND life = ?::bigint ORDER BY position, step;
 
--- A decision ends a doubt. The new nonce and fence shut out whoever may still be running.
+-- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running.
 -- name: resolve
 WITH e AS MATERIALIZED ({input})
 UPDATE {record_table} AS r SET status = e.status, retryable = (e.status = 'failed'), outcome = e.outcome,

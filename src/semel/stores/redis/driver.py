@@ -33,7 +33,7 @@ _inherited: Final[list[Any]] = []
 
 
 class RedisDriver:
-    """Rounds in the calling thread. Without `greet` servers are not judged: for whoever only looks at them."""
+    """Batches in the calling thread. Without `greet` servers are not checked: for the doctor, which only looks."""
 
     def __init__(self, place: Place, route: Route, *, greet: bool = True) -> None:
         self._place = place
@@ -56,7 +56,7 @@ class RedisDriver:
         return run(run_side_by_side(plans), self._spoken)
 
     def talk(self, flow: Generator[Batch, list[Reply], T]) -> T:
-        """Run a flow that is no plan, for whoever looks at the server."""
+        """Run a flow that is no plan, for the doctor."""
         return run(flow, self._spoken)
 
     def nodes(self) -> list[Address | None]:

@@ -74,7 +74,7 @@ def _file(name: str) -> str:
 Args = tuple[Any, ...]
 """One command as it is sent."""
 BatchByNode = dict[Address | None, list[Args]]
-"""What goes to which node, at the same time."""
+"""The commands of a batch by node; all nodes are asked at the same time."""
 RouteFlow = Generator[BatchByNode, dict[Address | None, list[Reply]], list[Reply]]
 Nodes = Generator[BatchByNode, dict[Address | None, list[Reply]], list[Address | None]]
 HOME: Final = None
@@ -103,7 +103,7 @@ def run_side_by_side(plans: Sequence[Plan]) -> Generator[Batch, list[Reply], lis
         everything = [command for batch in batches.values() for command in batch]
         try:
             replies = yield everything
-        except Exception as error:  # noqa: BLE001 - it befell all that was asked for
+        except Exception as error:  # noqa: BLE001 - it failed all commands of this batch
             replies = [error] * len(everything)
         start = 0
         for place, batch in batches.items():
@@ -113,7 +113,7 @@ def run_side_by_side(plans: Sequence[Plan]) -> Generator[Batch, list[Reply], lis
 
 
 class CommandEncoder:
-    """Commands as args, and replies as what plans expect."""
+    """Encodes commands as arguments for the server, and decodes replies into what plans expect."""
 
     def __init__(self, settings: Settings) -> None:
         self._name = settings.name
@@ -155,7 +155,7 @@ class CommandEncoder:
 
 
 class SingleNode:
-    """The way to a single server, or to the primary that Sentinel names: everything goes there."""
+    """Routes every command to one server: a single one, or the primary that Sentinel names."""
 
     def __init__(self, encoder: CommandEncoder) -> None:
         self._encoder = encoder
@@ -189,7 +189,7 @@ Told = dict[Address | None, list[Reply]]
 
 @dataclass(slots=True)
 class RoutedCommand:
-    """One command on its way: where it goes next, and how."""
+    """One command in flight: which node it goes to next, and how."""
 
     command: Command
     args: Args
@@ -202,7 +202,7 @@ class RoutedCommand:
 
 
 class Cluster:
-    """Knows which node holds which slot, as far as it was told."""
+    """Routes each command to the node that holds its slot, as far as the slots are known."""
 
     def __init__(self, settings: Settings, encoder: CommandEncoder) -> None:
         self._settings = settings
@@ -230,7 +230,7 @@ class Cluster:
         return [self._decode(item) for item in routed]
 
     def _learn_slots(self) -> Generator[BatchByNode, Told, None]:
-        """Ask for the map where there is none: of whoever answers first."""
+        """Ask for the slots where they are not known: the first node that answers decides."""
         if self._holders:
             return
         error: Reply = None
@@ -259,7 +259,7 @@ class Cluster:
         return RoutedCommand(command, self._encoder.args(command), self._holders[key_slot(command.key.encode())])
 
     def _apply_replies(self, routed: Sequence[RoutedCommand], told: Told) -> None:
-        """What the nodes said: an answer, or where else to go."""
+        """Take in the replies of the nodes: an answer, or a redirection."""
         replies = {address: iter(args) for address, args in told.items()}
         for item in routed:
             asked, item.asking = item.asking, False
@@ -322,7 +322,7 @@ def _slot_holders(told: Any, asked: Address, name: str) -> list[Address]:
 
 
 class Route(Protocol):
-    """The way from commands to nodes. One of its own for each driver."""
+    """Routes commands to nodes. Each driver has its own."""
 
     def nodes(self) -> Nodes:
         """Every node that holds records."""

@@ -201,7 +201,7 @@ def _read(place: Place, page: Sequence[FoundKeys], query: Query) -> Generator[An
         try:
             record = _told(digest, reply)
         except RecordUnreadable:
-            continue  # it keeps nobody from the others; the doctor counts it, and whoever claims it is told
+            continue  # it does not hide the others; the doctor counts it, and a claim of it fails
         if record is None or place.pattern.key(record.key.operation, digest) != key:
             continue
         records += [record] if matches(record, query) else []
@@ -270,7 +270,7 @@ def plan(place: Place, operations: Sequence[Operation]) -> Plan:
         return []
     try:
         return cast("Answers", (yield from _PLANS[type(operations[0])](place, operations)))
-    except Exception as error:  # noqa: BLE001 - it befell all of them
+    except Exception as error:  # noqa: BLE001 - it failed all of them
         return [error] * len(operations)
 
 
@@ -444,7 +444,7 @@ def _no_cache_in_front(_place: Place, operations: Sequence[Pending | Confirm]) -
 
 
 def _tallies(place: Place, operations: Sequence[AddReplays]) -> Talk:
-    # Whoever counts has claimed here; what was forgotten since is not worth a look among all keys.
+    # The counter has claimed here, so it knows the key; one forgotten since is not worth a search of all keys.
     keys = [place.known_key(operation.digest) or _nobodys(place, operation.digest) for operation in operations]
     scripts = [Script("tally", key, (operation.replays,)) for key, operation in zip(keys, operations, strict=True)]
     return _each(operations, (yield scripts), lambda _, now: Recorded(now))

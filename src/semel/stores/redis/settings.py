@@ -38,7 +38,7 @@ class Pattern:
             raise UsageError(message)
         self.names_operation = "operation" in places
         self.channel = f"{_PLACES.split(text)[0]}ended"
-        """Where ends are told, to whoever waits."""
+        """The channel on which ends are published."""
         self._literal = text.replace("{operation}", "\0operation").replace("{digest}", "\0digest")
         shape = re.escape(self._literal)
         shape = shape.replace(re.escape("\0operation"), "(?P<operation>.*)")
@@ -108,7 +108,7 @@ class Settings:
         timeout: how many seconds all replies of a round may take.
         pattern: how the key of a record is spelt.
         evicting: `allowed` accepts a server that removes keys when its memory is full.
-        listen: whether one more connection of each process that has waiters is told of ends; without it they look.
+        listen: whether each process that has waiters keeps one more connection for notifications; else they poll.
         clock: a virtual clock instead of the server's, for tests alone.
     """
 

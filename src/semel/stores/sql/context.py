@@ -109,7 +109,7 @@ def check_connection(schema: Schema, settings: Settings) -> Handshake:
 
 
 def create(schema: Schema) -> Generator[Command, list[Row], None]:
-    """Create the tables. Whoever comes second finds them there, and that is an end like any other."""
+    """Create the tables. The second process finds them there, which is a success too."""
     try:
         for command in schema.creation():  # noqa: UP028 - a list takes no replies
             yield command

@@ -71,7 +71,7 @@ class Dialect(Protocol):
         """Demand that mark; the server refuses where the transaction has ended."""
 
     def request_notification(self, digests: Sequence[bytes]) -> Command | None:
-        """Have whoever ends these runs tell of it, where the server can."""
+        """Request a notification at the end of these runs, where the server can."""
 
     def read(self, digests: Sequence[bytes], *, joined: bool) -> Command:
         """Rows of `RECORD_COLUMNS` and now, in the order asked for; a digest of None where there is no record."""

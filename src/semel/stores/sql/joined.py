@@ -224,7 +224,7 @@ class SqlJoined(_Membership):
 
 
 class AsyncSqlJoined(_Membership):
-    """The same, awaited."""
+    """An async connection of the caller."""
 
     def __init__(
         self, place: Place, adapter: AsyncJoinable, connection: Any, learn: Callable[[], Awaitable[None]]

@@ -26,7 +26,7 @@ Building = Generator[Command, list[Row], list[str]]
 T = TypeVar("T")
 Patient = Generator[Command, list[Row], T]
 
-_WAITS: Final = 6000  # pauses before whoever migrates is believed to be stuck: ten minutes
+_WAITS: Final = 6000  # pauses before the migrating process is believed to be stuck: ten minutes
 _TRIES: Final = 20
 
 
@@ -158,7 +158,7 @@ def chosen(steps: Sequence[Step], newest: int, half: Half | None) -> list[Step]:
 
 
 def apply_pending(migrations: Schema, half: Half | None, partitions: int) -> Building:
-    """Apply what is pending, for whoever is the only one to do so; answers what was done, in words.
+    """Apply what is pending, as the only process that does so; answers what was done, in words.
 
     Raises:
         SchemaOutdated: the tables are of a newer release.
@@ -304,7 +304,7 @@ class SqlSchema:
         return list(map(Command, self._half(version, half)))
 
     def transact(self, make: Callable[[], Generator[Command, list[Row], T]]) -> Patient[T]:
-        """Once: whoever applies it is in a transaction already."""
+        """Once: the caller is in a transaction already."""
         return make()
 
     def _creating(self, partitions: int = 0) -> Iterator[str]:

@@ -66,7 +66,7 @@ Judged = Answer | Exception | None
 
 
 def claims(dialect: ServerDialect, asked: Sequence[Claim], *, joined: bool) -> Plan:
-    """Send what can be sent together; whoever was refused by a row that has changed since is sent again."""
+    """Send what can be sent together; a claim refused by a row that has changed since is sent again."""
     answers: list[Judged] = [None] * len(asked)
     for turn in range(_ROUNDS):
         open_ = [place for place, answer in enumerate(answers) if answer is None]
@@ -97,7 +97,7 @@ def _judged(dialect: Dialect, claim: Claim, line: Row | None, *, joined: bool) -
                 row, steps_of((yield dialect.steps(record.key.digest, record.created_us, joined=joined)))
             )
         answer = granted(record) if _mine(record, claim) else judge(record, claim, now)
-    except Exception as error:  # noqa: BLE001 - what befalls one claim is its answer, not its neighbours'
+    except Exception as error:  # noqa: BLE001 - an error of one claim is its answer alone
         return error
     if isinstance(answer, MayWrite):
         return None
@@ -190,7 +190,7 @@ def plan(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> 
     except RowError as problem:
         if len(operations) == 1:
             return [_refused(operations[0], problem)]
-    except Exception as error:  # noqa: BLE001 - it befell all of them
+    except Exception as error:  # noqa: BLE001 - it failed all of them
         return [error] * len(operations)
     return (yield from one_by_one(dialect, operations, joined=joined))
 
@@ -204,7 +204,7 @@ def one_by_one(dialect: Dialect, operations: Sequence[Operation], *, joined: boo
 
 
 def _refused(operation: Operation, problem: RowError) -> Answer | Exception:
-    """What befell the single operation; a record that somebody holds is an answer like any other."""
+    """The error of a single operation; a record that is locked is an answer like any other."""
     if isinstance(problem, RecordHeld):
         match operation:
             case Claim():

@@ -13,7 +13,7 @@
 -- part: wins
 ({expired} OR (
     {r}.fingerprint = e.fingerprint
-    -- The same claim again, after its reply was lost, changes nothing: whoever reads the row answers granted.
+    -- The same claim again, after its reply was lost, changes nothing: the reader of the row answers granted.
     AND NOT ({r}.status = 'running' AND {r}.nonce = e.nonce)
     AND (
         -- Nothing happened before: claimable at once.

@@ -35,7 +35,7 @@ class Settings:
             on its way never outlives the record that answers it.
         lock_timeout: how long a statement waits for a row that somebody else has locked.
         pooled: PostgreSQL: `url` leads through a proxy that pools transactions, so nothing is left to a session.
-        listen: whether one more connection of each process that has waiters is told of ends; without it they look.
+        listen: whether each process that has waiters keeps one more connection for notifications; else they poll.
         listen_url: where to listen, if `url` leads through such a proxy, which tells nobody.
         schema: where the tables are; empty: where the connection looks first.
         prefix: what the names of the tables begin with.

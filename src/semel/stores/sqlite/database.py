@@ -196,7 +196,7 @@ class Worker:
         result, error = None, None
         try:
             result = job()
-        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever waits, not to this thread
+        except BaseException as problem:  # noqa: BLE001 - it is raised in the waiting caller, not in this thread
             error = problem
         with suppress(RuntimeError):  # the loop was closed meanwhile; nobody is left to tell
             loop.call_soon_threadsafe(_settle, future, result, error)

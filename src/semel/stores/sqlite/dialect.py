@@ -219,7 +219,7 @@ class SqliteDialect:
         return SqliteCommand(f'RELEASE "{name}"', kind=Kind.RELEASE, named={"mark": name})
 
     def request_notification(self, digests: Sequence[bytes]) -> SqliteCommand | None:
-        """Nobody tells of ends: whoever waits looks."""
+        """SQLite has no notifications: waiters poll."""
         del digests
         return None
 

@@ -70,7 +70,7 @@ def is_locked(error: sqlite3.Error) -> bool:
 
 
 def translate_error(error: sqlite3.Error, name: str, *, written: bool = False) -> Exception:
-    """`error` as semel's own, or itself where it is a bug. `written`: it befell a COMMIT, so the end is open."""
+    """`error` as semel's own, or itself where it is a bug. `written`: it was the COMMIT, so it may have happened."""
     known = _known(error, name, "whether it was recorded is not known" if written else "nothing was recorded")
     if known is None:
         return error

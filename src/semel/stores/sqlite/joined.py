@@ -112,7 +112,7 @@ class SqliteJoined:
         _marks.setdefault(id(self._connection), []).append(command.named["mark"])
 
     def _release(self, cursor: sqlite3.Cursor, command: SqliteCommand) -> None:
-        """Demand a mark. SQLite lets go of those set after it too: they are set again for whoever still needs them.
+        """Demand a savepoint. SQLite releases those set after it too: those still needed are set again.
 
         That happens where tasks share a transaction and the first to begin is the first to end. The mark was still
         there, so the transaction is the one that the later marks were set in.

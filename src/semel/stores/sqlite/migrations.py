@@ -26,7 +26,7 @@ _NOTE: Final = (
 
 
 class SqliteSchema(SqlSchema):
-    """The schema of a file. Whoever applies it holds the write lock, and commits."""
+    """The schema of a file. The caller holds the write lock, and commits."""
 
     def __init__(self, given: Scripts | None = None) -> None:
         scripts = scripts_of("semel.stores.sqlite") if given is None else given

@@ -43,7 +43,7 @@ def claim_all(claims: Sequence[Claim]) -> Plan:
     """Claims on the store's own connections: look all of them up, then write for those that may win."""
     try:
         rows, _, now = yield seen_many([claim.key.digest for claim in claims])
-    except Exception as error:  # noqa: BLE001 - it befell all of them
+    except Exception as error:  # noqa: BLE001 - it failed all of them
         return [error] * len(claims)
     by_digest = {row[0]: row for row in rows}
     verdicts: list[MayWrite | Answer | Exception | None] = []
@@ -51,7 +51,7 @@ def claim_all(claims: Sequence[Claim]) -> Plan:
         row = by_digest.get(claim.key.digest)
         try:
             verdicts.append(None if row is None else judge((yield from whole(DIALECT, row, joined=False)), claim, now))
-        except Exception as error:  # noqa: BLE001 - what befalls one claim is its answer, not its neighbours'
+        except Exception as error:  # noqa: BLE001 - an error of one claim is its answer alone
             verdicts.append(error)
     answers: Answers = []
     for claim, verdict in zip(claims, verdicts, strict=True):
@@ -73,7 +73,7 @@ def claim_joined(claims: Sequence[Claim]) -> Plan:
     for claim in claims:
         try:
             answers.append((yield from _claim_one(claim, joined=True)))
-        except Exception as error:  # noqa: BLE001 - what befalls one claim is its answer, not its neighbours'
+        except Exception as error:  # noqa: BLE001 - an error of one claim is its answer alone
             answers.append(error)
     return answers
 

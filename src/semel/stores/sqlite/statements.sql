@@ -164,7 +164,7 @@ WHERE {lease} AND EXISTS (
     SELECT 1 FROM semel_meta AS m WHERE m.name = 'install_id' AND m.value = :install
 );
 
--- A decision ends a doubt. The new nonce and fence shut out whoever may still be running.
+-- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running.
 -- name: resolve
 UPDATE semel_record SET status = :status, retryable = (:status = 'failed'), outcome = :outcome, nonce = :nonce,
     fence = fence + 1, doubtful = 0, resolution = :note, {settle}

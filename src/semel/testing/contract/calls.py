@@ -107,7 +107,7 @@ class Gate:
 async def until(condition: Callable[[], bool], what: str) -> None:
     """Wait until something is so. How long that takes in real time does not matter to any scenario.
 
-    Whoever waits looks again and again, at first in every turn of the loop, then the more rarely the longer it takes:
+    The condition is polled, at first in every turn of the loop, then the more rarely the longer it takes:
     looking is work too, and a machine that is busy would be kept busy with it.
     """
     loop = asyncio.get_running_loop()

@@ -198,7 +198,7 @@ def _waiting(runtime: Any) -> int:
 
 
 def _looking_like(function: Callable[..., Any], adapted: Callable[..., Any]) -> Callable[..., Any]:
-    """`adapted` with the face of `function`, for whoever asks what it takes and gives; but not its colour."""
+    """`adapted` with the signature and annotations of `function`, but sync or async as it is."""
     adapted.__name__, adapted.__qualname__ = function.__name__, function.__qualname__
     adapted.__module__ = function.__module__
     adapted.__annotations__ = typing.get_type_hints(function)
@@ -229,7 +229,7 @@ def _in_thread(function: Callable[[], Any], end: Callable[[Any, BaseException | 
         result, error = None, None
         try:
             result = function()
-        except BaseException as problem:  # noqa: BLE001 - whatever ended it belongs to whoever waits
+        except BaseException as problem:  # noqa: BLE001 - it is raised in the waiting caller
             error = problem
         with suppress(RuntimeError):  # the test is over and its loop closed; nobody is left to tell
             loop.call_soon_threadsafe(end, result, error)

@@ -25,7 +25,7 @@ _NOT_APPLIED = ("refuse", "lock")
 
 @dataclass(slots=True)
 class _Fault:
-    """What shall befall operations of some kinds, and how often yet (None: always)."""
+    """A fault to inject into operations of some kinds, and how often yet (None: always)."""
 
     how: Fate
     kinds: tuple[Kind, ...]

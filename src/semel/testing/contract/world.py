@@ -152,7 +152,7 @@ class World:
         under_way = [call for call in list(self._calls) if not call.done]
         standing = sum(call.blocked for call in under_way) + sum(gate.waiting for gate in self._gates)
         standing += sum(door.waiters() for door in self._doors)
-        # Who rests is counted last: whoever begins to wait rouses its keeper in the same breath.
+        # Waiting tasks are counted last: a task that begins to wait wakes its background task in the same step.
         pausing = self.clock.resting() - sum(len(door.keepers()) for door in self._doors)
         return len(under_way) <= standing + pausing and self._keepers_rest()
 

@@ -248,7 +248,7 @@ class OperationContract(Contract, calls=False):
         assert [type(answer) for answer in answers] == [Granted, Running]
 
     async def test_a_take_over_compares_the_fingerprint_with_the_record_as_it_is_then(self, world: World) -> None:
-        # The first claim of the list is over at once; whoever looked before it was made saw nothing at all.
+        # The first claim of the list is over at once; a look before it was made saw nothing at all.
         answers = await world.perform(_lapsing(world, "rerun", asked=1), world.claim(asked=2))
         assert [type(answer) for answer in answers] == [Granted, Reused]
 

@@ -146,7 +146,7 @@ class WaitingContract(Contract):
 
 
 class CrowdContract(Contract):
-    """How many wait is bounded; whoever comes when the room is full is told at once, and costs the store one claim."""
+    """The number of waiters is bounded; one more is refused at once, and costs the store one claim."""
 
     async def test_one_too_many_for_a_key_is_told_at_once(self, world: World) -> None:
         await _owner(world, world.door())
