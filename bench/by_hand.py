@@ -20,12 +20,12 @@ from semel.core import codec
 from semel.core.operations import Claim
 from semel.core.record import NOTHING
 from semel.engine.call_flow import terms_of
-from semel.stores.sqlite.dialect import SQL, claiming
+from semel.stores.sqlite.dialect import SQL, claim_command
 
 _SAMPLE = Claim(
     Key.of("sample", operation=OPERATION, scope=TENANT), b"\x01" + bytes(32), bytes(16), terms_of(Policy()), NOTHING
 )
-_CLAIM = claiming("claim_first", _SAMPLE, lease_us=_SAMPLE.terms.lease_us)
+_CLAIM = claim_command("claim_first", _SAMPLE, lease_us=_SAMPLE.terms.lease_us)
 _COMPLETE = SQL["complete"]
 _READ = SQL["seen"]
 _OUTCOME = codec.encode({"order_id": order(0), "amount": AMOUNT}, codec.shape_of(object), 1024)

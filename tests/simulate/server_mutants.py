@@ -54,8 +54,8 @@ def judging(change: Callable[[Record, Claim], tuple[Record, Claim]]) -> Abstract
 
 def without_terms(change: Callable[[list[str]], list[str]]) -> AbstractContextManager[Any]:
     """The writes under a lease with another condition."""
-    right = request_builders._held
-    return patch.object(request_builders, "_held", lambda expression, lease: change(right(expression, lease)))
+    right = request_builders._lease_terms
+    return patch.object(request_builders, "_lease_terms", lambda expression, lease: change(right(expression, lease)))
 
 
 @mutant("redis: a script without fence and nonce", "redis; redis fails over", "I4")

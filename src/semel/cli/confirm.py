@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from semel.cli.exit_codes import OTHER, Refused, refused
-from semel.cli.printing import console, shown
+from semel.cli.exit_codes import OTHER, Refused, usage_error
+from semel.cli.printing import as_text, console
 from semel.cli.record_view import panel
 from semel.cli.timefmt import now
 from semel.core.record import Record
@@ -28,7 +28,7 @@ def check_reason(reason: str) -> None:
     """Refuse a reason that says nothing."""
     if not reason.strip():
         message = "--reason is empty; nothing was changed. Say why, for those who read the record later."
-        raise refused(message)
+        raise usage_error(message)
 
 
 def login() -> str:
@@ -43,11 +43,11 @@ def ask(record: Record, meaning: Text, question: str, *, reason: str, who: str) 
     """Show the record and what the decision means, and ask; a no ends the command."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         message = "There is no terminal to ask on; nothing was changed. Look with semel show, then add --yes."
-        raise refused(message)
+        raise usage_error(message)
     out = console()
     out.print(panel(record, now()))
     out.print(Text.assemble("  ", meaning))
-    out.print(Text.assemble("  reason: ", shown(reason), "  by ", shown(who), style="dim"))
+    out.print(Text.assemble("  reason: ", as_text(reason), "  by ", as_text(who), style="dim"))
     if not typer.confirm(f"\n{question}", default=False):
         out.print("Nothing was changed.")
         raise typer.Exit(OTHER)

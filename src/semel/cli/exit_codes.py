@@ -33,12 +33,12 @@ class Refused(Exception):
         self.exit_code = exit_code
 
 
-def not_found(message: str) -> Refused:
+def not_found_error(message: str) -> Refused:
     """There is no such record or database."""
     return Refused("not_found", message, NOT_FOUND)
 
 
-def refused(message: str) -> Refused:
+def usage_error(message: str) -> Refused:
     """The command, or what it was given, has to change."""
     return Refused("usage", message)
 

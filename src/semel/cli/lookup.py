@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from semel.cli.exit_codes import Refused, not_found, refused
+from semel.cli.exit_codes import Refused, not_found_error, usage_error
 from semel.core.key import SHARED
 from semel.core.record import Record
 from semel.engine.sync_engine import SyncEngine
@@ -39,7 +39,7 @@ def check_which(which: str, url: str | None) -> None:
             f"A record has to be named before the database; nothing was done. Give a reference or key, then {which}. "
             f"semel list {which} shows the references."
         )
-        raise refused(message)
+        raise usage_error(message)
 
 
 def find(semel: SyncEngine, which: str, operation: str | None, scope: str | None) -> Record:
@@ -50,7 +50,7 @@ def find(semel: SyncEngine, which: str, operation: str | None, scope: str | None
     """
     if operation is None and scope is not None:
         message = "--scope belongs to a key, and a key needs --operation too; nothing was done."
-        raise refused(message)
+        raise usage_error(message)
     record = _by_reference(semel, which.lower()) if operation is None else _by_key(semel, which, operation, scope)
     # A listing comes without finished steps; a record deleted since is still shown as it was.
     return semel.read(record.key) or record
@@ -64,7 +64,7 @@ def _by_key(semel: SyncEngine, value: str, operation: str, scope: str | None) ->
             f"There is no record for the key {value!r} of {operation!r} {where}; nothing was done. "
             f"A key made of several parts is found by its reference: semel list."
         )
-        raise not_found(message)
+        raise not_found_error(message)
     return record
 
 
@@ -73,16 +73,16 @@ def _by_reference(semel: SyncEngine, reference: str) -> Record:
         message = (
             f"{reference!r} is no reference, which has hex digits only; nothing was done. A key needs --operation."
         )
-        raise refused(message)
+        raise usage_error(message)
     if len(reference) < SHORTEST:
         message = f"{reference!r} is too short for a reference; nothing was done. Give at least {SHORTEST} hex digits."
-        raise refused(message)
+        raise usage_error(message)
     found = list(islice(semel.records(reference=reference), 3))
     if not found:
         message = (
             f"There is no record whose reference begins with {reference}; nothing was done. A key needs --operation."
         )
-        raise not_found(message)
+        raise not_found_error(message)
     if len(found) > 1:
         named = ", ".join(record.reference[: len(reference) + SHORTEST] for record in found)
         message = f"{reference} is ambiguous; nothing was done. Records that begin so: {named}. Give more digits."

@@ -28,14 +28,14 @@ def clean(text: str) -> str:
     """`text` with every character that a terminal could obey written out as an escape."""
     if text.isprintable():
         return text
-    return "".join(_escaped(letter) if unicodedata.category(letter) in _HARMFUL else letter for letter in text)
+    return "".join(_escape(letter) if unicodedata.category(letter) in _HARMFUL else letter for letter in text)
 
 
-def _escaped(letter: str) -> str:
+def _escape(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 
 
-def shown(text: str, style: str = "") -> Text:
+def as_text(text: str, style: str = "") -> Text:
     """A stored text, harmless and in one style."""
     return Text(clean(text), style)
 

@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from semel.cli.printing import shown
+from semel.cli.printing import as_text
 from semel.cli.timefmt import local, relative, span
 from semel.core.record import Note, Record, Status
 
@@ -91,12 +91,12 @@ def scope_text(record: Record) -> Text:
     """The scope, or that it is shared."""
     if record.erased:
         return _ERASED.copy()
-    return shown(record.key.scope) if record.key.scope else Text("shared", "dim italic")
+    return as_text(record.key.scope) if record.key.scope else Text("shared", "dim italic")
 
 
 def key_text(record: Record) -> Text:
     """The key as its caller gave it, unless it was erased."""
-    return _ERASED.copy() if record.erased else shown(record.key.value)
+    return _ERASED.copy() if record.erased else as_text(record.key.value)
 
 
 def until_text(record: Record, today: datetime) -> Text:
@@ -120,7 +120,7 @@ def panel(record: Record, today: datetime) -> Panel:
     note = record.note
     if note is not None:
         parts += [Text(), _headed("resolution", _note(note))]
-    heading = Text.assemble(" ", shown(record.key.operation, "bold"), " ", status_text(record), " ")
+    heading = Text.assemble(" ", as_text(record.key.operation, "bold"), " ", status_text(record), " ")
     return Panel(
         Group(*parts),
         title=heading,
@@ -147,7 +147,7 @@ def _headed(title: str, body: RenderableType) -> Table:
 def _identity(record: Record) -> Table:
     grid = _grid()
     grid.add_row("reference", record.reference)
-    grid.add_row("operation", shown(record.key.operation))
+    grid.add_row("operation", as_text(record.key.operation))
     grid.add_row("scope", scope_text(record))
     grid.add_row("key", key_text(record))
     grid.add_row("in doubt", f"policy {record.in_doubt_policy}")
@@ -187,22 +187,22 @@ def _events(record: Record, today: datetime) -> list[tuple[str, datetime | None,
 def _steps(record: Record) -> Text | None:
     if not record.steps:
         return None
-    names = [Text.assemble(("✔ ", "green"), shown(step.name)) for step in record.steps]
+    names = [Text.assemble(("✔ ", "green"), as_text(step.name)) for step in record.steps]
     return Text("\n").join(names)
 
 
 def _error(record: Record) -> Text | None:
     error = record.error
-    return None if error is None else Text.assemble(shown(error.type, "red"), "\n", _lines(error.message))
+    return None if error is None else Text.assemble(as_text(error.type, "red"), "\n", _lines(error.message))
 
 
 def _lines(text: str) -> Text:
-    return Text("\n").join(shown(line) for line in text.split("\n"))
+    return Text("\n").join(as_text(line) for line in text.split("\n"))
 
 
 def _note(note: Note) -> Text:
-    decided = shown(note.resolution or "unknown form", "bold")
-    by = Text.assemble("  by ", shown(note.by)) if note.by else Text()
+    decided = as_text(note.resolution or "unknown form", "bold")
+    by = Text.assemble("  by ", as_text(note.by)) if note.by else Text()
     return Text.assemble(decided, by, "\n", _lines(note.reason))
 
 
@@ -218,5 +218,5 @@ def _about(record: Record) -> Table | None:
     grid = Table.grid(padding=(0, 2))
     for name, fact in facts:
         if fact is not None:
-            grid.add_row(shown(name, "dim"), shown(fact))
+            grid.add_row(as_text(name, "dim"), as_text(fact))
     return grid if grid.row_count else None

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from semel.api import Semel, open_store
-from semel.cli.exit_codes import not_found, refused
+from semel.cli.exit_codes import not_found_error, usage_error
 from semel.core.store import Store
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.sync_engine import SyncEngine
@@ -35,7 +35,7 @@ Url = Annotated[
 ]
 
 
-def named(url: str | None) -> str:
+def chosen_url(url: str | None) -> str:
     """The URL or path to use.
 
     Raises:
@@ -47,7 +47,7 @@ def named(url: str | None) -> str:
             f"No database was named; nothing was done. Give a URL such as sqlite:///semel.db after the command, "
             f"or set the environment variable {VARIABLE}."
         )
-        raise refused(message)
+        raise usage_error(message)
     return chosen
 
 
@@ -58,15 +58,15 @@ def store_at(url: str | None) -> Store:
         Refused: no such database exists, or it lives inside one process only.
         UsageError: the URL is not understood.
     """
-    place = named(url)
+    place = chosen_url(url)
     if place.lower().startswith("memory:"):
         message = f"{place} lives inside one process and cannot be seen from here; nothing was done. Name a database."
-        raise refused(message)
-    store = open_store(as_place(place), **_only_looking(place))
+        raise usage_error(message)
+    store = open_store(as_place(place), **_read_only_settings(place))
     path = getattr(store, "path", None)
     if isinstance(path, str) and not _may_exist(Path(path)):
         message = f"There is no database file {path}; nothing was done. Look at the path, or make it: semel migrate."
-        raise not_found(message)
+        raise not_found_error(message)
     return store
 
 
@@ -88,17 +88,17 @@ def as_place(place: str) -> str | Path:
         return place
     if _LOGIN.match(place):
         message = "A database was named with a user and a password but without a scheme such as postgresql://"
-        raise refused(f"{message}; nothing was done.")
+        raise usage_error(f"{message}; nothing was done.")
     return Path(place)
 
 
-def _only_looking(place: str) -> dict[str, Any]:
+def _read_only_settings(place: str) -> dict[str, Any]:
     """Settings for looking only: a missing or older schema is reported, not changed."""
     scheme, _ = split_scheme(place)
     return {"migrate": False} if not scheme or scheme in _WITH_SCHEMA else {}
 
 
-def opened(url: str | None) -> Semel:
+def open_engine(url: str | None) -> Semel:
     """An engine on the store at a URL or path, behind the cache that the environment names: erasing has to reach it."""
     return Semel(store_at(url), cache=os.environ.get(CACHE_VARIABLE) or None)
 
@@ -113,7 +113,7 @@ def check_alone(url: str | None, app: str | None) -> None:
     """Refuse a URL beside `--app`."""
     if app is not None and url is not None:
         message = "--app brings its own database, so no URL can be given beside it; nothing was done."
-        raise refused(message)
+        raise usage_error(message)
 
 
 def as_sync(engine: SyncEngine | AsyncEngine) -> SyncEngine:
@@ -125,7 +125,7 @@ def as_sync(engine: SyncEngine | AsyncEngine) -> SyncEngine:
     return sync
 
 
-def load(path: str) -> SyncEngine | AsyncEngine:
+def load_engine(path: str) -> SyncEngine | AsyncEngine:
     """The engine named `package.module:object`, imported as from the current folder.
 
     Raises:
@@ -134,7 +134,7 @@ def load(path: str) -> SyncEngine | AsyncEngine:
     module, separator, names = path.partition(":")
     if not (module and separator and names):
         message = f"--app {path!r} names no object; nothing was done. Write package.module:object."
-        raise refused(message)
+        raise usage_error(message)
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module)
@@ -142,13 +142,13 @@ def load(path: str) -> SyncEngine | AsyncEngine:
         if missing.name is None or not (module == missing.name or module.startswith(f"{missing.name}.")):
             raise  # a module that the app itself wants and lacks
         message = f"There is no module {missing.name} here or among the installed ones; nothing was done."
-        raise refused(message) from None
+        raise usage_error(message) from None
     for name in names.split("."):
         if not hasattr(found, name):
             message = f"The module {module} has no {names}; nothing was done."
-            raise refused(message)
+            raise usage_error(message)
         found = getattr(found, name)
     if not isinstance(found, SyncEngine | AsyncEngine):
         message = f"{path} is a {type(found).__qualname__}, not a Semel or AsyncSemel; nothing was done."
-        raise refused(message)
+        raise usage_error(message)
     return found

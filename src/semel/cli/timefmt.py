@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from semel.cli.exit_codes import refused
+from semel.cli.exit_codes import usage_error
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
@@ -33,7 +33,7 @@ def duration(text: str) -> timedelta:
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if left or not 0 < seconds <= _LONGEST:
         message = f"{text!r} is no duration; nothing was done. Write 30s, 15m, 1h30m or 2d."
-        raise refused(message)
+        raise usage_error(message)
     return timedelta(seconds=seconds)
 
 
@@ -52,7 +52,7 @@ def moment(text: str) -> datetime:
             f"{text!r} is no moment; nothing was done. Write 2026-03-01, 2026-03-01T14:30 (this machine's zone), "
             f"2026-03-01T14:30Z, or 2h for two hours ago."
         )
-        raise refused(message) from None
+        raise usage_error(message) from None
 
 
 def span(length: timedelta) -> str:

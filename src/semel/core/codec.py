@@ -182,7 +182,7 @@ class MsgspecAdapter:
 
     def lower(self, value: Any) -> Any:
         """The value taken apart into plain data."""
-        return taken_apart(value)
+        return to_builtins(value)
 
     def lift(self, data: Any) -> Any:
         """The value put together again."""
@@ -205,7 +205,7 @@ class PydanticAdapter:
         """The model dumped without what it computes; where Python's own types do not suffice, as JSON would have it."""
         settings = {"by_alias": not self.by_name, "round_trip": True, "warnings": False}
         try:
-            return taken_apart(self.adapter.dump_python(value, **settings))
+            return to_builtins(self.adapter.dump_python(value, **settings))
         except TypeError:
             return self.adapter.dump_python(value, mode="json", **settings)
 
@@ -255,7 +255,7 @@ class UnionAdapter:
         raise problem
 
 
-def taken_apart(value: Any) -> Any:
+def to_builtins(value: Any) -> Any:
     """Objects as dictionaries, enums as their values; what `plain` can carry stays as it is."""
     return msgspec.to_builtins(value, builtin_types=_LEAVES, str_keys=False)
 
@@ -283,28 +283,28 @@ def shape_of(annotation: Any) -> Shape:
     try:
         parts = list(_parts(msgspec.inspect.type_info(annotation)))
     except TypeError:
-        return _one_of(annotation)
+        return _union_adapter(annotation)
     except Exception as problem:  # a name inside that only type checkers know
-        raise _refused(annotation, f"it cannot be resolved ({problem})") from problem
+        raise _annotation_error(annotation, f"it cannot be resolved ({problem})") from problem
     if any(isinstance(part, (msgspec.inspect.RawType, msgspec.inspect.ExtType)) for part in parts):
-        raise _refused(annotation, "undecoded data cannot be read back unchanged")
+        raise _annotation_error(annotation, "undecoded data cannot be read back unchanged")
     if any(isinstance(part, msgspec.inspect.DictType) and _has_objects(part.key_type) for part in parts):
-        raise _refused(annotation, "objects cannot be the keys of a dictionary that is stored")
+        raise _annotation_error(annotation, "objects cannot be the keys of a dictionary that is stored")
     custom = [part.cls for part in parts if isinstance(part, msgspec.inspect.CustomType) and part.cls is not object]
     return _pydantic_adapter(annotation, custom) if custom else MsgspecAdapter(annotation)
 
 
-def _one_of(annotation: Any) -> Shape:
+def _union_adapter(annotation: Any) -> Shape:
     members = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, types.UnionType) else ()
     named = {getattr(member, "__name__", str(member)): shape_of(member) for member in members}
     if len(named) < 2 or len(named) != len(members):  # noqa: PLR2004 - a union has two members or more
-        raise _refused(annotation, "it is of no kind that can be stored and read back unchanged")
+        raise _annotation_error(annotation, "it is of no kind that can be stored and read back unchanged")
     return UnionAdapter(named)
 
 
 def _pydantic_adapter(annotation: Any, custom: list[type]) -> Shape:
     if not any(hasattr(kind, "model_fields") for kind in custom):
-        raise _refused(annotation, f"{custom[0].__qualname__} cannot be stored and read back unchanged")
+        raise _annotation_error(annotation, f"{custom[0].__qualname__} cannot be stored and read back unchanged")
     import pydantic  # optional: only reached where a model shows that it is installed
 
     try:
@@ -312,7 +312,7 @@ def _pydantic_adapter(annotation: Any, custom: list[type]) -> Shape:
         for kind in custom:
             _check_fields(kind, pydantic.TypeAdapter, {kind})
     except Exception as problem:
-        raise _refused(annotation, f"pydantic cannot read it back ({type(problem).__name__})") from problem
+        raise _annotation_error(annotation, f"pydantic cannot read it back ({type(problem).__name__})") from problem
     return PydanticAdapter(adapter, "by_name" in inspect.signature(adapter.validate_python).parameters)
 
 
@@ -346,7 +346,7 @@ def _has_objects(info: Any) -> bool:
     return any(isinstance(part, objects) for part in _parts(info))
 
 
-def _refused(annotation: Any, why: str) -> UsageError:
+def _annotation_error(annotation: Any, why: str) -> UsageError:
     plain_class = isinstance(annotation, type) and not typing.get_args(annotation)
     shown = annotation.__qualname__ if plain_class else str(annotation)
     return UsageError(
@@ -417,7 +417,7 @@ def _dump_manual(value: Any) -> bytes:
         return serializer.dumps(value)
     except serializer.NotPlain:
         dump = getattr(value, "model_dump", None)
-        return serializer.dumps(taken_apart(dump() if dump is not None else value))
+        return serializer.dumps(to_builtins(dump() if dump is not None else value))
 
 
 def decode(stored: bytes, shape: Shape) -> Any:

@@ -181,7 +181,7 @@ class TooManyMarks(Exception):
     """The text has no form to compare; the message is a clause that says why."""
 
 
-def normalized(text: str) -> str:
+def normalize_text(text: str) -> str:
     """The text in Unicode form NFC.
 
     Raises:
@@ -350,12 +350,12 @@ def _bool(value: Any, _depth: Depth) -> bytes:
 
 
 def _text(value: Any, depth: Depth) -> bytes:
-    return _tagged(b"S", _utf8(value if depth.exact else _normalized(value)))
+    return _tagged(b"S", _utf8(value if depth.exact else _normalize_text(value)))
 
 
-def _normalized(text: str) -> str:
+def _normalize_text(text: str) -> str:
     try:
-        return normalized(text)
+        return normalize_text(text)
     except TooManyMarks as problem:
         raise CannotEncode(str(problem)) from None
 

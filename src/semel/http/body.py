@@ -29,7 +29,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from semel.core.fingerprint import TooManyMarks, normalized, number_text
+from semel.core.fingerprint import TooManyMarks, normalize_text, number_text
 
 _JSON: Final = re.compile(r"(?:application|text)/json|[a-z]+/[a-z0-9!#$&^_.+-]+\+json")
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
@@ -211,7 +211,7 @@ def _one_form(value: Any) -> Any:
     """The same with all text, names included, in one Unicode form."""
     match value:
         case str():
-            return normalized(value)
+            return normalize_text(value)
         case dict():
             return _members([(_one_form(name), _one_form(item)) for name, item in value.items()])
         case list():

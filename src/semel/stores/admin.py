@@ -34,7 +34,7 @@ class Finding(msgspec.Struct, frozen=True):
     breaks: tuple[Need, ...] = ()
 
 
-def demanded(topic: str, found: str, advice: str, *breaks: Need, fine: bool) -> Finding:
+def required_finding(topic: str, found: str, advice: str, *breaks: Need, fine: bool) -> Finding:
     """A finding about what must be so: `advice` and what it `breaks` count only where it is not `fine`."""
     return Finding(topic, found) if fine else Finding(topic, found, "fix", advice, breaks)
 

@@ -17,8 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from semel.cli.exit_codes import OTHER, refused
-from semel.cli.printing import clean, console, shown
+from semel.cli.exit_codes import OTHER, usage_error
+from semel.cli.printing import as_text, clean, console
 from semel.extras import requires
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _judged(given: dict[str, Any], file: Path | None, log: Path | None, *, quiet
     app, wsgi = settings.pop("app", None), settings.pop("wsgi", None)
     if app is not None and wsgi is not None:
         message = "An app is either ASGI or WSGI, so give one of --app and --wsgi; nothing was run."
-        raise refused(message)
+        raise usage_error(message)
     with ExitStack() as stack:
         if app is not None or wsgi is not None:
             base = stack.enter_context(served("asgi", app, log) if app is not None else served("wsgi", wsgi, log))
@@ -145,7 +145,7 @@ def _written(report: Report, json: str | None, junit: Path | None, *, strict: bo
             junit.write_bytes(as_junit(report, strict=strict))
     except OSError as error:
         message = f"The report cannot be written to {error.filename}: {error.strerror}. The cases were run."
-        raise refused(message) from error
+        raise usage_error(message) from error
 
 
 def shown_report(report: Report, *, strict: bool = False) -> Iterator[RenderableType]:
@@ -163,7 +163,7 @@ def _table(report: Report) -> Table:
     table.add_column("what was seen", ratio=1)
     table.add_column("rule", style="dim")
     for result in report.results:
-        table.add_row(result.case.id, Text(*_styled(result)), shown(result.seen), result.case.rule)
+        table.add_row(result.case.id, Text(*_styled(result)), as_text(result.seen), result.case.rule)
     return table
 
 
@@ -184,7 +184,7 @@ def _failure(result: Result) -> Table:
         ("why", case.why),
         ("rule", case.rule),
     ):
-        grid.add_row(name, shown(text))
+        grid.add_row(name, as_text(text))
     return grid
 
 

@@ -13,7 +13,7 @@ from types import FrameType
 import msgspec
 
 from semel.api import Semel
-from semel.cli.exit_codes import OTHER, Refused, refused
+from semel.cli.exit_codes import OTHER, Refused, usage_error
 from semel.cli.printing import console
 from semel_lab.demo.check import Verdict, judge
 from semel_lab.demo.ledger import read as read_ledger
@@ -70,10 +70,10 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         taken = any(keep.iterdir())
     except OSError as problem:
         message = f"The folder {keep} cannot be used ({problem.strerror}); nothing was done."
-        raise refused(message) from None
+        raise usage_error(message) from None
     if taken:
         message = f"The folder {keep} is not empty; nothing was done. Old records would answer for new payments."
-        raise refused(message)
+        raise usage_error(message)
     yield keep.resolve()
 
 

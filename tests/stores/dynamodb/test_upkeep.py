@@ -15,7 +15,7 @@ from semel.core.record import Failure
 from semel.errors import SchemaOutdated, StoreUnavailable
 from semel.stores.admin import Finding, promises
 from semel.stores.dynamodb import DynamoStore
-from semel.stores.dynamodb.admin import check_time_to_live, creation, migrating, replicas, state
+from semel.stores.dynamodb.admin import check_time_to_live, creation, migrate_table, replicas, state
 from semel.stores.dynamodb.commands import Call, Pause
 from tests.servers.ministack import Tables
 from tests.stores.dynamodb.kit import Asker
@@ -71,7 +71,7 @@ def making(states: Iterator[str]) -> tuple[list[str], list[Any]]:
             return {"Table": {"TableStatus": next(states), **creation("records")}}
         return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
 
-    return run(migrating("records"), answer), seen
+    return run(migrate_table("records"), answer), seen
 
 
 def test_a_table_that_is_still_being_made_is_waited_for() -> None:

@@ -17,7 +17,7 @@ from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
 from semel.stores.mysql import MysqlStore
 from semel.stores.sql.admin import AdminConnection
 from semel.stores.sql.dialect import Command
-from semel.stores.sql.migrations import migrating
+from semel.stores.sql.migrations import migrate_schema
 from tests.servers.databases import Databases
 from tests.stores.mysql.kit import NEXT, Asker, connected, release, rows, told
 from tests.unit.stores.operations import ABOUTS, Clock, claim
@@ -75,7 +75,7 @@ def test_a_worker_may_come_first(fresh: str, asker: Asker) -> None:
 def test_the_lock_is_free_again(fresh: str) -> None:
     admin = MysqlStore(fresh).admin()
     with AdminConnection(admin.place, admin.adapter) as talk:
-        talk.run(migrating(admin.migrations, None, search=True, partitions=0))
+        talk.run(migrate_schema(admin.migrations, None, search=True, partitions=0))
         assert rows(fresh, FREE) == [(1,)]
 
 
@@ -150,7 +150,7 @@ def test_a_half_that_failed_is_not_noted_and_goes_on_when_it_is_run_again(fresh:
     admin = release(fresh, broken).admin()
     with AdminConnection(admin.place, admin.adapter) as talk:
         with pytest.raises(pymysql.ProgrammingError):
-            talk.run(migrating(admin.migrations, None, search=False, partitions=0))
+            talk.run(migrate_schema(admin.migrations, None, search=False, partitions=0))
         assert rows(fresh, FREE) == [(1,)]
     assert rows(fresh, "SELECT MAX(version) FROM semel_schema") == [(2,)]
     assert release(fresh, NEXT).admin().migrate() == ["0003 pre"]
@@ -172,7 +172,7 @@ def test_what_cannot_get_its_lock_steps_aside_and_tries_again(fresh: str, search
                 worker.rollback()
                 raise
 
-        done = run(migrating(admin.migrations, None, search=search, partitions=0), perform)
+        done = run(migrate_schema(admin.migrations, None, search=search, partitions=0), perform)
     assert len(failed) == 1
     assert (done == ["0003 pre"]) is not search
 
@@ -192,7 +192,7 @@ def test_the_lock_is_kept_while_a_half_is_tried_again(fresh: str) -> None:
                 held.append(rows(fresh, FREE))
             return talk._execute(command)
 
-        assert run(migrating(admin.migrations, None, search=False, partitions=0), perform) == ["0003 pre"]
+        assert run(migrate_schema(admin.migrations, None, search=False, partitions=0), perform) == ["0003 pre"]
     assert held == ["refused", [(0,)]]
 
 

@@ -16,7 +16,7 @@ from semel.stores.postgresql.dialect import PostgresDialect
 from semel.stores.sql.admin import AdminConnection
 from semel.stores.sql.context import check_connection
 from semel.stores.sql.dialect import Command
-from semel.stores.sql.migrations import migrating
+from semel.stores.sql.migrations import migrate_schema
 from semel.stores.sql.settings import Settings
 from tests.stores.postgresql.kit import NEXT, Asker, claim, claims, completions, release, rows
 
@@ -159,7 +159,7 @@ def test_a_migration_that_cannot_get_its_lock_steps_aside_and_tries_again(url: s
                 worker.rollback()
             return talk._execute(command)
 
-        assert run(migrating(admin.migrations, None, search=False, partitions=0), perform) == ["0003 pre"]
+        assert run(migrate_schema(admin.migrations, None, search=False, partitions=0), perform) == ["0003 pre"]
     assert sent.count("ROLLBACK") == 1
     assert sent.count("BEGIN") == 2
 
@@ -200,7 +200,7 @@ def test_the_indexes_are_built_while_somebody_writes(url: str, asker: Asker) -> 
                     return building.result()
             return talk._execute(command)
 
-        run(migrating(admin.migrations, None, search=True, partitions=0), perform)
+        run(migrate_schema(admin.migrations, None, search=True, partitions=0), perform)
     assert isinstance(written[0], Granted)
     assert all(valid for _, valid in rows(url, INDEXES))
     assert isinstance(asker.one(completions([Granted(_record(lease, asker))])[0]), Recorded)

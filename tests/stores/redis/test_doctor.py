@@ -8,7 +8,7 @@ import pytest
 
 from semel.stores.admin import DEFAULT_HORIZON, Finding, promises
 from semel.stores.redis import RedisStore
-from semel.stores.redis.admin import judged
+from semel.stores.redis.admin import findings_of
 from semel.stores.redis.settings import Settings
 from tests.servers.redis import Keys, RedisServer
 from tests.unit.stores.operations import claim
@@ -30,7 +30,7 @@ def verdicts(findings: list[Finding]) -> dict[str, str]:
 
 
 def test_a_server_that_keeps_everything_is_fine() -> None:
-    findings = judged(FINE, ONE)
+    findings = findings_of(FINE, ONE)
     assert verdicts(findings) == {}
     held = {row.boundary: row.holds for row in promises(findings, best_effort=True)}
     assert held["outcome per key"]
@@ -50,14 +50,14 @@ def test_a_server_that_keeps_everything_is_fine() -> None:
     ids=["evicts", "would evict", "not appended", "synced late", "replicas", "replica"],
 )
 def test_what_forgets_is_told(found: dict[str, str], expected: dict[str, str]) -> None:
-    assert verdicts(judged({**FINE, **found}, ONE)) == expected
+    assert verdicts(findings_of({**FINE, **found}, ONE)) == expected
 
 
 @pytest.mark.parametrize(
     "found", [{"aof_enabled": "0"}, {"appendfsync": "everysec"}, {"connected_slaves": "1"}], ids=str
 )
 def test_what_forgets_leaves_the_best_effort_alone(found: dict[str, str]) -> None:
-    held = {row.boundary: row.holds for row in promises(judged({**FINE, **found}, ONE), best_effort=True)}
+    held = {row.boundary: row.holds for row in promises(findings_of({**FINE, **found}, ONE), best_effort=True)}
     assert held["outcome per key"] is False
     assert held["Redis as the only store"] is True
 
@@ -65,11 +65,11 @@ def test_what_forgets_leaves_the_best_effort_alone(found: dict[str, str]) -> Non
 def test_eviction_that_is_allowed_is_still_told() -> None:
     allowed = Settings.of("redis://db?evicting=allowed")
     evicting = {**FINE, **LIMITED, "maxmemory_policy": "allkeys-lru"}
-    assert verdicts(judged(evicting, allowed)) == {"eviction": "note"}
+    assert verdicts(findings_of(evicting, allowed)) == {"eviction": "note"}
 
 
 def test_servers_behind_sentinels_fail_over() -> None:
-    assert verdicts(judged(FINE, Settings.of("redis+sentinel://s/main"))) == {"role": "note"}
+    assert verdicts(findings_of(FINE, Settings.of("redis+sentinel://s/main"))) == {"role": "note"}
 
 
 def test_a_store_that_is_not_redis_has_no_row_for_it() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel import Semel
-from semel.core.fingerprint import MAX_MARKS, TooManyMarks, normalized
+from semel.core.fingerprint import MAX_MARKS, TooManyMarks, normalize_text
 from semel.errors import UsageError
 
 ACUTE = "\u0301"
@@ -18,7 +18,7 @@ ACUTE = "\u0301"
 @given(st.text() | st.text("a\u0301\u0316\u0344\u0f73\u1100\u1161\u037e", max_size=40))
 def test_text_is_normalised_or_refused(text: str) -> None:
     try:
-        found = normalized(text)
+        found = normalize_text(text)
     except TooManyMarks:
         assert len(text) > MAX_MARKS, f"{text!r} was refused"
     else:
@@ -35,7 +35,7 @@ def test_every_character_that_the_normaliser_has_to_sort_counts_as_a_mark() -> N
 
 def is_refused(text: str) -> bool:
     try:
-        normalized(text)
+        normalize_text(text)
     except TooManyMarks:
         return True
     return False

@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from semel.errors import StoreUnavailable
-from semel.stores.dynamodb.errors import translated as translated_of_dynamodb
+from semel.stores.dynamodb.errors import translate_error as translated_of_dynamodb
 from semel.stores.sql.errors import ErrorKind, RowLocked, translate_error
 from semel.stores.sqlite.errors import WriteLocked
 from semel.stores.sqlite.errors import translate_error as translated_of_sqlite

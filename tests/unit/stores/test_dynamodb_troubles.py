@@ -9,7 +9,7 @@ from botocore.session import get_session
 
 from semel.errors import SchemaOutdated, StoreMisconfigured, StoreUnavailable
 from semel.stores.dynamodb.commands import Cancelled, Refused, TooLarge
-from semel.stores.dynamodb.errors import AGAIN, error_kind_of, expected, translated
+from semel.stores.dynamodb.errors import AGAIN, error_kind_of, expected_reply, translate_error
 
 ACTIONS = (
     "CreateTable",
@@ -49,8 +49,8 @@ def test_every_error_that_the_service_declares_is_known() -> None:
 
 def test_a_refusal_brings_what_stood_in_the_way() -> None:
     item = {"digest": {"B": b"x"}}
-    assert expected(error("ConditionalCheckFailedException", Item=item)) == Refused(item)
-    assert expected(error("ConditionalCheckFailedException")) == Refused(None)
+    assert expected_reply(error("ConditionalCheckFailedException", Item=item)) == Refused(item)
+    assert expected_reply(error("ConditionalCheckFailedException")) == Refused(None)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_refusal_brings_what_stood_in_the_way() -> None:
     ["Item size has exceeded the maximum allowed size", "Item size to update has exceeded the maximum allowed size"],
 )
 def test_an_item_that_is_too_large_is_a_reply(message: str) -> None:
-    assert expected(error("ValidationException", message)) == TooLarge()
+    assert expected_reply(error("ValidationException", message)) == TooLarge()
 
 
 def cancelled(*codes: str) -> ClientError:
@@ -67,19 +67,19 @@ def cancelled(*codes: str) -> ClientError:
 
 def test_a_transaction_that_was_only_in_the_way_is_sent_again() -> None:
     assert error_kind_of(cancelled("None", "TransactionConflict")) in AGAIN
-    assert expected(cancelled("None", "TransactionConflict")) is None
+    assert expected_reply(cancelled("None", "TransactionConflict")) is None
 
 
 def test_a_transaction_that_a_condition_refused_is_a_reply() -> None:
-    reply = expected(cancelled("ConditionalCheckFailed", "TransactionConflict"))
+    reply = expected_reply(cancelled("ConditionalCheckFailed", "TransactionConflict"))
     assert isinstance(reply, Cancelled)
     assert [reason["Code"] for reason in reply.reasons] == ["ConditionalCheckFailed", "TransactionConflict"]
 
 
 def test_a_mistake_of_ours_stays_one() -> None:
     mistake = error("ValidationException", "Invalid UpdateExpression")
-    assert expected(mistake) is None
-    assert translated(mistake, "dynamodb://records") is mistake
+    assert expected_reply(mistake) is None
+    assert translate_error(mistake, "dynamodb://records") is mistake
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_mistake_of_ours_stays_one() -> None:
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
 def test_trouble_says_what_to_do_and_carries_its_cause(problem: Exception, kind: type, says: str) -> None:
-    known = translated(problem, "dynamodb://records")
+    known = translate_error(problem, "dynamodb://records")
     assert isinstance(known, kind)
     assert says in str(known)
     assert known.__cause__ is problem

@@ -4,7 +4,7 @@ import pytest
 from redis import exceptions
 
 from semel.errors import RecordUnreadable, StoreUnavailable
-from semel.stores.redis.errors import answered, lost, unreached
+from semel.stores.redis.errors import lost_reply_error, reply_error, unreached_error
 
 NAME = "redis://db:6379/0"
 REFUSALS = [
@@ -25,7 +25,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: f"{type(error).__name__} {error}"[:40])
 def test_a_refusal_says_that_nothing_was_recorded(error: Exception) -> None:
-    meant = answered(error, NAME)
+    meant = reply_error(error, NAME)
     assert isinstance(meant, StoreUnavailable)
     assert not meant.ran
     assert "nothing was recorded" in meant.message
@@ -42,26 +42,26 @@ def test_a_refusal_says_that_nothing_was_recorded(error: Exception) -> None:
     ],
 )
 def test_a_refusal_says_what_to_do(error: Exception, advice: str) -> None:
-    assert advice in str(answered(error, NAME)).lower()
+    assert advice in str(reply_error(error, NAME)).lower()
 
 
 @pytest.mark.parametrize("word", ["WRONGTYPE Operation against a key", "UNREADABLE the key holds a hash"])
 def test_a_key_that_holds_something_else_is_unreadable(word: str) -> None:
-    assert isinstance(answered(exceptions.ResponseError(word), NAME), RecordUnreadable)
+    assert isinstance(reply_error(exceptions.ResponseError(word), NAME), RecordUnreadable)
 
 
 def test_a_reply_that_is_lost_is_no_refusal() -> None:
-    meant = lost(exceptions.TimeoutError("Timeout reading from socket"), NAME)
+    meant = lost_reply_error(exceptions.TimeoutError("Timeout reading from socket"), NAME)
     assert isinstance(meant, StoreUnavailable)
     assert "not known" in meant.message
 
 
 def test_what_was_never_sent_was_not_recorded() -> None:
-    meant = unreached(exceptions.ConnectionError("Error 111 connecting to db:6379. Connection refused."), NAME)
+    meant = unreached_error(exceptions.ConnectionError("Error 111 connecting to db:6379. Connection refused."), NAME)
     assert isinstance(meant, StoreUnavailable)
     assert "nothing was recorded" in meant.message
 
 
 def test_a_mistake_in_a_script_stays_the_bug_it_is() -> None:
     bug = exceptions.ResponseError("ERR user_script:3: attempt to index a nil value")
-    assert answered(bug, NAME) is bug
+    assert reply_error(bug, NAME) is bug

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from semel.cli import exit_codes
-from semel.cli.printing import console, shown
+from semel.cli.printing import as_text, console
 from semel.cli.store_option import Url, store_at
 from semel.cli.timefmt import duration, span
 from semel.core.store import Capability
@@ -61,11 +61,11 @@ def _print_json(name: str, horizon: timedelta, findings: Sequence[Finding], held
 
 def _print_tables(name: str, findings: Sequence[Finding], held: Sequence[Promise]) -> None:
     out = console()
-    out.print(shown(name, "bold"), soft_wrap=True)
+    out.print(as_text(name, "bold"), soft_wrap=True)
     grid = _grid("", "what", "found", "what to do")
     for finding in findings:
         verdict = Text(finding.verdict, _STYLES[finding.verdict])
-        grid.add_row(verdict, finding.topic, shown(finding.found), finding.advice)
+        grid.add_row(verdict, finding.topic, as_text(finding.found), finding.advice)
     out.print(grid)
     grid = _grid("holds", "boundary", "promise", "condition")
     for row in held:

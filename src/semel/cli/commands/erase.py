@@ -8,7 +8,7 @@ from semel.cli.confirm import By, Reason, Yes, ask, check_reason, check_unchange
 from semel.cli.lookup import Operation, Scope, Which, check_which, find
 from semel.cli.printing import console
 from semel.cli.record_view import panel
-from semel.cli.store_option import Url, opened
+from semel.cli.store_option import Url, open_engine
 from semel.cli.timefmt import now
 from semel.engine.admin import not_erasable
 
@@ -30,7 +30,7 @@ def erase(
     check_which(which, url)
     check_reason(reason)
     who = by or login()
-    with opened(url) as semel:
+    with open_engine(url) as semel:
         record = find(semel, which, operation, scope)
         if not record.settled:
             raise not_erasable(record.key, record)

@@ -15,11 +15,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from semel.cli.exit_codes import IN_DOUBT, refused
+from semel.cli.exit_codes import IN_DOUBT, usage_error
 from semel.cli.lookup import SHORTEST
-from semel.cli.printing import console, shown
+from semel.cli.printing import as_text, console
 from semel.cli.record_view import SHORT, as_line, as_object, key_text, scope_text, status_text, until_text
-from semel.cli.store_option import Url, opened
+from semel.cli.store_option import Url, open_engine
 from semel.cli.timefmt import moment, now, span
 from semel.core.key import SHARED
 from semel.core.record import Record, Status
@@ -62,9 +62,9 @@ def list_records(
     """
     if stuck and status is not None:
         message = "--stuck chooses by status itself, so --status cannot be given beside it; nothing was done."
-        raise refused(message)
+        raise usage_error(message)
     earliest, latest = None if after is None else moment(after), None if before is None else moment(before)
-    with opened(url) as semel:
+    with open_engine(url) as semel:
         search = partial(
             semel.records,
             operation=operation,
@@ -148,7 +148,7 @@ def fitted(widths: list[int], room: int) -> list[int]:
 
 
 def _names(record: Record) -> tuple[Text, Text, Text]:
-    return shown(record.key.operation), scope_text(record), key_text(record)
+    return as_text(record.key.operation), scope_text(record), key_text(record)
 
 
 def _wide_row(record: Record, today: datetime) -> list[str | Text]:

@@ -11,8 +11,8 @@ import typer
 from rich.text import Text
 
 from semel.api import open_store
-from semel.cli.printing import console, shown
-from semel.cli.store_option import VARIABLE, Url, as_place, named
+from semel.cli.printing import as_text, console
+from semel.cli.store_option import VARIABLE, Url, as_place, chosen_url
 from semel.core.store import Capability
 from semel.stores.admin import admin_of
 from semel.stores.sqlite.migrations import schema
@@ -53,7 +53,7 @@ def migrate(
     if sql and not (url or os.environ.get(VARIABLE)):
         sys.stdout.write(schema().creation_sql())
         return
-    store = open_store(as_place(named(url)))
+    store = open_store(as_place(chosen_url(url)))
     if half or search or partitions:
         admin_of(store, Capability.ONLINE_MIGRATION)
     admin = admin_of(store, Capability.MIGRATE)
@@ -71,4 +71,4 @@ def migrate(
 
 def _say(name: str, applied: list[str]) -> None:
     done = f"applied {', '.join(applied)}" if applied else "up to date, nothing to apply"
-    console().print(Text.assemble(shown(name), ": ", (done, "green")), soft_wrap=True)
+    console().print(Text.assemble(as_text(name), ": ", (done, "green")), soft_wrap=True)

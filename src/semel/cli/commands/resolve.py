@@ -9,11 +9,11 @@ import typer
 from rich.text import Text
 
 from semel.cli.confirm import By, Reason, Yes, ask, check_reason, check_unchanged, login
-from semel.cli.exit_codes import refused
+from semel.cli.exit_codes import usage_error
 from semel.cli.lookup import Operation, Scope, Which, check_which, find
 from semel.cli.printing import clean, console
 from semel.cli.record_view import panel
-from semel.cli.store_option import Url, app_option, as_sync, check_alone, load, opened
+from semel.cli.store_option import Url, app_option, as_sync, check_alone, load_engine, open_engine
 from semel.cli.timefmt import now
 from semel.core.record import Cancelled, DidNotHappen, Happened, Record, Resolution
 from semel.engine.admin import not_resolvable
@@ -59,7 +59,7 @@ def resolve(
     check_which(which, url)
     check_alone(url, app)
     who = by or login()
-    with opened(url) if app is None else as_sync(load(app)) as semel:
+    with open_engine(url) if app is None else as_sync(load_engine(app)) as semel:
         record = find(semel, which, operation, scope)
         _check_open(record, correct=correct)
         if app is not None:
@@ -77,7 +77,7 @@ def resolve(
 def _decision(happened: str | None, *, did_not_happen: bool, cancelled: bool) -> Resolution:
     if (happened is not None) + did_not_happen + cancelled != 1:
         message = "Give one of --happened JSON, --did-not-happen and --cancelled; nothing was changed."
-        raise refused(message)
+        raise usage_error(message)
     if happened is not None:
         return Happened(_value(happened))
     return DidNotHappen() if did_not_happen else Cancelled()
@@ -91,7 +91,7 @@ def _value(text: str) -> Any:
             f"--happened is not JSON ({problem}); nothing was changed. "
             f"A text needs its own quotes: --happened '\"ch_1\"'; no value is --happened null."
         )
-        raise refused(message) from None
+        raise usage_error(message) from None
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -113,7 +113,7 @@ def _check_known(semel: SyncEngine, record: Record, app: str) -> None:
             f"{app} knows no operation {record.key.operation!r}, only {known}; nothing was changed. Name an object of "
             f"the module that defines it, or leave --app out."
         )
-        raise refused(message)
+        raise usage_error(message)
 
 
 def _meaning(decision: Resolution) -> Text:

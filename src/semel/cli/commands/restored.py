@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from semel.cli.exit_codes import refused
-from semel.cli.printing import console, shown
+from semel.cli.exit_codes import usage_error
+from semel.cli.printing import as_text, console
 from semel.cli.store_option import Url, store_at
 from semel.cli.timefmt import duration, local, moment
 from semel.core.record import instant, store_instant
@@ -43,7 +43,7 @@ def restored(
     """
     if end == (at is not None or hold_for is not None or bool(operation)) or (not end and not (at and hold_for)):
         message = "Give --at and --for to set the mark, or --end alone to take it away; nothing was done."
-        raise refused(message)
+        raise usage_error(message)
     store = store_at(url)
     admin = admin_of(store, Capability.RESTORE_HOLD)
     if end:
@@ -62,4 +62,4 @@ def _mark(name: str, admin: Admin, at: str, hold_for: str, operation: list[str] 
 
 
 def _say(name: str, what: str) -> None:
-    console().print(Text.assemble(shown(name), ": ", (what, "green")), soft_wrap=True)
+    console().print(Text.assemble(as_text(name), ": ", (what, "green")), soft_wrap=True)

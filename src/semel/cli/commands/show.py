@@ -10,7 +10,7 @@ import typer
 from semel.cli.lookup import Operation, Scope, Which, check_which, find
 from semel.cli.printing import console
 from semel.cli.record_view import as_line, as_object, panel
-from semel.cli.store_option import Url, opened
+from semel.cli.store_option import Url, open_engine
 from semel.cli.timefmt import now
 
 
@@ -27,7 +27,7 @@ def show(
     Outcomes are never shown.
     """
     check_which(which, url)
-    with opened(url) as semel:
+    with open_engine(url) as semel:
         record = find(semel, which, operation, scope)
     if as_json:
         fields = as_object(record) | {"steps": [step.name for step in record.steps]}

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from semel.cli.exit_codes import IN_DOUBT
 from semel.cli.printing import complain, console
-from semel.cli.store_option import Url, app_option, check_alone, load, opened
+from semel.cli.store_option import Url, app_option, check_alone, load_engine, open_engine
 from semel.cli.timefmt import duration, local, now
 from semel.engine.admin import SweepReport
 from semel.engine.sync_engine import SyncEngine
@@ -73,10 +73,10 @@ def _report(sweep_once: Callable[[], SweepReport], *, going_on: bool) -> int:
 def _sweeper(url: str | None, app: str | None) -> Iterator[Callable[[], SweepReport]]:
     """What to call for one sweep, by the colour of the engine."""
     if app is None:
-        with opened(url) as semel:
+        with open_engine(url) as semel:
             yield semel.sweep
         return
-    engine = load(app)
+    engine = load_engine(app)
     if isinstance(engine, SyncEngine):
         with engine:
             yield engine.sweep

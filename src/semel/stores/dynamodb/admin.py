@@ -13,7 +13,7 @@ from typing import Any, Final
 from semel.core.flow import Flow
 from semel.core.record import Status
 from semel.errors import SchemaOutdated, StoreUnavailable
-from semel.stores.admin import MICROSECOND, Admin, Finding, Half, Numbers, about_clock, about_records, demanded
+from semel.stores.admin import MICROSECOND, Admin, Finding, Half, Numbers, about_clock, about_records, required_finding
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item, Now, Pause, Steps
 from semel.stores.dynamodb.driver import DynamoDriver
@@ -42,12 +42,12 @@ class DynamoAdmin(Admin):
             StoreUnavailable: the service did not answer.
         """
         del half, search, partitions  # there is nothing to choose
-        done: list[str] = self._run(migrating(self._table))
+        done: list[str] = self._run(migrate_table(self._table))
         return done
 
     def examine(self, horizon: timedelta) -> list[Finding]:
         """What `semel doctor` finds here."""
-        findings: list[Finding] = self._run(examining(self._table, horizon, machine_clock))
+        findings: list[Finding] = self._run(examine_table(self._table, horizon, machine_clock))
         return findings
 
     def _run(self, work: Flow[Any]) -> Any:
@@ -73,7 +73,7 @@ def time_to_live_request(table: str) -> dict[str, Any]:
     return {"TableName": table, "TimeToLiveSpecification": {"Enabled": True, "AttributeName": TTL}}
 
 
-def described(table: str) -> Steps:
+def describe_table(table: str) -> Steps:
     """The description of the table; None where there is none."""
     try:
         reply = yield Call("describe_table", {"TableName": table})
@@ -82,44 +82,44 @@ def described(table: str) -> Steps:
     return reply["Table"]
 
 
-def expiring(table: str) -> Steps:
+def read_time_to_live(table: str) -> Steps:
     """The attribute by which the service deletes; empty where it does not."""
     reply = yield Call("describe_time_to_live", {"TableName": table})
     told = reply["TimeToLiveDescription"]
     return told.get("AttributeName", "") if told["TimeToLiveStatus"] in ("ENABLED", "ENABLING") else ""
 
 
-def keyed(description: dict[str, Any]) -> bool:
+def has_our_key(description: dict[str, Any]) -> bool:
     """Whether a table has the key that records need."""
     wanted = creation("")
     kinds = {one["AttributeName"]: one["AttributeType"] for one in description["AttributeDefinitions"]}
     return bool(description["KeySchema"] == wanted["KeySchema"] and kinds.get(KEY) == "B")
 
 
-def migrating(table: str) -> Steps:
+def migrate_table(table: str) -> Steps:
     """Make what is missing; answers what was done.
 
     Raises:
         SchemaOutdated: there is a table of that name with another key.
     """
     done: list[str] = []
-    description = yield from described(table)
+    description = yield from describe_table(table)
     if description is None:
         yield Call("create_table", creation(table))
         done.append("table")
-        description = yield from _active(table)
-    if not keyed(description):
+        description = yield from _wait_until_active(table)
+    if not has_our_key(description):
         message = f"The table {table} has another key than records need; nothing was changed. Name another table."
         raise SchemaOutdated(message)
-    if (yield from expiring(table)) != TTL:
+    if (yield from read_time_to_live(table)) != TTL:
         yield Call("update_time_to_live", time_to_live_request(table))
         done.append("time to live")
     return done
 
 
-def _active(table: str) -> Steps:
+def _wait_until_active(table: str) -> Steps:
     for _ in range(_LOOKS):
-        description = yield from described(table)
+        description = yield from describe_table(table)
         if description is not None and description["TableStatus"] == "ACTIVE":
             return description
         yield Pause(_BETWEEN)
@@ -131,28 +131,28 @@ _PAGES: Final = 20
 _WANTED: Final = ("status", "lease_us", "expires_us", "keep_us")
 
 
-def examining(table: str, horizon: timedelta, clock: StoreClock) -> Steps:
+def examine_table(table: str, horizon: timedelta, clock: StoreClock) -> Steps:
     """What is found there."""
-    description = yield from described(table)
+    description = yield from describe_table(table)
     if description is None:
         return [Finding("schema", "there is no such table", "fix", "run `semel migrate`", ("schema",))]
     findings = [
-        demanded(
+        required_finding(
             "schema",
             f"key {_key(description)}",
             "this is a table of something else: name another one",
             "schema",
-            fine=keyed(description),
+            fine=has_our_key(description),
         ),
         state(description["TableStatus"]),
         replicas(description),
         Finding("paid for", description.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED")),
-        check_time_to_live((yield from expiring(table))),
+        check_time_to_live((yield from read_time_to_live(table))),
     ]
     moment: Moment = yield Now()
     offset = clock() - (moment.low + moment.high) // 2
     findings.append(about_clock(offset * MICROSECOND, (moment.high - moment.low) / 2 * MICROSECOND))
-    if keyed(description):
+    if has_our_key(description):
         numbers, partial = yield from _numbers(table, moment)
         findings += about_records(numbers, horizon)
         if partial:
@@ -164,7 +164,7 @@ def examining(table: str, horizon: timedelta, clock: StoreClock) -> Steps:
 def state(status: str) -> Finding:
     """Whether the table takes requests."""
     advice = "wait until it is ACTIVE, or look at it in the console of the service"
-    return demanded("table", status, advice, "durable", fine=status in ("ACTIVE", "UPDATING"))
+    return required_finding("table", status, advice, "durable", fine=status in ("ACTIVE", "UPDATING"))
 
 
 def replicas(description: dict[str, Any]) -> Finding:
@@ -175,7 +175,7 @@ def replicas(description: dict[str, Any]) -> Finding:
         return Finding("replicas", "one region decides")
     found = f"also in {', '.join(regions)}, {'strongly' if strong else 'eventually'} consistent"
     advice = "two regions can each let a claim win: send all claims to one, or use strong consistency across regions"
-    return demanded("replicas", found, advice, "primary", fine=strong)
+    return required_finding("replicas", found, advice, "primary", fine=strong)
 
 
 def check_time_to_live(attribute: str) -> Finding:

@@ -115,7 +115,7 @@ class Place:
         return cls(settings, ServiceClock() if virtual is None else VirtualServiceClock(virtual))
 
 
-def exchanged(place: Place, command: Call | Now | Pause) -> Flow[Any]:
+def exchange(place: Place, command: Call | Now | Pause) -> Flow[Any]:
     """The reply to a command.
 
     Raises:
@@ -128,10 +128,10 @@ def exchanged(place: Place, command: Call | Now | Pause) -> Flow[Any]:
         case Pause():
             return (yield command)
         case Call():
-            return (yield from _called(place, command))
+            return (yield from _send_call(place, command))
 
 
-def _called(place: Place, call: Call) -> Flow[Any]:
+def _send_call(place: Place, call: Call) -> Flow[Any]:
     began = place.clock.span()
     pause = _FIRST_PAUSE
     while True:
@@ -141,24 +141,24 @@ def _called(place: Place, call: Call) -> Flow[Any]:
         except SemelError:
             raise  # the SDK is not there to say more
         except Exception as error:
-            from semel.stores.dynamodb.errors import AGAIN, error_kind_of, expected, response_of, translated
+            from semel.stores.dynamodb.errors import AGAIN, error_kind_of, expected_reply, response_of, translate_error
 
-            _heard(place, sent, response_of(error))
-            known = expected(error)
+            _learn_time(place, sent, response_of(error))
+            known = expected_reply(error)
             if known is not None:
                 return known
             passed = (place.clock.span() - began) / SECOND
             if error_kind_of(error) not in AGAIN or passed + pause > place.settings.throttled_for:
-                raise translated(error, place.settings.name) from error
+                raise translate_error(error, place.settings.name) from error
         else:
-            _heard(place, sent, response)
+            _learn_time(place, sent, response)
             return response
         # Somewhere between nothing and all of it: those who were throttled together do not come back together.
         yield Pause(pause * place.chance())
         pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-def _heard(place: Place, sent: int, response: dict[str, Any]) -> None:
+def _learn_time(place: Place, sent: int, response: dict[str, Any]) -> None:
     headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     date = instant_of(headers.get("date", ""))
     # A reply that a proxy made up has no request id of the service, and a Date of the proxy.
@@ -169,7 +169,7 @@ def _heard(place: Place, sent: int, response: dict[str, Any]) -> None:
 def _now(place: Place) -> Flow[Moment]:
     moment = place.clock.moment()
     if moment is None or moment.high - moment.low > WIDEST:
-        yield from _called(place, request_builders.get(place.settings.table, _NOBODY))
+        yield from _send_call(place, request_builders.get(place.settings.table, _NOBODY))
         moment = place.clock.moment()
     if moment is None:
         message = (
@@ -208,12 +208,12 @@ class Round:
         start = 0
         for index, (plan, count) in enumerate(zip(self._plans, self._counts, strict=True)):
             if count:
-                self._replies[index] = _ended(plan, given[start : start + count])
+                self._replies[index] = _finish_plan(plan, given[start : start + count])
                 start += count
         return self._replies
 
 
-def _ended(plan: Plan, given: Sequence[Answers]) -> Answers | Exception:
+def _finish_plan(plan: Plan, given: Sequence[Answers]) -> Answers | Exception:
     try:
         plan.send(given)
     except StopIteration as end:
@@ -262,7 +262,7 @@ class DynamoDriver:
     def _executed(self, command: Any, together: Callable[[Sequence[Chain]], list[Answers]]) -> Any:
         if isinstance(command, Together):
             return together(command.chains)
-        return run(exchanged(self._place, command), self._act)
+        return run(exchange(self._place, command), self._act)
 
     def _act(self, wanted: Send | Pause) -> Any:
         if isinstance(wanted, Pause):
@@ -317,7 +317,7 @@ class AsyncDynamoDriver:
     async def _executed(self, command: Any) -> Any:
         if isinstance(command, Together):
             return await asyncio.gather(*map(self.carry, command.chains))
-        return await arun(exchanged(self._place, command), self._act)
+        return await arun(exchange(self._place, command), self._act)
 
     async def _act(self, wanted: Send | Pause) -> Any:
         if isinstance(wanted, Pause):

@@ -87,7 +87,7 @@ _UNSENT: Final = frozenset({"ClientConnectorError", "NewConnectionError", "gaier
 _SERVER_FAULT: Final = 500
 
 
-def expected(error: Exception) -> Refused | TooLarge | Cancelled | None:
+def expected_reply(error: Exception) -> Refused | TooLarge | Cancelled | None:
     """The reply that an error stands for, where it is one of those a plan reckons with."""
     match code_of(error):
         case "ConditionalCheckFailedException":
@@ -145,17 +145,17 @@ def status_of(error: Exception) -> int:
     return int(response_of(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
-def translated(error: Exception, name: str) -> Exception:
+def translate_error(error: Exception, name: str) -> Exception:
     """`error` as semel's own, or itself where it is a bug."""
     kind = error_kind_of(error)
     if kind is None:
         return error
-    known = _known(kind, f"{type(error).__name__}: {str(error)[:200]}", name)
+    known = _error_of_kind(kind, f"{type(error).__name__}: {str(error)[:200]}", name)
     known.__cause__ = error
     return known
 
 
-def _known(kind: ErrorKind, said: str, name: str) -> SemelError:
+def _error_of_kind(kind: ErrorKind, said: str, name: str) -> SemelError:
     do = f"{kind.value[0].upper()}{kind.value[1:]}."
     match kind:
         case ErrorKind.MISSING:

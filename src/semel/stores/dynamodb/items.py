@@ -81,7 +81,7 @@ def step_value(step: Step) -> list[Any]:
     return [storable(step.name), step.outcome]
 
 
-def timing(expires_us: int, keep_us: int) -> dict[str, int]:
+def expiry_values(expires_us: int, keep_us: int) -> dict[str, int]:
     """What conditions need of an expiry, because they cannot calculate: see `Record.kept_until`."""
     return {
         "expires_us": expires_us,
@@ -118,7 +118,7 @@ def item_of(record: Record, version: int) -> Item:
         "started_us": record.started_us,
         "updated_us": record.updated_us,
         "completed_us": record.completed_us,
-        **timing(record.expires_us, record.keep_us),
+        **expiry_values(record.expires_us, record.keep_us),
         "keep_us": record.keep_us,
         "resolution": storable(record.resolution),
         "replays": record.replays,
@@ -222,7 +222,7 @@ _BRIEF: Final = 80
 Kind = TypeVar("Kind", bound=Operation)
 
 
-def shrunk(operation: Kind, record: Record | None, size: int = LARGEST) -> tuple[Kind, bool]:
+def shrink(operation: Kind, record: Record | None, size: int = LARGEST) -> tuple[Kind, bool]:
     """The operation with values that fit into an item of this size, and whether the finished steps have to go for it.
 
     Without `record` only what cannot fit into any item is left out. Steps are left out of what is final alone: nobody
@@ -232,20 +232,22 @@ def shrunk(operation: Kind, record: Record | None, size: int = LARGEST) -> tuple
         case Complete(_, outcome) | Resolve(_, _, _, bytes() as outcome):
             settles = record is not None and bool(record.steps)
             bare = 0 if record is None else size_of(item_of(replace(record, steps=(), outcome=None), 1))
-            return replace(operation, outcome=_kept(outcome, size - bare)), settles
+            return replace(operation, outcome=_tombstone_unless_it_fits(outcome, size - bare)), settles
         case Checkpoint(_, step):
             before = () if record is None else record.steps
             for kept in before:
                 if (kept.index, kept.name) == (step.index, step.name):
                     return replace(operation, step=kept), False  # the same step again, after its reply was lost
             whole = 0 if record is None else size_of(item_of(record, 1))
-            return replace(operation, step=replace(step, outcome=_kept(step.outcome, size - whole))), False
+            return replace(
+                operation, step=replace(step, outcome=_tombstone_unless_it_fits(step.outcome, size - whole))
+            ), False
         case Fail(_, _, error) if record is not None:
             return replace(operation, error=replace(error, message=error.message[:_BRIEF])), False
     return operation, False
 
 
-def _kept(outcome: bytes, left: int) -> bytes:
+def _tombstone_unless_it_fits(outcome: bytes, left: int) -> bytes:
     room = left - _REST
     if len(outcome) <= room:
         return outcome

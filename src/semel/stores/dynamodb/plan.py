@@ -56,13 +56,13 @@ from semel.stores.admin import lacking_error
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Chain, Item, Now, Refused, Steps, Together, TooLarge
-from semel.stores.dynamodb.items import KEY, LARGEST, Seen, fits, plain, seen_of, shrunk
+from semel.stores.dynamodb.items import KEY, LARGEST, Seen, fits, plain, seen_of, shrink
 from semel.stores.dynamodb.request_builders import Expression
 from semel.stores.memory import Table, after, matches
 from semel.stores.rows import storable, stored_failure
 
 
-def applied(record: Record | None, operation: Operation, digest: bytes, moment: Moment) -> tuple[Answer, Record | None]:
+def apply(record: Record | None, operation: Operation, digest: bytes, moment: Moment) -> tuple[Answer, Record | None]:
     """The answer, and the record as it then has to be; the same one where nothing has to be written."""
     early = _too_early(record, operation, moment)
     if early is not None:
@@ -151,9 +151,9 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
         case Renew() | Complete() | Fail() | Checkpoint():
             return (yield from write(table, operation))
         case Resolve(digest) | Erase(digest):
-            return (yield from settled_over(table, operation, (yield from seen_now(table, digest))))
+            return (yield from settle_over(table, operation, (yield from read_item(table, digest))))
         case Read(digest):
-            seen = yield from seen_now(table, digest)
+            seen = yield from read_item(table, digest)
             moment: Moment = yield Now()
             return Found(None if seen is None else seen.record, moment.low)
         case AddReplays(digest, replays):
@@ -174,7 +174,7 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             raise lacking_error("DynamoDB", Capability.INVALIDATIONS)
 
 
-def seen_now(table: str, digest: bytes) -> Steps:
+def read_item(table: str, digest: bytes) -> Steps:
     """What is stored now; None where nothing is."""
     reply = yield request_builders.get(table, digest)
     item = reply.get("Item")
@@ -184,31 +184,31 @@ def seen_now(table: str, digest: bytes) -> Steps:
 def _claim(table: str, claim: Claim) -> Steps:
     """As if the key were unknown; a refusal brings what is known."""
     moment: Moment = yield Now()
-    _, fresh = applied(None, claim, claim.key.digest, moment)
+    _, fresh = apply(None, claim, claim.key.digest, moment)
     if fresh is not None and not fits(fresh, LARGEST // 4):
         message = (
             f"The key and what it is about take more than {LARGEST // 4096} KiB, which leaves an item of DynamoDB "
             f"too little room for an outcome; nothing ran. Use shorter values, or their digests."
         )
         raise UsageError(message)
-    return (yield from settled_over(table, claim, None))
+    return (yield from settle_over(table, claim, None))
 
 
 def write(table: str, operation: Renew | Complete | Fail | Checkpoint) -> Steps:
     """A write under the lease; where the usual form is refused, from what came back."""
-    operation, _ = shrunk(operation, None)
+    operation, _ = shrink(operation, None)
     moment: Moment = yield Now()
     reply = yield _WRITES[type(operation)](table, operation, moment)
     if isinstance(reply, Refused):
         seen = None if reply.item is None else seen_of(reply.item)
-        return (yield from settled_over(table, operation, seen))
+        return (yield from settle_over(table, operation, seen))
     if isinstance(reply, TooLarge):
         # Only the record can tell what to leave out, so the next write is over the very item that is read here.
-        return (yield from settled_over(table, operation, (yield from seen_now(table, operation.lease.key.digest))))
+        return (yield from settle_over(table, operation, (yield from read_item(table, operation.lease.key.digest))))
     return Renewed(moment.high + operation.lease_us) if isinstance(operation, Renew) else Recorded(moment.high)
 
 
-def settled_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
+def settle_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
     """Decide on the item seen and write over exactly that one; if another write was faster, decide on its item next."""
     room = LARGEST
     for _ in range(_ROUNDS):
@@ -234,11 +234,11 @@ def changed_by(
     record: Record | None, operation: Operation, moment: Moment, room: int = LARGEST
 ) -> tuple[Answer, Record | None]:
     """What an operation makes of a record, with values that fit into an item of this size."""
-    answer, changed = applied(record, operation, digest_of(operation), moment)
+    answer, changed = apply(record, operation, digest_of(operation), moment)
     if changed is None or changed is record or fits(changed, room):
         return answer, changed
-    smaller, leave_steps_out = shrunk(operation, record, room)
-    answer, changed = applied(record, smaller, digest_of(operation), moment)
+    smaller, leave_steps_out = shrink(operation, record, room)
+    answer, changed = apply(record, smaller, digest_of(operation), moment)
     if changed is not None and leave_steps_out:
         changed = replace(changed, steps=())
     return answer, changed
@@ -260,7 +260,7 @@ _EQUAL: Final = ("operation", "scope", "process_instance", "business_key")
 
 def _scan(table: str, operation: Scan) -> Generator[Any, Any, Page]:
     """One page of records, oldest first."""
-    parameters = {"TableName": table, "ConsistentRead": True, **_restricted(operation.query)}
+    parameters = {"TableName": table, "ConsistentRead": True, **_filter_of(operation.query)}
     found: list[Record] = []
     start: Item | None = {}
     while start is not None:
@@ -282,8 +282,8 @@ class _Sweep:
     change: Callable[[str, bytes, Moment], Call]
 
 
-_PURGE: Final = _Sweep(Purge, request_builders.expired, request_builders.delete)
-_LAPSE: Final = _Sweep(MarkLapsed, request_builders.lapsed, request_builders.lapse)
+_PURGE: Final = _Sweep(Purge, request_builders.expired_terms, request_builders.delete)
+_LAPSE: Final = _Sweep(MarkLapsed, request_builders.lapsed_terms, request_builders.lapse)
 
 
 def _sweep(table: str, places: Places, sweep: _Sweep, limit: int) -> Steps:
@@ -299,7 +299,7 @@ def _sweep(table: str, places: Places, sweep: _Sweep, limit: int) -> Steps:
         found = [sweep.change(table, plain(item[KEY]), moment) for item in reply["Items"]]
         while found and count < limit:
             some, found = found[: limit - count], found[limit - count :]
-            swept = yield Together(tuple(map(_changing, some)))
+            swept = yield Together(tuple(map(_change, some)))
             count += sum(one.count for (one,) in swept)
         if found:
             places[sweep.kind] = start  # the rest of this page is for the next sweep
@@ -311,12 +311,12 @@ def _sweep(table: str, places: Places, sweep: _Sweep, limit: int) -> Steps:
         unseen = unseen and bool(start)
 
 
-def _changing(change: Call) -> Chain:
+def _change(change: Call) -> Chain:
     done = yield change
     return [SweepCount(0 if isinstance(done, (Refused, TooLarge)) else 1)]
 
 
-def _restricted(query: Query) -> Mapping[str, Any]:
+def _filter_of(query: Query) -> Mapping[str, Any]:
     """What the service can leave out by itself; the rest is left out here."""
     expression = Expression()
     terms = [

@@ -93,7 +93,7 @@ def renew(table: str, operation: Renew, moment: Moment) -> Call:
     """Closes: a renewal that arrives after somebody else has taken over."""
     expression = Expression()
     sets = expression.setting(lease_us=moment.high + operation.lease_us, updated_us=moment.high)
-    terms = _held(expression, operation.lease)
+    terms = _lease_terms(expression, operation.lease)
     return _update(table, operation.lease.key.digest, expression, sets=sets, terms=terms)
 
 
@@ -108,7 +108,7 @@ def complete(table: str, operation: Complete, moment: Moment) -> Call:
         *expression.setting(status=Status.COMPLETED.value, outcome=operation.outcome),
         *_settling(expression, moment),
     ]
-    terms = [*_held(expression, operation.lease), *_in_time(expression, moment)]
+    terms = [*_lease_terms(expression, operation.lease), *_in_time(expression, moment)]
     gone = f" REMOVE {expression.name('error_type')}, {expression.name('error_message')}"
     return _update(table, operation.lease.key.digest, expression, sets=sets, terms=terms, gone=gone)
 
@@ -129,7 +129,7 @@ def fail(table: str, operation: Fail, moment: Moment) -> Call:
         sets += expression.setting(lease_us=moment.high, updated_us=moment.high)
     else:
         sets += [*expression.setting(retryable=operation.ending == "retry"), *_settling(expression, moment)]
-    terms = [*_held(expression, operation.lease), *_in_time(expression, moment)]
+    terms = [*_lease_terms(expression, operation.lease), *_in_time(expression, moment)]
     terms.append(expression.compare("attempts", ">=", unstarted))
     return _update(table, operation.lease.key.digest, expression, sets=sets, terms=terms)
 
@@ -139,7 +139,7 @@ def checkpoint(table: str, operation: Checkpoint, moment: Moment) -> Call:
     expression, step = Expression(), operation.step
     place = f"{expression.name('steps')}.{expression.name(str(step.index))}"
     sets = [f"{place} = {expression.value(step_value(step))}", *expression.setting(updated_us=moment.high)]
-    terms = [*_held(expression, operation.lease), f"attribute_not_exists({place})"]
+    terms = [*_lease_terms(expression, operation.lease), f"attribute_not_exists({place})"]
     return _update(table, operation.lease.key.digest, expression, sets=sets, terms=terms)
 
 
@@ -153,10 +153,10 @@ def lapse(table: str, digest: bytes, moment: Moment) -> Call:
         doubtful=True,
         updated_us=moment.high,
     )
-    return _update(table, digest, expression, sets=sets, terms=lapsed(expression, moment))
+    return _update(table, digest, expression, sets=sets, terms=lapsed_terms(expression, moment))
 
 
-def lapsed(expression: Expression, moment: Moment) -> list[str]:
+def lapsed_terms(expression: Expression, moment: Moment) -> list[str]:
     """The conditions for what has run past its lease."""
     return [*expression.equal(status=Status.RUNNING.value), expression.compare("lease_us", "<=", moment.low)]
 
@@ -164,11 +164,11 @@ def lapsed(expression: Expression, moment: Moment) -> list[str]:
 def delete(table: str, digest: bytes, moment: Moment) -> Call:
     """Closes: a record that was claimed again since it was listed."""
     expression = Expression()
-    terms = expired(expression, moment)
+    terms = expired_terms(expression, moment)
     return Call("delete_item", {"TableName": table, "Key": key_of(digest), **_condition(expression, terms)})
 
 
-def expired(expression: Expression, moment: Moment) -> list[str]:
+def expired_terms(expression: Expression, moment: Moment) -> list[str]:
     """The conditions for what is settled and expired."""
     return [expression.one_of("status", settled_statuses()), expression.compare("expires_us", "<=", moment.low)]
 
@@ -181,7 +181,7 @@ def tally(table: str, digest: bytes, replays: int, moment: Moment) -> Call:
     return _update(table, digest, expression, sets=sets, terms=terms)
 
 
-def _held(expression: Expression, lease: Lease) -> list[str]:
+def _lease_terms(expression: Expression, lease: Lease) -> list[str]:
     return expression.equal(nonce=lease.nonce, fence=lease.fence, status=Status.RUNNING.value)
 
 

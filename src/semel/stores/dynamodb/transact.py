@@ -45,7 +45,7 @@ from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Cancelled, Inside, Now, Steps, TooLarge
 from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoDriver, Place
 from semel.stores.dynamodb.items import Seen, seen_of
-from semel.stores.dynamodb.plan import applied, changed_by, one, seen_now, too_large
+from semel.stores.dynamodb.plan import apply, changed_by, one, read_item, too_large
 
 _KINDS: Final = ("Put", "Update", "Delete", "ConditionCheck")
 _MOST: Final = 99
@@ -155,10 +155,10 @@ def _claim(table: str, writes: Writes, claim: Claim) -> Steps:
     writes.open(Opened(name))  # refuses one inside the other before anything is looked up
     answer: Answer | None = None
     try:
-        seen: Seen | None = yield from seen_now(table, claim.key.digest)
+        seen: Seen | None = yield from read_item(table, claim.key.digest)
         moment: Moment = yield Now()
         unleased = replace(claim, terms=replace(claim.terms, lease_us=0))
-        answer, record = applied(None if seen is None else seen.record, unleased, claim.key.digest, moment)
+        answer, record = apply(None if seen is None else seen.record, unleased, claim.key.digest, moment)
         if isinstance(answer, Granted) and record is not None:
             writes.open(Opened(name, record, seen))
             return replace(granted(record), transaction=f"semel_{name}")
@@ -184,7 +184,7 @@ def _end(table: str, writes: Writes, operation: Complete | Fail) -> Steps:
     items = writes.close()
     if record is None or isinstance(answer, Lost):
         return answer
-    written = yield from _sent(operation.lease, request_builders.put(table, record, opened.seen), items)
+    written = yield from _send(operation.lease, request_builders.put(table, record, opened.seen), items)
     return Recorded(moment.high) if written else Lost()
 
 
@@ -200,7 +200,7 @@ def _fail(table: str, writes: Writes, operation: Fail) -> Steps:
 
 
 def _enter(table: str, writes: Writes, lease: Lease) -> Steps:
-    seen: Seen | None = yield from seen_now(table, lease.key.digest)
+    seen: Seen | None = yield from read_item(table, lease.key.digest)
     if seen is None or not _holds(seen, lease):
         return Lost()
     writes.close()  # a step that is tried again begins with nothing
@@ -219,17 +219,17 @@ def _checkpoint(table: str, writes: Writes, operation: Checkpoint) -> Steps:
     moment: Moment = yield Now()
     items = writes.close()
     call = request_builders.checkpoint(table, operation, moment)
-    written = yield from _sent(operation.lease, call, items, operation.step.index)
+    written = yield from _send(operation.lease, call, items, operation.step.index)
     return Recorded(moment.high) if written else Lost()
 
 
-def _sent(lease: Lease, call: Call, items: list[Mapping[str, Any]], step: int | None = None) -> Steps:
+def _send(lease: Lease, call: Call, items: list[Mapping[str, Any]], step: int | None = None) -> Steps:
     """Send the record's write and the caller's as one; whether it was written."""
     written = [{_ACTIONS[call.action]: call.parameters}, *items]
     try:
         reply = yield Call("transact_write_items", {"TransactItems": written, "ClientRequestToken": _token(written)})
     except StoreUnavailable:
-        if (yield from _there(call.parameters["TableName"], lease, step)):
+        if (yield from _is_recorded(call.parameters["TableName"], lease, step)):
             return True
         raise
     if isinstance(reply, TooLarge) or (isinstance(reply, Cancelled) and _is_too_large(reply.reasons[0])):
@@ -237,8 +237,8 @@ def _sent(lease: Lease, call: Call, items: list[Mapping[str, Any]], step: int | 
     if not isinstance(reply, Cancelled):
         return True
     if reply.reasons[0].get("Code") == "ConditionalCheckFailed":
-        return (yield from _there(call.parameters["TableName"], lease, step))
-    raise _refused(reply)
+        return (yield from _is_recorded(call.parameters["TableName"], lease, step))
+    raise _writes_refused_error(reply)
 
 
 def _token(written: list[Mapping[str, Any]]) -> str:
@@ -251,7 +251,7 @@ def _is_too_large(reason: Mapping[str, Any]) -> bool:
     return reason.get("Code") == "ValidationError" and "maximum allowed size" in str(reason.get("Message", ""))
 
 
-def _there(table: str, lease: Lease, step: int | None) -> Steps:
+def _is_recorded(table: str, lease: Lease, step: int | None) -> Steps:
     """Whether the record already carries what was sent: the reply to it was lost."""
     reply = yield request_builders.get(table, lease.key.digest)
     seen = seen_of(reply["Item"]) if "Item" in reply else None
@@ -261,7 +261,7 @@ def _there(table: str, lease: Lease, step: int | None) -> Steps:
     return seen.record.settled if step is None else step in finished
 
 
-def _refused(reply: Cancelled) -> ConcurrentModification:
+def _writes_refused_error(reply: Cancelled) -> ConcurrentModification:
     found = [
         f"write {number}: {reason.get('Code')}"
         for number, reason in enumerate(reply.reasons)

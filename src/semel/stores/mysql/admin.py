@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from semel.errors import StoreUnavailable, UsageError
-from semel.stores.admin import Finding, Half, Mark, Marked, demanded
+from semel.stores.admin import Finding, Half, Mark, Marked, required_finding
 from semel.stores.mysql.dialect import MysqlDialect, clock_text, table_names
 from semel.stores.rows import load_statements
 from semel.stores.sql.admin import RESTORED, TORN_PAGES, Looking, ServerDoctor
@@ -31,11 +31,11 @@ from semel.stores.sql.migrations import (
     Migrations,
     Scripts,
     ServerSchema,
-    locked,
-    patiently,
+    acquire_lock,
     scripts_of,
     statements_of,
     text_of,
+    with_retries,
 )
 from semel.stores.sql.settings import Settings
 
@@ -57,13 +57,13 @@ def search_sql(settings: Settings) -> str:
     return "".join(f"{text};\n" for text in index_texts(settings).values())
 
 
-def searching(settings: Settings, migrations: Migrations) -> Building:
+def build_search_indexes(settings: Settings, migrations: Migrations) -> Building:
     """Build what is missing; answers the names of what was built."""
     rows = yield Command(_THERE, (settings.schema or None, f"{settings.prefix}record"))
     there = {name for (name,) in rows}
     missing = {name: text for name, text in index_texts(settings).items() if name not in there}
     for text in missing.values():
-        yield from patiently(migrations, partial(_one, migrations, text))
+        yield from with_retries(migrations, partial(_one, migrations, text))
     return list(missing)
 
 
@@ -134,7 +134,7 @@ class MysqlSchema(ServerSchema):
 
     def search(self) -> Building:
         """Make the indexes for searching that are missing."""
-        return searching(self._settings, self)
+        return build_search_indexes(self._settings, self)
 
     def _creating(self, partitions: int = 0) -> Iterator[str]:
         if self._settings.schema:
@@ -176,9 +176,9 @@ class MysqlRestoring:
             message = "The restore point is in the future of the store's clock; nothing was changed. Look at --at."
             raise UsageError(message)
         mark = Mark(at_us, now, now + for_us, operations)
-        yield from locked(self._migrations)
+        yield from acquire_lock(self._migrations)
         try:
-            held, forgotten = yield from patiently(self._migrations, lambda: self._setting(mark))
+            held, forgotten = yield from with_retries(self._migrations, lambda: self._setting(mark))
         except StoreUnavailable as error:
             message = (
                 f"{error.message} The mark may be set in part: keys without a record may be held already. "
@@ -190,8 +190,8 @@ class MysqlRestoring:
 
     def ending(self) -> Generator[Command, list[Row], bool]:
         """Take the mark away."""
-        yield from locked(self._migrations)
-        there = yield from patiently(self._migrations, self._removing)
+        yield from acquire_lock(self._migrations)
+        there = yield from with_retries(self._migrations, self._removing)
         yield self._migrations.unlock()
         return there
 
@@ -312,15 +312,15 @@ def durability(found: Mapping[str, str]) -> list[Finding]:
     losing = "after a crash of the server claims and outcomes are forgotten, and operations run again: set it to 1"
     unused = found["log_bin"] in _NO
     return [
-        demanded("innodb_flush_log_at_trx_commit", flush, losing, "durable", fine=flush == "1"),
-        demanded(
+        required_finding("innodb_flush_log_at_trx_commit", flush, losing, "durable", fine=flush == "1"),
+        required_finding(
             "sync_binlog",
             f"{binlog}{' (no binary log)' if unused else ''}",
             losing,
             "durable",
             fine=unused or binlog == "1",
         ),
-        demanded("innodb_doublewrite", twice, TORN_PAGES, "durable", fine=twice not in _NO),
+        required_finding("innodb_doublewrite", twice, TORN_PAGES, "durable", fine=twice not in _NO),
     ]
 
 
@@ -328,7 +328,9 @@ def role(found: Mapping[str, str]) -> Finding:
     """Whether the server takes writes."""
     advice = "a replica answers 'absent' for what the primary holds: give the address of the primary"
     writes = found["read_only"] in _NO
-    return demanded("role", "takes writes" if writes else "read-only: a replica", advice, "primary", fine=writes)
+    return required_finding(
+        "role", "takes writes" if writes else "read-only: a replica", advice, "primary", fine=writes
+    )
 
 
 def defaults(found: Mapping[str, str]) -> list[Finding]:
@@ -337,14 +339,14 @@ def defaults(found: Mapping[str, str]) -> list[Finding]:
     return [
         Finding("version", found["version"]),
         Finding("isolation", f"{_isolation(found)} by default; READ-COMMITTED in semel's own sessions"),
-        demanded(
+        required_finding(
             "strict mode",
             "on" if "STRICT_" in mode else "off by default",
             "in the caller's transaction a value that does not fit is cut: add STRICT_ALL_TABLES to sql_mode",
             "joins",
             fine="STRICT_" in mode,
         ),
-        demanded(
+        required_finding(
             "assignments",
             "SIMULTANEOUS_ASSIGNMENT" if "SIMULTANEOUS_ASSIGNMENT" in mode else "from left to right",
             "claims in the caller's transaction are refused: take it out of sql_mode",
@@ -370,7 +372,7 @@ def engines(tables: Mapping[str, str]) -> Finding:
     other = sorted(name for name, engine in tables.items() if engine != "InnoDB")
     advice = "such tables neither roll back nor survive a crash: ALTER TABLE … ENGINE=InnoDB"
     found = f"not InnoDB: {', '.join(other)}" if other else "InnoDB"
-    return demanded("tables", found, advice, "durable", "joins", fine=not other)
+    return required_finding("tables", found, advice, "durable", "joins", fine=not other)
 
 
 def collations(tables: Mapping[str, str]) -> Finding:

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from semel.errors import UsageError
-from semel.stores.admin import Finding, Half, Mark, Marked, demanded
+from semel.stores.admin import Finding, Half, Mark, Marked, required_finding
 from semel.stores.postgresql.dialect import PostgresDialect, clock_text, table_names
 from semel.stores.postgresql.settings import session_settings
 from semel.stores.rows import load_statements
@@ -30,10 +30,10 @@ from semel.stores.sql.migrations import (
     Migrations,
     Scripts,
     ServerSchema,
-    patiently,
     scripts_of,
     statements_of,
     text_of,
+    with_retries,
 )
 from semel.stores.sql.settings import Settings
 
@@ -59,7 +59,7 @@ def index_texts(index: str, on: str) -> dict[str, str]:
     return load_statements("semel.stores.postgresql", "search.sql", {"index": index, "on": on})
 
 
-def searching(settings: Settings) -> Building:
+def build_search_indexes(settings: Settings) -> Building:
     """Build what is missing; answers the names of what was built."""
     names = table_names(settings)
     table, index = names["record_table"], f"{settings.prefix}search"
@@ -149,7 +149,7 @@ class PostgresSchema(ServerSchema):
 
     def search(self) -> Building:
         """Make the indexes for searching that are missing."""
-        return searching(self._settings)
+        return build_search_indexes(self._settings)
 
     def _creating(self, partitions: int = 0) -> Iterator[str]:
         if self._settings.schema:
@@ -235,13 +235,13 @@ class PostgresRestoring:
             message = "The restore point is in the future of the store's clock; nothing was changed. Look at --at."
             raise UsageError(message)
         mark = Mark(at_us, now, now + for_us, operations)
-        held, forgotten = yield from patiently(self._migrations, lambda: _setting(texts, mark))
+        held, forgotten = yield from with_retries(self._migrations, lambda: _set_mark(texts, mark))
         return Marked(mark, held, forgotten)
 
     def ending(self) -> Generator[Command, list[Row], bool]:
         """Take the mark away."""
         texts, _ = yield from self._place()
-        return (yield from patiently(self._migrations, lambda: _removing(texts)))
+        return (yield from with_retries(self._migrations, lambda: _remove_mark(texts)))
 
     def mark(self) -> Generator[Command, list[Row], Mark | None]:
         """The mark that stands."""
@@ -249,7 +249,7 @@ class PostgresRestoring:
         return msgspec.json.decode(bytes(rows[0][0]), type=Mark) if rows else None
 
 
-def _setting(texts: dict[str, str], mark: Mark) -> Generator[Command, list[Row], tuple[int, int]]:
+def _set_mark(texts: dict[str, str], mark: Mark) -> Generator[Command, list[Row], tuple[int, int]]:
     operations = None if mark.operations is None else list(mark.operations)
     yield Command("BEGIN")
     yield Command(texts["note"], (msgspec.json.encode(mark),))
@@ -262,7 +262,7 @@ def _setting(texts: dict[str, str], mark: Mark) -> Generator[Command, list[Row],
     return held[0][0], forgotten[0][0]
 
 
-def _removing(texts: dict[str, str]) -> Generator[Command, list[Row], bool]:
+def _remove_mark(texts: dict[str, str]) -> Generator[Command, list[Row], bool]:
     yield Command("BEGIN")
     yield Command(texts["gone"])
     yield Command(texts["drop"])
@@ -346,9 +346,9 @@ def durability(found: Mapping[str, str]) -> list[Finding]:
     commit, pages = found["synchronous_commit"], found["full_page_writes"]
     losing = "after a crash of the server claims and outcomes are forgotten, and operations run again: switch it on"
     return [
-        demanded("fsync", found["fsync"], losing, "durable", fine=found["fsync"] == "on"),
-        demanded("synchronous_commit", commit, losing, "durable", fine=commit in _SAFE_COMMIT),
-        demanded("full_page_writes", pages, TORN_PAGES, "durable", fine=pages == "on"),
+        required_finding("fsync", found["fsync"], losing, "durable", fine=found["fsync"] == "on"),
+        required_finding("synchronous_commit", commit, losing, "durable", fine=commit in _SAFE_COMMIT),
+        required_finding("full_page_writes", pages, TORN_PAGES, "durable", fine=pages == "on"),
     ]
 
 

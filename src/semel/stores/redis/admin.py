@@ -78,7 +78,7 @@ def _node(settings: Settings, address: Address | None) -> list[Finding]:
     where = "" if address is None else f" {address[0]}:{address[1]}"
     return [
         Finding(f"version{where}", f"Redis {info_of(told).get('redis_version', 'of an unknown version')}"),
-        *judged({**info_of(told), **{name: value for name, value in found.items() if value}}, settings),
+        *findings_of({**info_of(told), **{name: value for name, value in found.items() if value}}, settings),
     ]
 
 
@@ -86,9 +86,9 @@ def _value(reply: Reply) -> str:
     return reply[1].decode() if isinstance(reply, list) and len(reply) > 1 else ""
 
 
-def judged(info: Mapping[str, str], settings: Settings) -> list[Finding]:
+def findings_of(info: Mapping[str, str], settings: Settings) -> list[Finding]:
     """What the settings of a server mean."""
-    return [eviction(info, settings), appending(info), syncing(info), role(info, settings)]
+    return [eviction(info, settings), append_only(info), fsync(info), role(info, settings)]
 
 
 def eviction(info: Mapping[str, str], settings: Settings) -> Finding:
@@ -106,7 +106,7 @@ def eviction(info: Mapping[str, str], settings: Settings) -> Finding:
     return Finding("eviction", f"{policy}; full memory refuses writes instead")
 
 
-def appending(info: Mapping[str, str]) -> Finding:
+def append_only(info: Mapping[str, str]) -> Finding:
     """Whether what was acknowledged outlives the process."""
     if info.get("aof_enabled") == "1":
         return Finding("appendonly", "yes")
@@ -114,7 +114,7 @@ def appending(info: Mapping[str, str]) -> Finding:
     return Finding("appendonly", "no", "note", advice, _FORGETS)
 
 
-def syncing(info: Mapping[str, str]) -> Finding:
+def fsync(info: Mapping[str, str]) -> Finding:
     """Whether what was acknowledged outlives a power cut."""
     how = info.get("appendfsync", "")
     if how == "always":

@@ -26,7 +26,7 @@ from redis.sentinel import Sentinel
 
 from semel.core.flow import arun, run
 from semel.errors import StoreUnavailable
-from semel.stores.redis.errors import REPLIES, WIRE, lost, unreached
+from semel.stores.redis.errors import REPLIES, WIRE, lost_reply_error, unreached_error
 from semel.stores.redis.pipeline import HOME, Args
 from semel.stores.redis.plan import Reply
 from semel.stores.redis.settings import Address, Settings
@@ -190,7 +190,7 @@ def connect(settings: Settings, address: Address | None, *, greet: bool = True) 
     except Exception as error:
         if connection is not None:
             connection.disconnect()
-        raise unreached(error, settings.name) from error
+        raise unreached_error(error, settings.name) from error
     return connection
 
 
@@ -204,7 +204,7 @@ def look_again(connection: Any, settings: Settings) -> None:
         run(greeting(settings), lambda words: _asked(connection, words))
     except Exception as error:
         connection.disconnect()
-        raise unreached(error, settings.name) from error
+        raise unreached_error(error, settings.name) from error
 
 
 def _asked(connection: Any, words: Sequence[Args]) -> list[Reply]:
@@ -241,7 +241,7 @@ def receive(connection: Any, count: int, name: str) -> list[Reply]:
         except REPLIES as error:
             replies.append(error)
         except WIRE as error:
-            return replies + [lost(error, name)] * (count - len(replies))
+            return replies + [lost_reply_error(error, name)] * (count - len(replies))
     return replies
 
 
@@ -280,7 +280,7 @@ async def aconnect(settings: Settings, address: Address | None, *, greet: bool =
     except Exception as error:
         if connection is not None:
             await connection.disconnect(nowait=True)
-        raise unreached(error, settings.name) from error
+        raise unreached_error(error, settings.name) from error
     return connection
 
 
@@ -295,7 +295,7 @@ async def alook_again(connection: Any, settings: Settings) -> None:
             await arun(greeting(settings), lambda words: _aasked(connection, words))
     except Exception as error:
         await connection.disconnect(nowait=True)
-        raise unreached(error, settings.name) from error
+        raise unreached_error(error, settings.name) from error
 
 
 async def ais_stale(connection: Any) -> bool:
@@ -321,7 +321,7 @@ async def aexchange(connection: Any, words: Sequence[Args], settings: Settings) 
             await areceive(connection, len(words), settings.name, replies)
     except WIRE as error:
         await connection.disconnect(nowait=True)
-        return replies + [lost(error, settings.name)] * (len(words) - len(replies))
+        return replies + [lost_reply_error(error, settings.name)] * (len(words) - len(replies))
     return replies
 
 
@@ -335,5 +335,5 @@ async def areceive(connection: Any, count: int, name: str, replies: list[Reply] 
         except REPLIES as error:
             replies.append(error)
         except WIRE as error:
-            replies.extend([lost(error, name)] * (count - len(replies)))
+            replies.extend([lost_reply_error(error, name)] * (count - len(replies)))
     return replies

@@ -18,7 +18,7 @@ from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.stores.redis import connections
 from semel.stores.redis.connections import RecheckSchedule
-from semel.stores.redis.errors import WIRE, is_demoted, lost
+from semel.stores.redis.errors import WIRE, is_demoted, lost_reply_error
 from semel.stores.redis.key_names import Place
 from semel.stores.redis.listener import AsyncListener, Listener
 from semel.stores.redis.pipeline import Args, BatchByNode, Route, run_side_by_side
@@ -95,7 +95,7 @@ class RedisDriver:
             connections.send(connection, words)
         except WIRE as error:
             self._drop(address)
-            return lost(error, self._place.name)
+            return lost_reply_error(error, self._place.name)
         except BaseException:
             connection.disconnect()
             raise

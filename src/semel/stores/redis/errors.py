@@ -83,7 +83,7 @@ def is_demoted(replies: Sequence[object]) -> bool:
     return any(code(error) == "READONLY" for error in errors)
 
 
-def answered(error: Exception, name: str) -> Exception:
+def reply_error(error: Exception, name: str) -> Exception:
     """What an error that is a reply means."""
     word = code(error)
     known: SemelError
@@ -105,7 +105,7 @@ def answered(error: Exception, name: str) -> Exception:
     return known
 
 
-def lost(error: Exception, name: str) -> Exception:
+def lost_reply_error(error: Exception, name: str) -> Exception:
     """What an error after something was sent means."""
     known = StoreUnavailable(
         f"{name} did not answer ({brief(error)}); whether it was recorded is not known. "
@@ -115,12 +115,12 @@ def lost(error: Exception, name: str) -> Exception:
     return known
 
 
-def unreached(error: Exception, name: str) -> Exception:
+def unreached_error(error: Exception, name: str) -> Exception:
     """What an error before anything was sent means."""
     if isinstance(error, SemelError):
         return error
     if code(error) is not None:
-        return answered(error, name)
+        return reply_error(error, name)
     known = StoreUnavailable(
         f"{name} cannot be reached ({brief(error)}); nothing was recorded. Look at the address and the server."
     )

@@ -21,7 +21,7 @@ from redis.exceptions import AskError, MovedError, NoScriptError
 
 from semel.core.store import Answers, Plan
 from semel.errors import SemelError, StoreUnavailable
-from semel.stores.redis.errors import answered
+from semel.stores.redis.errors import reply_error
 from semel.stores.redis.plan import Batch, Clock, Command, Look, Reply, Script, Walk
 from semel.stores.redis.record_hash import FIELDS
 from semel.stores.redis.settings import Address, Settings
@@ -142,7 +142,7 @@ class CommandEncoder:
     def decode(self, command: Command, reply: Reply) -> Reply:
         """A reply as the plan expects it."""
         if isinstance(reply, Exception):
-            return reply if isinstance(reply, SemelError) else answered(reply, self._name)
+            return reply if isinstance(reply, SemelError) else reply_error(reply, self._name)
         if type(command) is Script:
             return reply  # as nearly all are
         match command:

@@ -67,7 +67,7 @@ from semel.stores.rows import new_record
 Reply = Any
 """What the server said, or an exception."""
 Batch = Sequence["Command"]
-Talk = Generator[Batch, list[Reply], Any]
+Steps = Generator[Batch, list[Reply], Any]
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ FoundKeys = tuple[int, bytes, str]
 """When a record was created, its digest and its key: in the order of a listing."""
 
 
-def walked(match: str) -> Keys:
+def scan_keys(match: str) -> Keys:
     """Every key that fits, once."""
     found: dict[str, None] = {}
     place: Any = None
@@ -128,7 +128,7 @@ def step(match: str, place: Any) -> Generator[Any, list[Reply], tuple[Any, list[
     return onward, keys
 
 
-def scan(place: Place, operations: Sequence[Scan]) -> Talk:
+def scan(place: Place, operations: Sequence[Scan]) -> Steps:
     """A page for each."""
     answers: Answers = []
     for operation in operations:
@@ -199,7 +199,7 @@ def _read(place: Place, page: Sequence[FoundKeys], query: Query) -> Generator[An
     records: list[Record] = []
     for (_, digest, key), reply in zip(page, replies, strict=True):
         try:
-            record = _told(digest, reply)
+            record = _record_from_reply(digest, reply)
         except RecordUnreadable:
             continue  # it does not hide the others; the doctor counts it, and a claim of it fails
         if record is None or place.pattern.key(record.key.operation, digest) != key:
@@ -208,31 +208,31 @@ def _read(place: Place, page: Sequence[FoundKeys], query: Query) -> Generator[An
     return records
 
 
-def _told(digest: bytes, reply: Reply) -> Record | None:
+def _record_from_reply(digest: bytes, reply: Reply) -> Record | None:
     if isinstance(reply, Exception):
         raise reply
     return None if isinstance(reply, int) else record_of(digest, reply)
 
 
-def purge(place: Place, operations: Sequence[Purge]) -> Talk:
+def purge(place: Place, operations: Sequence[Purge]) -> Steps:
     """Delete what is settled and expired; on a real clock Redis has done most of it by itself."""
     answers: Answers = []
     for operation in operations:
-        count = yield from _swept(place, "purge", (), operation.limit)
+        count = yield from _sweep(place, "purge", (), operation.limit)
         answers.append(SweepCount(count))
     return answers
 
 
-def lapse(place: Place, operations: Sequence[MarkLapsed]) -> Talk:
+def lapse(place: Place, operations: Sequence[MarkLapsed]) -> Steps:
     """Mark running records whose lease is over."""
     answers: Answers = []
     for operation in operations:
-        count = yield from _swept(place, "lapse", (packed_failure(LEASE_ENDED),), operation.limit)
+        count = yield from _sweep(place, "lapse", (packed_failure(LEASE_ENDED),), operation.limit)
         answers.append(SweepCount(count))
     return answers
 
 
-def _swept(place: Place, script: str, values: tuple[Any, ...], limit: int) -> Generator[Any, list[Reply], int]:
+def _sweep(place: Place, script: str, values: tuple[Any, ...], limit: int) -> Generator[Any, list[Reply], int]:
     count = 0
     at: Any = None
     while True:
@@ -261,7 +261,7 @@ def _is_due(script: str, reply: Reply, now: int) -> bool:
 
 
 Values = tuple[Any, ...]
-Many = Callable[[Place, Sequence[Any]], Talk]
+Many = Callable[[Place, Sequence[Any]], Steps]
 
 
 def plan(place: Place, operations: Sequence[Operation]) -> Plan:
@@ -290,9 +290,9 @@ def _each(
     return answers
 
 
-def _claims(place: Place, claims: Sequence[Claim]) -> Talk:
+def _claim_records(place: Place, claims: Sequence[Claim]) -> Steps:
     replies = yield [Script("claim", place.key(claim.key), _claim_values(claim)) for claim in claims]
-    return _each(claims, replies, _claimed)
+    return _each(claims, replies, _claim_answer)
 
 
 def _claim_values(claim: Claim) -> Values:
@@ -309,7 +309,7 @@ def _claim_values(claim: Claim) -> Values:
     )
 
 
-def _claimed(claim: Claim, reply: Reply) -> Answer | Exception:
+def _claim_answer(claim: Claim, reply: Reply) -> Answer | Exception:
     """What a claim met: judged on the very record, and at the very instant, that decided about it."""
     if isinstance(reply, int):
         return granted(new_record(claim, reply, lease_us=claim.terms.lease_us))  # there was none
@@ -322,27 +322,27 @@ def _claimed(claim: Claim, reply: Reply) -> Answer | Exception:
     return answer
 
 
-def _writing(name: str, values: Callable[[Place, Any], Values]) -> Many:
-    def many(place: Place, operations: Sequence[Any]) -> Talk:
+def _write_plan(name: str, values: Callable[[Place, Any], Values]) -> Many:
+    def many(place: Place, operations: Sequence[Any]) -> Steps:
         scripts = [
-            Script(name, place.key(operation.lease.key), (*_shown(operation.lease), *values(place, operation)))
+            Script(name, place.key(operation.lease.key), (*_lease_values(operation.lease), *values(place, operation)))
             for operation in operations
         ]
-        return _each(operations, (yield scripts), _written)
+        return _each(operations, (yield scripts), _write_answer)
 
     return many
 
 
-def _shown(lease: Lease) -> Values:
+def _lease_values(lease: Lease) -> Values:
     return lease.nonce, lease.fence
 
 
-def _telling(place: Place, digest: bytes) -> Values:
+def _notification_values(place: Place, digest: bytes) -> Values:
     return place.pattern.channel, digest.hex()
 
 
 def _complete_values(place: Place, operation: Complete) -> Values:
-    return operation.outcome, *_telling(place, operation.lease.key.digest)
+    return operation.outcome, *_notification_values(place, operation.lease.key.digest)
 
 
 def _fail_values(place: Place, operation: Fail) -> Values:
@@ -351,66 +351,66 @@ def _fail_values(place: Place, operation: Fail) -> Values:
         packed_failure(operation.error),
         int(operation.doubtful),
         int(not operation.started),
-        *_telling(place, operation.lease.key.digest),
+        *_notification_values(place, operation.lease.key.digest),
     )
 
 
-def _written(operation: Renew | Complete | Fail | Checkpoint, reply: int) -> Answer:
+def _write_answer(operation: Renew | Complete | Fail | Checkpoint, reply: int) -> Answer:
     if not reply:
         return Lost()
     return Renewed(reply) if isinstance(operation, Renew) else Recorded(reply)
 
 
-def _enter(_place: Place, operations: Sequence[JoinTransaction]) -> Talk:
+def _join_transactions(_place: Place, operations: Sequence[JoinTransaction]) -> Steps:
     return [Lost()] * len(operations)  # there is no transaction to enter
     yield []
 
 
-def _located(place: Place, wanted: Sequence[tuple[bytes, str]]) -> Generator[Any, list[Reply], list[str]]:
+def _locate(place: Place, wanted: Sequence[tuple[bytes, str]]) -> Generator[Any, list[Reply], list[str]]:
     """The keys of digests. One whose operation nobody named since this process began is looked for among all."""
     keys: list[str] = []
     for digest, operation in wanted:
         key = place.known_key(digest, operation)
         if key is None:
-            found = yield from walked(place.pattern.match(reference=digest.hex()))
+            found = yield from scan_keys(place.pattern.match(reference=digest.hex()))
             key = next((place.remember(digest, each) for each in found if place.pattern.digest(each) == digest), None)
-        keys.append(key or _nobodys(place, digest))
+        keys.append(key or _key_of_nothing(place, digest))
     return keys
 
 
-def _nobodys(place: Place, digest: bytes) -> str:
+def _key_of_nothing(place: Place, digest: bytes) -> str:
     """A key that no record has, because no operation is empty: what is asked of it is asked of nothing."""
     return place.pattern.key("", digest)
 
 
-def _reads(place: Place, operations: Sequence[Read]) -> Talk:
-    keys = yield from _located(place, [(operation.digest, operation.operation) for operation in operations])
+def _read_records(place: Place, operations: Sequence[Read]) -> Steps:
+    keys = yield from _locate(place, [(operation.digest, operation.operation) for operation in operations])
     scripts = [Script("read", key, (int(operation.waits),)) for key, operation in zip(keys, operations, strict=True)]
-    return _each(operations, (yield scripts), _found)
+    return _each(operations, (yield scripts), _read_answer)
 
 
-def _found(operation: Read, reply: Reply) -> Answer:
+def _read_answer(operation: Read, reply: Reply) -> Answer:
     if isinstance(reply, int):
         return Found(None, reply)
     return Found(record_of(operation.digest, reply), instant_told(reply))
 
 
-def _resolves(place: Place, operations: Sequence[Resolve]) -> Talk:
-    keys = yield from _located(place, [(operation.digest, operation.operation) for operation in operations])
+def _resolve_records(place: Place, operations: Sequence[Resolve]) -> Steps:
+    keys = yield from _locate(place, [(operation.digest, operation.operation) for operation in operations])
     scripts = [
         Script("resolve", key, _resolve_values(place, operation))
         for key, operation in zip(keys, operations, strict=True)
     ]
-    return _each(operations, (yield scripts), _resolved)
+    return _each(operations, (yield scripts), _resolve_answer)
 
 
 def _resolve_values(place: Place, operation: Resolve) -> Values:
     outcome = (0, b"") if operation.outcome is None else (1, operation.outcome)
-    told = _telling(place, operation.digest)
+    told = _notification_values(place, operation.digest)
     return operation.nonce, operation.status.value, operation.note, *told, *outcome, operation.corrects or b""
 
 
-def _resolved(operation: Resolve, reply: Reply) -> Answer:
+def _resolve_answer(operation: Resolve, reply: Reply) -> Answer:
     if reply is None:
         return StateMismatch(None)
     done, told = reply
@@ -418,14 +418,14 @@ def _resolved(operation: Resolve, reply: Reply) -> Answer:
     return Resolved(record) if done else StateMismatch(record)
 
 
-def _erases(place: Place, operations: Sequence[Erase]) -> Talk:
-    keys = yield from _located(place, [(operation.digest, operation.operation) for operation in operations])
+def _erase_records(place: Place, operations: Sequence[Erase]) -> Steps:
+    keys = yield from _locate(place, [(operation.digest, operation.operation) for operation in operations])
     left = (ERASED_OUTCOME, packed_failure(ERASED_FAILURE))
     scripts = [Script("erase", key, (operation.note, *left)) for key, operation in zip(keys, operations, strict=True)]
-    return _each(operations, (yield scripts), _erased)
+    return _each(operations, (yield scripts), _erase_answer)
 
 
-def _erased(operation: Erase, reply: Reply) -> Answer:
+def _erase_answer(operation: Erase, reply: Reply) -> Answer:
     if reply is None:
         return StateMismatch(None)
     done, told = reply
@@ -433,38 +433,38 @@ def _erased(operation: Erase, reply: Reply) -> Answer:
     return Erased(record) if done else StateMismatch(record)
 
 
-def _invalidates(_place: Place, operations: Sequence[Invalidate]) -> Talk:
+def _ignore_invalidations(_place: Place, operations: Sequence[Invalidate]) -> Steps:
     return [Recorded(0)] * len(operations)  # there is no cache in front of Redis
     yield []
 
 
-def _no_cache_in_front(_place: Place, operations: Sequence[Pending | Confirm]) -> Talk:
+def _refuse_cache_operations(_place: Place, operations: Sequence[Pending | Confirm]) -> Steps:
     return [lacking_error("Redis", Capability.INVALIDATIONS)] * len(operations)
     yield []
 
 
-def _tallies(place: Place, operations: Sequence[AddReplays]) -> Talk:
+def _add_replays(place: Place, operations: Sequence[AddReplays]) -> Steps:
     # The counter has claimed here, so it knows the key; one forgotten since is not worth a search of all keys.
-    keys = [place.known_key(operation.digest) or _nobodys(place, operation.digest) for operation in operations]
+    keys = [place.known_key(operation.digest) or _key_of_nothing(place, operation.digest) for operation in operations]
     scripts = [Script("tally", key, (operation.replays,)) for key, operation in zip(keys, operations, strict=True)]
     return _each(operations, (yield scripts), lambda _, now: Recorded(now))
 
 
 _PLANS: dict[type, Many] = {
-    Claim: _claims,
-    Renew: _writing("renew", lambda _, operation: (operation.lease_us,)),
-    Complete: _writing("complete", _complete_values),
-    Fail: _writing("fail", _fail_values),
-    Checkpoint: _writing("checkpoint", lambda _, operation: packed_step(operation.step)),
-    JoinTransaction: _enter,
-    Read: _reads,
+    Claim: _claim_records,
+    Renew: _write_plan("renew", lambda _, operation: (operation.lease_us,)),
+    Complete: _write_plan("complete", _complete_values),
+    Fail: _write_plan("fail", _fail_values),
+    Checkpoint: _write_plan("checkpoint", lambda _, operation: packed_step(operation.step)),
+    JoinTransaction: _join_transactions,
+    Read: _read_records,
     Scan: scan,
-    Resolve: _resolves,
-    Erase: _erases,
-    Invalidate: _invalidates,
-    Pending: _no_cache_in_front,
-    Confirm: _no_cache_in_front,
+    Resolve: _resolve_records,
+    Erase: _erase_records,
+    Invalidate: _ignore_invalidations,
+    Pending: _refuse_cache_operations,
+    Confirm: _refuse_cache_operations,
     Purge: purge,
     MarkLapsed: lapse,
-    AddReplays: _tallies,
+    AddReplays: _add_replays,
 }

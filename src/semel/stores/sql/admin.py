@@ -27,7 +27,7 @@ from semel.stores.sql.adapter import Adapter
 from semel.stores.sql.context import Place
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import RowError, translate_connecting_error, translate_error
-from semel.stores.sql.migrations import Migrations, chosen, migrating, pending
+from semel.stores.sql.migrations import Migrations, choose_steps, migrate_schema, pending
 from semel.stores.sql.settings import Settings
 
 T = TypeVar("T")
@@ -237,7 +237,7 @@ class SqlAdmin(Admin):
             UsageError: what was asked for does not fit what is there.
         """
         with self._talk(LONG) as talk:
-            return talk.run(migrating(self.migrations, half, search=search, partitions=partitions))
+            return talk.run(migrate_schema(self.migrations, half, search=search, partitions=partitions))
 
     def pending(self) -> list[str]:
         """The halves that are not applied yet."""
@@ -252,7 +252,7 @@ class SqlAdmin(Admin):
         if steps is None:
             text = self.migrations.creation_sql(partitions)
         else:
-            wanted = chosen(steps, self.migrations.newest, half)
+            wanted = choose_steps(steps, self.migrations.newest, half)
             text = "".join(self.migrations.half_sql(version, kind) for version, kind in wanted)
         return text + (self.search_sql if search else "")
 

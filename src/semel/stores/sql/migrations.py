@@ -78,7 +78,7 @@ class Migrations(Schema, Protocol):
         """Make the indexes for searching; answers the names of those that were missing."""
 
 
-class Patience(Protocol):
+class RetriesLocks(Protocol):
     """What trying again needs of a server."""
 
     def pause(self) -> Command:
@@ -88,7 +88,7 @@ class Patience(Protocol):
         """What leaves a transaction that failed."""
 
 
-def migrating(migrations: Migrations, half: Half | None, *, search: bool, partitions: int) -> Building:
+def migrate_schema(migrations: Migrations, half: Half | None, *, search: bool, partitions: int) -> Building:
     """Apply what is pending; answers what was done, in words.
 
     Raises:
@@ -96,7 +96,7 @@ def migrating(migrations: Migrations, half: Half | None, *, search: bool, partit
         StoreUnavailable: a lock was not to be had.
         UsageError: partitions were asked for, and the tables are there already.
     """
-    yield from locked(migrations)
+    yield from acquire_lock(migrations)
     try:
         done = yield from apply_pending(migrations, half, partitions)
         if search:
@@ -137,7 +137,7 @@ def _steps(migrations: Schema, posts: dict[int, bool]) -> Iterator[Step]:
             yield version, "post"
 
 
-def chosen(steps: Sequence[Step], newest: int, half: Half | None) -> list[Step]:
+def choose_steps(steps: Sequence[Step], newest: int, half: Half | None) -> list[Step]:
     """Those of the pending halves that are applied now: without a word all but the last post half.
 
     An earlier post half comes before the next pre half: the release that needs it gone is two behind by then.
@@ -172,13 +172,13 @@ def apply_pending(migrations: Schema, half: Half | None, partitions: int) -> Bui
         message = "Partitions can only be chosen when the tables are created, and they are there; nothing was changed."
         raise UsageError(message)
     done = []
-    for version, kind in chosen(steps, migrations.newest, half):
+    for version, kind in choose_steps(steps, migrations.newest, half):
         yield from migrations.transact(partial(_each, migrations.half(version, kind)))
         done.append(f"{version:04} {kind}" if migrations.has_post(version) else f"{version:04}")
     return done
 
 
-def locked(migrations: Migrations) -> Generator[Command, list[Row], None]:
+def acquire_lock(migrations: Migrations) -> Generator[Command, list[Row], None]:
     """Be the one who changes the schema, once the others are done.
 
     Raises:
@@ -192,7 +192,7 @@ def locked(migrations: Migrations) -> Generator[Command, list[Row], None]:
     raise StoreUnavailable(message)
 
 
-def patiently(migrations: Patience, make: Callable[[], Generator[Command, list[Row], T]]) -> Patient[T]:
+def with_retries(migrations: RetriesLocks, make: Callable[[], Generator[Command, list[Row], T]]) -> Patient[T]:
     """Run a transaction, from the start again where it could not get its locks."""
     turn = 0
     while True:
@@ -337,7 +337,7 @@ class ServerSchema(SqlSchema):
 
     def transact(self, make: Callable[[], Generator[Command, list[Row], T]]) -> Patient[T]:
         """As often as it takes."""
-        return patiently(self, make)
+        return with_retries(self, make)
 
     def pause(self) -> Command:
         """Wait a moment before trying again."""

@@ -79,11 +79,13 @@ def claims(dialect: ServerDialect, asked: Sequence[Claim], *, joined: bool) -> P
         by_digest = {row[0]: row for row in rows}
         for place in open_:
             line = by_digest.get(asked[place].key.digest)
-            answers[place] = yield from _judged(dialect, asked[place], line, joined=joined)
-    return [_unsettled() if answer is None else answer for answer in answers]
+            answers[place] = yield from _judge_row(dialect, asked[place], line, joined=joined)
+    return [_contention_error() if answer is None else answer for answer in answers]
 
 
-def _judged(dialect: Dialect, claim: Claim, line: Row | None, *, joined: bool) -> Generator[Command, list[Row], Judged]:
+def _judge_row(
+    dialect: Dialect, claim: Claim, line: Row | None, *, joined: bool
+) -> Generator[Command, list[Row], Judged]:
     if line is None:
         return None
     *columns, now, transaction = line
@@ -101,14 +103,14 @@ def _judged(dialect: Dialect, claim: Claim, line: Row | None, *, joined: bool) -
         return error
     if isinstance(answer, MayWrite):
         return None
-    return (yield from _noted(dialect, claim, answer, transaction)) if joined else answer
+    return (yield from _note_transaction(dialect, claim, answer, transaction)) if joined else answer
 
 
 def _mine(record: Record, claim: Claim) -> bool:
     return record.nonce == claim.nonce and record.status is Status.RUNNING
 
 
-def _noted(
+def _note_transaction(
     dialect: Dialect, claim: Claim, answer: ClaimAnswer, transaction: str | None
 ) -> Generator[Command, list[Row], ClaimAnswer]:
     if not isinstance(answer, Granted):
@@ -121,7 +123,7 @@ def _noted(
     return replace(answer, transaction=transaction)
 
 
-def _unsettled() -> StoreUnavailable:
+def _contention_error() -> StoreUnavailable:
     return StoreUnavailable("The record changed under every look at it; nothing ran. Try again.", conflict=True)
 
 
@@ -184,12 +186,12 @@ Part = Generator[Command, list[Row], Any]
 
 def plan(dialect: Dialect, operations: Sequence[Operation], *, joined: bool) -> Plan:
     """The commands for `operations`, all of one kind."""
-    many = _PLANS[type(operations[0])] if operations else _nothing
+    many = _PLANS[type(operations[0])] if operations else _answer_nothing
     try:
         return (yield from many(dialect, operations, joined=joined))
     except RowError as problem:
         if len(operations) == 1:
-            return [_refused(operations[0], problem)]
+            return [_answer_of_row_error(operations[0], problem)]
     except Exception as error:  # noqa: BLE001 - it failed all of them
         return [error] * len(operations)
     return (yield from one_by_one(dialect, operations, joined=joined))
@@ -203,7 +205,7 @@ def one_by_one(dialect: Dialect, operations: Sequence[Operation], *, joined: boo
     return answers
 
 
-def _refused(operation: Operation, problem: RowError) -> Answer | Exception:
+def _answer_of_row_error(operation: Operation, problem: RowError) -> Answer | Exception:
     """The error of a single operation; a record that is locked is an answer like any other."""
     if isinstance(problem, RecordHeld):
         match operation:
@@ -214,22 +216,22 @@ def _refused(operation: Operation, problem: RowError) -> Answer | Exception:
     return problem.error
 
 
-def _nothing(_dialect: Dialect, _operations: Sequence[Operation], *, joined: bool) -> Plan:
+def _answer_nothing(_dialect: Dialect, _operations: Sequence[Operation], *, joined: bool) -> Plan:
     del joined
     return []
     yield
 
 
-def _shown(lease: Lease) -> Values:
+def _lease_values(lease: Lease) -> Values:
     return lease.key.digest, lease.nonce, lease.fence
 
 
 def _renew_row(operation: Renew) -> Values:
-    return (*_shown(operation.lease), operation.lease_us)
+    return (*_lease_values(operation.lease), operation.lease_us)
 
 
 def _complete_row(operation: Complete) -> Values:
-    return (*_shown(operation.lease), operation.outcome)
+    return (*_lease_values(operation.lease), operation.outcome)
 
 
 def _fail_row(operation: Fail) -> Values:
@@ -238,7 +240,7 @@ def _fail_row(operation: Fail) -> Values:
     unstarted = 0 if operation.started else 1
     retryable = operation.ending == "retry"
     return (
-        *_shown(operation.lease),
+        *_lease_values(operation.lease),
         status.value,
         retryable,
         error.type,
@@ -250,10 +252,10 @@ def _fail_row(operation: Fail) -> Values:
 
 def _checkpoint_row(operation: Checkpoint) -> Values:
     step = operation.step
-    return (*_shown(operation.lease), step.index, storable(step.name), step.outcome)
+    return (*_lease_values(operation.lease), step.index, storable(step.name), step.outcome)
 
 
-def _writing(what: str, row: Callable[[Any], Values]) -> Many:
+def _write_plan(what: str, row: Callable[[Any], Values]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
         if len(operations) > 1 and _has_rivals(operations):
             return (yield from one_by_one(dialect, operations, joined=joined))
@@ -281,7 +283,7 @@ def _writing(what: str, row: Callable[[Any], Values]) -> Many:
 
 def _has_rivals(operations: Sequence[Any]) -> bool:
     """Whether a late worker and its successor are in one list: what became of a record would be told to both."""
-    leases = {_shown(operation.lease) for operation in operations}
+    leases = {_lease_values(operation.lease) for operation in operations}
     return len(leases) > len({digest for digest, *_ in leases})
 
 
@@ -306,11 +308,11 @@ def _outcome(operation: Renew | Complete | Fail | Checkpoint, told: Row | None) 
     return Lost()
 
 
-def _enter(dialect: Dialect, operations: Sequence[JoinTransaction], *, joined: bool) -> Plan:
+def _join_transaction(dialect: Dialect, operations: Sequence[JoinTransaction], *, joined: bool) -> Plan:
     if not joined:
         return [Lost()] * len(operations)  # there is no transaction to enter
     lease = operations[0].lease
-    told = yield dialect.write("enter", [_shown(lease)], transaction=None)
+    told = yield dialect.write("enter", [_lease_values(lease)], transaction=None)
     if not told:
         raise other_database()
     *line, transaction = told[0]
@@ -323,7 +325,7 @@ def _enter(dialect: Dialect, operations: Sequence[JoinTransaction], *, joined: b
     return [TransactionJoined(transaction)]
 
 
-def whole(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, list[Row], Record]:
+def with_steps(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, list[Row], Record]:
     """The record that a row stands for, with its finished steps."""
     record = record_of(row)
     if not row[-1]:
@@ -335,7 +337,7 @@ def whole(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, lis
 def read_record(dialect: Dialect, digest: bytes, *, joined: bool) -> Generator[Command, list[Row], Record | None]:
     """The record under a digest, with its finished steps."""
     ((*row, _),) = yield dialect.read([digest], joined=joined)
-    return None if row[0] is None else (yield from whole(dialect, tuple(row), joined=joined))
+    return None if row[0] is None else (yield from with_steps(dialect, tuple(row), joined=joined))
 
 
 def _read(dialect: Dialect, operations: Sequence[Read], *, joined: bool) -> Plan:
@@ -346,7 +348,7 @@ def _read(dialect: Dialect, operations: Sequence[Read], *, joined: bool) -> Plan
     answers: Answers = []
     for *row, now in rows:
         try:
-            found = None if row[0] is None else (yield from whole(dialect, tuple(row), joined=joined))
+            found = None if row[0] is None else (yield from with_steps(dialect, tuple(row), joined=joined))
         except Exception as error:  # noqa: BLE001 - a row that cannot be read is the answer of who asked for it
             answers.append(error)
         else:
@@ -362,7 +364,7 @@ def _scan(dialect: Dialect, operations: Sequence[Scan], *, joined: bool) -> Plan
         rows = (yield command) if command is not None else []
         records: list[Record] = []
         for row in rows[: operation.limit]:
-            records += [(yield from whole(dialect, row, joined=False))]
+            records += [(yield from with_steps(dialect, row, joined=False))]
         last = records[-1] if len(rows) > operation.limit else None
         answers.append(Page(tuple(records), None if last is None else (last.created_us, last.key.digest)))
     return answers
@@ -375,7 +377,7 @@ def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -
     for operation in operations:
         changed = yield dialect.resolve(operation)
         if changed:
-            answers.append(Resolved((yield from whole(dialect, changed[0], joined=joined))))
+            answers.append(Resolved((yield from with_steps(dialect, changed[0], joined=joined))))
             continue
         record = yield from read_record(dialect, operation.digest, joined=joined)
         again = record is not None and record.nonce == operation.nonce  # the same command before its reply was lost
@@ -383,7 +385,7 @@ def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -
     return answers
 
 
-def _sweeping(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
+def _sweep_plan(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
         if joined and not dialect.decides_inside:
             raise _outside_only_error("sweep")
@@ -403,7 +405,7 @@ def _outside_only_error(what: str) -> UsageError:
     )
 
 
-def _tally(dialect: Dialect, operations: Sequence[AddReplays], *, joined: bool) -> Plan:
+def _add_replays(dialect: Dialect, operations: Sequence[AddReplays], *, joined: bool) -> Plan:
     del joined
     rows = yield dialect.tally(operations)
     return [Recorded(now) for _, now in rows]
@@ -411,11 +413,11 @@ def _tally(dialect: Dialect, operations: Sequence[AddReplays], *, joined: bool) 
 
 _PLANS: dict[type, Many] = {
     Claim: claims,
-    Renew: _writing("renew", _renew_row),
-    Complete: _writing("complete", _complete_row),
-    Fail: _writing("fail", _fail_row),
-    Checkpoint: _writing("checkpoint", _checkpoint_row),
-    JoinTransaction: _enter,
+    Renew: _write_plan("renew", _renew_row),
+    Complete: _write_plan("complete", _complete_row),
+    Fail: _write_plan("fail", _fail_row),
+    Checkpoint: _write_plan("checkpoint", _checkpoint_row),
+    JoinTransaction: _join_transaction,
     Read: _read,
     Scan: _scan,
     Resolve: _resolve,
@@ -423,7 +425,7 @@ _PLANS: dict[type, Many] = {
     Invalidate: note_invalidations,
     Pending: list_invalidations,
     Confirm: confirm_invalidations,
-    Purge: _sweeping(lambda dialect, operation: dialect.purge(operation)),
-    MarkLapsed: _sweeping(lambda dialect, operation: dialect.lapse(operation)),
-    AddReplays: _tally,
+    Purge: _sweep_plan(lambda dialect, operation: dialect.purge(operation)),
+    MarkLapsed: _sweep_plan(lambda dialect, operation: dialect.lapse(operation)),
+    AddReplays: _add_replays,
 }

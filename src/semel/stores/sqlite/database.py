@@ -266,12 +266,12 @@ class Database:
         Raises:
             StoreUnavailable: another thread wrote until `deadline` (monotonic), or the file cannot be opened.
         """
-        if not self._lock.acquire(timeout=_left(deadline)):
+        if not self._lock.acquire(timeout=_remaining(deadline)):
             message = f"{settings.name} was written by other threads for too long; nothing was recorded. Try again."
             raise WriteLocked(message)
         try:
             if self._writer is None:  # only a holder of the lock closes it, so it stays as it is now
-                self.ready(settings, _left(deadline))
+                self.ready(settings, _remaining(deadline))
             yield cast("sqlite3.Connection", self._writer)
         finally:
             self._lock.release()
@@ -317,13 +317,13 @@ class Database:
 
     def shut(self, deadline: float) -> None:
         """Before a fork: wait for what is under way, close everything, and hold it closed."""
-        if not self._lock.acquire(timeout=_left(deadline)):
+        if not self._lock.acquire(timeout=_remaining(deadline)):
             return
-        if not self._guard.acquire(timeout=_left(deadline)):
+        if not self._guard.acquire(timeout=_remaining(deadline)):
             self._lock.release()
             return
         self._shut = True
-        self._change.wait_for(lambda: not self._lent, timeout=_left(deadline))
+        self._change.wait_for(lambda: not self._lent, timeout=_remaining(deadline))
         self._close_all()
         self._guard.release()
 
@@ -342,7 +342,7 @@ class Database:
         self._idle.clear()
 
 
-def _left(deadline: float) -> float:
+def _remaining(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.0)
 
 
@@ -377,7 +377,7 @@ def attach(settings: Settings, held: Database | None = None) -> Database:
     return database
 
 
-def known_install(settings: Settings) -> bytes | None:
+def known_install_id(settings: Settings) -> bytes | None:
     """Which database the file at the path of `settings` holds, where this process has it open; nothing is opened."""
     database = _current().open.get((settings.path, settings.synchronous))
     return None if database is None else database.install_id

@@ -92,7 +92,7 @@ _TEXTS: Final = [index for index, column in enumerate(RECORD_COLUMNS) if column 
 blob = bytearray
 
 
-def claiming(statement: str, claim: Claim, *, lease_us: int) -> SqliteCommand:
+def claim_command(statement: str, claim: Claim, *, lease_us: int) -> SqliteCommand:
     """One of the three statements that claim."""
     kind = Kind.ENTER if statement == "claim_joined" else Kind.WRITE
     values = claim_values(claim, lease_us=lease_us)
@@ -104,7 +104,7 @@ def claiming(statement: str, claim: Claim, *, lease_us: int) -> SqliteCommand:
     return SqliteCommand(SQL[statement], kind=kind, named=values, is_bare=True)
 
 
-def seen_many(digests: Sequence[bytes]) -> SqliteCommand:
+def read_many_command(digests: Sequence[bytes]) -> SqliteCommand:
     """Look several keys up at once: a third of the time that single look-ups take."""
     if len(digests) == 1:
         return SqliteCommand(SQL["seen"], kind=Kind.READ, named={"digest": blob(digests[0])}, is_bare=True)
@@ -112,14 +112,14 @@ def seen_many(digests: Sequence[bytes]) -> SqliteCommand:
     names = _NAMES[:size] if size <= len(_NAMES) else [f"d{i}" for i in range(size)]
     padded = [*digests, *[digests[-1]] * (size - len(digests))]
     named = dict(zip(names, map(blob, padded), strict=True))
-    return SqliteCommand(_seen_text(size), kind=Kind.READ, named=named, is_bare=True)
+    return SqliteCommand(_read_many_text(size), kind=Kind.READ, named=named, is_bare=True)
 
 
 _NAMES: Final = [f"d{i}" for i in range(64)]
 _seen_texts: dict[int, str] = {}
 
 
-def _seen_text(size: int) -> str:
+def _read_many_text(size: int) -> str:
     text = _seen_texts.get(size)
     if text is None:
         text = SQL["seen_many"].replace(":digests", ", ".join(f":d{i}" for i in range(size)))
@@ -127,7 +127,7 @@ def _seen_text(size: int) -> str:
     return text
 
 
-def texts_decoded(row: Row) -> Row:
+def decode_texts(row: Row) -> Row:
     """A row of `{record_joined}` as one of `{record}`."""
     plain = list(row)
     for index in _TEXTS:
@@ -194,16 +194,16 @@ class SqliteDialect:
         named = {"digest": blob(digest), "nonce": blob(nonce), "fence": fence}
         if what == "complete":
             named["outcome"] = blob(rest[0])
-            return SqliteCommand(_COMPLETE, named=named, otherwise=_LOOKED_AT, to_rows=_ended)
+            return SqliteCommand(_COMPLETE, named=named, otherwise=_LOOKED_AT, to_rows=_end_reply)
         named.update(zip(_WRITES[what], rest, strict=True))
         if what == "enter":
-            return SqliteCommand(SQL["enter"], kind=Kind.ENTER, named=named, otherwise=_LOOKED_AT, to_rows=_entered)
+            return SqliteCommand(SQL["enter"], kind=Kind.ENTER, named=named, otherwise=_LOOKED_AT, to_rows=_join_reply)
         if what == "renew":
-            return SqliteCommand(SQL["renew"], named=named, to_rows=_written)
+            return SqliteCommand(SQL["renew"], named=named, to_rows=_write_reply)
         if what == "fail":
             statement = "doubt" if named["status"] == Status.IN_DOUBT.value else what
-            return SqliteCommand(SQL[statement], named=named, otherwise=_LOOKED_AT, to_rows=_ended)
-        return SqliteCommand(SQL[what], named=named, follow=_FOLLOW, otherwise=_LOOKED_AT, to_rows=_written)
+            return SqliteCommand(SQL[statement], named=named, otherwise=_LOOKED_AT, to_rows=_end_reply)
+        return SqliteCommand(SQL[what], named=named, follow=_FOLLOW, otherwise=_LOOKED_AT, to_rows=_write_reply)
 
     def complete_short(self, row: Values, transaction: str) -> SqliteCommand | None:
         """There is no shorter word than `write`."""
@@ -230,7 +230,7 @@ class SqliteDialect:
             return SqliteCommand(SQL["seen_joined"], kind=Kind.READ, named=named, to_rows=_joined_record)
         if len(digests) == 1:
             return SqliteCommand(_SEEN, kind=Kind.READ, named={"digest": blob(digests[0])}, to_rows=_one_record)
-        look = seen_many(digests)
+        look = read_many_command(digests)
         return SqliteCommand(look.text, kind=Kind.READ, named=look.named, to_rows=partial(_in_order, digests))
 
     def steps(self, digest: bytes, life: int, *, joined: bool) -> SqliteCommand:
@@ -298,7 +298,7 @@ class SqliteDialect:
         return SqliteCommand(SQL["tally"], named=named, to_rows=lambda _rows, _changed, now: [(None, now)])
 
 
-def _written(rows: list[Row], changed: int, now: int) -> list[Row]:
+def _write_reply(rows: list[Row], changed: int, now: int) -> list[Row]:
     """What a write did; where it changed nothing, the record that it met."""
     if changed > 0:
         return [(None, True, now)]
@@ -310,19 +310,19 @@ def _written(rows: list[Row], changed: int, now: int) -> list[Row]:
     return [(None, held, now, nonce, fence, *words)]
 
 
-def _ended(rows: list[Row], changed: int, now: int) -> list[Row]:
+def _end_reply(rows: list[Row], changed: int, now: int) -> list[Row]:
     """What a completion or a failure did. Still held, and yet nothing was changed: it is not recorded."""
     if changed > 0:
         return [(None, True, now)]
-    (line,) = _written(rows, changed, now)
+    (line,) = _write_reply(rows, changed, now)
     return [(None, False, now, *_NOBODYS)] if line[1] else [line]
 
 
-def _entered(rows: list[Row], changed: int, now: int) -> list[Row]:
+def _join_reply(rows: list[Row], changed: int, now: int) -> list[Row]:
     """Still held, and yet nothing was changed: all but the install_id was right, so it is another database."""
     if changed <= 0 and rows and rows[0][0]:
         return []
-    return [(*_written(rows, changed, now)[0], None)]
+    return [(*_write_reply(rows, changed, now)[0], None)]
 
 
 def _in_order(digests: Sequence[bytes], rows: list[Row], _changed: int, now: int) -> list[Row]:
@@ -335,7 +335,7 @@ def _one_record(rows: list[Row], _changed: int, now: int) -> list[Row]:
 
 
 def _joined_record(rows: list[Row], _changed: int, now: int) -> list[Row]:
-    return [(*texts_decoded(rows[0]), now)] if rows else [(None, now)]
+    return [(*decode_texts(rows[0]), now)] if rows else [(None, now)]
 
 
 def _decode_steps(rows: list[Row], _changed: int, _now: int) -> list[Row]:

@@ -20,9 +20,9 @@ from semel.core.store import Answers, Plan
 from semel.stores.rows import new_record
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import other_database
-from semel.stores.sql.plan import TRY_AGAIN_US, one_by_one, read_record, whole
+from semel.stores.sql.plan import TRY_AGAIN_US, one_by_one, read_record, with_steps
 from semel.stores.sql.plan import plan as shared_plan
-from semel.stores.sqlite.dialect import DIALECT, SQL, SqliteCommand, claiming, seen_many
+from semel.stores.sqlite.dialect import DIALECT, SQL, SqliteCommand, claim_command, read_many_command
 from semel.stores.sqlite.errors import WriteLocked
 
 Claiming = Generator[Command, Any, ClaimAnswer]
@@ -42,7 +42,7 @@ def plan(operations: Sequence[Operation], *, joined: bool) -> Plan:
 def claim_all(claims: Sequence[Claim]) -> Plan:
     """Claims on the store's own connections: look all of them up, then write for those that may win."""
     try:
-        rows, _, now = yield seen_many([claim.key.digest for claim in claims])
+        rows, _, now = yield read_many_command([claim.key.digest for claim in claims])
     except Exception as error:  # noqa: BLE001 - it failed all of them
         return [error] * len(claims)
     by_digest = {row[0]: row for row in rows}
@@ -50,7 +50,9 @@ def claim_all(claims: Sequence[Claim]) -> Plan:
     for claim in claims:
         row = by_digest.get(claim.key.digest)
         try:
-            verdicts.append(None if row is None else judge((yield from whole(DIALECT, row, joined=False)), claim, now))
+            verdicts.append(
+                None if row is None else judge((yield from with_steps(DIALECT, row, joined=False)), claim, now)
+            )
         except Exception as error:  # noqa: BLE001 - an error of one claim is its answer alone
             verdicts.append(error)
     answers: Answers = []
@@ -80,7 +82,7 @@ def claim_joined(claims: Sequence[Claim]) -> Plan:
 
 def _claim_first(claim: Claim) -> Claiming:
     lease_us = claim.terms.lease_us
-    _, won, now = yield claiming("claim_first", claim, lease_us=lease_us)
+    _, won, now = yield claim_command("claim_first", claim, lease_us=lease_us)
     if won:
         return granted(new_record(claim, now, lease_us=lease_us))
     return (yield from _claim_one(claim, joined=False))
@@ -94,7 +96,7 @@ def _claim_one(claim: Claim, *, joined: bool) -> Claiming:
     """
     lease_us = 0 if joined else claim.terms.lease_us  # inside a transaction there is no lease
     try:
-        won, _, now = yield claiming("claim_joined" if joined else "claim", claim, lease_us=lease_us)
+        won, _, now = yield claim_command("claim_joined" if joined else "claim", claim, lease_us=lease_us)
     except WriteLocked:
         if joined:
             return Running(TRY_AGAIN_US)  # who writes now may be writing this very key
@@ -102,7 +104,7 @@ def _claim_one(claim: Claim, *, joined: bool) -> Claiming:
     if won and won[0][0] == 1:
         answer: MayWrite | ClaimAnswer = granted(new_record(claim, now, lease_us=lease_us))
     elif won:
-        answer = granted((yield from _claimed_again(claim.key.digest, joined=joined)))
+        answer = granted((yield from _read_claimed(claim.key.digest, joined=joined)))
     else:
         answer = judge((yield from read_record(DIALECT, claim.key.digest, joined=joined)), claim, now)
     if isinstance(answer, MayWrite):
@@ -114,9 +116,9 @@ def _claim_one(claim: Claim, *, joined: bool) -> Claiming:
     return answer
 
 
-def _claimed_again(digest: bytes, *, joined: bool) -> Generator[Command, Any, Record]:
+def _read_claimed(digest: bytes, *, joined: bool) -> Generator[Command, Any, Record]:
     ((*columns, _),) = yield DIALECT.read([digest], joined=joined)
     row: Row = tuple(columns)
     if not row[-1]:  # perhaps a new life, which has nothing to do with the steps of the old one
         yield SqliteCommand(SQL["forget_steps"], named={"digest": digest})
-    return (yield from whole(DIALECT, row, joined=joined))
+    return (yield from with_steps(DIALECT, row, joined=joined))

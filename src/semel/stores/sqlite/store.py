@@ -12,7 +12,7 @@ from semel.core.store import AsyncDriver, Capability, Plan
 from semel.settings import Duration
 from semel.stores.admin import Admin
 from semel.stores.settings import StoreClock, machine_clock
-from semel.stores.sqlite.database import attach, detach, known_install
+from semel.stores.sqlite.database import attach, detach, known_install_id
 from semel.stores.sqlite.driver import AsyncSqliteDriver, SqliteDriver
 from semel.stores.sqlite.joined import (
     AsyncSqliteJoined,
@@ -74,7 +74,7 @@ class SqliteStore:
     @property
     def install_id(self) -> bytes | None:
         """Which database this is, where that was learnt by now."""
-        return known_install(self._settings)
+        return known_install_id(self._settings)
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands for `operations`, all of one kind."""
