@@ -53,7 +53,7 @@ class Breaker:
             return "closed"
         return "open" if self._trying_since is None else "half-open"
 
-    def admits(self, now: float) -> bool:
+    def allow(self, now: float) -> bool:
         """Whether a request may be sent now. Its sender then reports how it went."""
         if self._failed < self._most:
             return True
@@ -69,16 +69,16 @@ class Breaker:
         """Seconds until the next try; 0 when there may be one."""
         return max(0.0, self._again_at - now) if self._failed >= self._most else 0.0
 
-    def succeeded(self) -> None:
+    def on_success(self) -> None:
         """The place answered."""
         self._failed = self._tries = 0
         self._trying_since = None
 
-    def unheard(self) -> None:
+    def on_no_signal(self) -> None:
         """What was let through told nothing of the place: the next try need not wait for it."""
         self._trying_since = None
 
-    def failed(self, now: float, *, at_once: bool = False) -> None:
+    def on_failure(self, now: float, *, at_once: bool = False) -> None:
         """The place did not answer. `at_once`: this one failure is enough to open it."""
         self._failed = self._most if at_once else min(self._failed + 1, self._most)
         if self._failed < self._most:
@@ -162,7 +162,7 @@ class LimitFields(TypedDict, total=False):
 class Guard:
     """Stands in front of one store.
 
-    The sender asks `refusal` for each operation, and calls `sent` when a batch goes out and `heard` when it is back.
+    The sender asks `check` for each operation, and calls `on_send` when a batch goes out and `on_reply` when it is back.
 
     Args:
         breaker: when to leave the store alone.
@@ -200,13 +200,13 @@ class Guard:
         self._changes: list[Change] = []
         self.has_changed = False
 
-    def refusal(self, operation: Operation) -> StoreUnavailable | None:
+    def check(self, operation: Operation) -> StoreUnavailable | None:
         """Why `operation` must not be sent now; None: it may."""
         if self.closed or isinstance(operation, RUNNING):
             return None
         now = self._clock()
         # A probe may take longer than any back-off: a second one would wait behind it.
-        if self._sent is None and self._breaker.admits(now):
+        if self._sent is None and self._breaker.allow(now):
             return None
         return self._unavailable(max(_SHORTEST, self._breaker.remaining(now)))
 
@@ -222,28 +222,28 @@ class Guard:
         error.__cause__ = kind(reason)
         return error
 
-    def sent(self) -> None:
+    def on_send(self) -> None:
         """A round goes out. Where it only holds what is never refused, it is as good a try as any."""
         self._sent = now = self._clock()
         if not self.closed:
-            self._breaker.admits(now)
+            self._breaker.allow(now)
 
-    def heard(self, replies: Iterable[Answers | Exception]) -> None:
+    def on_reply(self, replies: Iterable[Answers | Exception]) -> None:
         """The round is back: with answers, with errors, or with nothing that says anything (an empty list)."""
         sent, self._sent = self._sent, None
         verdict = _verdict(replies)
         if verdict is True:
             if self._failures:
                 self._failures = 0
-                self._breaker.succeeded()
+                self._breaker.on_success()
                 self._become(closed=True)
         elif verdict is None:
-            self._breaker.unheard()
+            self._breaker.on_no_signal()
         else:
             self._note(verdict)
             if self._breaker.state != "open":  # a write sent while it rests is no try, and does not prolong the rest
                 now = self._clock()
-                self._breaker.failed(now, at_once=sent is not None and now - sent >= self._patience)
+                self._breaker.on_failure(now, at_once=sent is not None and now - sent >= self._patience)
                 self._become(closed=self._breaker.state == "closed")
 
     def _note(self, failure: StoreUnavailable) -> None:
@@ -251,10 +251,10 @@ class Guard:
         self._last_kind = StoreMisconfigured if isinstance(failure, StoreMisconfigured) else StoreUnavailable
         self._last_message = failure.message
 
-    def left(self) -> None:
+    def on_lane_closed(self) -> None:
         """The sender is gone, and what it sent with it: the next sender goes on from here."""
         self._sent = None
-        self._breaker.unheard()
+        self._breaker.on_no_signal()
 
     def _become(self, *, closed: bool) -> None:
         if closed is not self.closed:
@@ -262,7 +262,7 @@ class Guard:
             self._changes.append("store_closed" if closed else "store_open")
             self.has_changed = True
 
-    def changes(self) -> Sequence[Change]:
+    def take_events(self) -> Sequence[Change]:
         """What became of the store since this was last asked."""
         if not self._changes:
             return ()

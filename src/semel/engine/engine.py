@@ -124,7 +124,7 @@ class EngineBase:
     def _retire(self, guard: Guard | None) -> None:
         """A lane is gone. Where its store was left alone the next lane goes on so, and tells when it answers again."""
         if guard is not None and not guard.closed:
-            guard.left()
+            guard.on_lane_closed()
             self._left.append(guard)
 
     def _policy(self, policy: Policy | None, changes: PolicyFields) -> Policy:

@@ -102,7 +102,7 @@ class Lane:
                 f"asked; nothing ran. Ask again with the same key later, or raise max_queue= of Limits."
             )
             return StoreUnavailable(message, retry_after=_FULL_FOR, asked=False)
-        return None if self._guard is None else self._guard.refusal(operation)
+        return None if self._guard is None else self._guard.check(operation)
 
     def take(self) -> Round:
         """The next round; empty when nothing is left to send."""
@@ -115,7 +115,7 @@ class Lane:
             kinds.setdefault(type(ticket.operation), []).append(ticket)
             room -= 1
         if kinds and self._guard is not None:
-            self._guard.sent()
+            self._guard.on_send()
         return list(kinds.values())
 
     def plans(self, round_: Round) -> list[Plan]:
@@ -139,7 +139,7 @@ class Lane:
         guard = self._guard
         if guard is None:
             return self._handed_out(round_, replies, struck)
-        guard.heard(told)
+        guard.on_reply(told)
         answered = self._handed_out(round_, replies, struck)
         return answered if guard.closed else answered + self._sent_away()
 
@@ -368,7 +368,7 @@ class ThreadLane:
             round_, self._round = self._round, []
             answered = self._lane.settle(round_, replies, struck)
             guard = self._lane.guard
-            changes = guard.changes() if guard is not None and guard.has_changed else ()
+            changes = guard.take_events() if guard is not None and guard.has_changed else ()
             if own.answer is not None or own.abandoned:
                 heir = self._lane.hand_over()
                 own.leads = heir is not None and heir.abandoned  # nobody who waits can take over
@@ -536,7 +536,7 @@ class AsyncLane:
             if ticket.seat is not None and not ticket.seat.done():
                 ticket.seat.set_result(None)
         if (guard := self._lane.guard) is not None and guard.has_changed:
-            for change in guard.changes():
+            for change in guard.take_events():
                 self._tell(change)
         return self._lane.hand_over() is not None
 

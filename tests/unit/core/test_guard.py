@@ -58,13 +58,13 @@ class Guarded:
 
     def round(self, *replies: Any, took: float = 0.0) -> None:
         """One round that came back with these replies."""
-        self.guard.sent()
+        self.guard.on_send()
         self.now += took
-        self.guard.heard(replies)
+        self.guard.on_reply(replies)
 
     def refuses(self, operation: Operation | None = None) -> bool:
         """Whether it refuses an operation, by default a claim."""
-        return self.guard.refusal(operation or claim()) is not None
+        return self.guard.check(operation or claim()) is not None
 
 
 def opened() -> Guarded:
@@ -95,7 +95,7 @@ def test_what_belongs_to_a_run_always_goes_through(operation: Operation) -> None
 
 def refused(made: Guarded) -> StoreUnavailable:
     """The refusal of a claim."""
-    error = made.guard.refusal(claim())
+    error = made.guard.check(claim())
     assert error is not None, "the store is left alone"
     return error
 
@@ -256,7 +256,7 @@ def test_nobody_waits_behind_a_try_that_hangs() -> None:
     made = opened()
     made.now = 1.0
     assert not made.refuses()
-    made.guard.sent()
+    made.guard.on_send()
     made.now = 60.0
     assert made.refuses()
 
@@ -304,14 +304,14 @@ def test_a_write_after_the_rest_is_the_try() -> None:
 
 def test_changes_are_told_once() -> None:
     made = opened()
-    assert made.guard.changes() == ["store_open"]
+    assert made.guard.take_events() == ["store_open"]
     made.now = 1.0
     made.round(SILENT)
-    assert not made.guard.changes()
+    assert not made.guard.take_events()
     made.round([Recorded(1)])
     made.round([Recorded(1)])
-    assert made.guard.changes() == ["store_closed"]
-    assert not made.guard.changes()
+    assert made.guard.take_events() == ["store_closed"]
+    assert not made.guard.take_events()
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_limits_without_resends_are_possible() -> None:
 
 def test_a_breaker_has_the_limits_it_was_made_from() -> None:
     breaker = Limits(open_after=2, backoff=1.0, max_backoff=8.0).breaker(lambda: 1.0)
-    breaker.failed(0.0)
+    breaker.on_failure(0.0)
     assert breaker.state == "closed"
-    breaker.failed(0.0)
+    breaker.on_failure(0.0)
     assert (breaker.state, breaker.remaining(0.0)) == ("open", 1.0)

@@ -128,16 +128,16 @@ def test_a_round_that_was_cut_short_says_nothing_of_the_store() -> None:
     assert made.lane.settle(made.lane.take(), None) == [ticket]
     with pytest.raises(StoreUnavailable, match="interrupted before the store answered"):
         ticket.result()
-    assert not made.guard.changes()
+    assert not made.guard.take_events()
 
 
 def test_changes_are_told_once() -> None:
     made = resting()
-    assert made.guard.changes() == ["store_open"]
-    assert not made.guard.changes()
+    assert made.guard.take_events() == ["store_open"]
+    assert not made.guard.take_events()
     made.submit(Renew(lease(), 1))
     made.lane.settle(made.lane.take(), [[Recorded(1)]])
-    assert made.guard.changes() == ["store_closed"]
+    assert made.guard.take_events() == ["store_closed"]
 
 
 @pytest.mark.parametrize("operation", [claim(), Read(b"1")], ids=["claim", "read"])

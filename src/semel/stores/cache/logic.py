@@ -123,12 +123,12 @@ class Gate:
         if not self._shut:
             return True
         with self._lock:
-            return self._breaker.admits(self._monotonic())
+            return self._breaker.allow(self._monotonic())
 
     def answered(self) -> None:
         """The cache answered a round."""
         with self._lock:
-            self._breaker.succeeded()
+            self._breaker.on_success()
             changed, self._shut = self._shut, False
         if changed:
             self._tell("cache_closed", "")
@@ -136,7 +136,7 @@ class Gate:
     def silent(self, error: Exception) -> None:
         """The cache did not answer a round."""
         with self._lock:
-            self._breaker.failed(self._monotonic())
+            self._breaker.on_failure(self._monotonic())
             was, self._shut = self._shut, self._breaker.state != "closed"
             changed = self._shut and not was
         if changed:
