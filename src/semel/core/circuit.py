@@ -162,7 +162,7 @@ class LimitFields(TypedDict, total=False):
 class Guard:
     """Stands in front of one store.
 
-    The sender asks `check` for each operation, and calls `on_send` when a batch goes out and `on_reply` when it is back.
+    The sender calls `check` for each operation, `on_send` when a batch goes out and `on_reply` when it is back.
 
     Args:
         breaker: when to leave the store alone.

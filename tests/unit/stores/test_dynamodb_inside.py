@@ -9,8 +9,8 @@ from semel.core.record import Step
 from semel.errors import UsageError
 from semel.stores.dynamodb import Writes
 from semel.stores.dynamodb.clock import Moment
-from semel.stores.dynamodb.commands import Call, Cancelled, Now
-from semel.stores.dynamodb.transact import Opened, Steps, inside
+from semel.stores.dynamodb.commands import Call, Cancelled, Now, Steps
+from semel.stores.dynamodb.transact import Opened, inside
 from tests.unit.core.records import lease
 
 LEASE = lease(b"n" * 16)

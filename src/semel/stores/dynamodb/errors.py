@@ -100,7 +100,7 @@ def expected_reply(error: Exception) -> Refused | TooLarge | Cancelled | None:
 
 
 def error_kind_of(error: Exception) -> ErrorKind | None:
-    """What kind of kind it is; None where it is a bug."""
+    """The kind of an error; None where it is a bug."""
     code = code_of(error)
     if code == "TransactionCanceledException":
         return _of_a_transaction(error)
@@ -112,7 +112,7 @@ def error_kind_of(error: Exception) -> ErrorKind | None:
         return ErrorKind.LOST
     if isinstance(error, exceptions.EndpointConnectionError) and _is_unsent(error):
         return ErrorKind.UNREACHED
-    return next((kind for kind, kind in _CLASSES if isinstance(error, kind)), None)
+    return next((kind for error_class, kind in _CLASSES if isinstance(error, error_class)), None)
 
 
 def _is_unsent(error: Exception) -> bool:
