@@ -16,7 +16,7 @@ from semel.stores.dynamodb.commands import Cancelled, Refused, TooLarge
 
 
 class ErrorKind(Enum):
-    """Kinds of kind; the value says what to do."""
+    """Kinds of errors; the value says what to do."""
 
     THROTTLED = "the table or its partition is at its limit; raise its capacity, or spread the load"
     CONFLICT = "another transaction was writing the same item; try again"
