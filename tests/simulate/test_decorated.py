@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from semel import AsyncSemel, Semel
+from semel import AsyncAttempt, AsyncSemel, Attempt, Semel
 from semel.core.fingerprint import Fingerprints
 from semel.engine.async_engine import AsyncCall
 from semel.engine.sync_engine import SyncCall
@@ -20,13 +20,10 @@ from semel_lab.simulate.world import DECORATED, FINGERPRINTS
 
 pytestmark = pytest.mark.slow
 
-NOT_HELD = "the call does not keep the lease"
-NOT_COMPARED = "a decorated function compares nothing"
-
 
 @contextmanager
 def counting() -> Iterator[Counter[str]]:
-    """How often decorated functions of each colour are called."""
+    """How often decorated functions of each colour are called, and steps of their attempts."""
     entered: Counter[str] = Counter()
 
     def sync_function(key: str) -> None: ...
@@ -48,6 +45,8 @@ def counting() -> Iterator[Counter[str]]:
     with (
         patch.object(kinds["threads"], "result", counted("threads", kinds["threads"].result)),
         patch.object(kinds["tasks"], "result", counted("tasks", kinds["tasks"].result)),
+        patch.object(Attempt, "step", counted("threads, step", Attempt.step)),
+        patch.object(AsyncAttempt, "step", counted("tasks, step", AsyncAttempt.step)),
     ):
         yield entered
 
@@ -59,12 +58,19 @@ def test_a_decorated_function_does_in_every_schedule_what_the_flow_does(world: W
     assert not decorated.failing, str(decorated.failing[0])
     assert decorated.complete
     assert entered[world.colour] >= decorated.schedules * 2, f"in {decorated.schedules} schedules: {entered}"
+    expected_steps = decorated.schedules * world.steps
+    assert entered[f"{world.colour}, step"] >= expected_steps, f"in {decorated.schedules} schedules: {entered}"
+    unseen = {f"fault: {fault}" for fault in world.faults if fault == "cancel"} - set(decorated.seen)
+    assert unseen == set(), f"never tried: {unseen}"
     flow = every(replace(world, calls="flow"))
     assert (decorated.schedules, decorated.seen) == (flow.schedules, flow.seen)
 
 
-def test_both_colours_are_simulated() -> None:
-    assert {world.colour for world in DECORATED} == {"tasks", "threads"}
+@pytest.mark.parametrize("colour", ["tasks", "threads"])
+def test_cancellation_and_steps_are_simulated_in_both_colours(colour: str) -> None:
+    worlds = [world for world in DECORATED if world.colour == colour]
+    assert any("cancel" in world.faults for world in worlds)
+    assert any(world.steps and "cancel" in world.faults for world in worlds)
 
 
 @contextmanager
@@ -84,19 +90,81 @@ def without_fingerprints() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("colour", ["tasks", "threads"])
+@contextmanager
+def without_cleaning_up() -> Iterator[None]:
+    """Whoever is cancelled just goes."""
+
+    async def async_settle_after(call: AsyncCall[Any], _error: BaseException) -> None:
+        call._done()
+
+    def sync_settle_after(call: SyncCall[Any], _error: BaseException) -> None:
+        call._done()
+
+    with (
+        patch.object(AsyncCall, "_settle_after", async_settle_after),
+        patch.object(SyncCall, "_settle_after", sync_settle_after),
+    ):
+        yield
+
+
+class Forgetful:
+    """An attribute that keeps nothing."""
+
+    def __get__(self, call: object, owner: type) -> None: ...
+
+    def __set__(self, call: object, answer: object) -> None: ...
+
+
+@contextmanager
+def without_answers() -> Iterator[None]:
+    """A call does not note what it was answered last."""
+    with patch.object(AsyncCall, "_answer", Forgetful()), patch.object(SyncCall, "_answer", Forgetful()):
+        yield
+
+
+@contextmanager
+def with_steps_repeated() -> Iterator[None]:
+    """A step does its work even if it is finished."""
+    async_right, sync_right = AsyncCall.run_step, SyncCall.run_step
+
+    async def async_run_step(call: AsyncCall[Any], name: str, work: Any, within: Any) -> Any:
+        value = await async_right(call, name, work, within)
+        await work()
+        return value
+
+    def sync_run_step(call: SyncCall[Any], name: str, work: Any, within: Any) -> Any:
+        value = sync_right(call, name, work, within)
+        work()
+        return value
+
+    with patch.object(AsyncCall, "run_step", async_run_step), patch.object(SyncCall, "run_step", sync_run_step):
+        yield
+
+
+BOTH = ("tasks", "threads")
+MISTAKES = {
+    "the call does not keep the lease": (without_leases, "long handler", "told", BOTH),
+    "a decorated function compares nothing": (without_fingerprints, "two fingerprints", "I5", BOTH),
+    "a cancelled call cleans nothing up": (without_cleaning_up, "cancelled", "ownerless", BOTH),
+    # A task has heard every answer when it can be cancelled; only a signal strikes in between.
+    "a call forgets what its flow has not heard": (without_answers, "cancelled", "ownerless", ("threads",)),
+    "an attempt runs a finished step again": (with_steps_repeated, "steps", "I9", BOTH),
+}
+
+
 @pytest.mark.parametrize(
-    ("mutant", "name", "invariant"),
+    ("mutant", "name", "invariant", "colour"),
     [
-        (without_leases, "long handler", "told"),
-        (without_fingerprints, "two fingerprints", "I5"),
+        pytest.param(mutant, name, invariant, colour, id=f"{mistake}-{colour}")
+        for mistake, (mutant, name, invariant, colours) in MISTAKES.items()
+        for colour in colours
     ],
-    ids=[NOT_HELD, NOT_COMPARED],
 )
 def test_a_mistake_between_the_function_and_the_lane_is_noticed(
     mutant: Any, name: str, invariant: str, colour: str
 ) -> None:
-    (world,) = (world for world in DECORATED if name in world.name and world.colour == colour)
+    suffix = "" if colour == "tasks" else f", {colour}"
+    (world,) = (world for world in DECORATED if world.name == f"decorated, {name}{suffix}")
     with mutant():
         tally = every(world)
     assert [failing.invariant for failing in tally.failing] == [invariant]

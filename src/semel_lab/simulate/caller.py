@@ -11,6 +11,7 @@ between. Every statement has a value that no handler and no other statement has.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,8 +25,8 @@ from semel.engine.call_flow import AskReconcileHook, CallFlow, Pause, Request, R
 from semel.engine.context import AttemptState
 from semel.errors import LeaseLost, NotResolvable
 from semel_lab.simulate.checks.violation import Violation
-from semel_lab.simulate.decorated_caller import DecoratedCall, call_decorated
-from semel_lab.simulate.loop import EFFECT, GONE, LOOK, START, Point, driven
+from semel_lab.simulate.decorated_caller import CallStep, DecoratedCall, call_decorated
+from semel_lab.simulate.loop import EFFECT, GONE, LOOK, START, Gone, Point, driven
 from semel_lab.simulate.process import READY
 from semel_lab.simulate.world import KEYS, SECOND, SHAPE, Asker, Broken, Declined, NothingHappened
 
@@ -131,7 +132,7 @@ class Caller:
         self.held: Beat | None = None
         self.until_us: int | None = None
         self.value: Any = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.answer: Any = None
         self.ended = False
         self.cancelled = False
@@ -167,7 +168,8 @@ class Caller:
                 self.worker.lane.resume(visit)
             if not visit.is_over:
                 return  # a thread that leads now
-            self.value, self.error = visit.value, visit.error
+            if self.error is None:  # else it was cancelled meanwhile, and that is what it hears
+                self.value, self.error = visit.value, visit.error
         self._resume()
 
     def _resume(self) -> None:
@@ -182,6 +184,8 @@ class Caller:
             wanted = self.body.send(value) if error is None else self.body.throw(error)
         except StopIteration as stop:
             self._end(stop.value, None)
+        except (Gone, asyncio.CancelledError):  # a decorated function that was cancelled, and has cleaned up
+            self._end(None, None)
         except Exception as problem:  # noqa: BLE001 - judged by the checker
             self._end(None, problem)
         else:
@@ -291,6 +295,9 @@ class Caller:
         self.inputs.append((sim.now_us, ending, None))
         for index in range(world.steps):
             name = f"step {index}"
+            if isinstance(self.body, DecoratedCall):
+                yield CallStep(name, self._step(state, index))
+                continue
             flow = step(state, name, SHAPE, 1_000_000, joined=False, resends=self.worker.resends)
             yield from driven(flow, {RunStep: lambda _: self._step(state, index)})  # noqa: B023 - used at once
         if before:
@@ -333,6 +340,11 @@ class Caller:
         found = self.sim.ledger.look(state)
         return DidNotHappen() if found is None else Happened(found)
 
+    @property
+    def is_in_call(self) -> bool:
+        """Whether it has begun a call, which can be cancelled."""
+        return self.once is not None or isinstance(self.body, DecoratedCall)
+
     def cancel(self) -> None:
         """The caller is cancelled, or interrupted: as the shells do it, up to the flow that cleans up."""
         sim = self.sim
@@ -349,12 +361,15 @@ class Caller:
         if waits is not None:
             self.worker.keeper.keeper.waiting.leave(waits)
             self.worker.done(None, waits.digest, waits)
-        assert self.body is not None
-        self.body.close()
         self.value = self.error = None
         self.heir = False
-        assert self.once is not None
-        self.body = self.once.abandoned(GONE, unheard)
+        if isinstance(self.body, DecoratedCall):
+            self.error = self.body.cancel(unheard)
+        else:
+            assert self.body is not None
+            self.body.close()
+            assert self.once is not None
+            self.body = self.once.abandoned(GONE, unheard)
         if visit is None or visit.is_over:
             sim.ready.append(self)
         else:

@@ -4,7 +4,8 @@ What always holds: the function is called as users call it, in a context of its 
 the engine's own code; only where it would wait (for the lane, for somebody else's key, for time) it hands its wish to
 the simulation and goes on with the answer. Tasks are coroutines that are sent answers; a thread really is one, and it
 runs only while the simulation stands still. Who is given up raises `Killed` at that point, as a process that dies does:
-nothing more of it reaches the simulation.
+nothing more of it reaches the simulation. Who is cancelled raises where it waits what a cancelled task or an
+interrupted thread raises there, and the engine cleans up after it.
 """
 
 from __future__ import annotations
@@ -14,28 +15,40 @@ import contextvars
 import functools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from semel.core.flow import Flow, arun, run
 from semel.core.observer import Signal
 from semel.core.operations import Operation
 from semel.core.store import Store
 from semel.engine import context
-from semel.engine.async_engine import AsyncEngine
+from semel.engine.async_engine import AsyncCall, AsyncEngine
 from semel.engine.background import Beat, Waiter
-from semel.engine.call_flow import CallFlow, Request, Wait
+from semel.engine.call_flow import CallFlow, Request, Result, Wait
 from semel.engine.context import AttemptState
 from semel.engine.runtime import AsyncRuntime, AsyncRuntimes, SyncRuntime, SyncRuntimes
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.sync_engine import SyncCall, SyncEngine
+from semel_lab.simulate.loop import GONE
 
 if TYPE_CHECKING:
     from semel_lab.simulate.caller import Caller
 
+T = TypeVar("T")
+
 
 class Killed(BaseException):
     """The caller is no more: the schedule is over, or its process died."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallStep:
+    """What a handler wants: a step of its attempt, with what the step does."""
+
+    name: str
+    work: Flow[Any]
 
 
 class Silent:
@@ -58,8 +71,12 @@ class DecoratedCall(ABC):
         """Go on with an answer, up to the next wish; `StopIteration` with the `Result` at the end."""
 
     @abstractmethod
-    def throw(self, error: Exception) -> Any:
+    def throw(self, error: BaseException) -> Any:
         """Go on with an error, up to the next wish."""
+
+    @abstractmethod
+    def cancel(self, unheard: Any) -> BaseException:
+        """What to throw into a call that is cancelled; `unheard` is an answer that it has, but that its flow has not."""
 
     @abstractmethod
     def close(self) -> None:
@@ -80,7 +97,7 @@ class DecoratedCall(ABC):
         """A part that the simulation plays, such as the handler; a violation found in it ends the call at once."""
         try:
             return (yield from flow)
-        except Exception:
+        except (Exception, GeneratorExit):  # GeneratorExit: the call was cancelled, or given up
             raise
         except BaseException as error:
             self._broke, self.is_dead = error, True  # the engine shall not clean up after a violation
@@ -137,12 +154,32 @@ class _Wish:
         return (yield self._wanted)
 
 
+class _CleaningUp:
+    """The task that cleans up after a cancelled call: it is carried on where it is awaited, for nobody cancels twice.
+
+    It says that it is done because `asyncio.shield` then hands it back to be awaited, and asks for no event loop.
+    """
+
+    _asyncio_future_blocking = False  # by this asyncio knows a future
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self._work = work
+
+    def done(self) -> bool:
+        """See above."""
+        return True
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._work.__await__()
+
+
 class _TaskRuntime(_Moving):
     """The moving parts of an event loop, as far as a call needs them."""
 
     def __init__(self, call: DecoratedCall) -> None:
         super().__init__(call)
         self._caller = call.caller
+        self.spawn = _CleaningUp
 
     def perform(self, operation: Operation) -> _Wish:
         """Have one operation performed."""
@@ -171,7 +208,9 @@ class _TaskClock:
 
 
 class _TaskEngine(AsyncEngine):
-    """`AsyncSemel` whose loop is the simulation."""
+    """`AsyncSemel` whose loop is the simulation; it makes one call."""
+
+    carried: AsyncCall[Any] | None = None
 
     def __init__(self, call: DecoratedCall) -> None:
         caller = call.caller
@@ -180,6 +219,12 @@ class _TaskEngine(AsyncEngine):
         )
         self.resends = caller.worker.resends
         self._use_runtimes(cast("AsyncRuntimes", _Runtimes(call, cast("AsyncRuntime", _TaskRuntime(call)))))
+
+    async def call(self, request: Request, handler: Callable[[], Awaitable[T]]) -> Result[T]:
+        """Carry one request out, and show the call to the simulation."""
+        call: AsyncCall[T] = AsyncCall(self, request, handler, self._joined(request))
+        self.carried = call
+        return await call.run()
 
 
 class TaskCall(DecoratedCall):
@@ -192,17 +237,31 @@ class TaskCall(DecoratedCall):
             return await arun(self.watch(caller.look(attempt._call)), _Wish)
 
         async def charge(value: str, scope: str) -> Any:
-            return await arun(self.watch(caller.handler(_state())), _Wish)
+            return await arun(self.watch(caller.handler(_state())), self._perform)
 
         rules = self._rules(request, hook)
-        self._coroutine = _TaskEngine(self).once(**rules)(charge).result(request.key.value, request.key.scope)
+        self._engine = _TaskEngine(self)
+        self._coroutine = self._engine.once(**rules)(charge).result(request.key.value, request.key.scope)
         self._context = contextvars.Context()
+
+    def _perform(self, wanted: Any) -> Awaitable[Any]:
+        return self._run_step(wanted) if isinstance(wanted, CallStep) else _Wish(wanted)
+
+    async def _run_step(self, step: CallStep) -> Any:
+        async def work() -> Any:
+            return await arun(self.watch(step.work), _Wish)
+
+        return await self._engine.current().step(step.name, work)
 
     def send(self, value: Any) -> Any:
         return self._go(self._coroutine.send, value)
 
-    def throw(self, error: Exception) -> Any:
+    def throw(self, error: BaseException) -> Any:
         return self._go(self._coroutine.throw, error)
+
+    def cancel(self, unheard: Any) -> BaseException:
+        _note_unheard(self._engine.carried, unheard)
+        return asyncio.CancelledError()
 
     def _go(self, method: Callable[[Any], Any], given: Any) -> Any:
         try:
@@ -251,7 +310,9 @@ class _ThreadClock:
 
 
 class _ThreadEngine(SyncEngine):
-    """`Semel` whose threads are those of the simulation."""
+    """`Semel` whose threads are those of the simulation; it makes one call."""
+
+    carried: SyncCall[Any] | None = None
 
     def __init__(self, call: ThreadCall) -> None:
         caller = call.caller
@@ -260,6 +321,12 @@ class _ThreadEngine(SyncEngine):
         )
         self.resends = caller.worker.resends
         self._use_runtimes(cast("SyncRuntimes", _Runtimes(call, cast("SyncRuntime", _ThreadRuntime(call)))))
+
+    def call(self, request: Request, handler: Callable[[], T]) -> Result[T]:
+        """Carry one request out, and show the call to the simulation."""
+        call: SyncCall[T] = SyncCall(self, request, handler, self._joined(request))
+        self.carried = call
+        return call.run()
 
 
 class ThreadCall(DecoratedCall):
@@ -272,14 +339,15 @@ class ThreadCall(DecoratedCall):
             return run(self.watch(caller.look(attempt._call)), self.ask)
 
         def charge(value: str, scope: str) -> Any:
-            return run(self.watch(caller.handler(_state())), self.ask)
+            return run(self.watch(caller.handler(_state())), self._perform)
 
         rules = self._rules(request, hook)
-        function = _ThreadEngine(self).once(**rules)(charge)
+        self._engine = _ThreadEngine(self)
+        function = self._engine.once(**rules)(charge)
         self._begin = functools.partial(function.result, request.key.value, request.key.scope)
         self._thread: threading.Thread | None = None
         self._its_turn, self._our_turn = threading.Semaphore(0), threading.Semaphore(0)
-        self._given: tuple[Any, Exception | None] = (None, None)
+        self._given: tuple[Any, BaseException | None] = (None, None)
         self._wanted: Any = None
         self._result: Any = None
         self._error: BaseException | None = None
@@ -293,10 +361,23 @@ class ThreadCall(DecoratedCall):
             self._its_turn.release()
         return self._take_over()
 
-    def throw(self, error: Exception) -> Any:
+    def throw(self, error: BaseException) -> Any:
         self._given = None, error
         self._its_turn.release()
         return self._take_over()
+
+    def cancel(self, unheard: Any) -> BaseException:
+        _note_unheard(self._engine.carried, unheard)
+        return GONE
+
+    def _perform(self, wanted: Any) -> Any:
+        return self._run_step(wanted) if isinstance(wanted, CallStep) else self.ask(wanted)
+
+    def _run_step(self, step: CallStep) -> Any:
+        def work() -> Any:
+            return run(self.watch(step.work), self.ask)
+
+        return self._engine.current().step(step.name, work)
 
     def ask(self, wanted: Any) -> Any:
         """In the thread: have the simulation do something, and wait for the answer."""
@@ -338,6 +419,13 @@ class ThreadCall(DecoratedCall):
 def call_decorated(caller: Caller, request: Request) -> DecoratedCall:
     """A call of a decorated function, of the colour of the world."""
     return ThreadCall(caller, request) if caller.sim.world.colour == "threads" else TaskCall(caller, request)
+
+
+def _note_unheard(call: AsyncCall[Any] | SyncCall[Any] | None, unheard: Any) -> None:
+    """A call is struck right after it noted an answer, and before its flow has heard it."""
+    if unheard is not None:
+        assert call is not None, "a call that has not begun was answered"
+        call._answer = unheard
 
 
 def _state() -> AttemptState:

@@ -249,7 +249,7 @@ class Faults:
 
 
 def _may_be_cancelled(caller: Caller) -> bool:
-    return not caller.cancelled and not caller.ended and caller.once is not None
+    return not caller.cancelled and not caller.ended and caller.is_in_call
 
 
 def _digest(operation: Any) -> bytes | None:

@@ -94,7 +94,7 @@ def _caller(caller: Caller) -> tuple[object, ...]:
     return caller.history, caller.point, caller.until_us, caller.cancelled, caller.heir, caller.missed, pending
 
 
-def _error(error: Exception | None) -> object:
+def _error(error: BaseException | None) -> object:
     return type(error), getattr(error, "asked", None)
 
 

@@ -403,13 +403,16 @@ _BY_BOTH_COLOURS: Final = tuple(
         ("crowd", _CROWD, {"faults": ("lose", "crash")}),
         ("two fingerprints", (Asker(0), Asker(1, fingerprint=1)), {"faults": _FAULTS_OF_A_CALL}),
         ("two scopes", (Asker(0), Asker(0, key=1)), {"faults": ("half", "lose")}),
+        ("cancelled", _CROWD, {"faults": ("lose", "cancel")}),
+        ("cancelled in doubt", _PAIR, {"faults": ("cancel",), "in_doubt": "hold", "work": (0.08, 0.0), "slow": 1}),
+        ("steps", _PAIR, {"faults": ("crash", "lose", "cancel"), "steps": 2}),
     )
 )
 DECORATED: Final[tuple[World, ...]] = (
     *_BY_BOTH_COLOURS,
     *(replace(world, name=f"{world.name}, threads", colour="threads") for world in _BY_BOTH_COLOURS),
 )
-"""The same calls through decorated functions of both colours; cancelling those is for real loops and threads."""
+"""The same calls through decorated functions of both colours."""
 
 
 def by_chance(seed: int) -> list[World]:
