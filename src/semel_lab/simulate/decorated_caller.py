@@ -76,7 +76,7 @@ class DecoratedCall(ABC):
 
     @abstractmethod
     def cancel(self, unheard: Any) -> BaseException:
-        """What to throw into a call that is cancelled; `unheard` is an answer that it has, but that its flow has not."""
+        """What to throw into a call that is cancelled; `unheard` is an answer that its flow has not heard yet."""
 
     @abstractmethod
     def close(self) -> None:

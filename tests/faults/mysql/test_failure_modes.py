@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from semel import Semel
 from semel.core.operations import (
     Checkpoint,
     Complete,
@@ -25,18 +26,13 @@ from semel.core.operations import (
 )
 from semel.core.record import Step
 from semel.errors import SemelError
-from semel.stores.mysql import MysqlStore
-from tests.faults.mysql.sessions import TellingStore, session
-from tests.faults.users import SECOND, MakeUser, User, claim
+from tests.decorated import CallStyle
+from tests.faults.mysql.sessions import TellingStore
+from tests.faults.transactions import calling
+from tests.faults.users import SECOND, Colour, MakeUser, User, claim
 from tests.servers.databases import Databases
 
 pytestmark = pytest.mark.slow
-
-
-def fetched(connection: Any, text: str, values: tuple[Any, ...] = ()) -> Any:
-    with connection.cursor() as cursor:
-        cursor.execute(text, values)
-        return cursor.fetchall()
 
 
 def test_new_keys_in_the_order_of_time_never_deadlock(url: str) -> None:
@@ -84,35 +80,46 @@ def test_erasing_beside_claims_steps_and_the_sweep_never_deadlocks(url: str) -> 
     assert victims == []
 
 
-def test_of_two_that_meet_an_owner_who_rolls_back_one_is_granted(make_user: MakeUser, url: str) -> None:
+def test_of_two_that_meet_an_owner_who_rolls_back_one_is_granted(
+    make_user: MakeUser, mariadb: Databases, url: str, colour: Colour, call_style: CallStyle
+) -> None:
     first, second = make_user(), make_user()
-    with Semel(MysqlStore(url)) as semel, session(url) as owner:
-        with semel.within(owner):
-            semel.run("k", lambda: "never", operation="charge", fingerprint=None)
-        assert [type(user.all([claim("k")])[0]) for user in (first, second)] == [Running, Running]
-        owner.rollback()
-    start = threading.Barrier(2)
 
     def ask(user: User) -> Any:
-        start.wait()
         return type(user.all([claim("k")])[0])
 
+    async def own_and_roll_back() -> list[Any]:
+        async with calling("mariadb", mariadb, url, colour, call_style) as world:
+            owner = await world.begun()
+            await world.inside(owner.thing, functools.partial(world.run, "k", world.nothing))
+            met = [await asyncio.to_thread(ask, user) for user in (first, second)]
+            await owner.rollback()
+            return met
+
+    assert asyncio.run(own_and_roll_back()) == [Running, Running]
+    start = threading.Barrier(2)
+
+    def race(user: User) -> Any:
+        start.wait()
+        return ask(user)
+
     with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(ask, (first, second)))
+        answers = list(pool.map(race, (first, second)))
     assert sorted(answers, key=str) == [Granted, Running]
 
 
-def test_an_old_snapshot_of_the_caller_does_not_hide_an_outcome(url: str) -> None:
-    ran: list[str] = []
-    with Semel(MysqlStore(url)) as semel, session(url) as caller:
-        fetched(caller, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        caller.begin()
-        fetched(caller, "SELECT count(*) FROM semel_record")
-        semel.run("k", lambda: "first", operation="charge", fingerprint=None)
-        with semel.within(caller):
-            value: Any = semel.run("k", lambda: ran.append("again"), operation="charge", fingerprint=None).value
-        caller.rollback()
-    assert (value, ran) == ("first", [])
+def test_an_old_snapshot_of_the_caller_does_not_hide_an_outcome(
+    mariadb: Databases, url: str, colour: Colour, call_style: CallStyle
+) -> None:
+    async def look_back() -> tuple[Any, list[str]]:
+        async with calling("mariadb", mariadb, url, colour, call_style) as world:
+            caller = await world.begun("REPEATABLE READ")
+            await caller.sql("SELECT count(*) FROM semel_record")
+            await world.run("k", world.nothing)
+            again = functools.partial(world.run, "k", world.writes(caller, "again"))
+            return (await world.inside(caller.thing, again)).value, world.runs
+
+    assert asyncio.run(look_back()) == ("done", [])
 
 
 @pytest.mark.parametrize("other", ["KEY-1", "kéy-1", "key-1 "], ids=["case", "accent", "space"])

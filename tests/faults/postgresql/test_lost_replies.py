@@ -121,7 +121,7 @@ def lost_commit() -> Cut:
 
 
 def test_a_caller_whose_commit_got_no_reply_asks_again_and_gets_the_outcome(
-    url: str, proxy: Proxy, outsider: Outsider
+    url: str, proxy: Proxy, outsider: Outsider, call_style: CallStyle
 ) -> None:
     outsider.look("CREATE TABLE IF NOT EXISTS booking (id text)")
     outsider.look("TRUNCATE booking")
@@ -133,17 +133,17 @@ def test_a_caller_whose_commit_got_no_reply_asks_again_and_gets_the_outcome(
 
         with psycopg.connect(proxy.url) as connection:
             with semel.within(connection):
-                semel.run("k", lambda: book(connection), operation="book", fingerprint=None)
+                call(call_style, semel, "k", lambda: book(connection), operation="book")
             proxy.plan(lost_commit())
             with pytest.raises(psycopg.OperationalError):
                 connection.commit()
         with psycopg.connect(proxy.url) as connection, semel.within(connection):
-            again = semel.run("k", lambda: book(connection), operation="book", fingerprint=None)
+            again = call(call_style, semel, "k", lambda: book(connection), operation="book")
     assert (again.value, again.replayed) == ("booked", True)
     assert outsider.look("SELECT count(*) FROM booking") == [(1,)]
 
 
-async def _commit_without_reply(url: str, proxy: Proxy) -> tuple[str, bool]:
+async def _commit_without_reply(url: str, proxy: Proxy, style: CallStyle) -> tuple[str, bool]:
     async with AsyncSemel(url) as semel:
         connection = await asyncpg.connect(proxy.url)
 
@@ -154,20 +154,20 @@ async def _commit_without_reply(url: str, proxy: Proxy) -> tuple[str, bool]:
         transaction = connection.transaction()
         await transaction.start()
         async with semel.within(connection):
-            await semel.run("k", book, operation="book", fingerprint=None)
+            await call(style, semel, "k", book, operation="book")
         proxy.plan(lost_commit())
         with pytest.raises((OSError, asyncpg.PostgresError)):
             await transaction.commit()
         await connection.close()
         connection = await asyncpg.connect(proxy.url)
         async with connection.transaction(), semel.within(connection):
-            again = await semel.run("k", book, operation="book", fingerprint=None)
+            again = await call(style, semel, "k", book, operation="book")
         await connection.close()
         return again.value, again.replayed
 
 
-def test_the_same_on_an_event_loop(url: str, proxy: Proxy, outsider: Outsider) -> None:
+def test_the_same_on_an_event_loop(url: str, proxy: Proxy, outsider: Outsider, call_style: CallStyle) -> None:
     outsider.look("CREATE TABLE IF NOT EXISTS booking (id text)")
     outsider.look("TRUNCATE booking")
-    assert asyncio.run(_commit_without_reply(url, proxy)) == ("booked", True)
+    assert asyncio.run(_commit_without_reply(url, proxy, call_style)) == ("booked", True)
     assert outsider.look("SELECT count(*) FROM booking") == [(1,)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import itertools
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-import psycopg
 import pytest
 
-from semel import Semel
 from semel.core.operations import (
     AddReplays,
     Checkpoint,
@@ -30,9 +31,12 @@ from semel.core.operations import (
 )
 from semel.core.record import Step
 from semel.errors import InProgress, StoreUnavailable, TransactionAborted
-from semel.stores.postgresql import PostgresStore
+from tests.decorated import CallStyle
 from tests.faults.postgresql.sessions import Outsider
-from tests.faults.users import SECOND, MakeUser, User, claim, key
+from tests.faults.transactions import calling
+from tests.faults.users import SECOND, Colour, MakeUser, User, claim, key
+from tests.servers.databases import Databases
+from tests.within.world import REJECT
 
 pytestmark = pytest.mark.slow
 
@@ -172,18 +176,22 @@ def test_the_store_reads_what_is_committed_whatever_the_database_prefers(
         outsider.look(f"ALTER DATABASE {name} RESET default_transaction_isolation")
 
 
-def test_a_caller_whose_snapshot_is_older_than_the_rival_is_told_to_start_over(url: str) -> None:
-    ran: list[str] = []
-    with Semel(PostgresStore(url)) as semel, psycopg.connect(url) as connection:
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        connection.execute("SELECT count(*) FROM semel_record")
-        semel.run("k", lambda: "first", operation="charge", fingerprint=None)
-        with pytest.raises(TransactionAborted), semel.within(connection):
-            semel.run("k", lambda: ran.append("again"), operation="charge", fingerprint=None)
-        connection.rollback()
-        with semel.within(connection):
-            assert semel.run("k", lambda: ran.append("again"), operation="charge", fingerprint=None).value == "first"
-    assert ran == []
+def test_a_caller_whose_snapshot_is_older_than_the_rival_is_told_to_start_over(
+    postgresql: Databases, url: str, colour: Colour, call_style: CallStyle
+) -> None:
+    async def meet_the_rival() -> tuple[Any, list[str]]:
+        async with calling("postgresql", postgresql, url, colour, call_style) as world:
+            caller = await world.begun("REPEATABLE READ")
+            again = functools.partial(world.run, "k", world.writes(caller, "again"))
+            await caller.sql("SELECT count(*) FROM semel_record")
+            await world.run("k", world.nothing)
+            with pytest.raises(TransactionAborted):
+                await world.inside(caller.thing, again)
+            await caller.rollback()
+            await caller.begin("REPEATABLE READ")
+            return (await world.inside(caller.thing, again)).value, world.runs
+
+    assert asyncio.run(meet_the_rival()) == ("done", [])
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
@@ -238,19 +246,17 @@ def test_neighbours_of_a_locked_record_are_written(user: User, outsider: Outside
     user.one(Complete(leases[1], b"done"), Recorded)
 
 
-def test_a_duplicate_of_a_key_in_an_open_transaction_is_told_that_it_is_in_progress(url: str) -> None:
-    ran: list[str] = []
-    with Semel(PostgresStore(url)) as semel, psycopg.connect(url) as connection:
-        with semel.within(connection):
-            semel.run("k", lambda: "first", operation="charge", fingerprint=None)
-        with pytest.raises(InProgress):
-            semel.run(
-                "k",
-                lambda: ran.append("again"),
-                operation="charge",
-                fingerprint=None,
-                policy=semel.policy.replace(when_running="reject"),
-            )
-        connection.commit()
-        assert semel.run("k", lambda: ran.append("again"), operation="charge", fingerprint=None).value == "first"
-    assert ran == []
+def test_a_duplicate_of_a_key_in_an_open_transaction_is_told_that_it_is_in_progress(
+    postgresql: Databases, url: str, colour: Colour, call_style: CallStyle
+) -> None:
+    async def ask_twice() -> tuple[Any, list[str]]:
+        async with calling("postgresql", postgresql, url, colour, call_style) as world:
+            caller = await world.begun()
+            again = world.writes(caller, "again")
+            await world.inside(caller.thing, functools.partial(world.run, "k", world.nothing))
+            with pytest.raises(InProgress):
+                await world.run("k", again, policy=REJECT)
+            await caller.commit()
+            return (await world.run("k", again)).value, world.runs
+
+    assert asyncio.run(ask_twice()) == ("done", [])

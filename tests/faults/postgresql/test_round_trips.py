@@ -13,7 +13,7 @@ import pytest
 from semel import Semel
 from semel.core.operations import Complete, Granted, Recorded, Replay
 from semel.stores.postgresql import PostgresStore
-from tests.decorated import CallStyle
+from tests.decorated import CallStyle, call
 from tests.faults.callers import Caller
 from tests.faults.users import Colour, User, claim
 from tests.proxy.proxy import Proxy
@@ -96,9 +96,11 @@ def test_a_statement_is_one_round_trip(url: str, colour: Colour) -> None:
     assert answered.count("ReadyForQuery") == 3
 
 
-def test_within_a_transaction_a_call_adds_two_statements_and_no_commit(server: PostgresqlServer, url: str) -> None:
+def test_within_a_transaction_a_call_adds_two_statements_and_no_commit(
+    server: PostgresqlServer, url: str, call_style: CallStyle
+) -> None:
     with Semel(PostgresStore(url)) as semel, psycopg.connect(url) as connection:
-        semel.run("warm", lambda: "done", operation="charge", fingerprint=None)
+        call(call_style, semel, "warm", lambda: "done", operation="charge")
         counted = Counted(server, url)
 
         def said(work: Callable[[], Any]) -> list[str]:
@@ -108,13 +110,13 @@ def test_within_a_transaction_a_call_adds_two_statements_and_no_commit(server: P
             connection.commit()
             return [line.split()[0] for line in counted.new()]
 
-        assert said(lambda: semel.run("k", lambda: "done", operation="charge", fingerprint=None)) == [
+        assert said(lambda: call(call_style, semel, "k", lambda: "done", operation="charge")) == [
             "BEGIN",
             "WITH",
             "UPDATE",
             "COMMIT",
         ]
-        assert said(lambda: semel.run("k", lambda: "done", operation="charge", fingerprint=None)) == [
+        assert said(lambda: call(call_style, semel, "k", lambda: "done", operation="charge")) == [
             "BEGIN",
             "WITH",
             "COMMIT",

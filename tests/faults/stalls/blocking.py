@@ -1,18 +1,19 @@
 """A process with one event loop: one operation awaits, another blocks the loop until the test says go on.
 
-`python -m tests.faults.stalls.blocking STORE URL [CACHE]` prints `blocked` once the loop stands still, waits for a line
-on its standard input, and ends with one line of JSON: the values of both operations, and whether the first one was
-told that it lost its lease.
+`python -m tests.faults.stalls.blocking STYLE STORE URL [CACHE]` prints `blocked` once the loop stands still, waits for
+a line on its standard input, and ends with one line of JSON: the values of both operations, and whether the first one
+was told that it lost its lease.
 """
 
 import asyncio
 import json
 import sys
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from semel import AsyncSemel, Policy
 from semel.errors import LeaseLost
+from tests.decorated import CallStyle, call
 
 LEASE = timedelta(seconds=6)
 
@@ -26,8 +27,8 @@ def store_of(kind: str, url: str) -> Any:
     return create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
 
 
-async def main(kind: str, url: str, cache: str | None = None) -> dict[str, Any]:
-    """Run both operations to their end."""
+async def main(style: CallStyle, kind: str, url: str, cache: str | None = None) -> dict[str, Any]:
+    """Run both operations to their end, called by `run` or through decorated functions."""
     place = store_of(kind, url)
     semel = AsyncSemel(place, cache=cache, policy=Policy(lease_for=LEASE))
     running, go_on = asyncio.Event(), asyncio.Event()
@@ -48,9 +49,9 @@ async def main(kind: str, url: str, cache: str | None = None) -> dict[str, Any]:
         return "went on"
 
     async with semel:
-        other = asyncio.ensure_future(semel.run("waits", waits, operation="stall", fingerprint=None))
+        other = asyncio.ensure_future(call(style, semel, "waits", waits, operation="stall"))
         await running.wait()
-        blocked = (await semel.run("blocks", blocks, operation="stall", fingerprint=None)).value
+        blocked = (await call(style, semel, "blocks", blocks, operation="stall")).value
         go_on.set()
         found = await asyncio.gather(other, return_exceptions=True)
     if kind == "sqlalchemy":
@@ -60,4 +61,5 @@ async def main(kind: str, url: str, cache: str | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(*sys.argv[1:]))), flush=True)
+    _, style, *place = sys.argv
+    print(json.dumps(asyncio.run(main(cast("CallStyle", style), *place))), flush=True)

@@ -1,6 +1,6 @@
 """A process that is stopped while its handler runs, and goes on when its lease is long over.
 
-`python -m tests.faults.stalls.stopped COLOUR URL` prints `running` in its handler, waits there for a line on its
+`python -m tests.faults.stalls.stopped STYLE COLOUR URL` prints `running` in its handler, waits there for a line on its
 standard input, begins a step, and ends with one line of JSON: how the call ended, and whether the step ran. Meanwhile
 it prints every warning that semel logs.
 """
@@ -10,10 +10,11 @@ import json
 import logging
 import sys
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from semel import AsyncSemel, Policy, Semel
 from semel.errors import SemelError
+from tests.decorated import CallStyle, call
 
 POLICY = Policy(lease_for=timedelta(seconds=3))
 
@@ -30,7 +31,7 @@ def _stop_here() -> str:
     return sys.stdin.readline()
 
 
-def with_threads(url: str, ran: list[str]) -> Any:
+def with_threads(style: CallStyle, url: str, ran: list[str]) -> Any:
     """The call through `Semel`."""
     with Semel(url, policy=POLICY) as semel:
 
@@ -40,10 +41,10 @@ def with_threads(url: str, ran: list[str]) -> Any:
             attempt.step("charge", lambda: ran.append("charge"))
             return "late"
 
-        return semel.run("k", handler, operation="stall", fingerprint=None).value
+        return call(style, semel, "k", handler, operation="stall").value
 
 
-async def with_a_loop(url: str, ran: list[str]) -> Any:
+async def with_a_loop(style: CallStyle, url: str, ran: list[str]) -> Any:
     """The call through `AsyncSemel`."""
     async with AsyncSemel(url, policy=POLICY) as semel:
 
@@ -56,19 +57,20 @@ async def with_a_loop(url: str, ran: list[str]) -> Any:
             await attempt.step("charge", charge)
             return "late"
 
-        return (await semel.run("k", handler, operation="stall", fingerprint=None)).value
+        return (await call(style, semel, "k", handler, operation="stall")).value
 
 
-def main(colour: str, url: str) -> dict[str, Any]:
+def main(style: CallStyle, colour: str, url: str) -> dict[str, Any]:
     """Make the call, and tell how it went."""
     ran: list[str] = []
     logging.getLogger("semel").addHandler(Printing(logging.WARNING))
     try:
-        ended = with_threads(url, ran) if colour == "threads" else asyncio.run(with_a_loop(url, ran))
+        ended = with_threads(style, url, ran) if colour == "threads" else asyncio.run(with_a_loop(style, url, ran))
     except SemelError as error:
         ended = type(error).__name__
     return {"ended": ended, "ran": ran}
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(*sys.argv[1:])), flush=True)
+    _, style, colour, url = sys.argv
+    print(json.dumps(main(cast("CallStyle", style), colour, url)), flush=True)

@@ -10,9 +10,10 @@ import pytest
 
 from semel import Policy, Semel
 from semel.errors import InProgress
+from tests.decorated import CallStyle, call
 from tests.faults.stalls.running import PATIENCE, program
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.covering]
 
 NOBODY_ELSE = Policy(when_running="reject")
 Urls = tuple[str, ...]
@@ -53,23 +54,23 @@ STORES: dict[str, Callable[[pytest.FixtureRequest], Urls]] = {
 
 
 @pytest.fixture(params=STORES)
-def started(request: pytest.FixtureRequest) -> Iterator[tuple[Semel, "subprocess.Popen[str]"]]:
+def started(request: pytest.FixtureRequest, call_style: CallStyle) -> Iterator[tuple[Semel, "subprocess.Popen[str]"]]:
     """Another engine on the same records, and the process whose event loop is blocked by now."""
     kind = str(request.param)
     urls = STORES[kind](request)
-    with Semel(urls[0]) as elsewhere, program("blocking", kind, *urls) as process:
+    with Semel(urls[0]) as elsewhere, program("blocking", call_style, kind, *urls) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "blocked\n", "the process did not come as far as its blocking handler"
         yield elsewhere, process
 
 
-def _renewals_seen(elsewhere: Semel, key: str, wanted: int) -> int:
+def _renewals_seen(style: CallStyle, elsewhere: Semel, key: str, wanted: int) -> int:
     """How often the lease was seen to be longer than before, looking until that was so `wanted` times."""
     ends: set[int] = set()
     patience = time.monotonic() + PATIENCE
     while len(ends) <= wanted and time.monotonic() < patience:
         with pytest.raises(InProgress):  # else somebody else was granted the key: the lease has lapsed
-            elsewhere.run(key, lambda: "taken over", operation="stall", fingerprint=None, policy=NOBODY_ELSE)
+            call(style, elsewhere, key, lambda: "taken over", operation="stall", policy=NOBODY_ELSE)
         record = elsewhere.read(key, operation="stall")
         assert record is not None, "the record of a running operation is gone"
         ends.add(record.lease_us)
@@ -77,10 +78,13 @@ def _renewals_seen(elsewhere: Semel, key: str, wanted: int) -> int:
     return len(ends) - 1
 
 
-def test_a_blocked_loop_costs_nobody_the_lease(started: "tuple[Semel, subprocess.Popen[str]]") -> None:
+def test_a_blocked_loop_costs_nobody_the_lease(
+    started: "tuple[Semel, subprocess.Popen[str]]", call_style: CallStyle
+) -> None:
     elsewhere, process = started
-    assert [_renewals_seen(elsewhere, key, 2) for key in ("waits", "blocks")] == [2, 2], "renewals while it was blocked"
+    seen = [_renewals_seen(call_style, elsewhere, key, 2) for key in ("waits", "blocks")]
+    assert seen == [2, 2], "renewals while it was blocked"
     out, _ = process.communicate("go on\n", timeout=PATIENCE)
     assert json.loads(out) == {"waits": "attempt 1", "blocks": "went on", "told": []}, out
-    again = elsewhere.run("waits", lambda: "ran again", operation="stall", fingerprint=None)
+    again = call(call_style, elsewhere, "waits", lambda: "ran again", operation="stall")
     assert (again.value, again.replayed) == ("attempt 1", True), "the outcome of the first attempt was not recorded"
