@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,8 @@ def child(command: Sequence[str], **options: Any) -> Iterator["subprocess.Popen[
             yield process
         finally:
             kill_group(process.pid)
+            process.wait(_ENDED_AT_ONCE)
+            wait_for_group(process.pid)
 
 
 def run_bounded(
@@ -50,6 +53,26 @@ def kill_group(group: int) -> None:
     """Kill every process of a group."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
+
+
+def wait_for_group(group: int) -> None:
+    """Wait until the processes of a group that was killed have ended: a signal only says that each of them shall.
+
+    Somebody else reaps those that are not our children, perhaps never, so this looks at what they do.
+    """
+    deadline = time.monotonic() + _ENDED_AT_ONCE
+    while _is_known(group) and (left := group_members(group)):
+        assert time.monotonic() < deadline, f"processes go on although they were killed: {left}"
+        time.sleep(0.005)
+
+
+def _is_known(group: int) -> bool:
+    """Whether the system has any process of the group, dead ones with them; asking is cheaper than to look at all."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def group_members(group: int) -> dict[int, str]:

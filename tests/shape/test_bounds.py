@@ -21,6 +21,13 @@ subprocess.Popen(["sleep", "1000"])
 print("started", flush=True)
 threading.Event().wait()
 """
+# Memory takes the system a while to free, and for as long a process that was killed is still there.
+LARGE = """
+import subprocess, sys, threading
+hold = "import threading; memory = b'x' * 300_000_000; print('started', flush=True); threading.Event().wait()"
+subprocess.Popen([sys.executable, "-c", hold])
+threading.Event().wait()
+"""
 STUCK = """
 import threading
 
@@ -100,7 +107,11 @@ def test_a_test_without_much_io_has_a_short_bound(request: pytest.FixtureRequest
 def test_a_process_that_does_not_end_is_killed_with_what_it_started() -> None:
     with pytest.raises(AssertionError, match="did not end within 1"):
         run_bounded([sys.executable, "-c", STUBBORN], 1.0)
-    with child([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE) as process:
+
+
+@pytest.mark.parametrize("program", [STUBBORN, LARGE], ids=["small", "large"])
+def test_nothing_of_a_process_is_left_when_its_test_goes_on(program: str) -> None:
+    with child([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         assert len(group_members(process.pid)) == 2
