@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+_POLL = 0.01
 _ENDED_AT_ONCE = 30.0
 """How many seconds the system may take to end processes that were killed."""
 
@@ -55,15 +56,15 @@ def kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def wait_for_group(group: int) -> None:
-    """Wait until the processes of a group that was killed have ended: a signal only says that each of them shall.
+def wait_for_group(group: int, seconds: float = _ENDED_AT_ONCE) -> None:
+    """Wait until the processes of a group have ended that were told to: a signal only says that each of them shall.
 
     Somebody else reaps those that are not our children, perhaps never, so this looks at what they do.
     """
-    deadline = time.monotonic() + _ENDED_AT_ONCE
+    deadline = time.monotonic() + seconds
     while _is_known(group) and (left := group_members(group)):
-        assert time.monotonic() < deadline, f"processes go on although they were killed: {left}"
-        time.sleep(0.005)
+        assert time.monotonic() < deadline, f"processes go on although they were told to end: {left}"
+        time.sleep(_POLL)
 
 
 def _is_known(group: int) -> bool:
@@ -78,9 +79,15 @@ def _is_known(group: int) -> bool:
 def group_members(group: int) -> dict[int, str]:
     """The living processes of a group, and how each was called."""
     found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            state, _parent, of_group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
-            if int(of_group) == group and state not in "ZX":
-                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ").strip()
+    for name in os.listdir("/proc"):  # noqa: PTH208 - tests that wait look often, and there may be hundreds
+        if name.isdecimal():
+            with suppress(OSError):
+                state, _parent, of_group = _read(f"/proc/{name}/stat").rpartition(")")[2].split()[:3]
+                if int(of_group) == group and state not in "ZX":
+                    found[int(name)] = _read(f"/proc/{name}/cmdline").replace("\0", " ").strip()
     return found
+
+
+def _read(path: str) -> str:
+    with open(path, errors="replace") as file:  # noqa: PTH123 - the same
+        return file.read()

@@ -16,9 +16,10 @@ from semel_lab import simulate
 from semel_lab.commands.verify import shown
 from semel_lab.simulate import SMALL, Failing, Report
 from tests.cli.conftest import Run, command, environment
-from tests.processes import child, group_members, run_bounded
+from tests.processes import child, group_members, run_bounded, wait_for_group
 
 LONGEST = 50.0
+LOOK_EVERY = 0.05
 
 GOOD = Report(
     schedules=1234,
@@ -122,7 +123,8 @@ def test_ctrl_c_ends_all_processes_quietly(wanted: int) -> None:
         deadline = time.monotonic() + LONGEST
         while b"schedules" not in output or len(group_members(process.pid)) < wanted:
             assert time.monotonic() < deadline, f"not within {LONGEST} s: {wanted} processes; {output.decode()}"
-            output += read_some(controller, 0.02)
+            time.sleep(LOOK_EVERY)  # the screen is drawn again and again, and to look takes its time
+            output += read_some(controller, 0)
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does
         deadline = time.monotonic() + LONGEST
         while process.poll() is None:
@@ -132,8 +134,7 @@ def test_ctrl_c_ends_all_processes_quietly(wanted: int) -> None:
             output += more
         assert b"Traceback" not in output, output.decode()[-4000:]
         assert process.returncode == 130
-        while left := group_members(process.pid):  # they end once they notice, which may be after their parent did
-            assert time.monotonic() < deadline, f"left behind: {left}"
+        wait_for_group(process.pid, LONGEST)  # they end once they notice, which may be after their parent did
     os.close(controller)
 
 
