@@ -5,6 +5,7 @@ the background, with SIGINT ignored, ends as one on a terminal does.
 """
 
 import faulthandler
+import functools
 import os
 import signal
 import sys
@@ -58,11 +59,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("SEMEL_EFFORT") == "full":
         return
     for item in items:
-        if item.get_closest_marker("timeout") is None and item.get_closest_marker("slow") is None:
-            place = item.path.relative_to(_ROOT) if item.path.is_relative_to(_ROOT) else item.path
-            for folder, seconds in PURE.items():
-                if place.is_relative_to(folder):
-                    item.add_marker(pytest.mark.timeout(seconds))
+        seconds = _seconds_at(item.path)
+        if seconds and item.get_closest_marker("timeout") is None and item.get_closest_marker("slow") is None:
+            item.add_marker(pytest.mark.timeout(seconds))
+
+
+@functools.cache
+def _seconds_at(path: Path) -> float | None:
+    """How many seconds a test in this file may take, if less than others."""
+    place = path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else path
+    return next((seconds for folder, seconds in PURE.items() if place.is_relative_to(folder)), None)
 
 
 @pytest.hookimpl(tryfirst=True)

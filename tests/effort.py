@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pytest
@@ -58,9 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Listener(config))
     config.addinivalue_line(
         "markers",
-        "covering(across_classes=False, shared=()): at the small effort, run only as many rows of a test as it takes "
-        "for each value of each parameter to occur. across_classes: the classes of the module are one more parameter. "
-        "shared: each value of these parameters occurs in some test of a group, not in every test of it.",
+        "covering(across_classes=False, shared=(), spread=()): at the small effort, run only as many rows of a test as "
+        "it takes for each value of each parameter to occur. across_classes: the classes of the module are one more "
+        "parameter. shared: each value of these parameters occurs in some test of a group, not in every test of it. "
+        "spread: the names of tests for which the classes of all modules that say so are one more parameter.",
     )
 
 
@@ -92,11 +93,13 @@ def _left_out(items: Iterable[pytest.Item]) -> set[str]:
 
 
 def _place(
-    item: pytest.Function, *, across_classes: bool = False, shared: Sequence[str] = ()
+    item: pytest.Function, *, across_classes: bool = False, shared: Sequence[str] = (), spread: Collection[str] = ()
 ) -> tuple[tuple[str, ...], Row]:
     """The name of the table that a test is in, and its row there."""
     cls = item.cls.__name__ if item.cls else ""
     row: dict[str, Hashable] = {"test": item.originalname, **_parameters(item)}
+    if item.originalname in spread:
+        return (item.originalname,), {**row, "class": cls}
     module = item.nodeid.partition("::")[0]
     if across_classes:
         return (module, item.originalname), {**row, "class": cls}

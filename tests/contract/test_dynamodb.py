@@ -7,9 +7,10 @@ import pytest
 from semel.stores.dynamodb import DynamoStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import MakeStore, StoreContract
+from tests.contract.engine_rows import ENGINE_ROWS
 from tests.servers.ministack import Tables
 
-pytestmark = [pytest.mark.slow, pytest.mark.covering(shared=("colour", "call_style"))]
+pytestmark = [pytest.mark.slow, pytest.mark.covering(shared=("colour", "call_style"), spread=ENGINE_ROWS)]
 
 
 class TestDynamodb(StoreContract):

@@ -7,10 +7,11 @@ import pytest
 from semel.stores.mysql import MysqlStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import InvalidationContract, MakeStore, StoreContract
+from tests.contract.engine_rows import ENGINE_ROWS
 from tests.servers.databases import Databases
 from tests.servers.records import emptied
 
-pytestmark = [pytest.mark.slow, pytest.mark.covering]
+pytestmark = pytest.mark.slow
 
 
 class OnServer(StoreContract, InvalidationContract):
@@ -22,12 +23,14 @@ class OnServer(StoreContract, InvalidationContract):
         return lambda: MysqlStore(url, clock=clock.store_clock)
 
 
+@pytest.mark.covering(shared=("colour", "call_style"), spread=ENGINE_ROWS)
 class TestMariadb(OnServer):
     @pytest.fixture
     def server(self, mariadb: Databases) -> Databases:
         return mariadb
 
 
+@pytest.mark.covering(shared=("colour", "call_style"))  # by itself: it is not there in every run
 class TestMysql(OnServer):
     @pytest.fixture
     def server(self, mysql: Databases) -> Databases:

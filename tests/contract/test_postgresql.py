@@ -7,10 +7,11 @@ import pytest
 from semel.stores.postgresql import PostgresStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import InvalidationContract, MakeStore, StoreContract
+from tests.contract.engine_rows import ENGINE_ROWS
 from tests.servers.databases import Databases
 from tests.servers.records import emptied
 
-pytestmark = [pytest.mark.slow, pytest.mark.covering]
+pytestmark = [pytest.mark.slow, pytest.mark.covering(shared=("colour", "call_style"), spread=ENGINE_ROWS)]
 
 
 class TestPostgresql(StoreContract, InvalidationContract):

@@ -7,9 +7,10 @@ import pytest
 from semel.stores.redis import RedisStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import MakeStore, StoreContract
+from tests.contract.engine_rows import ENGINE_ROWS
 from tests.servers.redis import Keys
 
-pytestmark = [pytest.mark.slow, pytest.mark.covering(across_classes=True)]
+pytestmark = [pytest.mark.slow, pytest.mark.covering(across_classes=True, spread=ENGINE_ROWS)]
 
 
 class OnRedis(StoreContract):

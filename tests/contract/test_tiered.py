@@ -13,11 +13,12 @@ from semel.stores.postgresql import PostgresStore
 from semel.stores.sqlite import SqliteStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import MakeStore, StoreContract
+from tests.contract.engine_rows import ENGINE_ROWS
 from tests.servers.databases import Databases
 from tests.servers.records import emptied
 from tests.servers.redis import Keys
 
-pytestmark = [pytest.mark.slow, pytest.mark.covering(across_classes=True)]
+pytestmark = [pytest.mark.slow, pytest.mark.covering(across_classes=True, spread=ENGINE_ROWS)]
 
 
 class OnTiers(StoreContract):

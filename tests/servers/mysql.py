@@ -48,8 +48,13 @@ class Mysql(DatabaseService):
     # Debian's stable suites have no package of it, so a run is complete without.
     optional = True
 
+    @classmethod
+    def is_asked_for(cls) -> bool:
+        """Whether the environment names one, or wants one to be fetched."""
+        return bool(os.environ.get(cls.variable)) or os.environ.get(_WISH) == "1"
+
     def start(self, room: Room) -> Endpoint:
-        if os.environ.get(_WISH) != "1":
+        if not self.is_asked_for():
             raise ServerMissing(
                 "MySQL itself was not asked for, so it is not tested (MariaDB is apart). "
                 f"Fetch one with {_WISH}=1, or name one: {self.variable}=mysql://user:password@host/"

@@ -150,6 +150,18 @@ def verdict(reason: str, *, optional: bool = False) -> BaseException:
     return pytest.fail.Exception(reason, pytrace=False) if required and not optional else pytest.skip.Exception(reason)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the tests on a MySQL that nobody asked for leave one in each class: it says for all that they are skipped."""
+    if Mysql.is_asked_for():
+        return
+    on_mysql = [item for item in items if "mysql" in getattr(item, "fixturenames", ())]
+    kept = {item.nodeid.rpartition("::")[0]: item for item in reversed(on_mysql)}
+    left_out = set(on_mysql) - set(kept.values())
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Take the room that the first process chose, or choose one; neither makes anything yet."""
     chosen = getattr(config, "workerinput", {}).get("room")

@@ -85,7 +85,7 @@ def collected(folder: Path, arguments: str = "", *, effort: str = "small") -> se
     environment = {**os.environ, "SEMEL_EFFORT": effort, "PYTHONPATH": str(ROOT)}
     ran = run_bounded([*command, "-c", os.devnull, "--rootdir", str(folder), str(folder)], LONGEST, env=environment)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    return set(re.findall(r"^test_tables.py::(.*)$", ran.stdout, re.MULTILINE))
+    return set(re.findall(r"^test_\w+\.py::(.*)$", ran.stdout, re.MULTILINE))
 
 
 def columns(ids: set[str], cls: str, test: str) -> tuple[set[str], set[str]]:
@@ -127,3 +127,15 @@ def test_a_column_can_be_shared_by_the_tests_of_a_class(tmp_path: Path) -> None:
         assert columns(ids, cls, ".*")[0] == COLOURS
         assert f"{cls}::test_alone" in ids
     assert len(ids) == 2 * (4 + 1 + 1)
+
+
+@pytest.mark.slow
+def test_the_rows_of_a_test_can_be_spread_over_the_classes_of_all_modules(tmp_path: Path) -> None:
+    arguments = '(spread={"test_pairs"})'
+    others = TABLES.replace("TestFirst", "TestThird").replace("TestSecond", "TestFourth")
+    (tmp_path / "test_others.py").write_text(others.replace("{arguments}", arguments))
+    ids = collected(tmp_path, arguments)
+    classes = {"TestFirst", "TestSecond", "TestThird", "TestFourth"}
+    assert columns(ids, "Test.*", "test_pairs") == (COLOURS, PAIRS)
+    assert {one.partition("::")[0] for one in ids if "::test_pairs[" in one} == classes
+    assert len(ids) == 4 + 4 * (2 + 1)
