@@ -1,6 +1,5 @@
 """The browser client on a page without HTTPS: no `crypto.subtle`, no `randomUUID`, no locks. It still happens."""
 
-import shutil
 from collections.abc import Iterator
 from typing import Final
 
@@ -8,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext
 
 from tests.clients.serving import SEND, Service, begin_together, opened
-from tests.servers.browser import QUIET
+from tests.servers.browser import QUIET, find_chromium
 
 NAME: Final = "hotel.example"
 MISSING: Final = "[isSecureContext, typeof crypto.subtle, typeof crypto.randomUUID, typeof navigator.locks]"
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.slow
 def insecure(browser: Browser) -> Iterator[Browser]:
     """A browser that finds this machine under a name which is not localhost."""
     args = [*QUIET, f"--host-resolver-rules=MAP {NAME} 127.0.0.1"]
-    program = browser.browser_type.launch(executable_path=shutil.which("chromium"), args=args)
+    program = browser.browser_type.launch(executable_path=find_chromium(), args=args)
     yield program
     program.close()
 

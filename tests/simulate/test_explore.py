@@ -12,8 +12,11 @@ from semel.stores.memory import Table
 from semel_lab.simulate import SMALL, SOMETIMES, Asker, Violation, World, every, explore, large, replay, some
 from semel_lab.simulate.explore import Tally, calm_down
 from semel_lab.simulate.simulation import Simulation
+from tests.effort import FULL
 
 PAIR = (Asker(0), Asker(1))
+WHOLE = None if FULL else 1_000
+"""How many schedules of a world are explored without cutting short; None: all."""
 
 
 def broken() -> object:
@@ -60,14 +63,17 @@ def test_nothing_is_lost_by_cutting_short(world: World) -> None:
     smaller = replace(world, budget=0 if crowded else 1, slow=min(world.slow, 1))
     cut, ends_of_cut = ends_of(smaller)
     with patch.object(Simulation, "_know", lambda self: None):
-        whole, ends_of_whole = ends_of(smaller)
+        whole, ends_of_whole = ends_of(smaller, WHOLE)
     assert not whole.failing
-    assert whole.schedules >= cut.schedules
-    assert whole.seen.keys() == cut.seen.keys()
-    assert ends_of_whole == ends_of_cut
+    assert whole.schedules >= min(cut.schedules, WHOLE or cut.schedules)
+    assert whole.seen.keys() <= cut.seen.keys(), "cutting short loses what happens"
+    assert ends_of_whole <= ends_of_cut, "cutting short loses an end"
+    if whole.complete:
+        assert whole.seen.keys() == cut.seen.keys()
+        assert ends_of_whole == ends_of_cut
 
 
-def ends_of(world: World) -> tuple[Tally, set[object]]:
+def ends_of(world: World, most: int | None = None) -> tuple[Tally, set[object]]:
     """How the records of a world can end up."""
     ends: set[object] = set()
 
@@ -83,7 +89,7 @@ def ends_of(world: World) -> tuple[Tally, set[object]]:
         calm_down(sim)
 
     with patch.object(explore, "calm_down", note):
-        return every(world), ends
+        return every(world, most), ends
 
 
 def test_schedules_leave_nothing_behind() -> None:

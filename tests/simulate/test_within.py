@@ -9,9 +9,12 @@ import pytest
 
 from semel_lab.simulate import WITHIN_SOMETIMES, WITHIN_WORLDS, Failing, WithinWorld, every, replay, some
 from semel_lab.simulate.within import WithinSimulation
+from tests.effort import FULL
 from tests.simulate.within_mutants import WITHIN_MUTANTS, WithinMutant
 
 BY_CHANCE = 2_000
+WHOLE = 5_000 if FULL else 1_000
+"""How many schedules of a world are explored at most without cutting short."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -35,7 +38,7 @@ def test_nothing_is_lost_by_cutting_short(world: WithinWorld) -> None:
     smaller = replace(world, budget=0 if crowded else 1, slow=0)
     cut = every(smaller)
     with patch.object(WithinSimulation, "_know", lambda self: None):
-        whole = every(smaller, 5_000)
+        whole = every(smaller, WHOLE)
     assert not whole.failing
     assert whole.schedules >= cut.schedules
     assert whole.seen.keys() <= cut.seen.keys()
