@@ -128,12 +128,12 @@ def test_a_child_of_a_fork_sends_with_keys_of_its_own(service: Service, keys: Pa
         if child == 0:
             status = 1
             try:
-                with Client(client._once.hands.engine, trust_env=False) as own:
+                with Client(client._once.executor.engine, trust_env=False) as own:
                     status = 0 if own.post(f"{service.url}/pay").status_code == 201 else 1
             finally:
                 os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         client.post(f"{service.url}/pay")
-        engine = client._once.hands.engine
+        engine = client._once.executor.engine
         assert [record.status for record in engine.records()] == [Status.COMPLETED] * 3
     assert len(set(service.keys())) == 3

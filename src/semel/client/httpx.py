@@ -36,61 +36,15 @@ _FOUND: Final = 200
 _FAILED: Final = 500
 
 
-class OnceTransport(httpx.BaseTransport):
+class AsyncOnceTransport(httpx.AsyncBaseTransport):
     """Gives every unsafe request a key that outlives the process, and asks again with the same one.
 
     Args:
-        keys: where keys are kept: a URL or path as for `Semel`, or a `Semel`.
+        keys: where keys are kept: a URL or path as for `AsyncSemel`, or an engine of that class.
         transport: what carries the requests.
         now: the time of day, in seconds since 1970; tests put another here.
         settings: `semel.client.settings.Settings` says what there is.
     """
-
-    def __init__(
-        self,
-        keys: Place = KEYS,
-        *,
-        transport: httpx.BaseTransport | None = None,
-        now: Now = time.time,
-        **settings: Unpack[Given],
-    ) -> None:
-        self._below = transport or httpx.HTTPTransport()
-        self.hands = Executor(keys, self._send, self._fetch, now, **settings)
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; with a key, if it is unsafe."""
-        if not self.hands.journal.settings.keyed(request.method):
-            request.headers.pop(INTENT, None)
-            return self._below.handle_request(request)
-        body = request.read()
-        asked = _outgoing(request, body, self.hands.journal.settings)
-        return _response(self.hands.run(self.hands.journal.ask(asked)))
-
-    def close(self) -> None:
-        """Let go of connections and of the store."""
-        self._below.close()
-        self.hands.close()
-
-    def _send(self, send: Send) -> Reply:
-        with _cuts():
-            response = self._below.handle_request(_request(send))
-            try:
-                body = b"".join(_parts(response.stream))
-            finally:
-                response.close()
-        return _reply(response, body)
-
-    def _fetch(self, url: str) -> bytes | None:
-        try:
-            response = self._below.handle_request(_question(url))
-            found = response.read()  # whatever it says: a connection that is not read to its end is not given back
-        except httpx.HTTPError:
-            return None
-        return _told(response.status_code, found)
-
-
-class AsyncOnceTransport(httpx.AsyncBaseTransport):
-    """The same for code that awaits; `keys` may be an `AsyncSemel`."""
 
     def __init__(
         self,
@@ -101,27 +55,27 @@ class AsyncOnceTransport(httpx.AsyncBaseTransport):
         **settings: Unpack[Given],
     ) -> None:
         self._below = transport or httpx.AsyncHTTPTransport()
-        self.hands = AsyncExecutor(keys, self._send, self._fetch, now, **settings)
+        self.executor = AsyncExecutor(keys, self._send, self._fetch, now, **settings)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; with a key, if it is unsafe."""
-        if not self.hands.journal.settings.keyed(request.method):
+        if not self.executor.journal.settings.keyed(request.method):
             request.headers.pop(INTENT, None)
             return await self._below.handle_async_request(request)
         body = await request.aread()
-        asked = _outgoing(request, body, self.hands.journal.settings)
-        return _response(await self.hands.run(self.hands.journal.ask(asked)))
+        asked = _outgoing(request, body, self.executor.journal.settings)
+        return _response(await self.executor.run(self.executor.journal.ask(asked)))
 
     async def aclose(self) -> None:
         """Let go of connections and of the store."""
         await self._below.aclose()
-        await self.hands.close()
+        await self.executor.close()
 
     async def _send(self, send: Send) -> Reply:
         with _cuts():
             response = await self._below.handle_async_request(_request(send))
             try:
-                body = b"".join([part async for part in _awaited_parts(response.stream)])
+                body = b"".join([part async for part in _async_parts(response.stream)])
             finally:
                 await response.aclose()
         return _reply(response, body)
@@ -129,51 +83,21 @@ class AsyncOnceTransport(httpx.AsyncBaseTransport):
     async def _fetch(self, url: str) -> bytes | None:
         try:
             response = await self._below.handle_async_request(_question(url))
-            found = await response.aread()
+            found = await response.aread()  # to its end whatever it says: only then is the connection given back
         except httpx.HTTPError:
             return None
         return _told(response.status_code, found)
 
 
-class Client(httpx.Client):
-    """An `httpx.Client` whose unsafe requests keep their keys.
+class AsyncClient(httpx.AsyncClient):
+    """An `httpx.AsyncClient` whose unsafe requests keep their keys.
 
     Args:
-        keys: where keys are kept: a URL or path as for `Semel`, or a `Semel`.
+        keys: where keys are kept: a URL or path as for `AsyncSemel`, or an engine of that class.
         transport: what carries the requests.
         now: the time of day, in seconds since 1970; tests put another here.
-        settings: those of `semel.client.settings.Settings`, and those of `httpx.Client`.
+        settings: those of `semel.client.settings.Settings`, and those of `httpx.AsyncClient`.
     """
-
-    def __init__(
-        self,
-        keys: Place = KEYS,
-        *,
-        transport: httpx.BaseTransport | None = None,
-        now: Now = time.time,
-        **settings: Any,
-    ) -> None:
-        ours, theirs = split(settings)
-        carried = _carried(theirs)
-        self._once = OnceTransport(keys, transport=transport or httpx.HTTPTransport(**carried), now=now, **ours)
-        super().__init__(transport=self._once, **theirs)
-
-    def pending(self) -> list[Pending]:
-        """Requests whose outcome is not known, oldest first."""
-        return self._once.hands.run(unfinished(self._once.hands.journal.settings.name))
-
-    def resume(self) -> list[Resumed[httpx.Response]]:
-        """Send again what is unfinished, each with its own key, and say what became of it."""
-        hands = self._once.hands
-        return hands.run(resumed(hands.journal.settings.name, lambda pending: self.send(_again(self, pending))))
-
-    def forget(self, intent: str) -> int:
-        """Give up requests whose outcome is not known; how many there were."""
-        return self._once.hands.run(forgotten(self._once.hands.journal.settings.name, intent))
-
-
-class AsyncClient(httpx.AsyncClient):
-    """The same for code that awaits; `keys` may be an `AsyncSemel`."""
 
     def __init__(
         self,
@@ -191,16 +115,18 @@ class AsyncClient(httpx.AsyncClient):
 
     async def pending(self) -> list[Pending]:
         """Requests whose outcome is not known, oldest first."""
-        return await self._once.hands.run(unfinished(self._once.hands.journal.settings.name))
+        return await self._once.executor.run(unfinished(self._once.executor.journal.settings.name))
 
     async def resume(self) -> list[Resumed[httpx.Response]]:
         """Send again what is unfinished, each with its own key, and say what became of it."""
-        hands = self._once.hands
-        return await hands.run(resumed(hands.journal.settings.name, lambda pending: self.send(_again(self, pending))))
+        executor = self._once.executor
+        return await executor.run(
+            resumed(executor.journal.settings.name, lambda pending: self.send(_again(self, pending)))
+        )
 
     async def forget(self, intent: str) -> int:
         """Give up requests whose outcome is not known; how many there were."""
-        return await self._once.hands.run(forgotten(self._once.hands.journal.settings.name, intent))
+        return await self._once.executor.run(forgotten(self._once.executor.journal.settings.name, intent))
 
 
 def _carried(settings: dict[str, Any]) -> dict[str, Any]:
@@ -270,14 +196,14 @@ def _question(url: str) -> httpx.Request:
     return httpx.Request("GET", url, headers={"Accept": "application/json"}, extensions={"timeout": times})
 
 
-def _parts(stream: httpx.SyncByteStream | httpx.AsyncByteStream) -> httpx.SyncByteStream:
+def _async_parts(stream: object) -> httpx.AsyncByteStream:
     """The body as it comes, also of an answer that was made in this process and counts as read."""
-    assert isinstance(stream, httpx.SyncByteStream)  # noqa: S101 - a transport gives streams of its own colour
+    assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101 - a transport gives streams of its own kind
     return stream
 
 
-def _awaited_parts(stream: httpx.SyncByteStream | httpx.AsyncByteStream) -> httpx.AsyncByteStream:
-    assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101 - the same
+def _sync_parts(stream: object) -> httpx.SyncByteStream:
+    assert isinstance(stream, httpx.SyncByteStream)  # noqa: S101 - the same
     return stream
 
 
@@ -289,3 +215,95 @@ def _reply(response: httpx.Response, body: bytes) -> Reply:
 def _response(reply: Reply) -> httpx.Response:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
     return httpx.Response(reply.status, headers=headers, stream=httpx.ByteStream(reply.body))
+
+
+# Generated by scripts/generate-sync from what is awaited above: change that, and run the script.
+class OnceTransport(httpx.BaseTransport):
+    """Gives every unsafe request a key that outlives the process, and asks again with the same one.
+
+    Args:
+        keys: where keys are kept: a URL or path as for `Semel`, or an engine of that class.
+        transport: what carries the requests.
+        now: the time of day, in seconds since 1970; tests put another here.
+        settings: `semel.client.settings.Settings` says what there is.
+    """
+
+    def __init__(
+        self,
+        keys: Place = KEYS,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        now: Now = time.time,
+        **settings: Unpack[Given],
+    ) -> None:
+        self._below = transport or httpx.HTTPTransport()
+        self.executor = Executor(keys, self._send, self._fetch, now, **settings)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; with a key, if it is unsafe."""
+        if not self.executor.journal.settings.keyed(request.method):
+            request.headers.pop(INTENT, None)
+            return self._below.handle_request(request)
+        body = request.read()
+        asked = _outgoing(request, body, self.executor.journal.settings)
+        return _response(self.executor.run(self.executor.journal.ask(asked)))
+
+    def close(self) -> None:
+        """Let go of connections and of the store."""
+        self._below.close()
+        self.executor.close()
+
+    def _send(self, send: Send) -> Reply:
+        with _cuts():
+            response = self._below.handle_request(_request(send))
+            try:
+                body = b"".join(list(_sync_parts(response.stream)))
+            finally:
+                response.close()
+        return _reply(response, body)
+
+    def _fetch(self, url: str) -> bytes | None:
+        try:
+            response = self._below.handle_request(_question(url))
+            found = response.read()  # to its end whatever it says: only then is the connection given back
+        except httpx.HTTPError:
+            return None
+        return _told(response.status_code, found)
+
+
+class Client(httpx.Client):
+    """An `httpx.Client` whose unsafe requests keep their keys.
+
+    Args:
+        keys: where keys are kept: a URL or path as for `Semel`, or an engine of that class.
+        transport: what carries the requests.
+        now: the time of day, in seconds since 1970; tests put another here.
+        settings: those of `semel.client.settings.Settings`, and those of `httpx.Client`.
+    """
+
+    def __init__(
+        self,
+        keys: Place = KEYS,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        now: Now = time.time,
+        **settings: Any,
+    ) -> None:
+        ours, theirs = split(settings)
+        carried = _carried(theirs)
+        below = transport or httpx.HTTPTransport(**carried)
+        self._once = OnceTransport(keys, transport=below, now=now, **ours)
+        super().__init__(transport=self._once, **theirs)
+
+    def pending(self) -> list[Pending]:
+        """Requests whose outcome is not known, oldest first."""
+        return self._once.executor.run(unfinished(self._once.executor.journal.settings.name))
+
+    def resume(self) -> list[Resumed[httpx.Response]]:
+        """Send again what is unfinished, each with its own key, and say what became of it."""
+        executor = self._once.executor
+        return executor.run(resumed(executor.journal.settings.name, lambda pending: self.send(_again(self, pending))))
+
+    def forget(self, intent: str) -> int:
+        """Give up requests whose outcome is not known; how many there were."""
+        return self._once.executor.run(forgotten(self._once.executor.journal.settings.name, intent))

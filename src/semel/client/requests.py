@@ -99,7 +99,7 @@ class OnceAdapter(HTTPAdapter):
 
     def __init__(self, keys: Place = KEYS, *, now: Now = time.time, **settings: Unpack[Given]) -> None:
         super().__init__(max_retries=0)  # a retry below would not be counted, and could not be told from the first
-        self.hands = Executor(keys, self._send, self._fetch, now, **settings)
+        self.executor = Executor(keys, self._send, self._fetch, now, **settings)
 
     def init_poolmanager(self, *given: Any, **settings: Any) -> None:
         """Use connections that tell a cut answer from a whole one."""
@@ -116,7 +116,7 @@ class OnceAdapter(HTTPAdapter):
         self, request: requests.PreparedRequest, **settings: Any
     ) -> requests.Response:
         """Send a request; with a key, if it is unsafe."""
-        journal = self.hands.journal
+        journal = self.executor.journal
         if not journal.settings.keyed(request.method or ""):
             request.headers.pop(INTENT, None)
             return super().send(request, **settings)
@@ -128,25 +128,25 @@ class OnceAdapter(HTTPAdapter):
             body=_bytes(request.body),
             header=journal.settings.header,
         )
-        return self._response(request, self.hands.run(journal.ask(asked)))
+        return self._response(request, self.executor.run(journal.ask(asked)))
 
     def close(self) -> None:
         """Let go of connections and of the store."""
         super().close()
-        self.hands.close()
+        self.executor.close()
 
     def pending(self) -> list[Pending]:
         """Requests whose outcome is not known, oldest first."""
-        return self.hands.run(unfinished(self.hands.journal.settings.name))
+        return self.executor.run(unfinished(self.executor.journal.settings.name))
 
     def resume(self, session: requests.Session) -> list[Resumed[requests.Response]]:
         """Send again what is unfinished, each with its own key, through the session that this is mounted on."""
-        name = self.hands.journal.settings.name
-        return self.hands.run(resumed(name, lambda pending: _sent_again(session, pending)))
+        name = self.executor.journal.settings.name
+        return self.executor.run(resumed(name, lambda pending: _sent_again(session, pending)))
 
     def forget(self, intent: str) -> int:
         """Give up requests whose outcome is not known; how many there were."""
-        return self.hands.run(forgotten(self.hands.journal.settings.name, intent))
+        return self.executor.run(forgotten(self.executor.journal.settings.name, intent))
 
     def _send(self, send: Send) -> Reply:
         request, settings = send.outgoing.original
