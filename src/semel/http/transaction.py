@@ -19,10 +19,11 @@ response and its effects are committed together.
 from __future__ import annotations
 
 import contextvars
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from semel.core.flow import arun, run
 from semel.engine.async_engine import AsyncCall, AsyncEngine
@@ -74,6 +75,24 @@ def _session_of(connection: Any) -> Any:
     return connection if "sqlalchemy.orm.session.Session" in names else None
 
 
+class TransactionFactory(ABC):
+    """A `transaction=` that can do more than a function: its connections belong to threads.
+
+    Attributes:
+        commits_or_raises: whether leaving the transaction without an error proves its commit.
+    """
+
+    commits_or_raises: ClassVar[bool] = False
+
+    @abstractmethod
+    def __call__(self, request: Any) -> AbstractContextManager[Any]:
+        """Open a transaction for one request."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give the connection of this thread back while its request waits."""
+
+
 def _waiting() -> Undone:
     return Undone("the request waits for another one with the same key")
 
@@ -92,14 +111,13 @@ class _Unit:
 
     def _release(self) -> None:
         """Let go of a connection that belongs to the thread and not to the transaction, as Django's do."""
-        release = getattr(self._within, "release", None)
-        if release is not None:
-            release()
+        if isinstance(self._within, TransactionFactory):
+            self._within.release()
 
     def _is_proof(self, listener: CommitListener) -> bool:
         """Whether the commit needs no further look, now that the transaction has ended without an error."""
         self.connection = None
-        return listener.has_heard or bool(getattr(self._within, "commits_or_raises", False))
+        return listener.has_heard or (isinstance(self._within, TransactionFactory) and self._within.commits_or_raises)
 
     def _end_turn(self) -> None:
         turn, self._turn = self._turn, None
@@ -107,58 +125,8 @@ class _Unit:
             turn.end()
 
 
-class UnitOfWork(_Unit):
-    """The transaction of a request that is handled in a thread."""
-
-    def __init__(self, front: Front[SyncEngine], within: Within | None) -> None:
-        super().__init__(within)
-        self._front = front
-        self._stack = ExitStack()
-
-    def open(self, wanted: Open) -> SyncCall[Response]:
-        """Claim, in a transaction where the route has one. Raises what the engine raises."""
-        engine, settings = self._front.engine, wanted.settings()
-        if self._within is None:
-            return engine.open(wanted.key, **settings)
-        turn = self._turn = engine.turn(wanted.key, **settings)
-        while True:
-            if turn.take():
-                self.connection = connection_of(self._stack.enter_context(self._within(wanted.request)))
-                try:
-                    return engine.within(self.connection).open(turn.key, **settings)
-                except InProgress as error:
-                    turn.refuse(error)
-                self._leave(_waiting())
-            self._release()
-            turn.wait()
-
-    def commit(self, going: Go) -> Answer | None:
-        """Leave the transaction so that it commits; gives what is sent where that was not seen to be so."""
-        if self._within is None:
-            return None
-        try:
-            with CommitListener(self.connection) as listener:
-                self._stack.close()
-            if self._is_proof(listener):
-                return None
-            return run(self._front.committed(going), settlement(going.opened))
-        finally:
-            self._end_turn()
-
-    def roll_back(self, why: BaseException) -> None:
-        """Leave the transaction, if there is one, so that nothing stays of it."""
-        try:
-            self._leave(why)
-        finally:
-            self._end_turn()
-
-    def _leave(self, why: BaseException) -> None:
-        self.connection = None
-        self._stack.__exit__(type(why), why, why.__traceback__)
-
-
 class AsyncUnitOfWork(_Unit):
-    """The transaction of a request that is handled in an event loop."""
+    """The transaction of a request, in an engine of the same kind."""
 
     def __init__(self, front: Front[AsyncEngine], within: Within | None) -> None:
         super().__init__(within)
@@ -173,12 +141,13 @@ class AsyncUnitOfWork(_Unit):
         turn = self._turn = engine.turn(wanted.key, **settings)
         while True:
             if turn.take():
-                self.connection = await self._stack.enter_async_context(self._within(wanted.request))
+                self.connection = connection_of(await self._stack.enter_async_context(self._within(wanted.request)))
                 try:
                     return await engine.within(self.connection).open(turn.key, **settings)
                 except InProgress as error:
                     turn.refuse(error)
                 await self._leave(_waiting())
+            self._release()
             await turn.wait()
 
     async def commit(self, going: Go) -> Answer | None:
@@ -252,3 +221,54 @@ def running_in(connection: Any | None) -> Iterator[Running]:
         yield running
     finally:
         _current.reset(token)
+
+
+# Generated by scripts/generate-sync from what is awaited above: change that, and run the script.
+class UnitOfWork(_Unit):
+    """The transaction of a request, in an engine of the same kind."""
+
+    def __init__(self, front: Front[SyncEngine], within: Within | None) -> None:
+        super().__init__(within)
+        self._front = front
+        self._stack = ExitStack()
+
+    def open(self, wanted: Open) -> SyncCall[Response]:
+        """Claim, in a transaction where the route has one. Raises what the engine raises."""
+        engine, settings = self._front.engine, wanted.settings()
+        if self._within is None:
+            return engine.open(wanted.key, **settings)
+        turn = self._turn = engine.turn(wanted.key, **settings)
+        while True:
+            if turn.take():
+                self.connection = connection_of(self._stack.enter_context(self._within(wanted.request)))
+                try:
+                    return engine.within(self.connection).open(turn.key, **settings)
+                except InProgress as error:
+                    turn.refuse(error)
+                self._leave(_waiting())
+            self._release()
+            turn.wait()
+
+    def commit(self, going: Go) -> Answer | None:
+        """Leave the transaction so that it commits; gives what is sent where that was not seen to be so."""
+        if self._within is None:
+            return None
+        try:
+            with CommitListener(self.connection) as listener:
+                self._stack.close()
+            if self._is_proof(listener):
+                return None
+            return run(self._front.committed(going), settlement(going.opened))
+        finally:
+            self._end_turn()
+
+    def roll_back(self, why: BaseException) -> None:
+        """Leave the transaction, if there is one, so that nothing stays of it."""
+        try:
+            self._leave(why)
+        finally:
+            self._end_turn()
+
+    def _leave(self, why: BaseException) -> None:
+        self.connection = None
+        self._stack.__exit__(type(why), why, why.__traceback__)

@@ -13,9 +13,10 @@ from typing import Any, cast
 from django.db import connections, transaction
 
 from semel.http.route import Given
+from semel.http.transaction import TransactionFactory
 
 
-class Atomic:
+class Atomic(TransactionFactory):
     """From a request to `transaction.atomic` on the database of `alias`, which gives its connection.
 
     Attributes:

@@ -1,0 +1,507 @@
+"""What a keyed request does alike in a thread and in an event loop: it records its outcome and passes its stream on.
+
+Invariants: what the view answered is recorded before it is given to the server. The chunks of a stream pass on as they
+come, and the iteration ends after the outcome is recorded. A client that has left stops nothing but a stream that
+`StreamLimit` ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from semel.core.flow import Flow, arun, run
+from semel.engine.async_engine import AsyncCall, AsyncEngine
+from semel.engine.clock import Clock
+from semel.engine.sync_engine import SyncCall, SyncEngine
+from semel.http.django.adapters import add, body_of, pairs_of, request_of, response_of
+from semel.http.django.request_state import Carried, carry
+from semel.http.exchange import Answer, Front, Go, Open, ReadBody, Send, StreamLimit, Undone, WhoAsks, settlement
+from semel.http.response import Answered, Kept, Response, kept_whole
+from semel.http.route import Route
+
+_log: Final = logging.getLogger("semel")
+
+
+class Stopped(Exception):
+    """Ends an answer where it is."""
+
+
+class AsyncKeyedRequestBase(ABC):
+    """A request on its way to its view and back.
+
+    Args:
+        front: engine and scope.
+        route: that of the request.
+        django: Django's request.
+    """
+
+    def __init__(self, front: Front[AsyncEngine], route: Route, django: Any) -> None:
+        self._front = front
+        self._route = route
+        self._django = django
+        self._going: Go | None = None
+        self._noted = Carried()
+        self._told = False
+
+    @abstractmethod
+    def current(self) -> AbstractContextManager[None]:
+        """Inside, code of the view finds its attempt, and its transaction where it has one."""
+
+    @abstractmethod
+    async def _find_scope(self, rule: Callable[[Any], Any], request: Any) -> Any:
+        """To whom the key belongs."""
+
+    @abstractmethod
+    async def _claim(self, wanted: Open) -> AsyncCall[Response]:
+        """Claim, in a transaction where the route has one."""
+
+    def _body(self, limit: int) -> bytes | None:
+        return body_of(self._django, limit)
+
+    def _end_transaction(self, verdict: Send | Answer) -> Send | Answer:
+        """What is sent once the transaction has ended, where there is one."""
+        return verdict
+
+    def _conclude(self, verdict: Send | Answer, response: Any) -> Any:
+        """Give what is sent, after the outcome was recorded."""
+        match self._end_transaction(verdict):
+            case Send(marks):
+                add(response, marks)
+                return response
+            case Answer(instead):
+                return response_of(instead)
+
+    async def begin(self, native: Any = None) -> Any:
+        """Claim. Gives what is sent instead of calling the view, or None.
+
+        Args:
+            native: what rules are given; Django's request where nothing else is named.
+        """
+        verdict = await arun(self._front.exchange(request_of(self._django, native), self._route), self._perform)
+        match verdict:
+            case Answer(response):
+                return response_of(response)
+            case Go():
+                self._going = verdict
+                self._noted = carry(self._django)
+        return None
+
+    async def _perform(self, wanted: Any) -> Any:
+        match wanted:
+            case WhoAsks(rule, request):
+                return await self._find_scope(rule, request)
+            case ReadBody(limit):
+                return self._body(limit)
+            case Open():
+                return await self._claim(wanted)
+        raise AssertionError(wanted)
+
+    @property
+    def _claimed(self) -> Go:
+        assert self._going is not None  # noqa: S101 - asked for where there is a claim
+        return self._going
+
+    @property
+    def _open(self) -> AsyncCall[Response]:
+        opened = self._claimed.opened
+        assert isinstance(opened, AsyncCall)  # noqa: S101 - the engine is of this kind
+        return opened
+
+    @property
+    def operation(self) -> str:
+        """What is done, as the record names it."""
+        return self._claimed.operation
+
+    @property
+    def clock(self) -> Clock:
+        """The engine's."""
+        return self._front.engine.clock
+
+    def limit(self, kept: Kept) -> StreamLimit:
+        """When the answer, which begins to leave now, is stopped before its end."""
+        return self._front.limit(self._claimed, kept)
+
+    def _keep(self, response: Any) -> Kept:
+        """What is kept of an answer, of which only status and headers are known yet."""
+        kept = Kept(self._claimed.route.settings.max_response)
+        kept.begin(response.status_code, pairs_of(response))
+        return kept
+
+    async def _record_whole(self, response: Any, body: bytes) -> Any:
+        """Settle with an answer that has come to its end, and give what is sent."""
+        most = self._claimed.route.settings.max_response
+        answer = kept_whole(most, response.status_code, pairs_of(response), body)
+        return self._conclude(await self.record(response, answer), response)
+
+    async def record(self, response: Any, answer: Answered) -> Send | Answer:
+        """Settle with what the view answered; status and headers are those that the response has in the end."""
+        try:
+            answer = replace(answer, status=response.status_code, headers=pairs_of(response))
+            return await self._settle(self._front.answered(self._claimed, answer, self._noted.error))
+        except Exception as failure:
+            if self._told:
+                raise
+            return await self.record_error(failure)  # an answer that cannot even be looked at is none
+
+    async def record_error(self, error: Exception) -> Send | Answer:
+        """Settle with what the view raised; raises it again, unless somebody else's outcome is there."""
+        return await self._settle(self._front.raised(self._claimed, error))
+
+    async def abandon(self, error: BaseException) -> None:
+        """The view was cut off."""
+        self._told = True
+        await self._open.abandon(error)
+
+    async def _on_error(self, error: Exception, response: Any) -> Any:
+        """The view has raised; `response` is what Django made of it, if it has."""
+        try:
+            verdict = await self.record_error(error)
+        except Exception as told:
+            if told is not error or response is None:
+                raise
+            verdict = Send((), error)
+        return self._conclude(verdict, response)
+
+    async def _settle(self, flow: Flow[Send | Answer]) -> Send | Answer:
+        settle = settlement(self._open)
+
+        def perform(wanted: Any) -> Any:
+            self._told = True  # not before: whatever fails until here is still the view's to answer for
+            return settle(wanted)
+
+        return await arun(flow, perform)
+
+
+class AsyncStreamBase(ABC):
+    """The chunks of a response, looked at as they pass. Puts itself in the place of its stream.
+
+    Args:
+        call: the request that it belongs to.
+        response: Django's response.
+        chunks: its chunks.
+    """
+
+    def __init__(self, call: AsyncKeyedRequestBase, response: Any, chunks: AsyncIterator[bytes]) -> None:
+        self._call = call
+        self._response = response
+        self._chunks = chunks
+        self._kept = call._keep(response)  # noqa: SLF001 - both are one request
+        self._limit = call.limit(self._kept)
+        self._is_left = False
+        self._is_over = False
+        self._held: list[bytes] = []
+        self._close = response.close
+        self._passing = self._pass_on()
+        response.streaming_content = self
+        response.close = self._on_close
+
+    @abstractmethod
+    async def _next(self) -> bytes | None:
+        """The next chunk, None at the end.
+
+        Raises:
+            Stopped: the answer has to end before that.
+        """
+
+    @abstractmethod
+    async def _close_chunks(self) -> None:
+        """No more chunks are taken."""
+
+    @abstractmethod
+    def _on_close(self) -> None:
+        """The server has closed the response: what is left is worked off."""
+
+    def client_left(self) -> None:
+        """Nobody listens any more."""
+        self._is_left = True
+        self._limit.client_left(self._call.clock.monotonic())
+
+    async def work_off(self) -> None:
+        """Take the rest, which nobody asks for."""
+        self.client_left()
+        async for _ in self._passing:
+            pass
+
+    async def _pass_on(self) -> AsyncIterator[bytes]:
+        try:
+            while (chunk := await self._next()) is not None:
+                self._kept.add(chunk)
+                if self._kept.is_complete:
+                    self._held.append(chunk)  # a client that has it takes it for the end
+                else:
+                    yield chunk
+        except Stopped as stopped:
+            self._is_over = True
+            await self._stop(str(stopped))
+            return
+        except Exception as error:
+            self._is_over = True
+            await self._call.record_error(error)
+            raise
+        except BaseException as error:
+            self._is_over = True
+            await self._call.abandon(error)
+            raise
+        self._is_over = True
+        if isinstance(await self._call.record(self._response, self._kept.whole()), Answer):
+            # There is only the end to withhold; the server cuts the connection, and the client asks again.
+            raise Undone("this answer does not count; what was sent is broken off")
+        for chunk in self._held:
+            yield chunk
+
+    def _check_limit(self) -> None:
+        reason = self._limit.reason(self._call.clock.monotonic())
+        if reason is not None:
+            raise Stopped(reason)
+
+    async def _stop(self, reason: str) -> None:
+        """End the answer where it is: recorded as carried out and not kept, then its chunks are closed."""
+        _log.warning("%s: the streamed answer was stopped: %s", self._call.operation, reason)
+        await self._call.record(self._response, self._kept.cut_off())
+        await self._close_chunks()
+        if not self._is_left:
+            raise Undone(f"the answer was stopped: {reason}")
+
+
+# Generated by scripts/generate-sync from what is awaited above: change that, and run the script.
+class SyncKeyedRequestBase(ABC):
+    """A request on its way to its view and back.
+
+    Args:
+        front: engine and scope.
+        route: that of the request.
+        django: Django's request.
+    """
+
+    def __init__(self, front: Front[SyncEngine], route: Route, django: Any) -> None:
+        self._front = front
+        self._route = route
+        self._django = django
+        self._going: Go | None = None
+        self._noted = Carried()
+        self._told = False
+
+    @abstractmethod
+    def current(self) -> AbstractContextManager[None]:
+        """Inside, code of the view finds its attempt, and its transaction where it has one."""
+
+    @abstractmethod
+    def _find_scope(self, rule: Callable[[Any], Any], request: Any) -> Any:
+        """To whom the key belongs."""
+
+    @abstractmethod
+    def _claim(self, wanted: Open) -> SyncCall[Response]:
+        """Claim, in a transaction where the route has one."""
+
+    def _body(self, limit: int) -> bytes | None:
+        return body_of(self._django, limit)
+
+    def _end_transaction(self, verdict: Send | Answer) -> Send | Answer:
+        """What is sent once the transaction has ended, where there is one."""
+        return verdict
+
+    def _conclude(self, verdict: Send | Answer, response: Any) -> Any:
+        """Give what is sent, after the outcome was recorded."""
+        match self._end_transaction(verdict):
+            case Send(marks):
+                add(response, marks)
+                return response
+            case Answer(instead):
+                return response_of(instead)
+
+    def begin(self, native: Any = None) -> Any:
+        """Claim. Gives what is sent instead of calling the view, or None.
+
+        Args:
+            native: what rules are given; Django's request where nothing else is named.
+        """
+        verdict = run(self._front.exchange(request_of(self._django, native), self._route), self._perform)
+        match verdict:
+            case Answer(response):
+                return response_of(response)
+            case Go():
+                self._going = verdict
+                self._noted = carry(self._django)
+        return None
+
+    def _perform(self, wanted: Any) -> Any:
+        match wanted:
+            case WhoAsks(rule, request):
+                return self._find_scope(rule, request)
+            case ReadBody(limit):
+                return self._body(limit)
+            case Open():
+                return self._claim(wanted)
+        raise AssertionError(wanted)
+
+    @property
+    def _claimed(self) -> Go:
+        assert self._going is not None  # noqa: S101 - asked for where there is a claim
+        return self._going
+
+    @property
+    def _open(self) -> SyncCall[Response]:
+        opened = self._claimed.opened
+        assert isinstance(opened, SyncCall)  # noqa: S101 - the engine is of this kind
+        return opened
+
+    @property
+    def operation(self) -> str:
+        """What is done, as the record names it."""
+        return self._claimed.operation
+
+    @property
+    def clock(self) -> Clock:
+        """The engine's."""
+        return self._front.engine.clock
+
+    def limit(self, kept: Kept) -> StreamLimit:
+        """When the answer, which begins to leave now, is stopped before its end."""
+        return self._front.limit(self._claimed, kept)
+
+    def _keep(self, response: Any) -> Kept:
+        """What is kept of an answer, of which only status and headers are known yet."""
+        kept = Kept(self._claimed.route.settings.max_response)
+        kept.begin(response.status_code, pairs_of(response))
+        return kept
+
+    def _record_whole(self, response: Any, body: bytes) -> Any:
+        """Settle with an answer that has come to its end, and give what is sent."""
+        most = self._claimed.route.settings.max_response
+        answer = kept_whole(most, response.status_code, pairs_of(response), body)
+        return self._conclude(self.record(response, answer), response)
+
+    def record(self, response: Any, answer: Answered) -> Send | Answer:
+        """Settle with what the view answered; status and headers are those that the response has in the end."""
+        try:
+            answer = replace(answer, status=response.status_code, headers=pairs_of(response))
+            return self._settle(self._front.answered(self._claimed, answer, self._noted.error))
+        except Exception as failure:
+            if self._told:
+                raise
+            return self.record_error(failure)  # an answer that cannot even be looked at is none
+
+    def record_error(self, error: Exception) -> Send | Answer:
+        """Settle with what the view raised; raises it again, unless somebody else's outcome is there."""
+        return self._settle(self._front.raised(self._claimed, error))
+
+    def abandon(self, error: BaseException) -> None:
+        """The view was cut off."""
+        self._told = True
+        self._open.abandon(error)
+
+    def _on_error(self, error: Exception, response: Any) -> Any:
+        """The view has raised; `response` is what Django made of it, if it has."""
+        try:
+            verdict = self.record_error(error)
+        except Exception as told:
+            if told is not error or response is None:
+                raise
+            verdict = Send((), error)
+        return self._conclude(verdict, response)
+
+    def _settle(self, flow: Flow[Send | Answer]) -> Send | Answer:
+        settle = settlement(self._open)
+
+        def perform(wanted: Any) -> Any:
+            self._told = True  # not before: whatever fails until here is still the view's to answer for
+            return settle(wanted)
+
+        return run(flow, perform)
+
+
+class SyncStreamBase(ABC):
+    """The chunks of a response, looked at as they pass. Puts itself in the place of its stream.
+
+    Args:
+        call: the request that it belongs to.
+        response: Django's response.
+        chunks: its chunks.
+    """
+
+    def __init__(self, call: SyncKeyedRequestBase, response: Any, chunks: Iterator[bytes]) -> None:
+        self._call = call
+        self._response = response
+        self._chunks = chunks
+        self._kept = call._keep(response)  # noqa: SLF001 - both are one request
+        self._limit = call.limit(self._kept)
+        self._is_left = False
+        self._is_over = False
+        self._held: list[bytes] = []
+        self._close = response.close
+        self._passing = self._pass_on()
+        response.streaming_content = self
+        response.close = self._on_close
+
+    @abstractmethod
+    def _next(self) -> bytes | None:
+        """The next chunk, None at the end.
+
+        Raises:
+            Stopped: the answer has to end before that.
+        """
+
+    @abstractmethod
+    def _close_chunks(self) -> None:
+        """No more chunks are taken."""
+
+    @abstractmethod
+    def _on_close(self) -> None:
+        """The server has closed the response: what is left is worked off."""
+
+    def client_left(self) -> None:
+        """Nobody listens any more."""
+        self._is_left = True
+        self._limit.client_left(self._call.clock.monotonic())
+
+    def work_off(self) -> None:
+        """Take the rest, which nobody asks for."""
+        self.client_left()
+        for _ in self._passing:
+            pass
+
+    def _pass_on(self) -> Iterator[bytes]:
+        try:
+            while (chunk := self._next()) is not None:
+                self._kept.add(chunk)
+                if self._kept.is_complete:
+                    self._held.append(chunk)  # a client that has it takes it for the end
+                else:
+                    yield chunk
+        except Stopped as stopped:
+            self._is_over = True
+            self._stop(str(stopped))
+            return
+        except Exception as error:
+            self._is_over = True
+            self._call.record_error(error)
+            raise
+        except BaseException as error:
+            self._is_over = True
+            self._call.abandon(error)
+            raise
+        self._is_over = True
+        if isinstance(self._call.record(self._response, self._kept.whole()), Answer):
+            # There is only the end to withhold; the server cuts the connection, and the client asks again.
+            raise Undone("this answer does not count; what was sent is broken off")
+        for chunk in self._held:
+            yield chunk
+
+    def _check_limit(self) -> None:
+        reason = self._limit.reason(self._call.clock.monotonic())
+        if reason is not None:
+            raise Stopped(reason)
+
+    def _stop(self, reason: str) -> None:
+        """End the answer where it is: recorded as carried out and not kept, then its chunks are closed."""
+        _log.warning("%s: the streamed answer was stopped: %s", self._call.operation, reason)
+        self._call.record(self._response, self._kept.cut_off())
+        self._close_chunks()
+        if not self._is_left:
+            raise Undone(f"the answer was stopped: {reason}")
