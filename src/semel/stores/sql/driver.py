@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from asyncio import BoundedSemaphore as AsyncSemaphore
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from threading import BoundedSemaphore as SyncSemaphore
+from typing import Any, Final, TypeVar
 
 from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
@@ -25,6 +27,7 @@ from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import ErrorKind, translate_connecting_error, translate_error
 from semel.stores.sql.settings import Settings
 
+T = TypeVar("T")
 Replies = list[Answers | Exception]
 ListenerFactory = Callable[[Settings, Any, Callable[[bytes], None]], Any]
 """Makes a listener from settings, an adapter and whom to tell; its `close` is awaited where the driver is."""
@@ -56,8 +59,164 @@ def _may_send_again(adapter: Adapter | AsyncAdapter, error: Exception, turn: int
     return turn < _AGAIN and adapter.error_kind(error) is ErrorKind.CONFLICT
 
 
+def _exhausted(name: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"Every connection to {name} was in use for too long; nothing was recorded. Try again, or raise pool_size."
+    )
+
+
+async def async_run_all(run_plan: Callable[[Plan], Awaitable[T]], plans: Sequence[Plan]) -> list[T]:
+    """The plans of a round go side by side in an event loop."""
+    if len(plans) == 1:
+        return [await run_plan(plans[0])]
+    return list(await asyncio.gather(*map(run_plan, plans)))
+
+
+def sync_run_all(run_plan: Callable[[Plan], T], plans: Sequence[Plan]) -> list[T]:
+    """The plans of a round follow each other in a thread."""
+    return list(map(run_plan, plans))
+
+
+async def async_enter(room: AsyncSemaphore, seconds: float) -> bool:
+    """Whether there was room for a task within so many seconds."""
+    if not room.locked():
+        return await room.acquire()
+    try:
+        async with asyncio.timeout(seconds):
+            return await room.acquire()
+    except TimeoutError:
+        return False
+
+
+def sync_enter(room: SyncSemaphore, seconds: float) -> bool:
+    """Whether there was room for a thread within so many seconds."""
+    return room.acquire(timeout=seconds)
+
+
+class AsyncSqlDriver:
+    """Carries plans out on connections of the store's own, or on ones that an adapter borrows.
+
+    Args:
+        place: what is known of the database.
+        adapter: the client library.
+        make_listener: makes what listens for ends, where the server can tell of them.
+    """
+
+    def __init__(self, place: Place, adapter: AsyncAdapter, make_listener: ListenerFactory | None = None) -> None:
+        self._place = place
+        self._adapter = adapter
+        self._keeps = adapter.keeps
+        self._make_listener = make_listener if place.settings.listen else None
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._pid = os.getpid()
+        self._idle: list[Any] = []
+        self._listener: Any = None
+        self._lock = threading.Lock()  # never held while something is awaited
+        self._room = AsyncSemaphore(self._place.settings.pool_size)
+
+    async def perform(self, plans: Sequence[Plan]) -> Replies:
+        """Run one round."""
+        if self._pid != os.getpid():
+            _inherited.append(self._idle)
+            self._start_over()
+        return await async_run_all(self._run_plan, plans)
+
+    async def _run_plan(self, plan: Plan) -> Answers | Exception:
+        try:
+            pooled = await self._acquire()
+        except Exception as error:  # noqa: BLE001 - a store that cannot be used is the reply
+            plan.close()
+            return error
+        try:
+            return await arun(plan, partial(self._execute, pooled))
+        except Exception as error:  # noqa: BLE001 - a bug of this plan is its own reply
+            return error
+        except BaseException:
+            pooled.broken = True  # interrupted on the way: what is on the wire belongs to nobody
+            raise
+        finally:
+            await self._release(pooled)
+
+    async def _execute(self, pooled: PooledConnection, command: Command) -> list[Row]:
+        rendered = self._place.render(command)
+        turn = 0
+        while True:
+            try:
+                return await self._adapter.execute(pooled.connection, rendered)
+            except Exception as error:
+                turn += 1
+                if not _may_send_again(self._adapter, error, turn):
+                    raise pooled.translate(self._adapter, error, self._place.name) from error
+
+    async def _acquire(self) -> PooledConnection:
+        if not await async_enter(self._room, self._place.settings.connect_timeout):
+            raise _exhausted(self._place.name)
+        try:
+            with self._lock:
+                idle = self._idle.pop() if self._idle else None
+            return PooledConnection(await self._connect() if idle is None else idle)
+        except BaseException:
+            self._room.release()
+            raise
+
+    async def _connect(self) -> Any:
+        pooled = PooledConnection(None)
+        try:
+            pooled.connection = await self._adapter.connect(self._place.settings)
+        except Exception as error:
+            raise translate_connecting_error(error, self._adapter.error_kind(error), self._place.name) from error
+        if self._place.install_id is not None and not self._keeps:
+            return pooled.connection  # looked at before, by the first one that was borrowed
+        try:
+            self._place.install_id = await arun(self._place.check(), partial(self._execute, pooled))
+        except BaseException:
+            await self._adapter.close(pooled.connection)
+            raise
+        return pooled.connection
+
+    async def _release(self, pooled: PooledConnection) -> None:
+        stale: list[Any] = []
+        with self._lock:
+            if self._keeps and not pooled.broken:
+                self._idle.append(pooled.connection)
+            else:
+                stale, self._idle = [pooled.connection, *self._idle], []
+        self._room.release()
+        for connection in stale:
+            await self._adapter.close(connection)
+
+    def listen(self, told: Callable[[bytes], None]) -> None:
+        """Have `told` called when somebody else ends what is waited for: in this loop, or in a thread."""
+        if self._make_listener is not None:
+            self._listener = self._make_listener(self._place.settings, self._adapter, told)
+
+    async def fetch_install_id(self) -> None:
+        """Open a connection once, where nothing is known of the place yet."""
+        await self._release(await self._acquire())
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        if self._pid != os.getpid():
+            return
+        if self._listener is not None:
+            await self._listener.close()
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            await self._adapter.close(connection)
+
+
+# Generated by scripts/generate-sync from what is awaited above: change that, and run the script.
 class SqlDriver:
-    """Rounds in the calling thread."""
+    """Carries plans out on connections of the store's own, or on ones that an adapter borrows.
+
+    Args:
+        place: what is known of the database.
+        adapter: the client library.
+        make_listener: makes what listens for ends, where the server can tell of them.
+    """
 
     def __init__(self, place: Place, adapter: Adapter, make_listener: ListenerFactory | None = None) -> None:
         self._place = place
@@ -70,15 +229,15 @@ class SqlDriver:
         self._pid = os.getpid()
         self._idle: list[Any] = []
         self._listener: Any = None
-        self._lock = threading.Lock()
-        self._room = threading.BoundedSemaphore(self._place.settings.pool_size)
+        self._lock = threading.Lock()  # never held while something is awaited
+        self._room = SyncSemaphore(self._place.settings.pool_size)
 
     def perform(self, plans: Sequence[Plan]) -> Replies:
-        """Run one round: the plans follow each other."""
+        """Run one round."""
         if self._pid != os.getpid():
             _inherited.append(self._idle)
             self._start_over()
-        return [self._run_plan(plan) for plan in plans]
+        return sync_run_all(self._run_plan, plans)
 
     def _run_plan(self, plan: Plan) -> Answers | Exception:
         try:
@@ -87,7 +246,7 @@ class SqlDriver:
             plan.close()
             return error
         try:
-            return run(plan, lambda command: self._execute(pooled, command))
+            return run(plan, partial(self._execute, pooled))
         except Exception as error:  # noqa: BLE001 - a bug of this plan is its own reply
             return error
         except BaseException:
@@ -108,8 +267,7 @@ class SqlDriver:
                     raise pooled.translate(self._adapter, error, self._place.name) from error
 
     def _acquire(self) -> PooledConnection:
-        settings = self._place.settings
-        if not self._room.acquire(timeout=settings.connect_timeout):
+        if not sync_enter(self._room, self._place.settings.connect_timeout):
             raise _exhausted(self._place.name)
         try:
             with self._lock:
@@ -128,26 +286,25 @@ class SqlDriver:
         if self._place.install_id is not None and not self._keeps:
             return pooled.connection  # looked at before, by the first one that was borrowed
         try:
-            self._place.install_id = run(self._place.check(), lambda command: self._execute(pooled, command))
+            self._place.install_id = run(self._place.check(), partial(self._execute, pooled))
         except BaseException:
             self._adapter.close(pooled.connection)
             raise
         return pooled.connection
 
     def _release(self, pooled: PooledConnection) -> None:
+        stale: list[Any] = []
         with self._lock:
-            gone = pooled.broken or not self._keeps
-            stale = [pooled.connection, *self._idle] if gone else []
-            if gone:
-                self._idle.clear()
-            else:
+            if self._keeps and not pooled.broken:
                 self._idle.append(pooled.connection)
+            else:
+                stale, self._idle = [pooled.connection, *self._idle], []
         self._room.release()
         for connection in stale:
             self._adapter.close(connection)
 
     def listen(self, told: Callable[[bytes], None]) -> None:
-        """Have `told` called, in a thread of the listener, when somebody else ends what is waited for."""
+        """Have `told` called when somebody else ends what is waited for: in this loop, or in a thread."""
         if self._make_listener is not None:
             self._listener = self._make_listener(self._place.settings, self._adapter, told)
 
@@ -157,116 +314,11 @@ class SqlDriver:
 
     def close(self) -> None:
         """Let go of every connection."""
-        if self._pid == os.getpid():
-            if self._listener is not None:
-                self._listener.close()
-            with self._lock:
-                idle, self._idle = self._idle, []
-            for connection in idle:
-                self._adapter.close(connection)
-
-
-class AsyncSqlDriver:
-    """The same on an event loop; the plans of a round go side by side."""
-
-    def __init__(self, place: Place, adapter: AsyncAdapter, make_listener: ListenerFactory | None = None) -> None:
-        self._place = place
-        self._adapter = adapter
-        self._keeps = adapter.keeps
-        self._make_listener = make_listener if place.settings.listen else None
-        self._listener: Any = None
-        self._idle: list[Any] = []
-        self._room = asyncio.BoundedSemaphore(place.settings.pool_size)
-
-    async def perform(self, plans: Sequence[Plan]) -> Replies:
-        """Run one round."""
-        if len(plans) == 1:
-            return [await self._run_plan(plans[0])]
-        return list(await asyncio.gather(*map(self._run_plan, plans)))
-
-    async def _run_plan(self, plan: Plan) -> Answers | Exception:
-        try:
-            pooled = await self._acquire()
-        except Exception as error:  # noqa: BLE001 - a store that cannot be used is the reply
-            plan.close()
-            return error
-        try:
-            return await arun(plan, lambda command: self._execute(pooled, command))
-        except Exception as error:  # noqa: BLE001 - a bug of this plan is its own reply
-            return error
-        except BaseException:
-            pooled.broken = True
-            raise
-        finally:
-            await self._release(pooled)
-
-    async def _execute(self, pooled: PooledConnection, command: Command) -> list[Row]:
-        rendered = self._place.render(command)
-        turn = 0
-        while True:
-            try:
-                return await self._adapter.execute(pooled.connection, rendered)
-            except Exception as error:
-                turn += 1
-                if not _may_send_again(self._adapter, error, turn):
-                    raise pooled.translate(self._adapter, error, self._place.name) from error
-
-    async def _acquire(self) -> PooledConnection:
-        try:
-            async with asyncio.timeout(self._place.settings.connect_timeout):
-                await self._room.acquire()
-        except TimeoutError:
-            raise _exhausted(self._place.name) from None
-        try:
-            return PooledConnection(self._idle.pop() if self._idle else await self._connect())
-        except BaseException:
-            self._room.release()
-            raise
-
-    async def _connect(self) -> Any:
-        pooled = PooledConnection(None)
-        try:
-            pooled.connection = await self._adapter.connect(self._place.settings)
-        except Exception as error:
-            raise translate_connecting_error(error, self._adapter.error_kind(error), self._place.name) from error
-        if self._place.install_id is not None and not self._keeps:
-            return pooled.connection
-        try:
-            self._place.install_id = await arun(self._place.check(), lambda command: self._execute(pooled, command))
-        except BaseException:
-            await self._adapter.close(pooled.connection)
-            raise
-        return pooled.connection
-
-    async def _release(self, pooled: PooledConnection) -> None:
-        self._room.release()
-        if self._keeps and not pooled.broken:
-            self._idle.append(pooled.connection)
+        if self._pid != os.getpid():
             return
-        stale, self._idle = [pooled.connection, *self._idle], []
-        for connection in stale:
-            with suppress(Exception):
-                await self._adapter.close(connection)
-
-    def listen(self, told: Callable[[bytes], None]) -> None:
-        """Have `told` called, in this loop, when somebody else ends what is waited for."""
-        if self._make_listener is not None:
-            self._listener = self._make_listener(self._place.settings, self._adapter, told)
-
-    async def fetch_install_id(self) -> None:
-        """Open a connection once, where nothing is known of the place yet."""
-        await self._release(await self._acquire())
-
-    async def close(self) -> None:
-        """Let go of every connection."""
         if self._listener is not None:
-            await self._listener.close()
-        idle, self._idle = self._idle, []
+            self._listener.close()
+        with self._lock:
+            idle, self._idle = self._idle, []
         for connection in idle:
-            await self._adapter.close(connection)
-
-
-def _exhausted(name: str) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"Every connection to {name} was in use for too long; nothing was recorded. Try again, or raise pool_size."
-    )
+            self._adapter.close(connection)

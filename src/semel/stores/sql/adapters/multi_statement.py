@@ -1,18 +1,23 @@
-"""A command as one multi-statement text for the store's own connections to MySQL and MariaDB: one round trip.
+"""How commands are sent to MySQL and MariaDB through either client library.
 
-A text too large for the server is refused before it is sent: the server would close the connection, and it would not be
-known whether anything was recorded.
+- The store's own connections send a command as one multi-statement text, in one round trip; a caller's connection gets
+  its statements one by one.
+- Rows come as tuples, whatever cursor class the caller has set.
+- A text too large for the server is refused before it is sent: the server would close the connection, and it would not
+  be known whether anything was recorded.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from semel.errors import NotInTransaction
 from semel.stores.sql.adapter import PlaceholderStyle, Server
-from semel.stores.sql.dialect import Command
+from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import ErrorKind
+from semel.stores.sql.settings import Settings
 
 TOO_LARGE: Final = 1153
 """ER_NET_PACKET_TOO_LARGE, which the adapters see coming and raise before anything is sent."""
@@ -76,12 +81,27 @@ def linked_statements(command: Command) -> list[Command]:
     return found
 
 
+def connect_arguments(address: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """What both client libraries take for a connection of the store's own."""
+    return {
+        **address,
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": max(1, round(settings.connect_timeout)),
+        # The server ends a statement that takes too long; this is for a server that does not answer at all.
+        "read_timeout": settings.statement_timeout + settings.connect_timeout,
+        "program_name": "semel",
+    }
+
+
 class MysqlAdapter:
-    """What the adapters of both client libraries share; they say which errors are those of their library."""
+    """What the adapters of both client libraries share; they name the cursors and errors of their library."""
 
     keeps = True
+    cursor: type[Any]
     library_error: type[Exception]
     interface_error: type[Exception]
+    data_error: type[Exception]
 
     def __init__(self, server: Server[MysqlSession]) -> None:
         self._server = server
@@ -103,3 +123,138 @@ def no_transaction_error(library: str, begin: str) -> NotInTransaction:
         f"within() needs an open transaction, and this {library} connection is closed or in autocommit mode "
         f"without one; nothing ran. {begin} first."
     )
+
+
+class AsyncMysqlAdapter(MysqlAdapter, ABC):
+    """Sends commands through connections of the store's own."""
+
+    @abstractmethod
+    async def _open(self, address: dict[str, Any], settings: Settings) -> Any:
+        """A new connection of the client library."""
+
+    @abstractmethod
+    async def close(self, connection: OwnConnection) -> None:
+        """Let go of a connection; never raises."""
+
+    async def connect(self, settings: Settings) -> OwnConnection:
+        """A connection of the store's own."""
+        session = self._server.session(settings)
+        own = OwnConnection(await self._open(session.address, settings))
+        try:
+            ((version, largest),) = await self._rows(own.connection, session.opening)
+            own.learn(version, largest)
+        except BaseException:
+            await self.close(own)
+            raise
+        return own
+
+    async def execute(self, connection: OwnConnection, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        text, values = to_multi_statement(command)
+        sql = self.cursor(connection.connection).mogrify(text, values)
+        if connection.too_large(sql):
+            raise self.data_error(TOO_LARGE, "the text is larger than max_allowed_packet")
+        turn = 0
+        while True:
+            try:
+                return await self._rows(connection.connection, sql)
+            except self.library_error as error:
+                turn += 1
+                kind = self.error_kind(error)
+                if command.atomic and kind is not ErrorKind.LOST:
+                    await connection.connection.rollback()
+                if not self.is_tried_again(connection, kind, turn):
+                    raise
+
+    async def _rows(self, connection: Any, sql: str) -> list[Row]:
+        """The rows of the last statement that has some."""
+        async with connection.cursor(self.cursor) as cursor:
+            await cursor.execute(sql)
+            rows = cast("list[Row]", list(await cursor.fetchall()) if cursor.description else [])
+            while await cursor.nextset():
+                rows = list(await cursor.fetchall()) if cursor.description else rows
+            return rows
+
+    def demand_transaction(self, connection: OwnConnection) -> None:
+        """Nothing to demand: the store's own connections are in autocommit."""
+
+
+class AsyncMysqlJoined(MysqlAdapter):
+    """Sends commands through a connection of the caller."""
+
+    async def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        rows: list[Row] = []
+        async with connection.cursor(self.cursor) as cursor:
+            for part in linked_statements(command):
+                await cursor.execute(texts(part.text), part.values)
+                rows = list(await cursor.fetchall()) if cursor.description else rows
+        return rows
+
+
+# Generated by scripts/generate-sync from what is awaited above: change that, and run the script.
+class SyncMysqlAdapter(MysqlAdapter, ABC):
+    """Sends commands through connections of the store's own."""
+
+    @abstractmethod
+    def _open(self, address: dict[str, Any], settings: Settings) -> Any:
+        """A new connection of the client library."""
+
+    @abstractmethod
+    def close(self, connection: OwnConnection) -> None:
+        """Let go of a connection; never raises."""
+
+    def connect(self, settings: Settings) -> OwnConnection:
+        """A connection of the store's own."""
+        session = self._server.session(settings)
+        own = OwnConnection(self._open(session.address, settings))
+        try:
+            ((version, largest),) = self._rows(own.connection, session.opening)
+            own.learn(version, largest)
+        except BaseException:
+            self.close(own)
+            raise
+        return own
+
+    def execute(self, connection: OwnConnection, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        text, values = to_multi_statement(command)
+        sql = self.cursor(connection.connection).mogrify(text, values)
+        if connection.too_large(sql):
+            raise self.data_error(TOO_LARGE, "the text is larger than max_allowed_packet")
+        turn = 0
+        while True:
+            try:
+                return self._rows(connection.connection, sql)
+            except self.library_error as error:
+                turn += 1
+                kind = self.error_kind(error)
+                if command.atomic and kind is not ErrorKind.LOST:
+                    connection.connection.rollback()
+                if not self.is_tried_again(connection, kind, turn):
+                    raise
+
+    def _rows(self, connection: Any, sql: str) -> list[Row]:
+        """The rows of the last statement that has some."""
+        with connection.cursor(self.cursor) as cursor:
+            cursor.execute(sql)
+            rows = cast("list[Row]", list(cursor.fetchall()) if cursor.description else [])
+            while cursor.nextset():
+                rows = list(cursor.fetchall()) if cursor.description else rows
+            return rows
+
+    def demand_transaction(self, connection: OwnConnection) -> None:
+        """Nothing to demand: the store's own connections are in autocommit."""
+
+
+class SyncMysqlJoined(MysqlAdapter):
+    """Sends commands through a connection of the caller."""
+
+    def execute(self, connection: Any, command: Command) -> list[Row]:
+        """The rows of `command`."""
+        rows: list[Row] = []
+        with connection.cursor(self.cursor) as cursor:
+            for part in linked_statements(command):
+                cursor.execute(texts(part.text), part.values)
+                rows = list(cursor.fetchall()) if cursor.description else rows
+        return rows

@@ -14,7 +14,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from semel.stores.sql.adapters.asyncpg import AsyncpgAdapter, connect_arguments
-from semel.stores.sql.adapters.psycopg import PsycopgAdapter, connected
+from semel.stores.sql.adapters.psycopg import PsycopgAdapter, sync_connect
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.settings import Settings
 
@@ -35,7 +35,7 @@ class PooledPsycopg(PsycopgAdapter):
     def connect(self, settings: Settings) -> Any:
         """A connection to the proxy."""
         self._begin = _begin(self._server.session(settings)).encode()
-        return connected(settings, prepare_threshold=None)
+        return sync_connect(settings, prepare_threshold=None)
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows; a transaction that was begun by a command goes on."""
