@@ -34,7 +34,7 @@ def log_broken(error: Exception) -> None:
 class ListeningTask(ABC):
     """A task of the running loop that listens."""
 
-    def __init__(self) -> None:
+    def _start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:

@@ -24,8 +24,13 @@ def _listen(settings: Settings) -> Command:
     return Command(f'LISTEN "{channel(settings)}"')
 
 
-def _direct(settings: Settings) -> Settings:
-    return dataclasses.replace(settings, url=settings.listen_url or settings.url)
+class _Channel:
+    """What is listened to, through which library, and whom to tell."""
+
+    def __init__(self, settings: Settings, library: Any, told: Told) -> None:
+        self._settings = dataclasses.replace(settings, url=settings.listen_url or settings.url)
+        self._library = library
+        self._told = told
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:
@@ -33,13 +38,11 @@ def _wake(waiting: asyncio.Future[None]) -> None:
         waiting.set_result(None)
 
 
-class Listener:
+class Listener(_Channel):
     """A thread that listens on a psycopg connection."""
 
     def __init__(self, settings: Settings, library: Adapter, told: Told) -> None:
-        self._settings = _direct(settings)
-        self._library = library
-        self._told = told
+        super().__init__(settings, library, told)
         self._pid = os.getpid()
         self._pipe = os.pipe()
         self._thread = threading.Thread(target=self._run, name="semel-listener", daemon=True)
@@ -80,14 +83,12 @@ class Listener:
                 os.close(end)
 
 
-class AsyncListener(ListeningTask):
+class AsyncListener(_Channel, ListeningTask):
     """A task that listens on an asyncpg connection."""
 
     def __init__(self, settings: Settings, library: AsyncAdapter, told: Told) -> None:
-        self._settings = _direct(settings)
-        self._library = library
-        self._told = told
-        super().__init__()
+        super().__init__(settings, library, told)
+        self._start()
 
     async def _listened(self) -> None:
         connection = await self._library.connect(self._settings)

@@ -65,10 +65,10 @@ def examine(place: Place, driver: RedisDriver, horizon: timedelta) -> list[Findi
 
 
 def _node(settings: Settings, address: Address | None) -> list[Finding]:
-    connection = connections.connect(settings, address, greet=False)
+    connection = connections.sync_connect(settings, address, greet=False)
     try:
-        connections.send(connection, [("INFO",), *(("CONFIG", "GET", name) for name in _ASKED)])
-        told, *configured = connections.receive(connection, 1 + len(_ASKED), settings.name)
+        words = [("INFO",), *(("CONFIG", "GET", name) for name in _ASKED)]
+        told, *configured = connections.sync_ask(connection, words, settings.name)
     finally:
         connection.disconnect()
     if isinstance(told, Exception):

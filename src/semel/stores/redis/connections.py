@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from typing import Any, Final
 
@@ -137,14 +138,14 @@ def _sentinel_options(settings: Settings) -> dict[str, Any]:
 
 
 def packed(words: Sequence[Args]) -> list[bytes]:
-    """Commands as they go over the wire; hiredis does it far quicker than a connection of either colour."""
+    """Commands as they go over the wire; hiredis does it far quicker than a connection of either kind."""
     return [b"".join(map(pack_command, words))]
 
 
 def _at_hand(connection: Any, most: int) -> list[Reply]:
     """The next replies that have arrived with the one before, errors among them, without the client library's detour.
 
-    It goes through three functions, of either colour, for each reply; of a round only the first has to be waited for.
+    It goes through three functions, of either kind, for each reply; of a round only the first has to be waited for.
     """
     # There is no public way to more than one reply. Where a release of redis-py has none here, each is awaited.
     reader = getattr(getattr(connection, "_parser", None), "_reader", None)
@@ -157,59 +158,31 @@ def _at_hand(connection: Any, most: int) -> list[Reply]:
     return replies
 
 
-def found(settings: Settings, address: Address | None) -> Address:
-    """Where to connect: as told, or as the Sentinels say now."""
-    if address is not HOME:
-        return address
-    if settings.kind != "sentinel":
-        return settings.addresses[0]
-    further = {**_sentinel_options(settings), "retry": Retry(NoBackoff(), 0)}
-    sentinel: Any = Sentinel(list(settings.addresses), sentinel_kwargs=further)  # type: ignore[no-untyped-call]
-    try:
-        host, port = sentinel.discover_master(settings.service)
-    finally:
-        for client in sentinel.sentinels:
-            client.close()
-    return str(host), int(port)
+def _async_options(_settings: Settings) -> dict[str, Any]:
+    # One time limit around a whole exchange, in the driver, costs less than one around each reply.
+    return {"socket_timeout": None, "retry": AsyncRetry(NoBackoff(), 0)}
 
 
-def connect(settings: Settings, address: Address | None, *, greet: bool = True) -> Any:
-    """A new connection, looked at.
-
-    Raises:
-        StoreUnavailable: there is none to be had.
-    """
-    connection: Any = None
-    try:
-        kind = SSLConnection if settings.tls else Connection
-        further = {"socket_timeout": settings.timeout, "retry": Retry(NoBackoff(), 0)}
-        connection = kind(**options(settings, found(settings, address), **further))
-        connection.connect()
-        if greet:
-            run(greeting(settings), lambda words: _asked(connection, words))
-    except Exception as error:
-        if connection is not None:
-            connection.disconnect()
-        raise unreached_error(error, settings.name) from error
-    return connection
+def _sync_options(settings: Settings) -> dict[str, Any]:
+    return {"socket_timeout": settings.timeout, "retry": Retry(NoBackoff(), 0)}
 
 
-def look_again(connection: Any, settings: Settings) -> None:
-    """Look at what a connection leads to; it is closed where that may not decide any more.
-
-    Raises:
-        StoreUnavailable: it may not, or does not answer.
-    """
-    try:
-        run(greeting(settings), lambda words: _asked(connection, words))
-    except Exception as error:
-        connection.disconnect()
-        raise unreached_error(error, settings.name) from error
+async def async_disconnect(connection: Any) -> None:
+    """Close a connection that cannot be used any more; nobody waits for the server to agree."""
+    await connection.disconnect(nowait=True)
 
 
-def _asked(connection: Any, words: Sequence[Args]) -> list[Reply]:
-    send(connection, words)
-    return receive(connection, len(words), "")
+def sync_disconnect(connection: Any) -> None:
+    """Close a connection that cannot be used any more."""
+    connection.disconnect()
+
+
+async_time_limit: Final = asyncio.timeout
+
+
+def sync_time_limit(_seconds: float) -> AbstractContextManager[None]:
+    """None: each reply has its own in a thread."""
+    return nullcontext()
 
 
 def is_open(connection: Any) -> bool:
@@ -218,7 +191,7 @@ def is_open(connection: Any) -> bool:
     return connection._sock is not None if told is None else bool(told)  # noqa: SLF001 - as it was before redis-py 8
 
 
-def is_stale(connection: Any) -> bool:
+def sync_is_stale(connection: Any) -> bool:
     """Whether the server has closed it, or said what nobody asked for: known before anything is sent."""
     try:
         return bool(connection.can_read(0))
@@ -226,26 +199,16 @@ def is_stale(connection: Any) -> bool:
         return True
 
 
-def send(connection: Any, words: Sequence[Args]) -> None:
-    """Send commands together."""
-    connection.send_packed_command(packed(words))
+async def async_is_stale(connection: Any) -> bool:
+    """Whether the server has closed it, or said what nobody asked for: known before anything is sent."""
+    try:
+        can_read = getattr(connection, "can_read", None) or connection.can_read_destructive  # before redis-py 8
+        return bool(await can_read())
+    except WIRE:
+        return True
 
 
-def receive(connection: Any, count: int, name: str) -> list[Reply]:
-    """The replies to what was sent; those that do not come are errors, and the connection is closed then."""
-    replies: list[Reply] = []
-    while len(replies) < count:
-        try:
-            replies.append(connection.read_response())
-            replies += _at_hand(connection, count - len(replies))
-        except REPLIES as error:
-            replies.append(error)
-        except WIRE as error:
-            return replies + [lost_reply_error(error, name)] * (count - len(replies))
-    return replies
-
-
-async def afound(settings: Settings, address: Address | None) -> Address:
+async def async_find_address(settings: Settings, address: Address | None) -> Address:
     """Where to connect: as told, or as the Sentinels say now."""
     if address is not HOME:
         return address
@@ -261,7 +224,7 @@ async def afound(settings: Settings, address: Address | None) -> Address:
     return str(host), int(port)
 
 
-async def aconnect(settings: Settings, address: Address | None, *, greet: bool = True) -> Any:
+async def async_connect(settings: Settings, address: Address | None, *, greet: bool = True) -> Any:
     """A new connection, looked at.
 
     Raises:
@@ -270,67 +233,116 @@ async def aconnect(settings: Settings, address: Address | None, *, greet: bool =
     connection: Any = None
     try:
         kind = AsyncSSLConnection if settings.tls else AsyncConnection
-        # One time limit around a whole exchange, in the driver, costs less than one around each reply.
-        further = {"socket_timeout": None, "retry": AsyncRetry(NoBackoff(), 0)}
-        async with asyncio.timeout(settings.connect_timeout + settings.timeout):
-            connection = kind(**options(settings, await afound(settings, address), **further))
+        async with async_time_limit(settings.connect_timeout + settings.timeout):
+            where = await async_find_address(settings, address)
+            connection = kind(**options(settings, where, **_async_options(settings)))
             await connection.connect()
             if greet:
-                await arun(greeting(settings), lambda words: _aasked(connection, words))
+                await arun(greeting(settings), lambda words: async_ask(connection, words, settings.name))
     except Exception as error:
         if connection is not None:
-            await connection.disconnect(nowait=True)
+            await async_disconnect(connection)
         raise unreached_error(error, settings.name) from error
     return connection
 
 
-async def alook_again(connection: Any, settings: Settings) -> None:
+async def async_recheck(connection: Any, settings: Settings) -> None:
     """Look at what a connection leads to; it is closed where that may not decide any more.
 
     Raises:
         StoreUnavailable: it may not, or does not answer.
     """
     try:
-        async with asyncio.timeout(settings.timeout):
-            await arun(greeting(settings), lambda words: _aasked(connection, words))
+        async with async_time_limit(settings.timeout):
+            await arun(greeting(settings), lambda words: async_ask(connection, words, settings.name))
     except Exception as error:
-        await connection.disconnect(nowait=True)
+        await async_disconnect(connection)
         raise unreached_error(error, settings.name) from error
 
 
-async def ais_stale(connection: Any) -> bool:
-    """Whether the server has closed it, or said what nobody asked for: known before anything is sent."""
-    try:
-        can_read = getattr(connection, "can_read", None) or connection.can_read_destructive  # before redis-py 8
-        return bool(await can_read())
-    except WIRE:
-        return True
-
-
-async def _aasked(connection: Any, words: Sequence[Args]) -> list[Reply]:
-    await connection.send_packed_command(packed(words))
-    return await areceive(connection, len(words), "")
-
-
-async def aexchange(connection: Any, words: Sequence[Args], settings: Settings) -> list[Reply]:
+async def async_ask(connection: Any, words: Sequence[Args], name: str) -> list[Reply]:
     """Send commands together and read their replies; those that do not come are errors."""
-    replies: list[Reply] = []
-    try:
-        async with asyncio.timeout(settings.timeout):
-            await connection.send_packed_command(packed(words))
-            await areceive(connection, len(words), settings.name, replies)
-    except WIRE as error:
-        await connection.disconnect(nowait=True)
-        return replies + [lost_reply_error(error, settings.name)] * (len(words) - len(replies))
-    return replies
+    await connection.send_packed_command(packed(words))
+    return await async_receive(connection, len(words), name, [])
 
 
-async def areceive(connection: Any, count: int, name: str, replies: list[Reply] | None = None) -> list[Reply]:
-    """The replies to what was sent; those that do not come are errors, and the connection is closed then."""
-    replies = [] if replies is None else replies
+async def async_receive(connection: Any, count: int, name: str, replies: list[Reply]) -> list[Reply]:
+    """Add the replies to what was sent; those that do not come are errors, and the connection is closed then."""
     while len(replies) < count:
         try:
             replies.append(await connection.read_response())
+            replies += _at_hand(connection, count - len(replies))
+        except REPLIES as error:
+            replies.append(error)
+        except WIRE as error:
+            replies.extend([lost_reply_error(error, name)] * (count - len(replies)))
+    return replies
+
+
+# Generated by scripts/generate-sync from what is awaited above: change that, and run the script.
+def sync_find_address(settings: Settings, address: Address | None) -> Address:
+    """Where to connect: as told, or as the Sentinels say now."""
+    if address is not HOME:
+        return address
+    if settings.kind != "sentinel":
+        return settings.addresses[0]
+    further = {**_sentinel_options(settings), "retry": Retry(NoBackoff(), 0)}
+    sentinel: Any = Sentinel(list(settings.addresses), sentinel_kwargs=further)  # type: ignore[no-untyped-call]
+    try:
+        host, port = sentinel.discover_master(settings.service)
+    finally:
+        for client in sentinel.sentinels:
+            client.close()
+    return str(host), int(port)
+
+
+def sync_connect(settings: Settings, address: Address | None, *, greet: bool = True) -> Any:
+    """A new connection, looked at.
+
+    Raises:
+        StoreUnavailable: there is none to be had.
+    """
+    connection: Any = None
+    try:
+        kind = SSLConnection if settings.tls else Connection
+        with sync_time_limit(settings.connect_timeout + settings.timeout):
+            where = sync_find_address(settings, address)
+            connection = kind(**options(settings, where, **_sync_options(settings)))
+            connection.connect()
+            if greet:
+                run(greeting(settings), lambda words: sync_ask(connection, words, settings.name))
+    except Exception as error:
+        if connection is not None:
+            sync_disconnect(connection)
+        raise unreached_error(error, settings.name) from error
+    return connection
+
+
+def sync_recheck(connection: Any, settings: Settings) -> None:
+    """Look at what a connection leads to; it is closed where that may not decide any more.
+
+    Raises:
+        StoreUnavailable: it may not, or does not answer.
+    """
+    try:
+        with sync_time_limit(settings.timeout):
+            run(greeting(settings), lambda words: sync_ask(connection, words, settings.name))
+    except Exception as error:
+        sync_disconnect(connection)
+        raise unreached_error(error, settings.name) from error
+
+
+def sync_ask(connection: Any, words: Sequence[Args], name: str) -> list[Reply]:
+    """Send commands together and read their replies; those that do not come are errors."""
+    connection.send_packed_command(packed(words))
+    return sync_receive(connection, len(words), name, [])
+
+
+def sync_receive(connection: Any, count: int, name: str, replies: list[Reply]) -> list[Reply]:
+    """Add the replies to what was sent; those that do not come are errors, and the connection is closed then."""
+    while len(replies) < count:
+        try:
+            replies.append(connection.read_response())
             replies += _at_hand(connection, count - len(replies))
         except REPLIES as error:
             replies.append(error)

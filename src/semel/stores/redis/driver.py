@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, TypeVar
 
@@ -32,8 +33,196 @@ _inherited: Final[list[Any]] = []
 """Connections of a parent process, kept so that no collection closes them: the parent still uses them."""
 
 
-class RedisDriver:
-    """Batches in the calling thread. Without `greet` servers are not checked: for the doctor, which only looks."""
+class _AsyncExchange(ABC):
+    """Sends to nodes side by side, in tasks of an event loop."""
+
+    _place: Place
+    _idle: dict[Address | None, list[Any]]
+
+    @abstractmethod
+    async def _take(self, address: Address | None) -> Any:
+        """A connection to a node."""
+
+    @abstractmethod
+    async def _drop(self, address: Address | None) -> None:
+        """Use no older connection to a node that has broken one."""
+
+    async def _exchange(self, parcels: BatchByNode) -> dict[Address | None, list[Reply]]:
+        if len(parcels) == 1:
+            ((address, words),) = parcels.items()
+            return {address: await self._exchange_with(address, words)}
+        replies = await asyncio.gather(*(self._exchange_with(*parcel) for parcel in parcels.items()))
+        return dict(zip(parcels, replies, strict=True))
+
+    async def _exchange_with(self, address: Address | None, words: Sequence[Args]) -> list[Reply]:
+        try:
+            connection = await self._take(address)
+        except Exception as error:  # noqa: BLE001 - a node that cannot be used is the reply
+            return [error] * len(words)
+        replies: list[Reply] = []
+        try:
+            async with asyncio.timeout(self._place.settings.timeout):
+                await connection.send_packed_command(connections.packed(words))
+                await connections.async_receive(connection, len(words), self._place.name, replies)
+        except WIRE as error:
+            replies.extend([lost_reply_error(error, self._place.name)] * (len(words) - len(replies)))
+            await connections.async_disconnect(connection)
+        except BaseException:
+            await connections.async_disconnect(connection)
+            raise
+        if connection.is_connected and not is_demoted(replies):
+            self._idle.setdefault(address, []).append(connection)
+        else:
+            await connections.async_disconnect(connection)
+            await self._drop(address)
+        return replies
+
+
+class _SyncExchange(ABC):
+    """Sends to all nodes before it reads the first reply, in one thread, so that they work at the same time."""
+
+    _place: Place
+    _idle: dict[Address | None, list[Any]]
+    _lock: threading.Lock
+
+    @abstractmethod
+    def _take(self, address: Address | None) -> Any:
+        """A connection to a node."""
+
+    @abstractmethod
+    def _drop(self, address: Address | None) -> None:
+        """Use no older connection to a node that has broken one."""
+
+    def _exchange(self, parcels: BatchByNode) -> dict[Address | None, list[Reply]]:
+        lent: dict[Address | None, Any] = {}
+        try:
+            replies: dict[Address | None, list[Reply]] = {}
+            for address, words in parcels.items():
+                sent = self._send(address, words)
+                if isinstance(sent, Exception):
+                    replies[address] = [sent] * len(words)
+                else:
+                    lent[address] = sent
+            for address in list(lent):
+                count = len(parcels[address])
+                replies[address] = connections.sync_receive(lent[address], count, self._place.name, [])
+                self._give_back(address, lent.pop(address), replies[address])
+            return replies
+        finally:
+            for connection in lent.values():  # interrupted on the way: what is on the wire belongs to nobody
+                connection.disconnect()
+
+    def _send(self, address: Address | None, words: Sequence[Args]) -> Any:
+        """The connection that it was sent on, or why it was not."""
+        try:
+            connection = self._take(address)
+        except Exception as error:  # noqa: BLE001 - a node that cannot be used is the reply
+            return error
+        try:
+            connection.send_packed_command(connections.packed(words))
+        except WIRE as error:
+            self._drop(address)
+            return lost_reply_error(error, self._place.name)
+        except BaseException:
+            connection.disconnect()
+            raise
+        return connection
+
+    def _give_back(self, address: Address | None, connection: Any, replies: Sequence[Reply]) -> None:
+        if not connections.is_open(connection) or is_demoted(replies):
+            connection.disconnect()
+            self._drop(address)
+            return
+        with self._lock:
+            self._idle.setdefault(address, []).append(connection)
+
+
+class AsyncRedisDriver(_AsyncExchange):
+    """Carries rounds out. Without `greet` servers are not checked: for the doctor."""
+
+    def __init__(self, place: Place, route: Route, *, greet: bool = True) -> None:
+        self._place = place
+        self._route = route
+        self._greet = greet
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._pid = os.getpid()
+        self._idle: dict[Address | None, list[Any]] = {}
+        self._listener: AsyncListener | None = None
+        self._lock = threading.Lock()  # never held while something is awaited
+        self._looks = RecheckSchedule(self._place.settings)
+
+    async def perform(self, plans: Sequence[Plan]) -> Replies:
+        """Run one round: what the plans ask for goes together."""
+        if self._pid != os.getpid():
+            _inherited.append(self._idle)
+            self._start_over()
+        return await arun(run_side_by_side(plans), self._run_batch)
+
+    async def talk(self, flow: Generator[Batch, list[Reply], T]) -> T:
+        """Run a flow that is no plan, for the doctor."""
+        return await arun(flow, self._run_batch)
+
+    async def nodes(self) -> list[Address | None]:
+        """Every node that holds records."""
+        return await arun(self._route.nodes(), self._exchange)
+
+    async def _run_batch(self, batch: Batch) -> list[Reply]:
+        return await arun(self._route.send(batch), self._exchange)
+
+    async def _take(self, address: Address | None) -> Any:
+        with self._lock:
+            idle = self._idle.get(address)
+            connection = idle.pop() if idle else None
+        if connection is not None:
+            if not await connections.async_is_stale(connection):
+                return await self._recheck(address, connection)
+            await connections.async_disconnect(connection)
+            await self._drop(address)
+        connection = await connections.async_connect(self._place.settings, address, greet=self._greet)
+        self._looks.done(address)
+        return connection
+
+    async def _recheck(self, address: Address | None, connection: Any) -> Any:
+        if self._greet and self._looks.is_due(address):
+            try:
+                await connections.async_recheck(connection, self._place.settings)
+            except BaseException:
+                await connections.async_disconnect(connection)
+                await self._drop(address)
+                raise
+            self._looks.done(address)
+        return connection
+
+    async def _drop(self, address: Address | None) -> None:
+        """Use no older connection to a node that has broken one."""
+        with self._lock:
+            stale = self._idle.pop(address, [])
+        for connection in stale:
+            await connections.async_disconnect(connection)
+
+    def listen(self, told: Told) -> None:
+        """Have `told` called when somebody else ends what is waited for: in this loop, or in a thread."""
+        if self._place.settings.listen:
+            self._listener = AsyncListener(self._place, told)
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        if self._pid != os.getpid():
+            return
+        if self._listener is not None:
+            await self._listener.close()
+        with self._lock:
+            idle, self._idle = self._idle, {}
+        for stale in idle.values():
+            for connection in stale:
+                await connection.disconnect()
+
+
+# Generated by scripts/generate-sync from what is awaited above: change that, and run the script.
+class RedisDriver(_SyncExchange):
+    """Carries rounds out. Without `greet` servers are not checked: for the doctor."""
 
     def __init__(self, place: Place, route: Route, *, greet: bool = True) -> None:
         self._place = place
@@ -45,7 +234,7 @@ class RedisDriver:
         self._pid = os.getpid()
         self._idle: dict[Address | None, list[Any]] = {}
         self._listener: Listener | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # never held while something is awaited
         self._looks = RecheckSchedule(self._place.settings)
 
     def perform(self, plans: Sequence[Plan]) -> Replies:
@@ -53,185 +242,63 @@ class RedisDriver:
         if self._pid != os.getpid():
             _inherited.append(self._idle)
             self._start_over()
-        return run(run_side_by_side(plans), self._spoken)
+        return run(run_side_by_side(plans), self._run_batch)
 
     def talk(self, flow: Generator[Batch, list[Reply], T]) -> T:
         """Run a flow that is no plan, for the doctor."""
-        return run(flow, self._spoken)
+        return run(flow, self._run_batch)
 
     def nodes(self) -> list[Address | None]:
         """Every node that holds records."""
-        return run(self._route.nodes(), self._exchanged)
+        return run(self._route.nodes(), self._exchange)
 
-    def _spoken(self, batch: Batch) -> list[Reply]:
-        return run(self._route.send(batch), self._exchanged)
+    def _run_batch(self, batch: Batch) -> list[Reply]:
+        return run(self._route.send(batch), self._exchange)
 
-    def _exchanged(self, parcels: BatchByNode) -> dict[Address | None, list[Reply]]:
-        """Everything is sent before the first reply is read, so that nodes work at the same time."""
-        lent: dict[Address | None, Any] = {}
-        try:
-            replies = {}
-            for address, words in parcels.items():
-                sent = self._sent(address, words)
-                if isinstance(sent, Exception):
-                    replies[address] = [sent] * len(words)
-                else:
-                    lent[address] = sent
-            for address in list(lent):
-                replies[address] = connections.receive(lent[address], len(parcels[address]), self._place.name)
-                self._give_back(address, lent.pop(address), replies[address])
-            return replies
-        finally:
-            for connection in lent.values():  # interrupted on the way: what is on the wire belongs to nobody
-                connection.disconnect()
-
-    def _sent(self, address: Address | None, words: Sequence[Args]) -> Any:
-        """The connection that it was sent on, or why it was not."""
-        try:
-            connection = self._taken(address)
-        except Exception as error:  # noqa: BLE001 - a node that cannot be used is the reply
-            return error
-        try:
-            connections.send(connection, words)
-        except WIRE as error:
-            self._drop(address)
-            return lost_reply_error(error, self._place.name)
-        except BaseException:
-            connection.disconnect()
-            raise
-        return connection
-
-    def _taken(self, address: Address | None) -> Any:
+    def _take(self, address: Address | None) -> Any:
         with self._lock:
             idle = self._idle.get(address)
             connection = idle.pop() if idle else None
         if connection is not None:
-            if not connections.is_stale(connection):
-                return self._looked_at(address, connection)
-            connection.disconnect()
+            if not connections.sync_is_stale(connection):
+                return self._recheck(address, connection)
+            connections.sync_disconnect(connection)
             self._drop(address)
-        connection = connections.connect(self._place.settings, address, greet=self._greet)
+        connection = connections.sync_connect(self._place.settings, address, greet=self._greet)
         self._looks.done(address)
         return connection
 
-    def _looked_at(self, address: Address | None, connection: Any) -> Any:
+    def _recheck(self, address: Address | None, connection: Any) -> Any:
         if self._greet and self._looks.is_due(address):
             try:
-                connections.look_again(connection, self._place.settings)
+                connections.sync_recheck(connection, self._place.settings)
             except BaseException:
-                connection.disconnect()
+                connections.sync_disconnect(connection)
                 self._drop(address)
                 raise
             self._looks.done(address)
         return connection
-
-    def _give_back(self, address: Address | None, connection: Any, replies: Sequence[Reply]) -> None:
-        if not connections.is_open(connection) or is_demoted(replies):
-            connection.disconnect()
-            self._drop(address)
-            return
-        with self._lock:
-            self._idle.setdefault(address, []).append(connection)
 
     def _drop(self, address: Address | None) -> None:
         """Use no older connection to a node that has broken one."""
         with self._lock:
             stale = self._idle.pop(address, [])
         for connection in stale:
-            connection.disconnect()
+            connections.sync_disconnect(connection)
 
     def listen(self, told: Told) -> None:
-        """Have `told` called, in a thread of the listener, when somebody else ends what is waited for."""
+        """Have `told` called when somebody else ends what is waited for: in this loop, or in a thread."""
         if self._place.settings.listen:
             self._listener = Listener(self._place, told)
 
     def close(self) -> None:
         """Let go of every connection."""
-        if self._pid == os.getpid():
-            if self._listener is not None:
-                self._listener.close()
-            for address in list(self._idle):
-                self._drop(address)
-
-
-class AsyncRedisDriver:
-    """The same on an event loop."""
-
-    def __init__(self, place: Place, route: Route) -> None:
-        self._place = place
-        self._route = route
-        self._idle: dict[Address | None, list[Any]] = {}
-        self._listener: AsyncListener | None = None
-        self._looks = RecheckSchedule(place.settings)
-
-    async def perform(self, plans: Sequence[Plan]) -> Replies:
-        """Run one round: what the plans ask for goes together."""
-        return await arun(run_side_by_side(plans), self._spoken)
-
-    async def _spoken(self, batch: Batch) -> list[Reply]:
-        return await arun(self._route.send(batch), self._exchanged)
-
-    async def _exchanged(self, parcels: BatchByNode) -> dict[Address | None, list[Reply]]:
-        if len(parcels) == 1:
-            ((address, words),) = parcels.items()
-            return {address: await self._exchanged_with(address, words)}
-        replies = await asyncio.gather(*(self._exchanged_with(*parcel) for parcel in parcels.items()))
-        return dict(zip(parcels, replies, strict=True))
-
-    async def _exchanged_with(self, address: Address | None, words: Sequence[Args]) -> list[Reply]:
-        try:
-            connection = await self._taken(address)
-        except Exception as error:  # noqa: BLE001 - a node that cannot be used is the reply
-            return [error] * len(words)
-        try:
-            replies = await connections.aexchange(connection, words, self._place.settings)
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        if connection.is_connected and not is_demoted(replies):
-            self._idle.setdefault(address, []).append(connection)
-        else:
-            await connection.disconnect(nowait=True)
-            await self._drop(address)
-        return replies
-
-    async def _taken(self, address: Address | None) -> Any:
-        idle = self._idle.get(address)
-        connection = idle.pop() if idle else None
-        if connection is not None:
-            if not await connections.ais_stale(connection):
-                return await self._looked_at(address, connection)
-            await connection.disconnect(nowait=True)
-            await self._drop(address)
-        connection = await connections.aconnect(self._place.settings, address)
-        self._looks.done(address)
-        return connection
-
-    async def _looked_at(self, address: Address | None, connection: Any) -> Any:
-        if self._looks.is_due(address):
-            try:
-                await connections.alook_again(connection, self._place.settings)
-            except BaseException:
-                await connection.disconnect(nowait=True)
-                await self._drop(address)
-                raise
-            self._looks.done(address)
-        return connection
-
-    async def _drop(self, address: Address | None) -> None:
-        for connection in self._idle.pop(address, []):
-            await connection.disconnect(nowait=True)
-
-    def listen(self, told: Told) -> None:
-        """Have `told` called, in this loop, when somebody else ends what is waited for."""
-        if self._place.settings.listen:
-            self._listener = AsyncListener(self._place, told)
-
-    async def close(self) -> None:
-        """Let go of every connection."""
+        if self._pid != os.getpid():
+            return
         if self._listener is not None:
-            await self._listener.close()
-        for connections_ in list(self._idle.values()):
-            for connection in connections_:
-                await connection.disconnect()
-        self._idle.clear()
+            self._listener.close()
+        with self._lock:
+            idle, self._idle = self._idle, {}
+        for stale in idle.values():
+            for connection in stale:
+                connection.disconnect()

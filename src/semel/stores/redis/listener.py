@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import cycle
 from typing import Any, Final
@@ -18,28 +17,29 @@ from semel.stores.listener import AGAIN_AFTER, ListeningTask, Told, log_broken, 
 from semel.stores.redis import connections
 from semel.stores.redis.key_names import Place
 from semel.stores.redis.pipeline import HOME
-from semel.stores.redis.settings import Address
 
 _MESSAGE: Final = b"message"
 
 
-def _nodes(place: Place) -> Iterator[Address | None]:
-    """Whom to listen to, one after the other. Any node of a cluster is told of what is published at another."""
-    return cycle(place.settings.addresses if place.settings.kind == "cluster" else (HOME,))
-
-
-def _pass_on(reply: Any, told: Told) -> None:
-    if reply[0] == _MESSAGE:
-        pass_on(reply[2], told)
-
-
-class Listener:
-    """A thread that listens. It looks up from the channel twice a second, to see whether it shall end."""
+class _Channel:
+    """What is listened to, and whom to tell."""
 
     def __init__(self, place: Place, told: Told) -> None:
         self._place = place
         self._told = told
-        self._nodes = _nodes(place)
+        # One after the other: any node of a cluster is told of what is published at another.
+        self._nodes = cycle(place.settings.addresses if place.settings.kind == "cluster" else (HOME,))
+
+    def _pass_on(self, reply: Any) -> None:
+        if reply[0] == _MESSAGE:
+            pass_on(reply[2], self._told)
+
+
+class Listener(_Channel):
+    """A thread that listens. It looks up from the channel twice a second, to see whether it shall end."""
+
+    def __init__(self, place: Place, told: Told) -> None:
+        super().__init__(place, told)
         self._ended = threading.Event()
         self._pid = os.getpid()
         self._connection: Any = None
@@ -56,12 +56,12 @@ class Listener:
             self._ended.wait(AGAIN_AFTER)
 
     def _listened(self) -> None:
-        connection = self._connection = connections.connect(self._place.settings, next(self._nodes), greet=False)
+        connection = self._connection = connections.sync_connect(self._place.settings, next(self._nodes), greet=False)
         try:
             connection.send_command("SUBSCRIBE", self._place.pattern.channel)
             while not self._ended.is_set():
                 if connection.can_read(0.5):
-                    _pass_on(connection.read_response(), self._told)
+                    self._pass_on(connection.read_response())
         finally:
             connection.disconnect()
 
@@ -76,20 +76,18 @@ class Listener:
             self._thread.join()
 
 
-class AsyncListener(ListeningTask):
+class AsyncListener(_Channel, ListeningTask):
     """A task that listens."""
 
     def __init__(self, place: Place, told: Told) -> None:
-        self._place = place
-        self._told = told
-        self._nodes = _nodes(place)
-        super().__init__()
+        super().__init__(place, told)
+        self._start()
 
     async def _listened(self) -> None:
-        connection = await connections.aconnect(self._place.settings, next(self._nodes), greet=False)
+        connection = await connections.async_connect(self._place.settings, next(self._nodes), greet=False)
         try:
             await connection.send_command("SUBSCRIBE", self._place.pattern.channel)
             while True:
-                _pass_on(await connection.read_response(), self._told)
+                self._pass_on(await connection.read_response())
         finally:
-            await connection.disconnect(nowait=True)
+            await connections.async_disconnect(connection)
