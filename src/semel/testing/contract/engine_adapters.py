@@ -17,8 +17,8 @@ import threading
 import typing
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import suppress
-from typing import Any, Literal, Protocol
+from contextlib import nullcontext, suppress
+from typing import Any, Literal, cast
 
 from semel.api import AsyncSemel, Semel
 from semel.core.record import Record
@@ -29,163 +29,111 @@ ColourName = Literal["sync", "async"]
 Wake = threading.Event | asyncio.Event
 
 
-class Colour(Protocol):
-    """What differs between the colours."""
+class Colour:
+    """How engines of one colour are made, called and looked into.
 
-    name: ColourName
+    Args:
+        name: "async" for `AsyncSemel` on the loop of the test, "sync" for `Semel` with a thread for each call.
+    """
+
+    def __init__(self, name: ColourName) -> None:
+        self.name = name
+        self._awaits = name == "async"
 
     def engine(self, store: Store, **settings: Any) -> Any:
         """An engine of this colour."""
+        return (AsyncSemel if self._awaits else Semel)(store, **settings)
 
     def adapt(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, written in either colour, as this one's users would write it."""
+        if inspect.iscoroutinefunction(function) is self._awaits:
+            return function
+        return _looking_like(function, _awaited(function) if self._awaits else _blocking(function))
 
     def with_arguments(self, handler: Callable[[], Any], *, as_method: bool) -> Callable[..., Any]:
         """A new function that takes the arguments of a call and runs `handler`, or one that is to be a method."""
 
-    def start(self, call: Call, method: Callable[[], Any]) -> None:
-        """Let `method` of the engine run as `call`."""
-
-    async def step(self, attempt: Any, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """A step of an attempt, from inside a handler written as a coroutine."""
-
-    async def records(self, engine: Any, query: dict[str, Any]) -> list[Record]:
-        """Every record asked for."""
-
-    def driver(self, store: Store) -> Any:
-        """A driver of this colour."""
-
-    async def perform(self, driver: Any, plan: Plan) -> Answers | Exception:
-        """Have a plan carried out by a driver, without any engine."""
-
-    async def close(self, closing: Any) -> None:
-        """Close an engine or a driver."""
-
-    def waiters(self, engine: Any) -> int:
-        """How many callers wait for somebody else's key in this engine."""
-
-    def keepers(self, engine: Any) -> list[Wake]:
-        """The wake-ups of the keepers that are alive in this engine."""
-
-
-class AsyncColour:
-    """`AsyncSemel` on the loop of the test."""
-
-    name: ColourName = "async"
-
-    def engine(self, store: Store, **settings: Any) -> Any:
-        return AsyncSemel(store, **settings)
-
-    def adapt(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if inspect.iscoroutinefunction(function):
-            return function
-
-        async def adapted(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs)
-
-        return _looking_like(function, adapted)
-
-    def with_arguments(self, handler: Callable[[], Any], *, as_method: bool) -> Callable[..., Any]:
-        async def function(key: Any, scope: Any, asked: Any) -> Any:
-            return await handler()
-
-        async def method(self: object, key: Any, scope: Any, asked: Any) -> Any:
-            return await handler()
-
-        return method if as_method else function
-
-    def start(self, call: Call, method: Callable[[], Any]) -> None:
-        context = contextvars.copy_context()
-        context.run(current_call.set, call)
-        call.follow(asyncio.get_running_loop().create_task(_called(method), context=context))
-
-    async def step(self, attempt: Any, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        return await attempt.step(name, self.adapt(function), *args)
-
-    async def records(self, engine: Any, query: dict[str, Any]) -> list[Record]:
-        return [record async for record in engine.records(**query)]
-
-    def driver(self, store: Store) -> Any:
-        return store.async_driver()
-
-    async def perform(self, driver: AsyncDriver, plan: Plan) -> Answers | Exception:
-        return (await driver.perform([plan]))[0]
-
-    async def close(self, closing: Any) -> None:
-        await closing.close()
-
-    def waiters(self, engine: Any) -> int:
-        return sum(_waiting(runtime) for runtime in engine.runtimes.alive())
-
-    def keepers(self, engine: Any) -> list[Wake]:
-        wakes: list[Wake] = [wake for runtime in engine.runtimes.alive() for wake in runtime.wakes()]
-        leases = engine.runtimes.leases
-        return wakes if leases is None else [*wakes, *leases.wakes()]
-
-
-class SyncColour:
-    """`Semel` in threads, each call in one of its own."""
-
-    name: ColourName = "sync"
-
-    def engine(self, store: Store, **settings: Any) -> Any:
-        return Semel(store, **settings)
-
-    def adapt(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if not inspect.iscoroutinefunction(function):
-            return function
-        loop = asyncio.get_running_loop()
-
-        def adapted(*args: Any, **kwargs: Any) -> Any:
-            return _on_loop(loop, functools.partial(function, *args, **kwargs))
-
-        return _looking_like(function, adapted)
-
-    def with_arguments(self, handler: Callable[[], Any], *, as_method: bool) -> Callable[..., Any]:
         def function(key: Any, scope: Any, asked: Any) -> Any:
             return handler()
+
+        async def async_function(key: Any, scope: Any, asked: Any) -> Any:
+            return await handler()
 
         def method(self: object, key: Any, scope: Any, asked: Any) -> Any:
             return handler()
 
+        async def async_method(self: object, key: Any, scope: Any, asked: Any) -> Any:
+            return await handler()
+
+        if self._awaits:
+            return async_method if as_method else async_function
         return method if as_method else function
 
     def start(self, call: Call, method: Callable[[], Any]) -> None:
+        """Let `method` of the engine run as `call`."""
         context = contextvars.copy_context()
         context.run(current_call.set, call)
-        _in_thread(functools.partial(context.run, method), call.end)
+        if self._awaits:
+            call.follow(asyncio.get_running_loop().create_task(_called(method), context=context))
+        else:
+            _in_thread(functools.partial(context.run, method), call.end)
 
     async def step(self, attempt: Any, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        return await in_thread(functools.partial(attempt.step, name, self.adapt(function), *args))
+        """A step of an attempt, from inside a handler written as a coroutine."""
+        return await self._call(functools.partial(attempt.step, name, self.adapt(function), *args))
 
     async def records(self, engine: Any, query: dict[str, Any]) -> list[Record]:
+        """Every record asked for."""
+        if self._awaits:
+            return [record async for record in engine.records(**query)]
         found: list[Record] = await in_thread(lambda: list(engine.records(**query)))
         return found
 
-    def driver(self, store: Store) -> Any:
-        return store.driver()
+    def driver(self, store: Store) -> Driver | AsyncDriver:
+        """A driver of this colour."""
+        return store.async_driver() if self._awaits else store.driver()
 
-    async def perform(self, driver: Driver, plan: Plan) -> Answers | Exception:
-        reply: Answers | Exception = await in_thread(lambda: driver.perform([plan])[0])
-        return reply
+    async def perform(self, driver: Driver | AsyncDriver, plan: Plan) -> Answers | Exception:
+        """Have a plan carried out by a driver, without any engine."""
+        (reply,) = await self._call(functools.partial(driver.perform, [plan]))
+        return cast("Answers | Exception", reply)
 
     async def close(self, closing: Any) -> None:
-        await in_thread(closing.close)
+        """Close an engine or a driver."""
+        await self._call(closing.close)
+
+    async def _call(self, method: Callable[[], Any]) -> Any:
+        return await (method() if self._awaits else in_thread(method))
 
     def waiters(self, engine: Any) -> int:
+        """How many callers wait for somebody else's key in this engine."""
         count = 0
         for runtime in engine.runtimes.alive():
-            with runtime._watch.lock:
+            with nullcontext() if self._awaits else runtime._watch.lock:
                 count += _waiting(runtime)
         return count
 
     def keepers(self, engine: Any) -> list[Wake]:
-        return [wake for runtime in engine.runtimes.alive() for wake in runtime.wakes()]
+        """The wake-ups of the keepers that are alive in this engine."""
+        wakes: list[Wake] = [wake for runtime in engine.runtimes.alive() for wake in runtime.wakes()]
+        leases = engine.runtimes.leases if self._awaits else None
+        return wakes if leases is None else [*wakes, *leases.wakes()]
 
 
-def colour_of(name: ColourName) -> Colour:
-    """The colour by its name."""
-    return AsyncColour() if name == "async" else SyncColour()
+def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    async def adapted(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return adapted
+
+
+def _blocking(function: Callable[..., Any]) -> Callable[..., Any]:
+    loop = asyncio.get_running_loop()
+
+    def adapted(*args: Any, **kwargs: Any) -> Any:
+        return _on_loop(loop, functools.partial(function, *args, **kwargs))
+
+    return adapted
 
 
 async def _called(method: Callable[[], Any]) -> Any:

@@ -20,7 +20,7 @@ from semel.engine.call_flow import terms_of
 from semel.testing.clock import VirtualClock
 from semel.testing.contract.api_client import OPERATION, CallStyle, Door, Handler
 from semel.testing.contract.calls import Call, Gate, current_call, until
-from semel.testing.contract.engine_adapters import ColourName, colour_of
+from semel.testing.contract.engine_adapters import Colour, ColourName
 from semel.testing.contract.instrumented_store import WatchedStore
 
 MakeStore = Callable[[], Store]
@@ -32,7 +32,7 @@ class World:
     def __init__(
         self, colour: ColourName, clock: VirtualClock, make_store: MakeStore, call_style: CallStyle = "run"
     ) -> None:
-        self.colour = colour_of(colour)
+        self.colour = Colour(colour)
         self.call_style = call_style
         self.clock = clock
         self.ran: list[Any] = []
