@@ -11,7 +11,7 @@ from semel.core.circuit import Limits
 from semel.core.fingerprint import Secret
 from semel.core.observer import Observer
 from semel.core.policy import Policy
-from semel.core.store import Store
+from semel.core.store import Store, libraries_of
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.clock import Clock
 from semel.engine.engine import EngineBase
@@ -80,7 +80,7 @@ def _check_installed(store: Store, kind: int) -> None:
     Raises:
         DependencyMissing: it is not installed.
     """
-    libraries = getattr(store, "libraries", None)
+    libraries = libraries_of(store)
     if libraries is not None and find_spec(libraries[kind]) is None:
         raise missing_error(f"{store.name.partition(':')[0]}://", libraries[kind])
 

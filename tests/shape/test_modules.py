@@ -29,6 +29,9 @@ AMBIENT_CALLS = {
 }
 AMBIENT_NAMES_FROM = {"random": None, "time": {"monotonic", "monotonic_ns", "sleep", "time", "time_ns"}}
 
+PORTS = {"adapter", "driver", "front", "store", "within"}
+"""What objects of ports of our own are called."""
+
 EXECUTE = re.compile(r"execute(many|script)?")
 
 
@@ -73,6 +76,19 @@ def test_the_layers_do_not_reach_around_through_the_root() -> None:
         if isinstance(node, ast.ImportFrom) and node.module == "semel"
         for alias in node.names
         if not list(PACKAGE.glob(f"{alias.name}*"))
+    ]
+    assert found == []
+
+
+def test_what_a_store_can_do_is_declared_and_not_looked_for() -> None:
+    found = [
+        f"{module.where}:{call.lineno} looks for a member of a store or driver by its name"
+        for module in modules()
+        for call in ast.walk(module.tree)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in ("getattr", "hasattr")
+        and ast.unparse(call.args[0]).rpartition(".")[2].lstrip("_") in PORTS
     ]
     assert found == []
 

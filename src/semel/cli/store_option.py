@@ -16,7 +16,7 @@ import typer
 
 from semel.api import Semel, open_store
 from semel.cli.exit_codes import not_found_error, usage_error
-from semel.core.store import Store
+from semel.core.store import Store, path_of
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.sync_engine import SyncEngine
 from semel.stores.urls import split_scheme
@@ -63,8 +63,8 @@ def store_at(url: str | None) -> Store:
         message = f"{place} lives inside one process and cannot be seen from here; nothing was done. Name a database."
         raise usage_error(message)
     store = open_store(as_place(place), **_read_only_settings(place))
-    path = getattr(store, "path", None)
-    if isinstance(path, str) and not _may_exist(Path(path)):
+    path = path_of(store)
+    if path is not None and not _may_exist(Path(path)):
         message = f"There is no database file {path}; nothing was done. Look at the path, or make it: semel migrate."
         raise not_found_error(message)
     return store

@@ -37,10 +37,14 @@ class Capability(Enum):
 
     JOIN = "operations inside a transaction of the caller: `join` and `async_join`"
     NOTIFY = "telling of ends: drivers have a method `listen`"
+    EAGER = "`perform` of its async drivers may be started outside a task: it awaits only futures of the running loop"
+    GATHER = "eager only for an asker who is alone: what several tasks ask in one turn of the loop is cheaper together"
     SEPARATE_LOOP = "drivers for an event loop of semel's own: `separate_async_driver`"
     OWN_CIRCUIT = "it guards what it is made of by itself, so no circuit breaker is put in front of it"
     INVALIDATIONS = "notes of what caches have to forget, so a cache may stand in front of it: `install_id`"
     CACHED = "caches stand in front of its records: `front`, `at_hand` and `ask`"
+    CLIENT_LIBRARIES = "it needs client libraries, which may be missing: `libraries`"
+    FILE = "it is a file: `path`"
     DURABLE = "what it acknowledged survives a crash"
     EXAMINE = "`semel doctor`: `admin().examine`"
     MIGRATE = "`semel migrate`: `admin().migrate`"
@@ -50,6 +54,8 @@ class Capability(Enum):
 
 
 Capabilities = frozenset[Capability]
+ITS_OWN: Final = frozenset({Capability.CACHED, Capability.CLIENT_LIBRARIES, Capability.FILE})
+"""What a store that stands in front of another one does not have from it."""
 ADMINISTRATION: Final = frozenset(
     {
         Capability.EXAMINE,
@@ -79,10 +85,8 @@ class Driver(Protocol):
 class AsyncDriver(Protocol):
     """A driver for event loops.
 
-    A driver may say `eager = True` if its `perform` may be started outside a task of its own: it awaits nothing but
-    plain futures of the running loop. A lane then gives answers that are at hand without waiting. With `gathers = True`
-    it does so only for an asker who is alone: what several tasks ask in one turn of the loop is cheaper together. Its
-    `listen(told)`, where it has one, calls `told` in that loop.
+    With `Capability.EAGER` a lane gives answers that are at hand without waiting. Where there is a `listen(told)`, it
+    calls `told` in the running loop.
     """
 
     async def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
@@ -168,6 +172,22 @@ class SeparateLoop(Store, Protocol):
         """A driver for an event loop of semel's own, whichever loop the connections of the caller belong to."""
 
 
+class WithLibraries(Store, Protocol):
+    """What a store with `Capability.CLIENT_LIBRARIES` has beside the methods of a store."""
+
+    @property
+    def libraries(self) -> tuple[str, str]:
+        """The modules that have to be installed, for threads and for event loops."""
+
+
+class InFile(Store, Protocol):
+    """What a store with `Capability.FILE` has beside the methods of a store."""
+
+    @property
+    def path(self) -> str:
+        """The absolute path of the file."""
+
+
 class Notifying(Protocol):
     """What a driver of a store with `Capability.NOTIFY` has beside the methods of a driver."""
 
@@ -178,6 +198,16 @@ class Notifying(Protocol):
 def listener_of(store: Store, driver: Driver | AsyncDriver) -> Notifying | None:
     """`driver`, if it can tell of ends."""
     return cast("Notifying", driver) if Capability.NOTIFY in store.capabilities else None
+
+
+def libraries_of(store: Store) -> tuple[str, str] | None:
+    """The modules that `store` needs, for threads and for event loops; None: it needs none."""
+    return cast("WithLibraries", store).libraries if Capability.CLIENT_LIBRARIES in store.capabilities else None
+
+
+def path_of(store: Store) -> str | None:
+    """The file that `store` is; None: it is none."""
+    return cast("InFile", store).path if Capability.FILE in store.capabilities else None
 
 
 def maker_of_separate_drivers(store: Store) -> Callable[[], AsyncDriver] | None:

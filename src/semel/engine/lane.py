@@ -33,7 +33,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from semel.core.circuit import RUNNING, Change, Guard
 from semel.core.operations import Answer, Claim, Operation, Read, Scan, give_back
-from semel.core.store import Answers, AsyncDriver, Batching, Driver, Plan
+from semel.core.store import Answers, AsyncDriver, Batching, Capabilities, Capability, Driver, Plan
 from semel.errors import SemelError, StoreUnavailable
 
 _FULL_FOR = 1.0
@@ -424,15 +424,20 @@ class AsyncLane:
     """The lane of one event loop: the running one, if none is given. `tell` hears what becomes of the store."""
 
     def __init__(
-        self, lane: Lane, driver: AsyncDriver, tell: Callable[[Change], None], loop: Loop | None = None
+        self,
+        lane: Lane,
+        driver: AsyncDriver,
+        tell: Callable[[Change], None],
+        loop: Loop | None = None,
+        capabilities: Capabilities = frozenset(),
     ) -> None:
         self._lane = lane
         self._driver = driver
         self._tell = tell
         self._loop: Loop = loop or asyncio.get_running_loop()
         self._leader: asyncio.Task[None] | None = None
-        self._eager: bool = getattr(driver, "eager", False)
-        self._gathers: bool = getattr(driver, "gathers", False)
+        self._eager = Capability.EAGER in capabilities
+        self._gathers = Capability.GATHER in capabilities
         self._asker: asyncio.Task[Any] | None = None
         self._asked = 0
         self._crowded = False

@@ -332,7 +332,7 @@ class MemoryStore:
     """Records in memory. `clock` is the store's clock; stores on one `table` are one place."""
 
     batch = 64
-    capabilities = frozenset({Capability.SEPARATE_LOOP, Capability.INVALIDATIONS})
+    capabilities = frozenset({Capability.EAGER, Capability.SEPARATE_LOOP, Capability.INVALIDATIONS})
 
     def __init__(self, *, clock: StoreClock = machine_clock, table: Table | None = None) -> None:
         self.clock = clock
@@ -398,8 +398,6 @@ class MemoryDriver:
 
 class AsyncMemoryDriver:
     """The same for an event loop: nothing here ever waits."""
-
-    eager = True
 
     def __init__(self, store: MemoryStore) -> None:
         self._driver = MemoryDriver(store)

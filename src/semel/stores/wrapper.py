@@ -13,11 +13,11 @@ from typing import Any, cast
 from semel.core.operations import Operation
 from semel.core.store import (
     ADMINISTRATION,
+    ITS_OWN,
     AsyncDriver,
     AsyncJoined,
     Behind,
     Capabilities,
-    Capability,
     Driver,
     Joined,
     Plan,
@@ -45,7 +45,7 @@ class PassingStore(ABC):
     @property
     def capabilities(self) -> Capabilities:
         """What the store behind can do for this one: operators name that store itself, and its caches are its own."""
-        return self._behind().capabilities - ADMINISTRATION - {Capability.CACHED}
+        return self._behind().capabilities - ADMINISTRATION - ITS_OWN
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands of the store behind."""

@@ -19,7 +19,7 @@ from semel.core.fingerprint import fingerprint
 from semel.core.key import Key
 from semel.core.operations import AddReplays, Claim, Granted
 from semel.core.record import NOTHING
-from semel.core.store import Answers, Plan
+from semel.core.store import Answers, Capability, Plan
 from semel.engine import call_flow, sync_engine
 from semel.engine.call_flow import terms_of
 from semel.engine.lane import Lane, ThreadLane, Ticket, closed_seat
@@ -48,8 +48,6 @@ def clock() -> VirtualClock:
 class InTurn(AsyncMemoryDriver):
     """A driver for event loops that has something done between the reply of its first claim and the caller's turn."""
 
-    eager = False
-
     def __init__(self, store: "TurnStore") -> None:
         super().__init__(store)
         self._turns = store
@@ -65,6 +63,7 @@ class InTurn(AsyncMemoryDriver):
 class TurnStore(MemoryStore):
     """A store whose first awaited round is followed by `act`, before whoever waits for it has its turn."""
 
+    capabilities = MemoryStore.capabilities - {Capability.EAGER}
     act: Callable[[], object] | None = None
 
     def async_driver(self) -> AsyncMemoryDriver:

@@ -10,7 +10,7 @@ import pytest
 from semel import AsyncSemel, Policy, Semel
 from semel.core.operations import AddReplays, Operation, Recorded
 from semel.core.record import Status
-from semel.core.store import Answers, Plan
+from semel.core.store import Answers, Capability, Plan
 from semel.engine.lane import Lane, Round, ThreadLane, Ticket
 from semel.errors import StoreUnavailable
 from semel.stores.memory import AsyncMemoryDriver, MemoryDriver, MemoryStore
@@ -149,7 +149,7 @@ def test_what_a_signals_handler_raises_is_no_answer_to_those_who_shared_the_roun
     assert isinstance(combining.perform(own), Recorded)
 
 
-class EagerlyInterrupted(AsyncMemoryDriver):
+class InterruptedDriver(AsyncMemoryDriver):
     """A driver for event loops whose first round takes effect, and is interrupted then."""
 
     rounds = 0
@@ -162,17 +162,13 @@ class EagerlyInterrupted(AsyncMemoryDriver):
         return replies
 
 
-class InterruptedInTask(EagerlyInterrupted):
-    """The same, with a task for each round."""
-
-    eager = False
-
-
-@pytest.mark.parametrize("kind", [EagerlyInterrupted, InterruptedInTask])
-def test_an_event_loop_that_is_interrupted_in_a_round_can_be_run_again(kind: type[EagerlyInterrupted]) -> None:
+@pytest.mark.parametrize("is_eager", [True, False], ids=["eager", "in a task"])
+def test_an_event_loop_that_is_interrupted_in_a_round_can_be_run_again(is_eager: bool) -> None:
     class Store(MemoryStore):
+        capabilities = MemoryStore.capabilities if is_eager else MemoryStore.capabilities - {Capability.EAGER}
+
         def async_driver(self) -> AsyncMemoryDriver:
-            return kind(self)
+            return InterruptedDriver(self)
 
     async def seven() -> int:
         return 7

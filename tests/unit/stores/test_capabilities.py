@@ -32,6 +32,8 @@ STORE_MEMBERS = {
     Capability.SEPARATE_LOOP: ("separate_async_driver",),
     Capability.INVALIDATIONS: ("install_id",),
     Capability.CACHED: ("front", "at_hand", "ask"),
+    Capability.CLIENT_LIBRARIES: ("libraries",),
+    Capability.FILE: ("path",),
     **dict.fromkeys(ADMINISTRATION, ("admin",)),
 }
 ADMIN_MEMBERS = {

@@ -31,7 +31,7 @@ class MysqlStore(SqlStore):
     """
 
     server = MYSQL
-    packages = ("pymysql", "asyncmy")
+    libraries = ("pymysql", "asyncmy")
     setting_names = frozenset(Settings.__dataclass_fields__) - {"url", "name"}
 
     def __init__(self, url: str, **settings: Any) -> None:

@@ -33,7 +33,7 @@ class PostgresStore(SqlStore):
     """
 
     server = POSTGRESQL
-    packages = ("psycopg", "asyncpg")
+    libraries = ("psycopg", "asyncpg")
     setting_names = frozenset(Settings.__dataclass_fields__) - {"url", "name"}
 
     def __init__(self, url: str | ExternalPool, **settings: Any) -> None:

@@ -24,18 +24,13 @@ class SqlStore:
 
     batch = 64
     server: Server[Any]
-    packages: tuple[str, str]
+    libraries: tuple[str, str]
     """The modules of its client libraries, for threads and for event loops."""
 
     def __init__(self, place: Place, pool: ExternalPool | None = None) -> None:
         self._place = place
         self._pool = pool
         self.name = place.name
-
-    @property
-    def libraries(self) -> tuple[str, str] | None:
-        """The modules that have to be installed, for threads and for event loops; the caller's own pool is there."""
-        return self.packages if self._pool is None else None
 
     @property
     def install_id(self) -> bytes | None:
@@ -68,8 +63,10 @@ class SqlStore:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Whether it notifies, and serves other event loops, depends on whose connections it uses and how."""
+        """What it needs and whom it notifies and serves depends on whose connections it uses, and how."""
         found = {Capability.JOIN, Capability.INVALIDATIONS, Capability.DURABLE, *ADMINISTRATION}
+        if self._pool is None:
+            found.add(Capability.CLIENT_LIBRARIES)  # those of the caller's own pool are there
         if self._pool is None or self._pool.separate is not None:
             found.add(Capability.SEPARATE_LOOP)
         if self._pool is None and self._place.settings.listen and any(self._listener_factories()):

@@ -215,9 +215,6 @@ class SqliteDriver(_User):
 class AsyncSqliteDriver(_User):
     """Rounds for event loops. What is written goes through the one writer thread, whichever loop it comes from."""
 
-    eager = True
-    gathers = True
-
     async def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round. Where the caller is cancelled, what was sent to the writer goes on."""
         database, work = self._database(), self._round(plans)

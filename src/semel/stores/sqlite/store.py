@@ -44,8 +44,11 @@ class SqliteStore:
     capabilities = frozenset(
         {
             Capability.JOIN,
+            Capability.EAGER,
+            Capability.GATHER,
             Capability.SEPARATE_LOOP,
             Capability.INVALIDATIONS,
+            Capability.FILE,
             Capability.DURABLE,
             Capability.EXAMINE,
             Capability.MIGRATE,

@@ -144,8 +144,8 @@ class WatchedStore(PassingStore):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the store, except that its drivers are wrapped and tell of nothing."""
-        return super().capabilities - {Capability.NOTIFY}
+        """Those of the store, except that its drivers are wrapped: they tell of nothing, and wait."""
+        return super().capabilities - {Capability.NOTIFY, Capability.EAGER}
 
     def driver(self) -> Driver:
         return _SyncWatchedDriver(self, self._store.driver())
