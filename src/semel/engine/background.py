@@ -692,7 +692,7 @@ def _in_own_loop(store: Store, make_driver: Callable[[], AsyncDriver]) -> Iterat
 
     async def lane_here() -> tuple[AsyncLane, AsyncDriver]:
         driver = make_driver()
-        return AsyncLane(Lane(store), driver, _ignore, capabilities=store.capabilities), driver
+        return AsyncLane(Lane(store), driver, _ignore, can=store.capabilities), driver
 
     def perform(operations: Sequence[Operation]) -> list[Answer | Exception]:
         if not opened:

@@ -64,6 +64,7 @@ class Ticket:
 _operation_of = attrgetter("operation")
 
 Round = list[list[Ticket]]
+Tell = Callable[[Change], None]
 
 
 class Lane:
@@ -239,13 +240,7 @@ class ThreadLane:
         new_seat: makes what a thread waits on.
     """
 
-    def __init__(
-        self,
-        lane: Lane,
-        driver: Driver,
-        tell: Callable[[Change], None],
-        new_seat: Callable[[], Any] = closed_seat,
-    ) -> None:
+    def __init__(self, lane: Lane, driver: Driver, tell: Tell, new_seat: Callable[[], Any] = closed_seat) -> None:
         self._lane = lane
         self._driver = driver
         self._tell = tell
@@ -421,23 +416,26 @@ class Loop(Protocol):
 
 
 class AsyncLane:
-    """The lane of one event loop: the running one, if none is given. `tell` hears what becomes of the store."""
+    """The lane of one event loop: the running one, if none is given.
+
+    Args:
+        lane: what waits, and in which order it goes.
+        driver: carries rounds out.
+        tell: hears what becomes of the store.
+        loop: what runs it.
+        can: what the store of `driver` declares: whether rounds may be started outside a task.
+    """
 
     def __init__(
-        self,
-        lane: Lane,
-        driver: AsyncDriver,
-        tell: Callable[[Change], None],
-        loop: Loop | None = None,
-        capabilities: Capabilities = frozenset(),
+        self, lane: Lane, driver: AsyncDriver, tell: Tell, loop: Loop | None = None, can: Capabilities = frozenset()
     ) -> None:
         self._lane = lane
         self._driver = driver
         self._tell = tell
         self._loop: Loop = loop or asyncio.get_running_loop()
         self._leader: asyncio.Task[None] | None = None
-        self._eager = Capability.EAGER in capabilities
-        self._gathers = Capability.GATHER in capabilities
+        self._eager = Capability.EAGER in can
+        self._gathers = Capability.GATHER in can
         self._asker: asyncio.Task[Any] | None = None
         self._asked = 0
         self._crowded = False

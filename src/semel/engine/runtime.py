@@ -235,7 +235,7 @@ class AsyncRuntime(RuntimeBase):
         super().__init__(host, lane, _set_seat)
         self.loop = asyncio.get_running_loop()
         self._driver = host.store.async_driver()
-        self.lane = AsyncLane(lane, self._driver, host.tell_change, capabilities=host.store.capabilities)
+        self.lane = AsyncLane(lane, self._driver, host.tell_change, can=host.store.capabilities)
         tiers = tiers_of(host.store)
         self._cached = None if tiers is None else CachedTaskLane(tiers, self.lane)
         self.perform: Callable[[Operation], Awaitable[Answer]] = (self._cached or self.lane).perform
