@@ -12,10 +12,10 @@ from semel.core.fingerprint import Secret
 from semel.core.observer import Observer
 from semel.core.policy import Policy
 from semel.core.store import Store, libraries_of
-from semel.engine.async_engine import AsyncEngine
+from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
 from semel.engine.clock import Clock
-from semel.engine.engine import EngineBase
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.engine import EngineBase, SemelBase
+from semel.engine.sync_engine import SyncEngine, SyncSemelBase
 from semel.errors import UsageError
 from semel.extras import missing_error
 
@@ -94,10 +94,11 @@ def _with_tiers(store: Store, cache: object, observer: Observer | None) -> Store
     return TieredStore(store, Cache.of(cache), observer=observer)
 
 
-class _OnPlace(EngineBase):
-    """An engine on a store that is given by URL, path or object; it comes before the engine of its kind."""
+class _OnPlace(SemelBase[Any]):
+    """On a store that is given by URL, path or object; it comes before the methods of its kind."""
 
     _kind: ClassVar[int]
+    _engine_class: ClassVar[type[EngineBase]]
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class _OnPlace(EngineBase):
     ) -> None:
         found = open_store(store, **settings)
         _check_installed(found, self._kind)
-        super().__init__(
+        engine = self._engine_class(
             _with_tiers(found, cache, observer),
             policy=policy,
             observer=observer,
@@ -121,9 +122,10 @@ class _OnPlace(EngineBase):
             limits=limits,
             fingerprint_secret=fingerprint_secret,
         )
+        super().__init__(engine)
 
 
-class Semel(_OnPlace, SyncEngine):
+class Semel(_OnPlace, SyncSemelBase):
     """Makes operations happen once, for code that calls and waits.
 
     Args:
@@ -138,9 +140,10 @@ class Semel(_OnPlace, SyncEngine):
     """
 
     _kind = _SYNC
+    _engine_class = SyncEngine
 
 
-class AsyncSemel(_OnPlace, AsyncEngine):
+class AsyncSemel(_OnPlace, AsyncSemelBase):
     """Makes operations happen once, for code that awaits.
 
     Args:
@@ -155,3 +158,4 @@ class AsyncSemel(_OnPlace, AsyncEngine):
     """
 
     _kind = _ASYNC
+    _engine_class = AsyncEngine

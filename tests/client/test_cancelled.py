@@ -14,6 +14,7 @@ import pytest
 from semel import AsyncSemel
 from semel.client import AsyncClient, Client, OnceTransport
 from semel.core.record import Status
+from semel.engine.engine import engine_of
 from tests.client.service import Hold, Say, Service
 
 
@@ -49,7 +50,7 @@ def test_a_task_that_is_cancelled_in_a_pause_leaves_a_key_that_is_resumed(servic
     async def play() -> None:
         async with AsyncSemel(keys) as engine, AsyncClient(engine, trust_env=False) as client:
             resting = asyncio.Event()
-            clock = engine.clock
+            clock = engine_of(engine).clock
             arest = clock.arest
 
             async def told(wake: asyncio.Event, until: float | None) -> None:

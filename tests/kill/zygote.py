@@ -20,6 +20,7 @@ from pathlib import Path
 
 from semel import AsyncSemel, Semel
 from semel.core.record import Lease
+from semel.engine.engine import engine_of
 from tests.kill.asker import Asker
 from tests.kill.board import Board
 from tests.kill.grounds.ground import Ground, ground_of
@@ -95,7 +96,7 @@ def _worker(folder: Path, ground: Ground, board: Board, process: int, life: int)
 
 async def _ask_in_tasks(askers: list[Asker], store: Watched, ground: Ground, orphaned: Callable[[], bool]) -> None:
     async with AsyncSemel(store) as semel, asyncio.TaskGroup() as tasks:
-        semel.new_nonce = store.new_nonce
+        engine_of(semel).new_nonce = store.new_nonce
         for asker in askers:
             tasks.create_task(ask_in_task(asker, semel, ground, orphaned))
 
@@ -110,7 +111,7 @@ def _ask_in_threads(askers: list[Asker], store: Watched, ground: Ground, orphane
             problems.append(problem)
 
     with Semel(store) as semel:
-        semel.new_nonce = store.new_nonce
+        engine_of(semel).new_nonce = store.new_nonce
         threads = [threading.Thread(target=ask, args=[asker]) for asker in askers]
         for thread in threads:
             thread.start()

@@ -15,7 +15,7 @@ from semel.cli.printing import as_text, console
 from semel.cli.record_view import panel
 from semel.cli.timefmt import now
 from semel.core.record import Record
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.sync_engine import SyncSemelBase
 
 Reason = Annotated[str, typer.Option(help="Why; kept with the record.", show_default=False)]
 By = Annotated[
@@ -53,7 +53,7 @@ def ask(record: Record, meaning: Text, question: str, *, reason: str, who: str) 
         raise typer.Exit(OTHER)
 
 
-def check_unchanged(record: Record, semel: SyncEngine) -> None:
+def check_unchanged(record: Record, semel: SyncSemelBase) -> None:
     """Somebody may have claimed it or decided while the question stood there."""
     seen = semel.read(record.key)
     if seen is None or (seen.status, seen.fence) != (record.status, record.fence):

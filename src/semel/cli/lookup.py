@@ -11,7 +11,7 @@ import typer
 from semel.cli.exit_codes import Refused, not_found_error, usage_error
 from semel.core.key import SHARED
 from semel.core.record import Record
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.sync_engine import SyncSemelBase
 
 SHORTEST = 8
 _REFERENCE = re.compile(r"[0-9a-f]{1,64}")
@@ -42,7 +42,7 @@ def check_which(which: str, url: str | None) -> None:
         raise usage_error(message)
 
 
-def find(semel: SyncEngine, which: str, operation: str | None, scope: str | None) -> Record:
+def find(semel: SyncSemelBase, which: str, operation: str | None, scope: str | None) -> Record:
     """The record meant, finished steps included.
 
     Raises:
@@ -56,7 +56,7 @@ def find(semel: SyncEngine, which: str, operation: str | None, scope: str | None
     return semel.read(record.key) or record
 
 
-def _by_key(semel: SyncEngine, value: str, operation: str, scope: str | None) -> Record:
+def _by_key(semel: SyncSemelBase, value: str, operation: str, scope: str | None) -> Record:
     record = semel.read(value, operation=operation, scope=scope or SHARED)
     if record is None:
         where = f"in the scope {scope!r}" if scope else "in the shared scope (--scope names another)"
@@ -68,7 +68,7 @@ def _by_key(semel: SyncEngine, value: str, operation: str, scope: str | None) ->
     return record
 
 
-def _by_reference(semel: SyncEngine, reference: str) -> Record:
+def _by_reference(semel: SyncSemelBase, reference: str) -> Record:
     if not _REFERENCE.fullmatch(reference):
         message = (
             f"{reference!r} is no reference, which has hex digits only; nothing was done. A key needs --operation."

@@ -17,8 +17,9 @@ import typer
 from semel.api import Semel, open_store
 from semel.cli.exit_codes import not_found_error, usage_error
 from semel.core.store import Store, path_of
-from semel.engine.async_engine import AsyncEngine
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.async_engine import AsyncSemelBase
+from semel.engine.engine import engine_of
+from semel.engine.sync_engine import SyncEngine, SyncSemelBase
 from semel.stores.urls import split_scheme
 
 VARIABLE = "SEMEL_URL"
@@ -116,16 +117,17 @@ def check_alone(url: str | None, app: str | None) -> None:
         raise usage_error(message)
 
 
-def as_sync(engine: SyncEngine | AsyncEngine) -> SyncEngine:
-    """The engine itself, or one for threads on the same store, which knows the same operations."""
-    if isinstance(engine, SyncEngine):
-        return engine
+def as_sync(semel: SyncSemelBase | AsyncSemelBase) -> SyncSemelBase:
+    """What was given, or one for threads on the same store, which knows the same operations."""
+    if isinstance(semel, SyncSemelBase):
+        return semel
+    engine = engine_of(semel)
     sync = SyncEngine(engine.store, policy=engine.policy, observer=engine.observer)
     sync.known.update(engine.known)
-    return sync
+    return SyncSemelBase(sync)
 
 
-def load_engine(path: str) -> SyncEngine | AsyncEngine:
+def load_engine(path: str) -> SyncSemelBase | AsyncSemelBase:
     """The engine named `package.module:object`, imported as from the current folder.
 
     Raises:
@@ -148,7 +150,7 @@ def load_engine(path: str) -> SyncEngine | AsyncEngine:
             message = f"The module {module} has no {names}; nothing was done."
             raise usage_error(message)
         found = getattr(found, name)
-    if not isinstance(found, SyncEngine | AsyncEngine):
+    if not isinstance(found, SyncSemelBase | AsyncSemelBase):
         message = f"{path} is a {type(found).__qualname__}, not a Semel or AsyncSemel; nothing was done."
         raise usage_error(message)
     return found

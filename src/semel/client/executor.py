@@ -16,7 +16,7 @@ from semel.core.flow import Flow, arun, run
 from semel.core.key import Key
 from semel.core.record import Cancelled
 from semel.engine.clock import async_pause, sync_pause
-from semel.engine.engine import EngineBase
+from semel.engine.engine import EngineBase, SemelBase, engine_of
 from semel.errors import NotResolvable
 
 T = TypeVar("T")
@@ -28,8 +28,8 @@ Now = Callable[[], float]
 class ExecutorBase(ABC):
     """What both kinds share."""
 
-    def __init__(self, engine: EngineBase, now: Now, given: Given) -> None:
-        self.journal = Journal(engine, Settings(**given), now)
+    def __init__(self, semel: SemelBase[EngineBase], now: Now, given: Given) -> None:
+        self.journal = Journal(engine_of(semel), Settings(**given), now)
 
     @abstractmethod
     def perform(self, wanted: Any) -> Any:
@@ -75,7 +75,7 @@ class AsyncExecutor(ExecutorBase):
             case Send():
                 return await self._send(wanted)
             case Rest(seconds):
-                return await async_pause(self.engine.clock, seconds)
+                return await async_pause(engine_of(self.engine).clock, seconds)
             case Keep(saved):
                 attempt = self.engine.current()
                 return await attempt.step(STEP, _async_same, saved), attempt.in_doubt
@@ -149,7 +149,7 @@ class Executor(ExecutorBase):
             case Send():
                 return self._send(wanted)
             case Rest(seconds):
-                return sync_pause(self.engine.clock, seconds)
+                return sync_pause(engine_of(self.engine).clock, seconds)
             case Keep(saved):
                 attempt = self.engine.current()
                 return attempt.step(STEP, _sync_same, saved), attempt.in_doubt

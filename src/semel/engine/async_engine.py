@@ -59,7 +59,7 @@ from semel.engine.decorator import (
     check_async_handler,
     rules_of,
 )
-from semel.engine.engine import Asked, EngineBase, Known, query_of
+from semel.engine.engine import Asked, EngineBase, Known, SemelBase, engine_of, query_of
 from semel.engine.runtime import AsyncRuntime, AsyncRuntimes, AsyncTurn, async_finish_apart, async_wait_for_threads
 from semel.errors import InProgress
 
@@ -431,17 +431,17 @@ class AsyncOnceFunction(Generic[P, T]):
         functools.update_wrapper(self, function)
         self._engine = engine
         self._function = function
-        self.rules = rules
+        self._rules = rules
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The value: of this run, or of the one before."""
-        request = self.rules.request(args, kwargs)
+        request = self._rules.request(args, kwargs)
         result = await self._engine.call(request, functools.partial(self._function, *args, **kwargs))
         return result.value
 
     async def result(self, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
         """Call it and get the whole `Result`."""
-        request = self.rules.request(args, kwargs)
+        request = self._rules.request(args, kwargs)
         return await self._engine.call(request, functools.partial(self._function, *args, **kwargs))
 
     @overload
@@ -477,14 +477,15 @@ class AsyncBoundOnce(Generic[P, T]):
 class AsyncWithin:
     """The engine inside a transaction of the caller: as a context, or for one call."""
 
-    def __init__(self, engine: AsyncEngine, connection: Any) -> None:
-        self._engine = engine
-        self.joined = engine.store.async_join(connection)
+    def __init__(self, semel: AsyncSemelBase, connection: Any) -> None:
+        self._semel = semel
+        self._engine = engine_of(semel)
+        self._joined = self._engine.store.async_join(connection)
         self._tokens: list[Any] = []
 
     async def __aenter__(self) -> Self:
         outer = context.current_transaction.get()
-        transaction = context.JoinedTransaction(self._engine.store.name, self.joined, outer)
+        transaction = context.JoinedTransaction(self._engine.store.name, self._joined, outer)
         self._tokens.append(context.current_transaction.set(transaction))
         return self
 
@@ -496,7 +497,7 @@ class AsyncWithin:
     async def run(self, key: Any, handler: Callable[[], Awaitable[T]], **settings: Any) -> Result[T]:
         """One call inside the transaction; arguments as for `Semel.run`."""
         async with self:
-            return await self._engine.run(key, handler, **settings)
+            return await self._semel.run(key, handler, **settings)
 
     async def open(self, key: Any, **settings: Any) -> AsyncCall[Any]:
         """Open one call inside the transaction; arguments as for the engine's `open`."""
@@ -505,7 +506,7 @@ class AsyncWithin:
 
 
 class AsyncEngine(EngineBase):
-    """Makes operations happen once."""
+    """What makes operations happen once: what people hold as `AsyncSemel` is a view on it."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -515,6 +516,68 @@ class AsyncEngine(EngineBase):
         """Use what these keep running from now on."""
         self.runtimes = runtimes
         self.runtime = runtimes.current
+
+    async def close(self) -> None:
+        """Let go of the connections and of what runs in the background. Using the engine again opens them again."""
+        await self.runtimes.close()
+
+    async def call(self, request: Request, handler: Callable[[], Awaitable[T]]) -> Result[T]:
+        """Carry one request out, under a claim, and tell the observer how it went."""
+        call: AsyncCall[T] = AsyncCall(self, request, handler, self._joined(request))
+        return await call.run()
+
+    async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncCall[Any]:
+        """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
+        request = self._request_to_open(key, asked)
+        call = AsyncCall[Any](self, request, None, self._joined(request))
+        call.may_wait = not call.is_joined  # whoever opened the transaction takes turns
+        return await call.start()
+
+    async def open_within(
+        self, connection: Any, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]
+    ) -> AsyncCall[Any]:
+        """Open one call inside the caller's transaction; other arguments as for `open`.
+
+        Raises:
+            UsageError: the store cannot join that connection.
+        """
+        with context.joining(self.store.name, self.store.async_join(connection)):
+            return await self.open(key, **asked)
+
+    def turn(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncTurn:
+        """Get in line for `key`, which will be opened in a transaction; arguments as for `open`.
+
+        Raises:
+            KeyReentered: the handler that asks is itself running the key.
+        """
+        identity = self.identity(key, asked["operation"], asked.get("scope", SHARED))
+        context.refuse_reentry(identity, self.store.name)
+        return AsyncTurn(
+            self.runtime, self.clock, identity, self.policy_of(asked.get("policy"), {}), self.reports.waited
+        )
+
+    def current(self) -> AsyncAttempt | None:
+        """The attempt of this engine whose handler is running here; None where none is.
+
+        Raises:
+            LeaseLost: it is no longer the owner.
+        """
+        running = context.current_handler.get()
+        while running is not None:
+            call = running.call
+            if isinstance(call, AsyncCall) and call.belongs_to(self):
+                call.check()
+                return call.attempt
+            running = running.outer
+        return None
+
+    async def perform(self, flow: Flow[T]) -> T:
+        """Carry a flow out, in the caller's transaction where there is one."""
+        return await arun(flow, AsyncPerformer(self, context.joined_here(self.store.name)).perform)
+
+
+class AsyncSemelBase(SemelBase[AsyncEngine]):
+    """What people do with an engine: every name without an underscore is on the sheet, and nothing else is."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -526,7 +589,7 @@ class AsyncEngine(EngineBase):
 
     async def close(self) -> None:
         """Let go of the connections and of what runs in the background. Using the engine again opens them again."""
-        await self.runtimes.close()
+        await self._engine.close()
 
     async def run(
         self,
@@ -554,7 +617,7 @@ class AsyncEngine(EngineBase):
             returns: the type of the result, if the handler does not declare it.
         """
         check_async_handler(handler)
-        request = self._request(
+        request = self._engine.request(
             key,
             handler,
             operation=operation,
@@ -564,24 +627,11 @@ class AsyncEngine(EngineBase):
             about=about,
             returns=returns,
         )
-        return await self.call(request, handler)
+        return await self._engine.call(request, handler)
 
     async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncCall[Any]:
         """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
-        request = self._request_to_open(key, asked)
-        call = AsyncCall[Any](self, request, None, self._joined(request))
-        call.may_wait = not call.is_joined  # whoever opened the transaction takes turns
-        return await call.start()
-
-    def turn(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncTurn:
-        """Get in line for `key`, which will be opened in a transaction; arguments as for `open`.
-
-        Raises:
-            KeyReentered: the handler that asks is itself running the key.
-        """
-        identity = self._identity(key, asked["operation"], asked.get("scope", SHARED))
-        context.refuse_reentry(identity, self.store.name)
-        return AsyncTurn(self.runtime, self.clock, identity, self._policy(asked.get("policy"), {}), self.reports.waited)
+        return await self._engine.open(key, **asked)
 
     def once(
         self,
@@ -612,7 +662,7 @@ class AsyncEngine(EngineBase):
         Raises:
             UsageError: something about the function could not be kept; at decoration, not at the first call.
         """
-        settled = self._policy(policy, changes)
+        engine, settled = self._engine, self._engine.policy_of(policy, changes)
 
         def decorate(function: Callable[P, Awaitable[T]]) -> AsyncOnceFunction[P, T]:
             check_async_function(function)
@@ -625,10 +675,10 @@ class AsyncEngine(EngineBase):
                 fingerprint=fingerprint,
                 about=about,
                 policy=settled,
-                secrets=self.secrets,
+                secrets=engine.secrets,
             )
-            self.known[rules.operation] = Known(settled, rules.shape, rules.terms)
-            return AsyncOnceFunction(self, function, rules)
+            engine.known[rules.operation] = Known(settled, rules.shape, rules.terms)
+            return AsyncOnceFunction(engine, function, rules)
 
         return decorate
 
@@ -647,18 +697,14 @@ class AsyncEngine(EngineBase):
             UsageError: no handler of this engine is running here.
             LeaseLost: it is no longer the owner.
         """
-        running = context.current_handler.get()
-        while running is not None:
-            call = running.call
-            if isinstance(call, AsyncCall) and call.belongs_to(self):
-                call.check()
-                return call.attempt
-            running = running.outer
-        raise context.no_attempt_error(self)
+        attempt = self._engine.current()
+        if attempt is None:
+            raise context.no_attempt_error(self)
+        return attempt
 
     async def read(self, key: Any, *, operation: str | None = None, scope: Any = SHARED) -> Record | None:
         """The record of a key, if there is one."""
-        return await self._run(admin.read(self._identity(key, operation, scope)))
+        return await self._engine.perform(admin.read(self._engine.identity(key, operation, scope)))
 
     async def records(
         self,
@@ -685,7 +731,7 @@ class AsyncEngine(EngineBase):
         )
         cursor = None
         while True:
-            page = await self._run(admin.page(query, cursor))
+            page = await self._engine.perform(admin.page(query, cursor))
             for record in page.records:
                 yield record
             cursor = page.cursor
@@ -707,27 +753,23 @@ class AsyncEngine(EngineBase):
 
         With `correct` another `Happened(value)` replaces the value that an earlier one stated.
         """
-        identity = self._identity(key, operation, scope)
-        known = self.known.get(identity.operation)
-        nonce = self.new_nonce()
+        identity = self._engine.identity(key, operation, scope)
+        known = self._engine.known.get(identity.operation)
+        nonce = self._engine.new_nonce()
         flow = admin.resolve(identity, resolution, reason=reason, by=by, nonce=nonce, known=known, correct=correct)
-        return await self._run(flow)
+        return await self._engine.perform(flow)
 
     async def erase(
         self, key: Any, *, operation: str | None = None, scope: Any = SHARED, reason: str, by: str = ""
     ) -> Record:
         """Take out of a settled record what may be personal, with a reason that is kept. It never runs again for it."""
-        identity = self._identity(key, operation, scope)
-        return await self._run(admin.erase(identity, reason=reason, by=by, tiers=admin.has_tiers(self.store)))
+        identity = self._engine.identity(key, operation, scope)
+        return await self._engine.perform(
+            admin.erase(identity, reason=reason, by=by, tiers=admin.has_tiers(self._engine.store))
+        )
 
     async def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""
-        return await self._run(admin.sweep(self.known, self.clock, tiers=admin.has_tiers(self.store)))
-
-    async def _run(self, flow: Flow[T]) -> T:
-        return await arun(flow, AsyncPerformer(self, context.joined_here(self.store.name)).perform)
-
-    async def call(self, request: Request, handler: Callable[[], Awaitable[T]]) -> Result[T]:
-        """Carry one request out, under a claim, and tell the observer how it went."""
-        call: AsyncCall[T] = AsyncCall(self, request, handler, self._joined(request))
-        return await call.run()
+        return await self._engine.perform(
+            admin.sweep(self._engine.known, self._engine.clock, tiers=admin.has_tiers(self._engine.store))
+        )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any, Required, TypedDict, get_args
+from typing import Any, Generic, Required, TypedDict, TypeVar, get_args
 
 from semel.core import codec
 from semel.core.circuit import Change, Guard, Limits
@@ -92,9 +92,6 @@ class EngineBase:
         self.shapes = Shapes()
         self.reports = CallReports(self.observer)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.store.name!r})"
-
     def _new_lane(self) -> Lane:
         """A new lane to the store, with a guard in front of it unless the store has its own."""
         guard = None
@@ -127,13 +124,18 @@ class EngineBase:
             guard.on_lane_closed()
             self._left.append(guard)
 
-    def _policy(self, policy: Policy | None, changes: PolicyFields) -> Policy:
+    def policy_of(self, policy: Policy | None, changes: PolicyFields) -> Policy:
+        """The policy of a call: the one given, or else the engine's, with changes.
+
+        Raises:
+            UsageError: what was given is no policy.
+        """
         if policy is not None and not isinstance(policy, Policy):
             message = f"policy= must be a Policy, not {type(policy).__name__}; nothing ran."
             raise UsageError(message)
         return (policy or self.policy).replace(**changes)
 
-    def _request(
+    def request(
         self,
         key: Any,
         handler: Callable[..., Any],
@@ -145,6 +147,11 @@ class EngineBase:
         about: About | Mapping[str, Any] | None,
         returns: Any,
     ) -> Request:
+        """What a call of `run` asks for.
+
+        Raises:
+            UsageError: the handler cannot be called, or what identifies the call is not usable.
+        """
         if not callable(handler):
             message = f"The handler must be callable, not {type(handler).__name__}; nothing ran."
             raise UsageError(message)
@@ -163,7 +170,7 @@ class EngineBase:
         shape: codec.Shape,
     ) -> Request:
         if policy is None or type(policy) is not Policy:
-            policy = self._policy(policy, {})
+            policy = self.policy_of(policy, {})
         identity = key if isinstance(key, Key) else Key.of(key, operation=operation, scope=scope)
         taken = self.fingerprints.take(asked)
         known = self.known.get(identity.operation)
@@ -202,7 +209,7 @@ class EngineBase:
             context.refuse_reentry(request.key, self.store.name)
         return None if context.current_transaction.get() is None else context.joined_here(self.store.name)
 
-    def _identity(self, key: Any, operation: str | None, scope: Any) -> Key:
+    def identity(self, key: Any, operation: str | None, scope: Any) -> Key:
         """The key, given as a value with its operation, or as the `Key` of a record."""
         if isinstance(key, Key):
             return key
@@ -223,6 +230,24 @@ class EngineBase:
             detail = f"stood still for {stall.seconds:.1f} s; {leases} lapsed"
             signal = Signal(kind="stalled", operation="", reference="", seconds=stall.seconds, detail=detail)
             notify(self.observer, signal)
+
+
+E_co = TypeVar("E_co", bound=EngineBase, covariant=True)
+
+
+class SemelBase(Generic[E_co]):
+    """What people hold: a view on an engine, which shows what is on the sheet and keeps the rest to itself."""
+
+    def __init__(self, engine: E_co) -> None:
+        self._engine = engine
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._engine.store.name!r})"
+
+
+def engine_of(semel: SemelBase[E_co]) -> E_co:
+    """The engine behind what people hold, for the parts of semel that are built on it."""
+    return semel._engine  # noqa: SLF001 - the one place that looks inside
 
 
 class CallReports:

@@ -60,7 +60,7 @@ from semel.engine.decorator import (
     sync_call_function,
     sync_call_hook,
 )
-from semel.engine.engine import Asked, EngineBase, Known, query_of
+from semel.engine.engine import Asked, EngineBase, Known, SemelBase, engine_of, query_of
 from semel.engine.runtime import SyncRuntime, SyncRuntimes, SyncTurn, sync_finish_apart, sync_wait_for_threads
 from semel.errors import InProgress
 
@@ -428,17 +428,17 @@ class OnceFunction(Generic[P, T]):
         functools.update_wrapper(self, function)
         self._engine = engine
         self._function = function
-        self.rules = rules
+        self._rules = rules
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The value: of this run, or of the one before."""
-        request = self.rules.request(args, kwargs)
+        request = self._rules.request(args, kwargs)
         result = self._engine.call(request, functools.partial(self._function, *args, **kwargs))
         return result.value
 
     def result(self, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
         """Call it and get the whole `Result`."""
-        request = self.rules.request(args, kwargs)
+        request = self._rules.request(args, kwargs)
         return self._engine.call(request, functools.partial(self._function, *args, **kwargs))
 
     @overload
@@ -474,14 +474,15 @@ class BoundOnce(Generic[P, T]):
 class Within:
     """The engine inside a transaction of the caller: as a context, or for one call."""
 
-    def __init__(self, engine: SyncEngine, connection: Any) -> None:
-        self._engine = engine
-        self.joined = engine.store.join(connection)
+    def __init__(self, semel: SyncSemelBase, connection: Any) -> None:
+        self._semel = semel
+        self._engine = engine_of(semel)
+        self._joined = self._engine.store.join(connection)
         self._tokens: list[Any] = []
 
     def __enter__(self) -> Self:
         outer = context.current_transaction.get()
-        transaction = context.JoinedTransaction(self._engine.store.name, self.joined, outer)
+        transaction = context.JoinedTransaction(self._engine.store.name, self._joined, outer)
         self._tokens.append(context.current_transaction.set(transaction))
         return self
 
@@ -493,7 +494,7 @@ class Within:
     def run(self, key: Any, handler: Callable[[], T], **settings: Any) -> Result[T]:
         """One call inside the transaction; arguments as for `Semel.run`."""
         with self:
-            return self._engine.run(key, handler, **settings)
+            return self._semel.run(key, handler, **settings)
 
     def open(self, key: Any, **settings: Any) -> SyncCall[Any]:
         """Open one call inside the transaction; arguments as for the engine's `open`."""
@@ -502,7 +503,7 @@ class Within:
 
 
 class SyncEngine(EngineBase):
-    """Makes operations happen once."""
+    """What makes operations happen once: what people hold as `SyncSemel` is a view on it."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -512,6 +513,68 @@ class SyncEngine(EngineBase):
         """Use what these keep running from now on."""
         self.runtimes = runtimes
         self.runtime = runtimes.current
+
+    def close(self) -> None:
+        """Let go of the connections and of what runs in the background. Using the engine again opens them again."""
+        self.runtimes.close()
+
+    def call(self, request: Request, handler: Callable[[], T]) -> Result[T]:
+        """Carry one request out, under a claim, and tell the observer how it went."""
+        call: SyncCall[T] = SyncCall(self, request, handler, self._joined(request))
+        return call.run()
+
+    def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> SyncCall[Any]:
+        """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
+        request = self._request_to_open(key, asked)
+        call = SyncCall[Any](self, request, None, self._joined(request))
+        call.may_wait = not call.is_joined  # whoever opened the transaction takes turns
+        return call.start()
+
+    def open_within(
+        self, connection: Any, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]
+    ) -> SyncCall[Any]:
+        """Open one call inside the caller's transaction; other arguments as for `open`.
+
+        Raises:
+            UsageError: the store cannot join that connection.
+        """
+        with context.joining(self.store.name, self.store.join(connection)):
+            return self.open(key, **asked)
+
+    def turn(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> SyncTurn:
+        """Get in line for `key`, which will be opened in a transaction; arguments as for `open`.
+
+        Raises:
+            KeyReentered: the handler that asks is itself running the key.
+        """
+        identity = self.identity(key, asked["operation"], asked.get("scope", SHARED))
+        context.refuse_reentry(identity, self.store.name)
+        return SyncTurn(
+            self.runtime, self.clock, identity, self.policy_of(asked.get("policy"), {}), self.reports.waited
+        )
+
+    def current(self) -> Attempt | None:
+        """The attempt of this engine whose handler is running here; None where none is.
+
+        Raises:
+            LeaseLost: it is no longer the owner.
+        """
+        running = context.current_handler.get()
+        while running is not None:
+            call = running.call
+            if isinstance(call, SyncCall) and call.belongs_to(self):
+                call.check()
+                return call.attempt
+            running = running.outer
+        return None
+
+    def perform(self, flow: Flow[T]) -> T:
+        """Carry a flow out, in the caller's transaction where there is one."""
+        return run(flow, SyncPerformer(self, context.joined_here(self.store.name)).perform)
+
+
+class SyncSemelBase(SemelBase[SyncEngine]):
+    """What people do with an engine: every name without an underscore is on the sheet, and nothing else is."""
 
     def __enter__(self) -> Self:
         return self
@@ -523,7 +586,7 @@ class SyncEngine(EngineBase):
 
     def close(self) -> None:
         """Let go of the connections and of what runs in the background. Using the engine again opens them again."""
-        self.runtimes.close()
+        self._engine.close()
 
     def run(
         self,
@@ -551,7 +614,7 @@ class SyncEngine(EngineBase):
             returns: the type of the result, if the handler does not declare it.
         """
         check_sync_handler(handler)
-        request = self._request(
+        request = self._engine.request(
             key,
             handler,
             operation=operation,
@@ -561,24 +624,11 @@ class SyncEngine(EngineBase):
             about=about,
             returns=returns,
         )
-        return self.call(request, handler)
+        return self._engine.call(request, handler)
 
     def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> SyncCall[Any]:
         """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
-        request = self._request_to_open(key, asked)
-        call = SyncCall[Any](self, request, None, self._joined(request))
-        call.may_wait = not call.is_joined  # whoever opened the transaction takes turns
-        return call.start()
-
-    def turn(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> SyncTurn:
-        """Get in line for `key`, which will be opened in a transaction; arguments as for `open`.
-
-        Raises:
-            KeyReentered: the handler that asks is itself running the key.
-        """
-        identity = self._identity(key, asked["operation"], asked.get("scope", SHARED))
-        context.refuse_reentry(identity, self.store.name)
-        return SyncTurn(self.runtime, self.clock, identity, self._policy(asked.get("policy"), {}), self.reports.waited)
+        return self._engine.open(key, **asked)
 
     def once(
         self,
@@ -609,7 +659,7 @@ class SyncEngine(EngineBase):
         Raises:
             UsageError: something about the function could not be kept; at decoration, not at the first call.
         """
-        settled = self._policy(policy, changes)
+        engine, settled = self._engine, self._engine.policy_of(policy, changes)
 
         def decorate(function: Callable[P, T]) -> OnceFunction[P, T]:
             check_sync_function(function)
@@ -622,10 +672,10 @@ class SyncEngine(EngineBase):
                 fingerprint=fingerprint,
                 about=about,
                 policy=settled,
-                secrets=self.secrets,
+                secrets=engine.secrets,
             )
-            self.known[rules.operation] = Known(settled, rules.shape, rules.terms)
-            return OnceFunction(self, function, rules)
+            engine.known[rules.operation] = Known(settled, rules.shape, rules.terms)
+            return OnceFunction(engine, function, rules)
 
         return decorate
 
@@ -644,18 +694,14 @@ class SyncEngine(EngineBase):
             UsageError: no handler of this engine is running here.
             LeaseLost: it is no longer the owner.
         """
-        running = context.current_handler.get()
-        while running is not None:
-            call = running.call
-            if isinstance(call, SyncCall) and call.belongs_to(self):
-                call.check()
-                return call.attempt
-            running = running.outer
-        raise context.no_attempt_error(self)
+        attempt = self._engine.current()
+        if attempt is None:
+            raise context.no_attempt_error(self)
+        return attempt
 
     def read(self, key: Any, *, operation: str | None = None, scope: Any = SHARED) -> Record | None:
         """The record of a key, if there is one."""
-        return self._run(admin.read(self._identity(key, operation, scope)))
+        return self._engine.perform(admin.read(self._engine.identity(key, operation, scope)))
 
     def records(
         self,
@@ -682,7 +728,7 @@ class SyncEngine(EngineBase):
         )
         cursor = None
         while True:
-            page = self._run(admin.page(query, cursor))
+            page = self._engine.perform(admin.page(query, cursor))
             for record in page.records:
                 yield record
             cursor = page.cursor
@@ -704,27 +750,23 @@ class SyncEngine(EngineBase):
 
         With `correct` another `Happened(value)` replaces the value that an earlier one stated.
         """
-        identity = self._identity(key, operation, scope)
-        known = self.known.get(identity.operation)
-        nonce = self.new_nonce()
+        identity = self._engine.identity(key, operation, scope)
+        known = self._engine.known.get(identity.operation)
+        nonce = self._engine.new_nonce()
         flow = admin.resolve(identity, resolution, reason=reason, by=by, nonce=nonce, known=known, correct=correct)
-        return self._run(flow)
+        return self._engine.perform(flow)
 
     def erase(
         self, key: Any, *, operation: str | None = None, scope: Any = SHARED, reason: str, by: str = ""
     ) -> Record:
         """Take out of a settled record what may be personal, with a reason that is kept. It never runs again for it."""
-        identity = self._identity(key, operation, scope)
-        return self._run(admin.erase(identity, reason=reason, by=by, tiers=admin.has_tiers(self.store)))
+        identity = self._engine.identity(key, operation, scope)
+        return self._engine.perform(
+            admin.erase(identity, reason=reason, by=by, tiers=admin.has_tiers(self._engine.store))
+        )
 
     def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""
-        return self._run(admin.sweep(self.known, self.clock, tiers=admin.has_tiers(self.store)))
-
-    def _run(self, flow: Flow[T]) -> T:
-        return run(flow, SyncPerformer(self, context.joined_here(self.store.name)).perform)
-
-    def call(self, request: Request, handler: Callable[[], T]) -> Result[T]:
-        """Carry one request out, under a claim, and tell the observer how it went."""
-        call: SyncCall[T] = SyncCall(self, request, handler, self._joined(request))
-        return call.run()
+        return self._engine.perform(
+            admin.sweep(self._engine.known, self._engine.clock, tiers=admin.has_tiers(self._engine.store))
+        )

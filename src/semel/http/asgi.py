@@ -25,7 +25,7 @@ from typing import Any, Final, Unpack
 
 from semel.core.flow import Flow, arun
 from semel.core.key import Shared
-from semel.engine.async_engine import AsyncCall, AsyncEngine
+from semel.engine.async_engine import AsyncCall, AsyncEngine, AsyncSemelBase
 from semel.engine.clock import Clock
 from semel.http.exchange import (
     POLICY_PATH,
@@ -586,13 +586,13 @@ class IdempotencyMiddleware:
         self,
         app: App,
         *,
-        semel: AsyncEngine,
+        semel: AsyncSemelBase,
         scope: ScopeRule | Shared,
         routes: Iterable[Route] | None = None,
         policy_path: str | None = POLICY_PATH,
         **settings: Unpack[Given],
     ) -> None:
-        engine = demand(semel, AsyncEngine, "An ASGI application", "AsyncSemel")
+        engine = demand(semel, AsyncSemelBase, "An ASGI application", "AsyncSemel")
         self.app = app
         self._front = Front(engine, scope, routes, policy_path, settings)
         self._tasks = Tasks()

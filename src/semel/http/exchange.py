@@ -37,7 +37,7 @@ from semel.core.record import Status
 from semel.engine.async_engine import AsyncCall
 from semel.engine.call_flow import Result
 from semel.engine.clock import Clock
-from semel.engine.engine import Asked, EngineBase
+from semel.engine.engine import Asked, EngineBase, SemelBase, engine_of
 from semel.engine.sync_engine import SyncCall
 from semel.errors import KeyReused, LeaseLost, NotInTransaction, SemelError, TransactionAborted, UsageError
 from semel.http import problem
@@ -660,12 +660,12 @@ class Front(Generic[E]):
         return quote(mount) + self.policy_path if mount and self.policy_path else self.policy_path
 
 
-def demand(engine: object, kind: type[E], framework: str, name: str) -> E:
-    """The engine, if it is of the right colour.
+def demand(semel: object, kind: type[SemelBase[E]], framework: str, name: str) -> E:
+    """The engine of a `Semel` or `AsyncSemel`, if it is of the right kind.
 
     Raises:
         UsageError: it is not.
     """
-    if not isinstance(engine, kind):
-        raise UsageError(f"{framework} needs semel={name}(…), not {type(engine).__name__}; nothing was set up.")
-    return engine
+    if not isinstance(semel, kind):
+        raise UsageError(f"{framework} needs semel={name}(…), not {type(semel).__name__}; nothing was set up.")
+    return engine_of(semel)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar, Unpack, cast
 
 from semel.core.key import Shared
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.sync_engine import SyncSemelBase
 from semel.errors import UsageError
 from semel.extras import requires
 from semel.http.exchange import POLICY_PATH, Answer, Front, Pass, demand
@@ -56,13 +56,13 @@ class Idempotency:
         self,
         app: flask.Flask | None = None,
         *,
-        semel: SyncEngine,
+        semel: SyncSemelBase,
         scope: Scope | Shared,
         routes: Iterable[Route] | None = None,
         policy_path: str | None = POLICY_PATH,
         **settings: Unpack[Given],
     ) -> None:
-        engine = demand(semel, SyncEngine, "A Flask application", "Semel")
+        engine = demand(semel, SyncSemelBase, "A Flask application", "Semel")
         self._front = Front(engine, scope, routes, policy_path, settings)
         self._common = Given(methods=_CHANGING, policy=engine.policy) | settings
         if app is not None:

@@ -143,7 +143,7 @@ class AsyncUnitOfWork(_Unit):
             if turn.take():
                 self.connection = connection_of(await self._stack.enter_async_context(self._within(wanted.request)))
                 try:
-                    return await engine.within(self.connection).open(turn.key, **settings)
+                    return await engine.open_within(self.connection, turn.key, **settings)
                 except InProgress as error:
                     turn.refuse(error)
                 await self._leave(_waiting())
@@ -242,7 +242,7 @@ class UnitOfWork(_Unit):
             if turn.take():
                 self.connection = connection_of(self._stack.enter_context(self._within(wanted.request)))
                 try:
-                    return engine.within(self.connection).open(turn.key, **settings)
+                    return engine.open_within(self.connection, turn.key, **settings)
                 except InProgress as error:
                     turn.refuse(error)
                 self._leave(_waiting())

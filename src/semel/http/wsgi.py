@@ -26,7 +26,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from semel.core.flow import Flow, run
 from semel.core.key import Shared
-from semel.engine.sync_engine import SyncCall, SyncEngine
+from semel.engine.sync_engine import SyncCall, SyncEngine, SyncSemelBase
 from semel.errors import UsageError
 from semel.http import problem
 from semel.http.exchange import (
@@ -357,13 +357,13 @@ class IdempotencyMiddleware:
         self,
         app: WSGIApplication,
         *,
-        semel: SyncEngine,
+        semel: SyncSemelBase,
         scope: ScopeRule | Shared,
         routes: Iterable[Route] | None = None,
         policy_path: str | None = POLICY_PATH,
         **settings: Unpack[Given],
     ) -> None:
-        engine = demand(semel, SyncEngine, "A WSGI application", "Semel")
+        engine = demand(semel, SyncSemelBase, "A WSGI application", "Semel")
         self.app = app
         self._front = Front(engine, scope, routes, policy_path, settings)
 

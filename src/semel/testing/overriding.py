@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from semel.api import Place, open_store
-from semel.engine.async_engine import AsyncEngine
+from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
 from semel.engine.clock import Clock, Resends
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.engine import engine_of
+from semel.engine.sync_engine import SyncEngine, SyncSemelBase
 from semel.errors import UsageError
 
 _FIELDS: Final = ("store", "clock", "resends", "_left")
@@ -22,19 +23,19 @@ _CLOSED_WITHIN: Final = 10.0
 
 
 class override:  # noqa: N801 - a context manager, used like a function
-    """Inside, `engine` uses `store` and `clock`; `with` for tests that block, `async with` for those that are awaited.
+    """Inside, `semel` uses `store` and `clock`; `with` for tests that block, `async with` for those that are awaited.
 
     Args:
-        engine: a `Semel` or `AsyncSemel` that code under test has at module level.
+        semel: a `Semel` or `AsyncSemel` that code under test has at module level.
         store: a store, or what else `Semel` takes; `memory://` is one of its own.
         clock: a virtual clock; without it the engine keeps the one it has.
     """
 
-    def __init__(self, engine: SyncEngine | AsyncEngine, store: Place, *, clock: Clock | None = None) -> None:
-        if not isinstance(engine, SyncEngine | AsyncEngine):
-            message = f"A {type(engine).__qualname__} is no Semel and no AsyncSemel; nothing was overridden."
+    def __init__(self, semel: SyncSemelBase | AsyncSemelBase, store: Place, *, clock: Clock | None = None) -> None:
+        if not isinstance(semel, SyncSemelBase | AsyncSemelBase):
+            message = f"A {type(semel).__qualname__} is no Semel and no AsyncSemel; nothing was overridden."
             raise UsageError(message)
-        self._engine = engine
+        self._engine: SyncEngine | AsyncEngine = engine_of(semel)
         self._store = open_store(store)
         self._clock = clock
         self._saved: dict[str, Any] = {}

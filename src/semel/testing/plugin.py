@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from semel.engine.async_engine import AsyncEngine
-    from semel.engine.sync_engine import SyncEngine
+    from semel.engine.async_engine import AsyncSemelBase
+    from semel.engine.sync_engine import SyncSemelBase
     from semel.stores.memory import MemoryStore
     from semel.testing.clock import VirtualClock
 
@@ -36,7 +36,7 @@ def semel_store(semel_clock: VirtualClock) -> MemoryStore:
 @pytest.fixture
 def semel_override(
     semel_store: MemoryStore, semel_clock: VirtualClock
-) -> Iterator[Callable[[SyncEngine | AsyncEngine], None]]:
+) -> Iterator[Callable[[SyncSemelBase | AsyncSemelBase], None]]:
     """Put an engine on `semel_store` and `semel_clock` until the test ends: `semel_override(shop.semel)`."""
     from contextlib import ExitStack
 
@@ -44,7 +44,7 @@ def semel_override(
 
     with ExitStack() as stack:
 
-        def put(engine: SyncEngine | AsyncEngine) -> None:
-            stack.enter_context(override(engine, semel_store, clock=semel_clock))
+        def put(semel: SyncSemelBase | AsyncSemelBase) -> None:
+            stack.enter_context(override(semel, semel_store, clock=semel_clock))
 
         yield put

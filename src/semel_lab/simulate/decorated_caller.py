@@ -25,12 +25,12 @@ from semel.core.observer import Signal
 from semel.core.operations import Operation
 from semel.core.store import Store
 from semel.engine import context
-from semel.engine.async_engine import AsyncCall, AsyncEngine
+from semel.engine.async_engine import AsyncCall, AsyncEngine, AsyncSemelBase
 from semel.engine.background import Beat, Waiter
 from semel.engine.call_flow import CallFlow, Request, Result, Wait
 from semel.engine.context import AttemptState
 from semel.engine.runtime import AsyncRuntime, AsyncRuntimes, SyncRuntime, SyncRuntimes
-from semel.engine.sync_engine import SyncCall, SyncEngine
+from semel.engine.sync_engine import SyncCall, SyncEngine, SyncSemelBase
 from semel_lab.simulate.loop import GONE
 
 if TYPE_CHECKING:
@@ -240,8 +240,8 @@ class TaskCall(DecoratedCall):
             return await arun(self.watch(caller.handler(_state())), self._perform)
 
         rules = self._rules(request, hook)
-        self._engine = _TaskEngine(self)
-        self._coroutine = self._engine.once(**rules)(charge).result(request.key.value, request.key.scope)
+        self._semel = AsyncSemelBase(_TaskEngine(self))
+        self._coroutine = self._semel.once(**rules)(charge).result(request.key.value, request.key.scope)
         self._context = contextvars.Context()
 
     def _perform(self, wanted: Any) -> Awaitable[Any]:
@@ -251,7 +251,7 @@ class TaskCall(DecoratedCall):
         async def work() -> Any:
             return await arun(self.watch(step.work), _Wish)
 
-        return await self._engine.current().step(step.name, work)
+        return await self._semel.current().step(step.name, work)
 
     def send(self, value: Any) -> Any:
         return self._go(self._coroutine.send, value)
@@ -342,8 +342,8 @@ class ThreadCall(DecoratedCall):
             return run(self.watch(caller.handler(_state())), self._perform)
 
         rules = self._rules(request, hook)
-        self._engine = _ThreadEngine(self)
-        function = self._engine.once(**rules)(charge)
+        self._semel = SyncSemelBase(_ThreadEngine(self))
+        function = self._semel.once(**rules)(charge)
         self._begin = functools.partial(function.result, request.key.value, request.key.scope)
         self._thread: threading.Thread | None = None
         self._its_turn, self._our_turn = threading.Semaphore(0), threading.Semaphore(0)
@@ -377,7 +377,7 @@ class ThreadCall(DecoratedCall):
         def work() -> Any:
             return run(self.watch(step.work), self.ask)
 
-        return self._engine.current().step(step.name, work)
+        return self._semel.current().step(step.name, work)
 
     def ask(self, wanted: Any) -> Any:
         """In the thread: have the simulation do something, and wait for the answer."""

@@ -12,6 +12,7 @@ from botocore.exceptions import ConnectionClosedError
 
 from semel import AsyncSemel, Policy, Semel
 from semel.core.record import Status
+from semel.engine.engine import engine_of
 from semel.errors import (
     ConcurrentModification,
     FailedBefore,
@@ -199,7 +200,7 @@ def _run_elsewhere(semel: Semel, writes: Writes, ledger: Ledger) -> None:
     writes.add(ledger.line())
 
     def elsewhere() -> None:
-        with Semel(semel.store.name) as other, pytest.raises(OSError):  # noqa: PT011 - the handler's very own
+        with Semel(engine_of(semel).store.name) as other, pytest.raises(OSError):  # noqa: PT011 - the handler's very own
             other.run("o-1", _breaks, operation="charge", fingerprint=None)
 
     thread = threading.Thread(target=elsewhere)
@@ -245,7 +246,7 @@ def test_a_step_of_an_attempt_that_lost_its_lease_writes_nothing(semel: Semel, w
 
 
 def _table(semel: Semel) -> str:
-    return urlsplit(semel.store.name).netloc
+    return urlsplit(engine_of(semel).store.name).netloc
 
 
 def test_writes_outside_of_a_handler_are_not_taken(writes: Writes, ledger: Ledger) -> None:

@@ -23,6 +23,7 @@ from semel.core.fingerprint import (
     encode_canonical,
     fingerprint,
 )
+from semel.engine.engine import engine_of
 from tests.unit.core.values import NFC, NFD, confusable, meaning
 
 
@@ -143,7 +144,7 @@ def test_a_refused_secret_is_not_shown(secret: Any) -> None:
 @pytest.mark.parametrize("make", [Semel, AsyncSemel])
 def test_a_secret_is_in_no_repr(make: Any) -> None:
     engine = make("memory://", fingerprint_secret=(SECRET, SECRET * 2))
-    shown = repr([engine, engine.secrets, engine.fingerprints])
+    shown = repr([engine, engine_of(engine).secrets, engine_of(engine).fingerprints])
     assert "Secrets(2 known)" in shown
     assert "not to be" not in shown
 
@@ -152,7 +153,7 @@ def test_what_was_asked_is_not_in_the_repr_of_a_request() -> None:
     @Semel("memory://").once(key="order", operation="pay")
     def pay(order: str, pin: str) -> None: ...
 
-    request = pay.rules.request(("o-1", "4711"), {})
+    request = pay._rules.request(("o-1", "4711"), {})
     assert repr(request) == f"Request('pay', {request.key.reference})"
 
 

@@ -200,8 +200,8 @@ def test_a_partial_with_an_operation_is_accepted() -> None:
 
 
 def test_the_operation_is_named_after_the_function_unless_it_is_given() -> None:
-    assert once("sync")(charge).rules.operation == f"{__name__}.charge"
-    assert once("sync", operation="pay")(charge).rules.operation == "pay"
+    assert once("sync")(charge)._rules.operation == f"{__name__}.charge"
+    assert once("sync", operation="pay")(charge)._rules.operation == "pay"
 
 
 def test_an_unknown_policy_field_is_refused(colour: str) -> None:
@@ -211,7 +211,7 @@ def test_an_unknown_policy_field_is_refused(colour: str) -> None:
 
 def test_a_policy_field_given_directly_changes_only_that_field() -> None:
     policy = Policy(max_attempts=3)
-    assert once("sync", policy=policy, max_result=10)(charge).rules.policy == policy.replace(max_result=10)
+    assert once("sync", policy=policy, max_result=10)(charge)._rules.policy == policy.replace(max_result=10)
 
 
 def test_a_decorated_function_keeps_its_face() -> None:

@@ -11,6 +11,7 @@ import pytest
 from semel import AsyncSemel, Policy, Semel
 from semel.core.circuit import Limits
 from semel.core.observer import Signal
+from semel.engine.engine import engine_of
 from semel.errors import InProgress, KeyReentered
 
 ASKED: dict[str, Any] = {"operation": "pay"}
@@ -39,29 +40,29 @@ def semel(heard: Heard) -> Iterator[Semel]:
 
 
 def test_one_request_has_the_turn(semel: Semel) -> None:
-    assert [semel.turn("k", **ASKED).take() for _ in range(3)] == [True, False, False]
+    assert [engine_of(semel).turn("k", **ASKED).take() for _ in range(3)] == [True, False, False]
 
 
 def test_another_key_has_its_own(semel: Semel) -> None:
-    assert [semel.turn(key, **ASKED).take() for key in ("k", "other")] == [True, True]
+    assert [engine_of(semel).turn(key, **ASKED).take() for key in ("k", "other")] == [True, True]
 
 
 def test_the_next_one_may_when_a_turn_has_ended(semel: Semel) -> None:
-    first = semel.turn("k", **ASKED)
+    first = engine_of(semel).turn("k", **ASKED)
     first.take()
     first.end()
-    assert semel.turn("k", **ASKED).take()
+    assert engine_of(semel).turn("k", **ASKED).take()
 
 
 def test_a_request_that_does_not_wait_needs_no_turn(semel: Semel) -> None:
     policy = Policy(when_running="reject")
-    assert [semel.turn("k", **ASKED, policy=policy).take() for _ in range(2)] == [True, True]
+    assert [engine_of(semel).turn("k", **ASKED, policy=policy).take() for _ in range(2)] == [True, True]
 
 
 def test_the_end_of_a_turn_wakes_who_waits() -> None:
     async def scene() -> bool:
         async with AsyncSemel("memory://") as engine:
-            first, second = engine.turn("k", **ASKED), engine.turn("k", **ASKED)
+            first, second = engine_of(engine).turn("k", **ASKED), engine_of(engine).turn("k", **ASKED)
             assert (first.take(), second.take()) == (True, False)
             waiting = asyncio.create_task(second.wait())
             await asyncio.sleep(0)
@@ -77,11 +78,11 @@ def test_the_end_of_a_turn_wakes_who_waits() -> None:
 def test_whoever_was_told_that_it_runs_elsewhere_passes_its_turn_on() -> None:
     async def scene() -> list[bool]:
         async with AsyncSemel("memory://") as engine:
-            first = engine.turn("k", **ASKED)
+            first = engine_of(engine).turn("k", **ASKED)
             first.take()
             waiting = asyncio.create_task(first.wait())
             await asyncio.sleep(0)
-            second = engine.turn("k", **ASKED)
+            second = engine_of(engine).turn("k", **ASKED)
             taken = [second.take()]
             second.end()
             await waiting
@@ -92,14 +93,14 @@ def test_whoever_was_told_that_it_runs_elsewhere_passes_its_turn_on() -> None:
 
 
 def test_without_time_left_the_refusal_is_raised_and_told(semel: Semel, heard: Heard) -> None:
-    turn = semel.turn("k", **ASKED, policy=Policy(when_running="reject"))
+    turn = engine_of(semel).turn("k", **ASKED, policy=Policy(when_running="reject"))
     with pytest.raises(InProgress):
         turn.refuse(BUSY)
     assert heard.kinds == ["waited"]
 
 
 def test_with_time_left_nothing_is_told(semel: Semel, heard: Heard) -> None:
-    turn = semel.turn("k", **ASKED)
+    turn = engine_of(semel).turn("k", **ASKED)
     turn.refuse(BUSY)
     turn.end()
     assert heard.kinds == []
@@ -108,7 +109,7 @@ def test_with_time_left_nothing_is_told(semel: Semel, heard: Heard) -> None:
 def test_where_as_many_wait_as_may_one_more_is_refused(heard: Heard) -> None:
     async def scene() -> None:
         async with AsyncSemel("memory://", observer=heard, limits=Limits(waiters_per_key=1)) as engine:
-            first, second, third = (engine.turn("k", **ASKED) for _ in range(3))
+            first, second, third = (engine_of(engine).turn("k", **ASKED) for _ in range(3))
             assert [first.take(), second.take(), third.take()] == [True, False, False]
             waiting = asyncio.create_task(second.wait())
             await asyncio.sleep(0)
@@ -125,7 +126,7 @@ def test_where_as_many_wait_as_may_one_more_is_refused(heard: Heard) -> None:
 
 def test_a_handler_that_asks_for_its_own_key_is_told_at_once(semel: Semel) -> None:
     def pay() -> None:
-        semel.turn("k", **ASKED)
+        engine_of(semel).turn("k", **ASKED)
 
     with pytest.raises(KeyReentered):
         semel.run("k", pay, operation="pay", fingerprint=None)

@@ -52,7 +52,7 @@ def once(given: Any) -> Any:
         def pay(order: str) -> str:
             return order
 
-        return pay.rules.policy.keep_for
+        return pay._rules.policy.keep_for
 
 
 def advanced(given: Any) -> float:

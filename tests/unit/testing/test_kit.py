@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from semel import AsyncSemel, Semel
+from semel.engine.engine import engine_of
 from semel.errors import InProgress, UsageError
 from semel.stores.memory import MemoryStore
 from semel.stores.sqlite import SqliteStore
@@ -72,24 +73,24 @@ def test_an_overridden_engine_uses_the_store_of_the_test_and_then_its_own_again(
     make: Any, store: MemoryStore, clock: VirtualClock, tmp_path: Path
 ) -> None:
     semel, charge, ran = make(SqliteStore(tmp_path / "semel.db"))
-    own = semel.store
+    own = engine_of(semel).store
     assert charge("o-1") == "receipt 1"
     with override(semel, store, clock=clock):
         assert charge("o-1") == "receipt 2"
         assert charge("o-1") == "receipt 2"
         assert len(store.table.records) == 1
     assert charge("o-1") == "receipt 1"
-    assert semel.store is own
+    assert engine_of(semel).store is own
     assert ran == ["o-1", "o-1"]
 
 
 @KINDS
 def test_an_override_is_taken_back_after_an_error(make: Any, store: MemoryStore) -> None:
     semel, _, _ = make("memory://")
-    own, clock = semel.store, semel.clock
+    own, clock = engine_of(semel).store, engine_of(semel).clock
     with pytest.raises(ZeroDivisionError), override(semel, store):
         raise ZeroDivisionError
-    assert (semel.store, semel.clock) == (own, clock)
+    assert (engine_of(semel).store, engine_of(semel).clock) == (own, clock)
 
 
 @KINDS
@@ -211,6 +212,7 @@ def test_no_handler_for_errors_catches_a_crash() -> None:
 _USES = """
 from datetime import timedelta
 from semel import Semel
+from semel.engine.engine import engine_of
 import shop
 
 def test_a_day_passes(semel_store, semel_clock):
@@ -224,15 +226,15 @@ def test_a_module_level_engine_is_put_on_the_store_of_the_test(semel_override, s
     semel_override(shop.semel)
     shop.charge("o-1")
     assert len(list(shop.semel.records())) == 1
-    assert shop.semel.store is semel_store
-    assert shop.semel.clock is semel_clock
+    assert engine_of(shop.semel).store is semel_store
+    assert engine_of(shop.semel).clock is semel_clock
 
 def test_the_next_test_begins_with_nothing(semel_override):
     semel_override(shop.semel)
     assert list(shop.semel.records()) == []
 
 def test_and_without_it_the_engine_is_its_own():
-    assert shop.semel.store.name == "sqlite:////nowhere/semel.db"
+    assert engine_of(shop.semel).store.name == "sqlite:////nowhere/semel.db"
 """
 _SHOP = """
 from semel import Semel

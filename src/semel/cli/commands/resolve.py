@@ -17,7 +17,8 @@ from semel.cli.store_option import Url, app_option, as_sync, check_alone, load_e
 from semel.cli.timefmt import now
 from semel.core.record import Cancelled, DidNotHappen, Happened, Record, Resolution
 from semel.engine.admin import not_resolvable
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.engine import engine_of
+from semel.engine.sync_engine import SyncSemelBase
 
 _UNCHECKED = (
     "The value was not compared with what the operation returns. --app MODULE:OBJECT does that; where it does not fit, "
@@ -105,10 +106,11 @@ def _check_open(record: Record, *, correct: bool) -> None:
         raise not_resolvable(record)
 
 
-def _check_known(semel: SyncEngine, record: Record, app: str) -> None:
+def _check_known(semel: SyncSemelBase, record: Record, app: str) -> None:
     """An app that does not know the operation could not tell whether a value fits."""
-    if record.key.operation not in semel.known:
-        known = ", ".join(sorted(semel.known)) or "none at all"
+    operations = engine_of(semel).known
+    if record.key.operation not in operations:
+        known = ", ".join(sorted(operations)) or "none at all"
         message = (
             f"{app} knows no operation {record.key.operation!r}, only {known}; nothing was changed. Name an object of "
             f"the module that defines it, or leave --app out."

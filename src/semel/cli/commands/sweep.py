@@ -19,7 +19,7 @@ from semel.cli.printing import complain, console
 from semel.cli.store_option import Url, app_option, check_alone, load_engine, open_engine
 from semel.cli.timefmt import duration, local, now
 from semel.engine.admin import SweepReport
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.sync_engine import SyncSemelBase
 from semel.errors import TryLater
 
 
@@ -76,16 +76,16 @@ def _sweeper(url: str | None, app: str | None) -> Iterator[Callable[[], SweepRep
         with open_engine(url) as semel:
             yield semel.sweep
         return
-    engine = load_engine(app)
-    if isinstance(engine, SyncEngine):
-        with engine:
-            yield engine.sweep
+    loaded = load_engine(app)
+    if isinstance(loaded, SyncSemelBase):
+        with loaded:
+            yield loaded.sweep
         return
     with asyncio.Runner() as runner:
         try:
-            yield lambda: runner.run(engine.sweep())
+            yield lambda: runner.run(loaded.sweep())
         finally:
-            runner.run(engine.close())
+            runner.run(loaded.close())
 
 
 class Ending:

@@ -19,9 +19,9 @@ from django.utils.module_loading import import_string
 from semel.api import AsyncSemel, Semel, open_store
 from semel.core.key import SHARED
 from semel.core.store import Store
-from semel.engine.async_engine import AsyncEngine
-from semel.engine.engine import EngineBase
-from semel.engine.sync_engine import SyncEngine
+from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
+from semel.engine.engine import EngineBase, SemelBase
+from semel.engine.sync_engine import SyncEngine, SyncSemelBase
 from semel.http.django.transactions import with_aliases
 from semel.http.exchange import POLICY_PATH, Front, demand
 from semel.http.route import Given, Route
@@ -53,26 +53,26 @@ class Configuration:
 
     def sync_engine(self) -> SyncEngine:
         """The engine for threads."""
-        engine = self._engine(Semel)
-        return demand(engine, SyncEngine, "A Django view or middleware that is not awaited", "Semel")
+        semel = self._semel(Semel)
+        return demand(semel, SyncSemelBase, "A Django view or middleware that is not awaited", "Semel")
 
     def async_engine(self) -> AsyncEngine:
         """The engine for what is awaited."""
-        engine = self._engine(AsyncSemel)
-        return demand(engine, AsyncEngine, "A Django view or middleware that is awaited (under ASGI)", "AsyncSemel")
+        semel = self._semel(AsyncSemel)
+        return demand(semel, AsyncSemelBase, "A Django view or middleware that is awaited (under ASGI)", "AsyncSemel")
 
     def front(self, engine: E) -> Front[E]:
         """All of it, checked."""
         return Front(engine, self.scope, self.routes, self.policy_path, self.common)
 
-    def _engine(self, kind: Any) -> object:
+    def _semel(self, kind: Any) -> object:
         if (self.semel is None) == (self.store is None):
             message = f'SEMEL names one of "store" and "semel", as in {_EXAMPLE}; nothing was set up.'
             raise ImproperlyConfigured(message)
         if self.semel is None:
             return _made(kind, _found("store", self.store))
         given = _imported("semel", self.semel)
-        return given() if callable(given) and not isinstance(given, EngineBase) else given
+        return given() if callable(given) and not isinstance(given, SemelBase) else given
 
 
 def read() -> Configuration:
@@ -143,9 +143,9 @@ def _store_at(place: Any) -> Store:
 
 
 @cache
-def _made(kind: Any, place: Any) -> EngineBase:
+def _made(kind: Any, place: Any) -> SemelBase[EngineBase]:
     """One engine of each colour for one store, whoever asks: its connections are shared."""
-    engine: EngineBase = kind(_store_at(place))
-    if isinstance(engine, SyncEngine):
-        atexit.register(engine.close)
-    return engine
+    semel: SemelBase[EngineBase] = kind(_store_at(place))
+    if isinstance(semel, SyncSemelBase):
+        atexit.register(semel.close)
+    return semel

@@ -15,7 +15,7 @@ from starlette.requests import HTTPConnection
 
 from semel.core.flow import arun
 from semel.core.key import Shared
-from semel.engine.async_engine import AsyncAttempt, AsyncCall, AsyncEngine
+from semel.engine.async_engine import AsyncAttempt, AsyncCall, AsyncEngine, AsyncSemelBase
 from semel.errors import InProgress, UsageError
 from semel.http.asgi import Tasks
 from semel.http.exchange import Answer, Front, Go, Open, Pass, ReadBody, WhoAsks, demand
@@ -49,9 +49,9 @@ class Idempotency:
     """
 
     def __init__(
-        self, semel: AsyncEngine, *, scope: ScopeRule | Shared | params.Depends, **settings: Unpack[Given]
+        self, semel: AsyncSemelBase, *, scope: ScopeRule | Shared | params.Depends, **settings: Unpack[Given]
     ) -> None:
-        self.engine = demand(semel, AsyncEngine, "FastAPI", "AsyncSemel")
+        self.engine = demand(semel, AsyncSemelBase, "FastAPI", "AsyncSemel")
         self.transaction = _session_of(settings.pop("transaction", None))
         self._who = scope if isinstance(scope, params.Depends) else None
         self._rule: ScopeRule | Shared = _by_dependency if isinstance(scope, params.Depends) else scope
@@ -135,23 +135,17 @@ class Idempotency:
                 visit.passes = True
             case Go() as going if visit is not None:
                 visit.begin(going, front, session)
-                visit.attempt = self._attempt()
+                visit.attempt = self.engine.current()  # None: the policy lets it run without a record
 
     async def _opened(self, wanted: Open, session: Any, visit: Visit) -> AsyncCall[Response]:
         """Claim in the session's transaction, which is given back where another request runs the key."""
         settings = wanted.settings()
         turn = visit.turn(lambda: self.engine.turn(wanted.key, **settings))
         try:
-            return await self.engine.within(session).open(turn.key, **settings)
+            return await self.engine.open_within(session, turn.key, **settings)
         except InProgress as error:
             turn.refuse(error)
             raise MustWait from error
-
-    def _attempt(self) -> AsyncAttempt | None:
-        try:
-            return self.engine.current()
-        except UsageError:
-            return None  # the policy lets it run without a record while the store is down
 
 
 def _pattern(path: str) -> str:

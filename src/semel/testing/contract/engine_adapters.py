@@ -23,6 +23,7 @@ from typing import Any, Literal, cast
 from semel.api import AsyncSemel, Semel
 from semel.core.record import Record
 from semel.core.store import Answers, AsyncDriver, Driver, Plan, Store
+from semel.engine.engine import engine_of
 from semel.testing.contract.calls import Call, current_call
 
 ColourName = Literal["sync", "async"]
@@ -108,15 +109,15 @@ class Colour:
     def waiters(self, engine: Any) -> int:
         """How many callers wait for somebody else's key in this engine."""
         count = 0
-        for runtime in engine.runtimes.alive():
+        for runtime in engine_of(engine).runtimes.alive():
             with nullcontext() if self._awaits else runtime._watch.lock:
                 count += _waiting(runtime)
         return count
 
     def keepers(self, engine: Any) -> list[Wake]:
         """The wake-ups of the keepers that are alive in this engine."""
-        wakes: list[Wake] = [wake for runtime in engine.runtimes.alive() for wake in runtime.wakes()]
-        leases = engine.runtimes.leases if self._awaits else None
+        wakes: list[Wake] = [wake for runtime in engine_of(engine).runtimes.alive() for wake in runtime.wakes()]
+        leases = engine_of(engine).runtimes.leases if self._awaits else None
         return wakes if leases is None else [*wakes, *leases.wakes()]
 
 
