@@ -1,9 +1,11 @@
 """A database file with one record of each kind, and the real command in a process of its own."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -45,6 +47,11 @@ class Database:
             record = semel.read(key, operation=operation, scope="acme")
         assert record is not None
         return record
+
+    def nonces(self) -> list[bytes]:
+        """What proves to the store who owns a record; nobody is ever shown it."""
+        with closing(sqlite3.connect(self.path)) as connection:
+            return [nonce for (nonce,) in connection.execute("SELECT nonce FROM semel_record")]
 
     def completed(self, key: str, value: object = "the secret value") -> Record:
         with Semel(SqliteStore(self.path)) as semel:

@@ -61,7 +61,7 @@ def test_json_is_one_object_per_line_and_never_holds_an_outcome(filled: Database
     assert found[1]["expires_at"] is None
     assert "secret value" not in done.stdout
     record = filled.read("o-1")
-    for hidden in (record.nonce, record.fingerprint, record.outcome or b""):
+    for hidden in (*filled.nonces(), record.fingerprint, record.outcome or b""):
         assert hidden.hex() not in done.stdout
 
 

@@ -18,11 +18,11 @@ from semel.core.operations import (
     StateMismatch,
     SweepCount,
 )
-from semel.core.record import Lease, Record
+from semel.core.record import Lease, StoredRecord
 from tests.faults.dictionary import LOST, Row, Seen
 
 
-def row_of(record: Record) -> Row:
+def row_of(record: StoredRecord) -> Row:
     """A record as a dictionary."""
     return {
         "digest": record.key.digest,

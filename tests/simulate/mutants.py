@@ -33,7 +33,7 @@ from semel.core.operations import (
     StateMismatch,
     SweepCount,
 )
-from semel.core.record import Failure, Lease, Record, Status, erase_record
+from semel.core.record import Failure, Lease, Status, StoredRecord, erase_record
 from semel.engine import call_errors
 from semel.engine.background import Beat, Heartbeat, Waiter, Waiting
 from semel.engine.call_flow import CallFlow, Pause, Request, Result
@@ -73,10 +73,12 @@ def mutant(name: str, worlds: str | World, *breaks: str) -> Callable[[Switch], S
     return add
 
 
-def judging(change: Callable[[Record, Claim, int], tuple[Record, Claim, int]]) -> AbstractContextManager[Any]:
+def judging(
+    change: Callable[[StoredRecord, Claim, int], tuple[StoredRecord, Claim, int]],
+) -> AbstractContextManager[Any]:
     """The decision table, asked about something else than what is there."""
 
-    def wrong(record: Record | None, claim: Claim, now: int) -> Any:
+    def wrong(record: StoredRecord | None, claim: Claim, now: int) -> Any:
         return judge(record, claim, now) if record is None else judge(*change(record, claim, now))
 
     return patch.object(memory, "judge", wrong)
@@ -94,7 +96,7 @@ LATE = World(
 
 @mutant("the fence alone is compared", LATE, "I4")
 def _() -> AbstractContextManager[Any]:
-    def owned(self: Table, lease: Lease) -> Record | None:
+    def owned(self: Table, lease: Lease) -> StoredRecord | None:
         record = self.records.get(lease.key.digest)
         return record if record is not None and record.fence == lease.fence else None
 
@@ -106,7 +108,7 @@ GHOST = World(name="ghost", askers=(Asker(0),), faults=("late", "retry", "lose")
 
 @mutant("the nonce alone is compared", GHOST, "I4")
 def _() -> AbstractContextManager[Any]:
-    def owned(self: Table, lease: Lease) -> Record | None:
+    def owned(self: Table, lease: Lease) -> StoredRecord | None:
         record = self.records.get(lease.key.digest)
         return record if record is not None and record.nonce == lease.nonce else None
 
@@ -152,7 +154,7 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = Table._again
 
-    def again(self: Table, claim: Claim, now: int, seen: Record) -> Record:
+    def again(self: Table, claim: Claim, now: int, seen: StoredRecord) -> StoredRecord:
         return replace(right(self, claim, now, seen), fence=seen.fence)
 
     return patch.object(Table, "_again", again)
@@ -215,7 +217,7 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Request, "is_asked_by", lambda self, stored: stored == self.fingerprint)
 
 
-def _with_a_key(record: Record) -> Record:
+def _with_a_key(record: StoredRecord) -> StoredRecord:
     """The record as if it were not erased."""
     return replace(record, key=replace(record.key, value="v")) if record.erased else record
 
@@ -254,7 +256,7 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("a waiter does not take an erased record for its answer", "erased while they wait", "waiters", "broke")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(Record, "is_for", lambda self, fingerprint: self.fingerprint == fingerprint)
+    return patch.object(StoredRecord, "is_for", lambda self, fingerprint: self.fingerprint == fingerprint)
 
 
 @mutant("a lease still holds at its last instant", "clock jumps, rerun", "I8")
@@ -285,7 +287,7 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("the hook is asked before the quiet time is over", "reconcile, hook asked", "I1")
 def _() -> AbstractContextManager[Any]:
-    def at_once(record: Record, claim: Claim, now: int) -> tuple[Record, Claim, int]:
+    def at_once(record: StoredRecord, claim: Claim, now: int) -> tuple[StoredRecord, Claim, int]:
         return (
             replace(record, reconcile_after_us=0),
             replace(claim, terms=replace(claim.terms, reconcile_after_us=0)),

@@ -36,7 +36,7 @@ from semel.core.operations import (
     TransactionJoined,
 )
 from semel.core.policy import Doubt
-from semel.core.record import NOTHING, Failure, Lease, Record, Status, Step
+from semel.core.record import NOTHING, Failure, Lease, Status, Step, StoredRecord
 from semel_lab.simulate.models import Act, Begin, Commit, Isolation, Rollback, Session
 
 KEYS: Final = tuple(Key.of(value, operation="charge", scope="a") for value in ("v", "w"))
@@ -322,7 +322,9 @@ def brief(value: Any) -> str:
         return value.value
     if not isinstance(value, msgspec.Struct):
         return repr(value - START) if isinstance(value, int) and value > START else str(value)
-    dull = ("about", "created_us", "started_us", "keep_us", "in_doubt_policy") if isinstance(value, Record) else ()
+    dull = (
+        ("about", "created_us", "started_us", "keep_us", "in_doubt_policy") if isinstance(value, StoredRecord) else ()
+    )
     fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in dull}
     shown = ", ".join(f"{name}={brief(field)}" for name, field in fields.items() if field not in (None, (), "", False))
     return f"{type(value).__name__}({shown})"

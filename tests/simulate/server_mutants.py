@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from semel.core.claim_rules import judge
 from semel.core.operations import Claim, Operation
-from semel.core.record import Lease, Record
+from semel.core.record import Lease, StoredRecord
 from semel.stores import memory
 from semel.stores.dynamodb import plan, request_builders
 from semel.stores.dynamodb.clock import Moment
@@ -40,10 +40,10 @@ def mutant(name: str, worlds: str, *breaks: str) -> Callable[[Switch], Switch]:
     return add
 
 
-def judging(change: Callable[[Record, Claim], tuple[Record, Claim]]) -> AbstractContextManager[Any]:
+def judging(change: Callable[[StoredRecord, Claim], tuple[StoredRecord, Claim]]) -> AbstractContextManager[Any]:
     """The decision table, asked about something else than what is there."""
 
-    def wrong(record: Record | None, claim: Claim, now: int) -> Any:
+    def wrong(record: StoredRecord | None, claim: Claim, now: int) -> Any:
         return judge(record, claim, now) if record is None else judge(*change(record, claim), now)
 
     switches = ExitStack()
@@ -65,7 +65,7 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("redis: a script that compares the fence alone", "redis fails over", "I4")
 def _() -> AbstractContextManager[Any]:
-    def owned(self: Table, lease: Lease) -> Record | None:
+    def owned(self: Table, lease: Lease) -> StoredRecord | None:
         record = self.records.get(lease.key.digest)
         return record if record is not None and record.fence == lease.fence else None
 
@@ -134,7 +134,7 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = request_builders.put
 
-    def put(name: str, record: Record, over: Any) -> Call:
+    def put(name: str, record: StoredRecord, over: Any) -> Call:
         call = right(name, record, over)
         return with_changes(call, parameters={**call.parameters, "ConditionExpression": ""})
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from semel.core.operations import Claim, Replay, Resolve, Resolved, StateMismatch
-from semel.core.record import Failure, Record, Status
+from semel.core.record import Failure, Status, StoredRecord
 from semel.engine import admin
 from semel.stores import memory
 from semel.stores.memory import Table
@@ -29,11 +29,11 @@ def mutant(name: str, world: str | World, breaks: str) -> Callable[[Switch], Swi
     return add
 
 
-def correctable(rule: Callable[[Record, Resolve], bool]) -> AbstractContextManager[Any]:
+def correctable(rule: Callable[[StoredRecord, Resolve], bool]) -> AbstractContextManager[Any]:
     """Another rule for what may be corrected; doubts are ended as ever."""
     right = memory._may_resolve
 
-    def wrong(record: Record, operation: Resolve, now: int) -> bool:
+    def wrong(record: StoredRecord, operation: Resolve, now: int) -> bool:
         return right(record, operation, now) if operation.corrects is None else rule(record, operation)
 
     return patch.object(memory, "_may_resolve", wrong)

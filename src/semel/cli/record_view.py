@@ -179,7 +179,7 @@ def _events(record: Record, today: datetime) -> list[tuple[str, datetime | None,
     if record.replays:
         events.append((f"replays {record.replays}", record.replayed_at, ""))
     events.append(("expired" if record.expires_at <= today else "expires", record.expires_at, ""))
-    if record.duration is not None and record.resolution is None:
+    if record.duration is not None and record.note is None:
         events.append(("took", None, span(record.duration)))
     return events
 

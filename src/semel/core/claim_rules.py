@@ -18,7 +18,7 @@ import msgspec
 
 from semel.core.operations import Claim, ClaimAnswer, Granted, InDoubtAnswer, Replay, Reused, Running
 from semel.core.policy import Doubt
-from semel.core.record import Record, Status
+from semel.core.record import Status, StoredRecord
 
 
 class MayWrite(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class MayWrite(msgspec.Struct, frozen=True):
     how: Literal["absent", "expired", "again", "takeover", "reconcile"]
 
 
-def judge(record: Record | None, claim: Claim, now: int) -> MayWrite | ClaimAnswer:
+def judge(record: StoredRecord | None, claim: Claim, now: int) -> MayWrite | ClaimAnswer:
     """What a claim meets in `record` at the instant `now`."""
     if record is None:
         return MayWrite("absent")
@@ -49,7 +49,7 @@ def judge(record: Record | None, claim: Claim, now: int) -> MayWrite | ClaimAnsw
     return _judge_doubt(record, claim, now)
 
 
-def _judge_doubt(record: Record, claim: Claim, now: int) -> MayWrite | InDoubtAnswer:
+def _judge_doubt(record: StoredRecord, claim: Claim, now: int) -> MayWrite | InDoubtAnswer:
     match may_take_over(record.in_doubt_policy, claim.terms.in_doubt):
         case "never":
             return InDoubtAnswer(record, None)
@@ -70,7 +70,7 @@ def may_take_over(owner: Doubt, claimer: Doubt) -> Literal["never", "at once", "
     return "at once" if owner == "rerun" else "never"
 
 
-def granted(record: Record) -> Granted:
+def granted(record: StoredRecord) -> Granted:
     """The grant that a running record, as just claimed, stands for."""
     asks = record.doubtful and record.in_doubt_policy == "reconcile"
     return Granted(record, in_doubt=record.doubtful, reconcile=asks)

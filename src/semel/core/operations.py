@@ -14,7 +14,7 @@ import msgspec
 from semel.core.flow import Asks
 from semel.core.key import Key
 from semel.core.policy import Doubt
-from semel.core.record import About, Failure, Lease, Record, Status, Step
+from semel.core.record import About, Failure, Lease, Status, Step, StoredRecord
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -206,7 +206,7 @@ Operation = (
 class Granted(msgspec.Struct, frozen=True):
     """The claim is won. `in_doubt`: an earlier attempt may have had its effect. `reconcile`: ask the hook first."""
 
-    record: Record
+    record: StoredRecord
     in_doubt: bool = False
     reconcile: bool = False
     transaction: str = ""
@@ -221,7 +221,7 @@ class Granted(msgspec.Struct, frozen=True):
 class Replay(msgspec.Struct, frozen=True):
     """There is an answer already. `now_us` is the store's now; `cached` that a cache in front of it answered."""
 
-    record: Record
+    record: StoredRecord
     now_us: int = 0
     cached: bool = False
 
@@ -235,14 +235,14 @@ class Running(msgspec.Struct, frozen=True):
 class Reused(msgspec.Struct, frozen=True):
     """The key stands for another request; `now_us` as in `Replay`."""
 
-    record: Record
+    record: StoredRecord
     now_us: int = 0
 
 
 class InDoubtAnswer(msgspec.Struct, frozen=True):
     """It started, no outcome is known, and this claim may not take over (not before `remaining_us`, where given)."""
 
-    record: Record
+    record: StoredRecord
     remaining_us: int | None
 
 
@@ -271,33 +271,33 @@ class Lost(msgspec.Struct, frozen=True):
 class Found(msgspec.Struct, frozen=True):
     """The answer to `Read`, with the store's now for judging leases."""
 
-    record: Record | None
+    record: StoredRecord | None
     now_us: int
 
 
 class Page(msgspec.Struct, frozen=True):
     """One page of a scan; no cursor means that it was the last."""
 
-    records: tuple[Record, ...]
+    records: tuple[StoredRecord, ...]
     cursor: tuple[int, bytes] | None
 
 
 class Resolved(msgspec.Struct, frozen=True):
     """The doubt is ended."""
 
-    record: Record
+    record: StoredRecord
 
 
 class StateMismatch(msgspec.Struct, frozen=True):
     """There was nothing in doubt under that digest, or nothing settled to erase; nothing was changed."""
 
-    record: Record | None
+    record: StoredRecord | None
 
 
 class Erased(msgspec.Struct, frozen=True):
     """The record as it is now; erasing it again gives the same."""
 
-    record: Record
+    record: StoredRecord
 
 
 class Invalidation(msgspec.Struct, frozen=True):

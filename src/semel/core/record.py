@@ -1,6 +1,7 @@
 """The record: what a store keeps for a key, its outcome, what erasing leaves of it, and the lease to write it.
 
-- Instants are whole microseconds since 1970 on the store's clock. Intervals are half-open: a lease is over, and a
+- Instants are whole microseconds since 1970 on the store's clock; people are shown each of them once, as an aware
+  datetime. Intervals are half-open: a lease is over, and a
   record expired, at the very instant named. Only settled records expire.
 - An outcome is an envelope that says by itself how to read it. One that this version cannot read raises
   `RecordUnreadable` and is never taken for "nothing there". No object is ever rebuilt from a name found in data.
@@ -156,48 +157,26 @@ class Lease(msgspec.Struct, frozen=True):
     transaction: str = ""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a key. Fields ending in `_us` are the store's instants; the properties read better."""
+class RecordBase(msgspec.Struct, frozen=True, kw_only=True):
+    """What a record is for stores and for people alike."""
 
     key: Key
     status: Status
     retryable: bool
     fingerprint: bytes
     fence: int
-    nonce: bytes
-    lease_us: int
     in_doubt_policy: Doubt
-    reconcile_after_us: int
     doubtful: bool
     attempts: int
     outcome: bytes | None
     error: Failure | None
     about: About
-    created_us: int
-    started_us: int
-    updated_us: int
-    completed_us: int | None
-    expires_us: int
-    keep_us: int
-    resolution: str | None = None
-    replays: int = 0
-    replayed_us: int | None = None
     steps: tuple[Step, ...] = ()
-
-    @property
-    def lease(self) -> Lease:
-        """The lease of the last claim."""
-        return Lease(self.key, self.fence, self.nonce, self.lease_us)
 
     @property
     def reference(self) -> str:
         """How this record is named in errors, logs and on the command line."""
         return self.key.reference
-
-    @property
-    def note(self) -> Note | None:
-        """How the doubt of this record was ended, or why it was erased, if either was."""
-        return None if self.resolution is None else Note.of(self.resolution)
 
     @property
     def settled(self) -> bool:
@@ -214,6 +193,33 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         """Whether what may be personal was taken out; no key is empty."""
         return not self.key.value
 
+
+class StoredRecord(RecordBase, frozen=True, kw_only=True):
+    """All that a store keeps of a key. Fields ending in `_us` are in its microseconds; people are shown a `Record`."""
+
+    nonce: bytes
+    lease_us: int
+    reconcile_after_us: int
+    created_us: int
+    started_us: int
+    updated_us: int
+    completed_us: int | None
+    expires_us: int
+    keep_us: int
+    resolution: str | None = None
+    replays: int = 0
+    replayed_us: int | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of the last claim."""
+        return Lease(self.key, self.fence, self.nonce, self.lease_us)
+
+    @property
+    def note(self) -> Note | None:
+        """How the doubt of this record was ended, or why it was erased, if either was."""
+        return None if self.resolution is None else Note.of(self.resolution)
+
     def is_for(self, fingerprint: bytes) -> bool:
         """Whether its end is the answer to a request with this fingerprint; an erased one answers all of its key."""
         return self.erased or self.fingerprint == fingerprint
@@ -222,45 +228,82 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         """When an outcome recorded at `now` expires. A run that used up most of its time is given all of it again."""
         return self.expires_us if self.expires_us - now > self.keep_us // 2 else now + self.keep_us
 
-    @property
-    def lease_until(self) -> datetime:
-        """When the last lease ends or ended."""
-        return instant(self.lease_us)
 
-    @property
-    def created_at(self) -> datetime:
-        """When the key was first claimed."""
-        return instant(self.created_us)
+class Record(RecordBase, frozen=True, kw_only=True):
+    """What the store kept for a key at the moment it was read. Each instant is an aware datetime of the store's clock.
 
-    @property
-    def started_at(self) -> datetime:
-        """When the latest attempt was granted."""
-        return instant(self.started_us)
+    Attributes:
+        key: whose record it is.
+        status: where it is in its life.
+        retryable: whether it failed in a way that lets the key be claimed again.
+        fingerprint: what was asked, as a digest behind one byte for its version; empty in an erased record.
+        fence: rises with every granted claim.
+        in_doubt_policy: what the last owner's policy says about doubt.
+        doubtful: whether an attempt so far may have had its effect without a recorded outcome.
+        attempts: how many attempts called the handler, the running one included.
+        outcome: the stored value in its envelope, where it is completed.
+        error: class name and message of the last error.
+        about: what people search by.
+        steps: its finished steps; a listing comes without them.
+        created_at: when the key was first claimed.
+        started_at: when the latest attempt was granted.
+        updated_at: when the record last changed.
+        lease_until: when the last lease ends or ended.
+        completed_at: when it was settled.
+        expires_at: when it stops being replayed, once settled.
+        keep_for: the last owner's `keep_for`.
+        reconcile_after: the last owner's `reconcile_after`.
+        note: how its doubt was ended, or why it was erased, if either was.
+        replays: how often it was replayed, as far as has been written down.
+        replayed_at: when replays were last written down.
+    """
 
-    @property
-    def updated_at(self) -> datetime:
-        """When the record last changed."""
-        return instant(self.updated_us)
-
-    @property
-    def completed_at(self) -> datetime | None:
-        """When it was settled."""
-        return None if self.completed_us is None else instant(self.completed_us)
-
-    @property
-    def expires_at(self) -> datetime:
-        """When it stops being replayed, once settled."""
-        return instant(self.expires_us)
-
-    @property
-    def replayed_at(self) -> datetime | None:
-        """When it was last replayed, as far as has been written down."""
-        return None if self.replayed_us is None else instant(self.replayed_us)
+    created_at: datetime
+    started_at: datetime
+    updated_at: datetime
+    lease_until: datetime
+    completed_at: datetime | None
+    expires_at: datetime
+    keep_for: timedelta
+    reconcile_after: timedelta
+    note: Note | None
+    replays: int
+    replayed_at: datetime | None
 
     @property
     def duration(self) -> timedelta | None:
-        """How long the settling attempt took."""
-        return None if self.completed_us is None else timedelta(microseconds=self.completed_us - self.started_us)
+        """How long the settling attempt took; None until it has settled."""
+        return None if self.completed_at is None else self.completed_at - self.started_at
+
+
+def show_record(stored: StoredRecord) -> Record:
+    """A record as people see it."""
+    completed, replayed = stored.completed_us, stored.replayed_us
+    return Record(
+        key=stored.key,
+        status=stored.status,
+        retryable=stored.retryable,
+        fingerprint=stored.fingerprint,
+        fence=stored.fence,
+        in_doubt_policy=stored.in_doubt_policy,
+        reconcile_after=timedelta(microseconds=stored.reconcile_after_us),
+        doubtful=stored.doubtful,
+        attempts=stored.attempts,
+        outcome=stored.outcome,
+        error=stored.error,
+        about=stored.about,
+        created_at=instant(stored.created_us),
+        started_at=instant(stored.started_us),
+        updated_at=instant(stored.updated_us),
+        lease_until=instant(stored.lease_us),
+        completed_at=None if completed is None else instant(completed),
+        expires_at=instant(stored.expires_us),
+        keep_for=timedelta(microseconds=stored.keep_us),
+        note=stored.note,
+        replays=stored.replays,
+        replayed_at=None if replayed is None else instant(replayed),
+        steps=stored.steps,
+    )
 
 
 def instant(microseconds: int) -> datetime:
@@ -410,7 +453,7 @@ ERASED_RESOLUTION: Final = "Erased"
 """How the note of an erased record names what was done."""
 
 
-def erase_record(record: Record, note: str) -> Record:
+def erase_record(record: StoredRecord, note: str) -> StoredRecord:
     """What is left of a settled record."""
     return replace(
         record,

@@ -26,7 +26,7 @@ import msgspec
 from semel.core.flow import Flow
 from semel.core.key import Key
 from semel.core.operations import Answer, Operation
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 
 Plan = Generator[Any, Any, list[Answer | Exception]]
 Answers = list[Answer | Exception]
@@ -227,7 +227,7 @@ class Look(msgspec.Struct, frozen=True):
 class Fill(msgspec.Struct, frozen=True):
     """Cache a record until the cache's instant `until_us`, if `epoch` still stands. `now_us`: when it was read."""
 
-    record: Record
+    record: StoredRecord
     epoch: bytes
     until_us: int
     now_us: int
@@ -247,7 +247,7 @@ CacheOperation = Look | Fill | Drop
 class Hit(msgspec.Struct, frozen=True):
     """A cached record, with the store's now when it was read there; it is good for another `rest_us`."""
 
-    record: Record
+    record: StoredRecord
     now_us: int
     rest_us: int
 

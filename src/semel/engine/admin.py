@@ -43,6 +43,7 @@ from semel.core.record import (
     Record,
     Resolution,
     Status,
+    StoredRecord,
 )
 from semel.core.store import Capability, Store
 from semel.engine.call_flow import Pause, Request, RunCall, terms_of
@@ -58,7 +59,7 @@ def has_tiers(store: Store) -> bool:
     return Capability.CACHED in store.capabilities
 
 
-def erase(key: Key, *, reason: str, by: str, tiers: bool) -> Flow[Record]:
+def erase(key: Key, *, reason: str, by: str, tiers: bool) -> Flow[StoredRecord]:
     """Take out of a settled record what may be personal; what keeps the key shut stays.
 
     Raises:
@@ -78,7 +79,7 @@ def erase(key: Key, *, reason: str, by: str, tiers: bool) -> Flow[Record]:
     raise AssertionError(answer)
 
 
-def not_erasable(key: Key, record: Record | None) -> NotResolvable:
+def not_erasable(key: Key, record: StoredRecord | Record | None) -> NotResolvable:
     """The error for a record that cannot be erased, or is not there."""
     if record is None:
         return NotResolvable(f"There is no record {key.reference[:16]}; nothing was erased.", reference=key.reference)
@@ -127,7 +128,7 @@ _BATCH = 500
 _LONGEST_REST = 1.0
 
 
-def read(key: Key) -> Flow[Record | None]:
+def read(key: Key) -> Flow[StoredRecord | None]:
     """The record of a key, expired ones included until they are deleted."""
     found = yield from ask(Read(key.digest, with_steps=True, operation=key.operation))
     return found.record
@@ -148,7 +149,7 @@ def resolve(
     nonce: bytes,
     known: Known | None,
     correct: bool = False,
-) -> Flow[Record]:
+) -> Flow[StoredRecord]:
     """End a doubt by decision. Where the operation is known, a value has to fit what it declares to return.
 
     With `correct`, replace the value that an earlier `Happened` stated: that it happened stays, and nothing runs again.
@@ -172,12 +173,12 @@ def resolve(
         case StateMismatch(None):
             message = f"There is no record {key.reference[:16]}; nothing was changed."
             raise NotResolvable(message)
-        case StateMismatch(Record() as record):
+        case StateMismatch(StoredRecord() as record):
             raise not_resolvable(record)
     raise AssertionError(answer)
 
 
-def not_resolvable(record: Record) -> NotResolvable:
+def not_resolvable(record: StoredRecord | Record) -> NotResolvable:
     """The error for a record whose doubt is ended, or that still runs."""
     then = (
         "The value that was stated then can be changed: correct=True, or --correct."
@@ -189,7 +190,7 @@ def not_resolvable(record: Record) -> NotResolvable:
     )
 
 
-def is_stated(record: Record) -> bool:
+def is_stated(record: StoredRecord | Record) -> bool:
     """Whether somebody stated what it gave, so that the value can be corrected."""
     note = record.note
     stated = note is not None and note.resolution == Happened.__name__
@@ -288,7 +289,7 @@ def _until_none(operation: Purge | MarkLapsed, clock: Clock) -> Flow[int]:
             yield from ask(Pause(min(took, _LONGEST_REST)))
 
 
-def _reconcile(record: Record, known: Known | None) -> Flow[bool]:
+def _reconcile(record: StoredRecord, known: Known | None) -> Flow[bool]:
     """Whether the doubt of this record could be ended by asking."""
     if known is None or known.policy.reconcile is None:
         return False

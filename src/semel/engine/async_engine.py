@@ -26,7 +26,7 @@ from semel.core.flow import Flow, arun
 from semel.core.key import SHARED, Key
 from semel.core.operations import Complete, Operation
 from semel.core.policy import Policy, PolicyFields
-from semel.core.record import About, Record, Resolution, Status, is_tombstone
+from semel.core.record import About, Record, Resolution, Status, is_tombstone, show_record
 from semel.core.store import AsyncJoined
 from semel.engine import admin, call_errors, context
 from semel.engine.admin import SweepReport
@@ -704,7 +704,8 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
 
     async def read(self, key: Any, *, operation: str | None = None, scope: Any = SHARED) -> Record | None:
         """The record of a key, if there is one."""
-        return await self._engine.perform(admin.read(self._engine.identity(key, operation, scope)))
+        stored = await self._engine.perform(admin.read(self._engine.identity(key, operation, scope)))
+        return None if stored is None else show_record(stored)
 
     async def records(
         self,
@@ -732,8 +733,8 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
         cursor = None
         while True:
             page = await self._engine.perform(admin.page(query, cursor))
-            for record in page.records:
-                yield record
+            for stored in page.records:
+                yield show_record(stored)
             cursor = page.cursor
             if cursor is None:
                 return
@@ -757,16 +758,15 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
         known = self._engine.known.get(identity.operation)
         nonce = self._engine.new_nonce()
         flow = admin.resolve(identity, resolution, reason=reason, by=by, nonce=nonce, known=known, correct=correct)
-        return await self._engine.perform(flow)
+        return show_record(await self._engine.perform(flow))
 
     async def erase(
         self, key: Any, *, operation: str | None = None, scope: Any = SHARED, reason: str, by: str = ""
     ) -> Record:
         """Take out of a settled record what may be personal, with a reason that is kept. It never runs again for it."""
         identity = self._engine.identity(key, operation, scope)
-        return await self._engine.perform(
-            admin.erase(identity, reason=reason, by=by, tiers=admin.has_tiers(self._engine.store))
-        )
+        flow = admin.erase(identity, reason=reason, by=by, tiers=admin.has_tiers(self._engine.store))
+        return show_record(await self._engine.perform(flow))
 
     async def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""

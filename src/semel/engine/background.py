@@ -33,7 +33,7 @@ import msgspec
 from semel.core.circuit import Change, Limits
 from semel.core.flow import Flow, arun, run
 from semel.core.operations import AddReplays, Answer, Found, Lost, Operation, Read, Renew, Renewed
-from semel.core.record import Lease, Record, Status
+from semel.core.record import Lease, Status, StoredRecord
 from semel.core.store import AsyncDriver, Driver, Store
 from semel.engine.clock import Clock
 from semel.engine.lane import AsyncLane, Lane, ThreadLane
@@ -64,7 +64,7 @@ class Stalled(msgspec.Struct, frozen=True):
 class Ended(msgspec.Struct, frozen=True):
     """A waiter's news: the record has its final answer."""
 
-    record: Record
+    record: StoredRecord
 
 
 class Promoted(msgspec.Struct, frozen=True):
@@ -301,7 +301,7 @@ class Waiting:
         return waiter
 
 
-def _is_held(record: Record | None, now_us: int) -> bool:
+def _is_held(record: StoredRecord | None, now_us: int) -> bool:
     return record is not None and record.status is Status.RUNNING and record.lease_us > now_us
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from semel.core import codec
 from semel.core.key import Key
 from semel.core.operations import TransactionJoined
-from semel.core.record import ERASED_REASON, ERASED_RESOLUTION, Failure, Lease, Note, Record, Status
+from semel.core.record import ERASED_REASON, ERASED_RESOLUTION, Failure, Lease, Note, Status, StoredRecord
 from semel.errors import (
     FailedBefore,
     InDoubt,
@@ -72,7 +72,7 @@ def too_many_wait(key: Key, remaining_us: int, *, whole_process: bool) -> InProg
     )
 
 
-def in_doubt(record: Record, remaining_us: int | None) -> InDoubt:
+def in_doubt(record: StoredRecord, remaining_us: int | None) -> InDoubt:
     """It may or may not have happened."""
     then = (
         "It waits to be resolved: semel show, then semel resolve."
@@ -130,7 +130,7 @@ def not_sent_again(failure: str, retry_after: float) -> StoreUnavailable:
     )
 
 
-def failed_before(failure: Failure, record: Record) -> FailedBefore:
+def failed_before(failure: Failure, record: StoredRecord) -> FailedBefore:
     """A stored failure, again."""
     return FailedBefore(
         f"{named(record.key)} failed before with {failure.type}: {failure.message}. Nothing ran now; "
@@ -149,7 +149,7 @@ def bad_verdict(verdict: object) -> UsageError:
     )
 
 
-def replay(record: Record, shape: codec.Shape) -> Any:
+def replay(record: StoredRecord, shape: codec.Shape) -> Any:
     """The value of a final record.
 
     Raises:

@@ -52,7 +52,9 @@ from semel.core.record import (
     Record,
     Status,
     Step,
+    StoredRecord,
     Unknown,
+    show_record,
 )
 from semel.engine import call_errors
 from semel.engine.background import Crowded, Ended, News, Promoted
@@ -161,7 +163,7 @@ class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
     _granted: Granted | None = None
     _outcome: bytes | None = None
     _at_us: int = 0
-    _found: Record | None = None
+    _found: StoredRecord | None = None
 
     def __repr__(self) -> str:
         return f"Result(value={self.value!r}, replayed={self.replayed}, protected={self.protected})"
@@ -169,6 +171,10 @@ class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
     @cached_property
     def record(self) -> Record | None:
         """The record behind the value; None where the call was unprotected."""
+        stored = self._stored()
+        return None if stored is None else show_record(stored)
+
+    def _stored(self) -> StoredRecord | None:
         if self._found is not None or self._granted is None:
             return self._found
         return replace(
@@ -299,7 +305,7 @@ class CallFlow(AttemptState):
         value = yield RunHandler(None)
         return Result(value, replayed=False, seconds=self._clock.monotonic() - self._began, protected=False)
 
-    def _wait(self, remaining_us: int, deadline: float) -> Flow[Record | None]:
+    def _wait(self, remaining_us: int, deadline: float) -> Flow[StoredRecord | None]:
         """The record to replay, or None to claim again. Raises `InProgress` when the time is over."""
         key = self.request.key
         if not self.may_wait or self.request.policy.when_running == "reject":
@@ -314,11 +320,11 @@ class CallFlow(AttemptState):
                 raise call_errors.too_many_wait(key, remaining_us, whole_process=whole_process)
         return (yield from self._last_look(remaining_us))  # the time is over
 
-    def _is_answered_by(self, record: Record) -> bool:
+    def _is_answered_by(self, record: StoredRecord) -> bool:
         """Whether a final record is the answer to this request, whichever way its fingerprint was taken."""
         return record.is_for(self.fingerprint) or self.request.is_asked_by(record.fingerprint)
 
-    def _last_look(self, remaining_us: int) -> Flow[Record]:
+    def _last_look(self, remaining_us: int) -> Flow[StoredRecord]:
         """It may have ended in the very moment the waiter gave up."""
         found = yield from ask(Read(self.request.key.digest, operation=self.request.key.operation))
         record = found.record
@@ -502,7 +508,7 @@ class CallFlow(AttemptState):
             return self._replayed(record)
         raise call_errors.lease_lost(self.request.key) from error
 
-    def _replayed(self, record: Record, *, cached: bool = False) -> Result[Any]:
+    def _replayed(self, record: StoredRecord, *, cached: bool = False) -> Result[Any]:
         value = call_errors.replay(record, self.request.shape)
         seconds = self._clock.monotonic() - self._began
         return Result(value, replayed=True, seconds=seconds, cache=cached, _found=record)
@@ -546,7 +552,7 @@ class CallFlow(AttemptState):
         return Fail(self.lease, "doubt" if doubt else "retry", Failure.of(error), doubtful=doubt, started=False)
 
 
-def read_committed(lease: Lease) -> Flow[Record | None]:
+def read_committed(lease: Lease) -> Flow[StoredRecord | None]:
     """What this very attempt has written, as everybody else sees it; None where nothing of it is committed."""
     found = yield from ask(Read(lease.key.digest, operation=lease.key.operation))
     record = found.record

@@ -53,7 +53,7 @@ from semel.core.operations import (
     StateMismatch,
     SweepCount,
 )
-from semel.core.record import LEASE_ENDED, Lease, Record, Status, erase_record
+from semel.core.record import LEASE_ENDED, Lease, Status, StoredRecord, erase_record
 from semel.core.store import Answers, AsyncDriver, AsyncJoined, Capability, Joined, Plan
 from semel.errors import UsageError
 from semel.stores.rows import new_record
@@ -94,7 +94,7 @@ class Table:
     """Records by digest, and the invalidations that caches in front of them have not confirmed."""
 
     def __init__(self) -> None:
-        self.records: dict[bytes, Record] = {}
+        self.records: dict[bytes, StoredRecord] = {}
         self.invalidations = Invalidations()
         self.lock = threading.Lock()
 
@@ -145,11 +145,11 @@ class Table:
         self.records[claim.key.digest] = record
         return granted(record)
 
-    def _fresh(self, claim: Claim, now: int, expired: Record | None) -> Record:
+    def _fresh(self, claim: Claim, now: int, expired: StoredRecord | None) -> StoredRecord:
         fence = 1 if expired is None else expired.fence + 1
         return new_record(claim, now, lease_us=claim.terms.lease_us, fence=fence)
 
-    def _again(self, claim: Claim, now: int, seen: Record | None) -> Record:
+    def _again(self, claim: Claim, now: int, seen: StoredRecord | None) -> StoredRecord:
         assert seen is not None  # noqa: S101 - `judge` answers "absent" otherwise
         fresh = self._fresh(claim, now, seen)
         return replace(
@@ -162,14 +162,14 @@ class Table:
             resolution=seen.resolution,
         )
 
-    def owned(self, lease: Lease) -> Record | None:
+    def owned(self, lease: Lease) -> StoredRecord | None:
         """The record, if `lease` is its current one: the fence that keeps late workers out."""
         record = self.records.get(lease.key.digest)
         if record is None or record.nonce != lease.nonce or record.fence != lease.fence:
             return None
         return record
 
-    def _write(self, record: Record, now: int, **changes: Any) -> None:
+    def _write(self, record: StoredRecord, now: int, **changes: Any) -> None:
         self.records[record.key.digest] = replace(record, updated_us=now, **changes)
 
     def renew(self, lease: Lease, lease_us: int, now: int) -> Renewed | Lost:
@@ -192,7 +192,7 @@ class Table:
         self._settle(record, now, status=Status.COMPLETED, outcome=operation.outcome, error=None)
         return Recorded(now)
 
-    def _settle(self, record: Record, now: int, **changes: Any) -> None:
+    def _settle(self, record: StoredRecord, now: int, **changes: Any) -> None:
         kept = record.kept_until(now)
         self._write(record, now, completed_us=now, expires_us=kept, lease_us=min(record.lease_us, now), **changes)
 
@@ -295,16 +295,16 @@ class Table:
         return Recorded(now)
 
 
-def _first(limit: int, records: Iterator[Record]) -> list[Record]:
+def _first(limit: int, records: Iterator[StoredRecord]) -> list[StoredRecord]:
     return [record for record, _ in zip(records, range(limit), strict=False)]
 
 
-def after(record: Record, cursor: tuple[int, bytes] | None) -> bool:
+def after(record: StoredRecord, cursor: tuple[int, bytes] | None) -> bool:
     """Whether a record comes after a cursor."""
     return cursor is None or (record.created_us, record.key.digest) > cursor
 
 
-def matches(record: Record, query: Query) -> bool:
+def matches(record: StoredRecord, query: Query) -> bool:
     """Whether a record is among those asked for."""
     tests: tuple[tuple[object, Callable[[], bool]], ...] = (
         (query.status, lambda: record.status is query.status),
@@ -319,7 +319,7 @@ def matches(record: Record, query: Query) -> bool:
     return all(wanted is None or holds() for wanted, holds in tests)
 
 
-def _may_resolve(record: Record, operation: Resolve, now: int) -> bool:
+def _may_resolve(record: StoredRecord, operation: Resolve, now: int) -> bool:
     """Whether the record is in doubt at this instant; for a correction, whether it is still the one that was seen."""
     if operation.corrects is not None:
         seen = record.status is Status.COMPLETED and record.nonce == operation.corrects

@@ -18,14 +18,14 @@ import msgspec
 from semel.core.key import Key
 from semel.core.operations import Claim, Erase, Scan
 from semel.core.policy import Doubt
-from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, NOTHING, About, Failure, Record, Status, Step
+from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, NOTHING, About, Failure, Status, Step, StoredRecord
 from semel.errors import RecordUnreadable
 
 
-def new_record(claim: Claim, now: int, *, lease_us: int, fence: int = 1) -> Record:
+def new_record(claim: Claim, now: int, *, lease_us: int, fence: int = 1) -> StoredRecord:
     """The record that a claim writes where there is none, or only an expired one: known without reading it back."""
     terms = claim.terms
-    return Record(
+    return StoredRecord(
         key=claim.key,
         status=Status.RUNNING,
         retryable=False,
@@ -151,7 +151,7 @@ def load_statements(
     return statements if only == "name" else known
 
 
-def record_of(row: Sequence[Any], steps: tuple[Step, ...] = ()) -> Record:
+def record_of(row: Sequence[Any], steps: tuple[Step, ...] = ()) -> StoredRecord:
     """The record that a row stands for.
 
     Raises:
@@ -193,7 +193,7 @@ def record_of(row: Sequence[Any], steps: tuple[Step, ...] = ()) -> Record:
     ) = row
     if status not in _STATUS or in_doubt_policy not in _DOUBTS:
         raise _unknown_word(digest, status, in_doubt_policy)
-    return Record(
+    return StoredRecord(
         key=Key(scope, operation, value, digest),
         status=_STATUS[status],
         retryable=bool(retryable),

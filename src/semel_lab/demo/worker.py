@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def payments(semel: Semel, provider: Provider, worker: str, say: Callable[[Event
         return Receipt(payment, amount, entry.charge)
 
     def call(ask: Ask) -> None:
-        came = time.time_ns() // 1000
+        came = datetime.now(UTC)
         try:
             result = _patiently(lambda: charge.result(SHOP, ask.payment, Decimal(ask.amount), ask))
         except SemelError as error:
@@ -69,8 +69,8 @@ def payments(semel: Semel, provider: Provider, worker: str, say: Callable[[Event
             say(Unanswered(ask.call, ask.payment, type(error).__name__, str(error)))
         else:
             record = result.record
-            ended = came if record is None or record.completed_us is None else record.completed_us
-            waited = result.replayed and ended > came
+            ended = None if record is None else record.completed_at
+            waited = result.replayed and ended is not None and ended > came
             say(Answered(ask.call, ask.payment, result.value.charge, result.replayed, waited))
 
     return call

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.core import codec
 from semel.core.flow import Flow
 from semel.core.operations import Found, Read, Resolve
-from semel.core.record import DidNotHappen, Happened, Record, Unknown
+from semel.core.record import DidNotHappen, Happened, StoredRecord, Unknown
 from semel.engine import admin
 from semel.engine.background import Beat, Waiter
 from semel.engine.call_flow import AskReconcileHook, CallFlow, Pause, Request, RunCall, RunHandler, RunStep, Wait, step
@@ -45,9 +45,9 @@ class Operator:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._seen: Record | None = None
+        self._seen: StoredRecord | None = None
 
-    def flow(self) -> Flow[Record]:
+    def flow(self) -> Flow[StoredRecord]:
         """State a value where something is in doubt, and correct what is stated, by whomever."""
         try:
             yield from self._state(correct=False)
@@ -55,7 +55,7 @@ class Operator:
             self._caller.sim.seen["nothing to resolve"] += 1
         return (yield from self._state(correct=True))
 
-    def _state(self, *, correct: bool) -> Flow[Record]:
+    def _state(self, *, correct: bool) -> Flow[StoredRecord]:
         caller = self._caller
         nonce = caller.new_nonce()
         value = _FIRST_STATED + caller.actor * 1_000 + caller.nonces
@@ -68,7 +68,7 @@ class Operator:
             known=None,
             correct=correct,
         )
-        record: Record = yield from driven(flow, {Read: self._look, Resolve: self._send})
+        record: StoredRecord = yield from driven(flow, {Read: self._look, Resolve: self._send})
         if record.nonce != nonce or record.outcome is None or codec.decode(record.outcome, SHAPE) != value:
             raise Violation("stated", "an operator was told that another value is recorded than was stated")
         return record

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 
 if TYPE_CHECKING:
     from semel_lab.simulate.caller import Caller
@@ -42,7 +42,7 @@ def signature(sim: Simulation) -> int:
     )
 
 
-def standing(record: Record) -> tuple[object, ...]:
+def standing(record: StoredRecord) -> tuple[object, ...]:
     """What any next operation on a record depends on: who holds it, and what has come of it."""
     return (
         record.status,
@@ -57,7 +57,7 @@ def standing(record: Record) -> tuple[object, ...]:
     )
 
 
-def _record(record: Record) -> tuple[object, ...]:
+def _record(record: StoredRecord) -> tuple[object, ...]:
     return (
         record.key.digest,
         standing(record),

@@ -41,7 +41,7 @@ from semel.core.operations import (
     Resolve,
     Scan,
 )
-from semel.core.record import Record, Status
+from semel.core.record import Status, StoredRecord
 from semel.core.store import Answers, Plan
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item, Now, Together
@@ -160,7 +160,9 @@ class WatchedStore:
         """What the model makes of it."""
         return self.table.apply(operation, now)
 
-    def judge(self, operation: Any, before: Record | None, after: Record | None, now: int, answer: Any) -> None:
+    def judge(
+        self, operation: Any, before: StoredRecord | None, after: StoredRecord | None, now: int, answer: Any
+    ) -> None:
         """Look at what an operation on one record has changed, and at its answer."""
         kind = type(operation)
         if kind is Claim:
@@ -176,7 +178,9 @@ class WatchedStore:
         """What the model knows beside the records, for telling states apart."""
         return ()
 
-    def _written(self, operation: Any, before: Record | None, after: Record | None, now: int, answer: Any) -> None:
+    def _written(
+        self, operation: Any, before: StoredRecord | None, after: StoredRecord | None, now: int, answer: Any
+    ) -> None:
         kind = type(operation)
         if after is before:
             if type(answer) is Lost:
@@ -200,7 +204,7 @@ class WatchedStore:
         elif kind is Fail:
             self._failed(operation, before, after)
 
-    def _completed(self, after: Record) -> None:
+    def _completed(self, after: StoredRecord) -> None:
         life = self.claims.lives[after.key.digest]
         if life is not self.claims.life_of.get(after.nonce) or after.fence != life.fence:
             raise Violation("I4", "somebody else than the highest owner completed")
@@ -212,7 +216,7 @@ class WatchedStore:
         life.value = codec.decode(after.outcome, SHAPE)
         self.sim.seen["completed"] += 1
 
-    def _failed(self, fail: Fail, before: Record, after: Record) -> None:
+    def _failed(self, fail: Fail, before: StoredRecord, after: StoredRecord) -> None:
         if after.status is _FAILED and after.retryable and (before.doubtful and fail.doubtful):
             raise Violation("I7", "a doubt became a record that expires")
         if after.final:
@@ -221,7 +225,7 @@ class WatchedStore:
         if fail.error.type == "semel.CallerGone":
             self.sim.seen["given back"] += 1
 
-    def _resolved(self, resolve: Resolve, before: Record | None, after: Record | None, now: int) -> None:
+    def _resolved(self, resolve: Resolve, before: StoredRecord | None, after: StoredRecord | None, now: int) -> None:
         if after is before or after is None or before is None:
             return
         lapsed = before.status is _RUNNING and before.lease_us <= now
@@ -242,7 +246,7 @@ class WatchedStore:
             life.stated[resolve.nonce] = life.value
         self.sim.seen["resolved" if resolve.corrects is None else "corrected"] += 1
 
-    def _corrected(self, resolve: Resolve, before: Record, after: Record) -> None:
+    def _corrected(self, resolve: Resolve, before: StoredRecord, after: StoredRecord) -> None:
         """The outcome of a completed record is replaced: only one that was stated, and that its operator saw."""
         if not before.settled:
             raise Violation("I4", f"a correction settled a record that is {before.status}")
@@ -255,7 +259,7 @@ class WatchedStore:
             raise Violation("stated", "a correction replaced what a handler gave")
         life.outcome = life.value = None  # stated anew at once
 
-    def _erased(self, before: Record | None, after: Record | None) -> None:
+    def _erased(self, before: StoredRecord | None, after: StoredRecord | None) -> None:
         if after is before or after is None or before is None:
             return
         if not before.settled:
@@ -277,7 +281,7 @@ class WatchedStore:
             self.judge_swept(record, self.table.records.get(digest), now)
         return answer
 
-    def judge_swept(self, record: Record, after: Record | None, now: int) -> None:
+    def judge_swept(self, record: StoredRecord, after: StoredRecord | None, now: int) -> None:
         """Look at what a sweep has made of one record."""
         if after is record:
             return
@@ -289,7 +293,7 @@ class WatchedStore:
         else:
             self.sim.seen["lapsed"] += 1
 
-    def deleted(self, record: Record, now: int) -> None:
+    def deleted(self, record: StoredRecord, now: int) -> None:
         """A record is gone, as those may be that have expired."""
         if not is_over(record, now):
             raise Violation("I7", f"a record that is {record.status} was deleted before its time")
@@ -320,7 +324,7 @@ class Last:
     __slots__ = ("met", "wrote")
 
     def __init__(self) -> None:
-        self.met: Record | None = None
+        self.met: StoredRecord | None = None
         self.wrote = False
 
 
@@ -365,7 +369,7 @@ class WatchedDynamo(WatchedStore):
             self.sim.note("store", f"{shown}: {call.action} -> {type(reply).__name__}")
         return reply
 
-    def _known(self, digest: bytes) -> Record | None:
+    def _known(self, digest: bytes) -> StoredRecord | None:
         """The record that is stored, the same object as long as nobody has written it."""
         records, item = self.table.records, self.model.items.get(digest)
         if item is None:
@@ -379,7 +383,7 @@ class WatchedDynamo(WatchedStore):
             records[digest] = found
         return records[digest]
 
-    def _changed(self, operation: Operation, before: Record | None, after: Record | None, now: int) -> None:
+    def _changed(self, operation: Operation, before: StoredRecord | None, after: StoredRecord | None, now: int) -> None:
         match operation:
             case Claim() if after is not None:
                 self.judge(operation, before, after, now, granted(after))

@@ -4,6 +4,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -66,14 +67,14 @@ def started(request: pytest.FixtureRequest, call_style: CallStyle) -> Iterator[t
 
 def _renewals_seen(style: CallStyle, elsewhere: Semel, key: str, wanted: int) -> int:
     """How often the lease was seen to be longer than before, looking until that was so `wanted` times."""
-    ends: set[int] = set()
+    ends: set[datetime] = set()
     patience = time.monotonic() + PATIENCE
     while len(ends) <= wanted and time.monotonic() < patience:
         with pytest.raises(InProgress):  # else somebody else was granted the key: the lease has lapsed
             call(style, elsewhere, key, lambda: "taken over", operation="stall", policy=NOBODY_ELSE)
         record = elsewhere.read(key, operation="stall")
         assert record is not None, "the record of a running operation is gone"
-        ends.add(record.lease_us)
+        ends.add(record.lease_until)
         time.sleep(0.05)
     return len(ends) - 1
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from semel.core.flow import Flow
 from semel.core.operations import Answer, Claim, Complete, Erase, Operation, Replay, Reused
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 from semel.core.store import CacheOperation, Drop, Fill, Filled, Hit, InFront, Look, Missed
 from semel.stores.cache.logic import Kept, Tiers
 from semel_lab.simulate.models.cache import CacheTable, Entry
@@ -90,14 +90,14 @@ class KeepsForKeepFor(Tiers):
 class ComparesNoFingerprint(Tiers):
     """Whoever has the key is shown the record."""
 
-    def _hit(self, claim: Claim, record: Record, now_us: int, where: str) -> Replay | Reused:
+    def _hit(self, claim: Claim, record: StoredRecord, now_us: int, where: str) -> Replay | Reused:
         return super()._hit(replace(claim, fingerprint=record.fingerprint), record, now_us, where)
 
 
 class ComparesErased(Tiers):
     """A cached record is compared although it was erased."""
 
-    def _hit(self, claim: Claim, record: Record, now_us: int, where: str) -> Replay | Reused:
+    def _hit(self, claim: Claim, record: StoredRecord, now_us: int, where: str) -> Replay | Reused:
         answer = super()._hit(claim, record, now_us, where)
         return answer if record.fingerprint == claim.fingerprint else Reused(record, now_us)
 

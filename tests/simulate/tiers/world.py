@@ -25,7 +25,7 @@ from semel.core.operations import (
     Reused,
     Terms,
 )
-from semel.core.record import NOTHING, Lease, Record
+from semel.core.record import NOTHING, Lease, StoredRecord
 from semel.core.store import InFront
 from semel.errors import StoreUnavailable
 from semel.stores.cache.logic import Gate, Local, Tiers
@@ -81,7 +81,7 @@ class State(NamedTuple):
     """All there is, as a value."""
 
     now_us: int
-    record: Record | None
+    record: StoredRecord | None
     noted: Invalidation | None
     entry: Entry | None
     histories: tuple[tuple[Told, ...], ...]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from semel.core.operations import Found, Read
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 from semel.core.store import Answers, Plan
 from semel.stores.dynamodb import DynamoStore
 from semel.stores.dynamodb.commands import Pause
@@ -48,7 +48,7 @@ class Asker(Asking):
     def perform(self, *plans: Plan) -> list[Answers | Exception]:
         return self.driver.perform(plans)
 
-    def record(self, digest: bytes = KEYS[0].digest) -> Record | None:
+    def record(self, digest: bytes = KEYS[0].digest) -> StoredRecord | None:
         """The record as the store has it."""
         return self.one(Read(digest), Found).record
 

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from semel.core.operations import Found, Granted, Read
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 from semel.core.store import Answers, Plan
 from semel.stores.redis import RedisStore
 from semel.stores.redis.driver import AsyncRedisDriver
@@ -24,7 +24,7 @@ class Asker(Asking):
         """A claim of the first key that is won."""
         return self.one(claim(number=number), Granted)
 
-    def record(self, digest: bytes = KEYS[0].digest) -> Record | None:
+    def record(self, digest: bytes = KEYS[0].digest) -> StoredRecord | None:
         """The record as the store has it."""
         return self.one(Read(digest), Found).record
 

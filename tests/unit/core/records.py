@@ -4,12 +4,12 @@ from typing import Any
 
 from semel.core.key import Key
 from semel.core.operations import Claim, Granted, Terms
-from semel.core.record import NOTHING, Lease, Record, Status
+from semel.core.record import NOTHING, Lease, Status, StoredRecord
 
 FOREVER = 10**18
 
 
-def record(**changes: Any) -> Record:
+def record(**changes: Any) -> StoredRecord:
     """A completed record, with changes."""
     fields: dict[str, Any] = {
         "key": Key.of("k", operation="pay"),
@@ -33,10 +33,10 @@ def record(**changes: Any) -> Record:
         "expires_us": 100,
         "keep_us": 90,
     }
-    return Record(**{**fields, **changes})
+    return StoredRecord(**{**fields, **changes})
 
 
-def running(**changes: Any) -> Record:
+def running(**changes: Any) -> StoredRecord:
     """A record that somebody runs under a live lease, with changes."""
     return record(**{"status": Status.RUNNING, "outcome": None, "completed_us": None, "lease_us": FOREVER, **changes})
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from semel.core.claim_rules import MayWrite, judge, may_take_over
 from semel.core.operations import ClaimAnswer, Granted, InDoubtAnswer, Replay, Reused, Running
-from semel.core.record import Record, Status, erase_record
+from semel.core.record import Status, StoredRecord, erase_record
 from tests.unit.core.records import claim, record, running
 
 NOW = 60
@@ -17,7 +17,7 @@ DOUBT = {"status": Status.IN_DOUBT, "doubtful": True, "lease_us": OVER, "outcome
 RETRYABLE = {"status": Status.FAILED, "retryable": True, "outcome": None}
 
 
-def judged(found: Record | None, **terms: Any) -> MayWrite | ClaimAnswer:
+def judged(found: StoredRecord | None, **terms: Any) -> MayWrite | ClaimAnswer:
     """What a claim of another caller meets."""
     return judge(found, claim(nonce=b"other", **terms), NOW)
 
@@ -45,7 +45,7 @@ def judged(found: Record | None, **terms: Any) -> MayWrite | ClaimAnswer:
         "in doubt",
     ],
 )
-def test_what_may_be_won(found: Record | None, expected: MayWrite) -> None:
+def test_what_may_be_won(found: StoredRecord | None, expected: MayWrite) -> None:
     assert judged(found) == expected
 
 
@@ -80,7 +80,7 @@ def test_what_may_be_won(found: Record | None, expected: MayWrite) -> None:
         "held",
     ],
 )
-def test_what_may_not_be_won_is_answered(found: Record, answer: type) -> None:
+def test_what_may_not_be_won_is_answered(found: StoredRecord, answer: type) -> None:
     assert isinstance(judged(found), answer)
 
 
@@ -121,7 +121,7 @@ def test_the_hook_is_asked_after_the_longer_of_both_pauses(mine: int, theirs: in
 
 
 @st.composite
-def records(draw: st.DrawFn) -> Record:
+def records(draw: st.DrawFn) -> StoredRecord:
     status = draw(st.sampled_from(Status))
     found = record(
         status=status,
@@ -138,7 +138,7 @@ def records(draw: st.DrawFn) -> Record:
 
 
 @given(records(), st.sampled_from(["rerun", "reconcile", "hold"]))
-def test_nothing_wins_what_it_must_not(found: Record, in_doubt: str) -> None:
+def test_nothing_wins_what_it_must_not(found: StoredRecord, in_doubt: str) -> None:
     verdict = judge(found, claim(nonce=b"n", in_doubt=in_doubt), NOW)
     expired = found.settled and found.expires_us <= NOW
     if isinstance(verdict, MayWrite) and not expired:

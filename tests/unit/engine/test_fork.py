@@ -204,7 +204,7 @@ def test_a_child_renews_its_own_leases_after_a_fork_beside_a_parents_thread(tmp_
             ends = set()
             async with asyncio.timeout(50):
                 while len(ends) < 2:
-                    ends.add((await semel.read("k", operation="pay")).lease_us)
+                    ends.add((await semel.read("k", operation="pay")).lease_until)
                     await asyncio.sleep(0.02)
             return "renewed"
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from semel.core.circuit import Limits
 from semel.core.operations import Found, Read
-from semel.core.record import Record, Status
+from semel.core.record import Status, StoredRecord
 from semel.engine.background import (
     BETWEEN_LOOKS,
     FIRST_LOOK,
@@ -34,7 +34,7 @@ def waiting(*, jitter: float = 0.0) -> Waiting:
     return Waiting(lambda: jitter)
 
 
-def looked(machine: Waiting, found: Record | None, digest: bytes = KEY, now_us: int = 60) -> list[Waiter]:
+def looked(machine: Waiting, found: StoredRecord | None, digest: bytes = KEY, now_us: int = 60) -> list[Waiter]:
     """Who has news after the store said this."""
     return machine.looked(Read(digest), Found(found, now_us))
 
@@ -147,7 +147,7 @@ def test_a_live_owner_wakes_nobody() -> None:
     ],
     ids=["absent", "lapsed", "retryable", "in doubt", "expired"],
 )
-def test_when_the_owner_is_gone_exactly_one_is_promoted(found: Record | None) -> None:
+def test_when_the_owner_is_gone_exactly_one_is_promoted(found: StoredRecord | None) -> None:
     machine = waiting()
     first, second = (machine.join(KEY, until=10.0, now=0.0) for _ in range(2))
     assert looked(machine, found) == [first]
@@ -231,7 +231,7 @@ class WaitingMachine(RuleBasedStateMachine):
         self.here: list[Waiter] = []
         self.heirs: dict[bytes, Waiter] = {}
         self.polls: list[float] = []
-        self.found: dict[bytes, Record | None] = {KEY: running(), OTHER: running()}
+        self.found: dict[bytes, StoredRecord | None] = {KEY: running(), OTHER: running()}
 
     @rule(digest=st.sampled_from([KEY, OTHER]), patience=st.floats(0.0, 2.0))
     def join(self, digest: bytes, patience: float) -> None:
@@ -262,7 +262,7 @@ class WaitingMachine(RuleBasedStateMachine):
         digest=st.sampled_from([KEY, OTHER]),
         found=st.sampled_from([None, running(), running(lease_us=0), record(), record(status=Status.IN_DOUBT)]),
     )
-    def store_changes(self, digest: bytes, found: Record | None) -> None:
+    def store_changes(self, digest: bytes, found: StoredRecord | None) -> None:
         self.found[digest] = found
 
     @rule(seconds=st.floats(0.0, 0.5))

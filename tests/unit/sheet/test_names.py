@@ -24,7 +24,7 @@ def test_an_engine_shows_what_is_on_the_sheet_and_nothing_else(kind: Callable[[s
 
 @pytest.mark.parametrize("kind", [Semel, AsyncSemel])
 def test_an_engine_shows_where_its_records_are(kind: Callable[[str], object]) -> None:
-    assert repr(kind("sqlite:///shop.db")) == f"{kind.__name__}('sqlite:///shop.db')"
+    assert repr(kind("sqlite:////nowhere/shop.db")) == f"{kind.__name__}('sqlite:////nowhere/shop.db')"
 
 
 def test_a_decorated_function_shows_how_to_get_the_whole_result() -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from semel.core.operations import Found, Granted, Read
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 from semel.core.store import Answers, Plan
 from semel.stores.sqlite import SqliteStore
 from semel.stores.sqlite.driver import SqliteDriver
@@ -29,7 +29,7 @@ class Asker(Asking):
         """A claim of the first key that is won."""
         return self.one(claim(number=number), Granted)
 
-    def record(self, digest: bytes = KEYS[0].digest) -> Record | None:
+    def record(self, digest: bytes = KEYS[0].digest) -> StoredRecord | None:
         """The record as the store has it."""
         return self.one(Read(digest), Found).record
 

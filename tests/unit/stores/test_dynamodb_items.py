@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from semel.core.key import Key
-from semel.core.record import NOTHING, About, Failure, Record, Status, Step
+from semel.core.record import NOTHING, About, Failure, Status, Step, StoredRecord
 from semel.stores.dynamodb.items import fits, item_of, size_of
 
 LARGEST_NUMBER = 2**63 - 1
-BARE = Record(
+BARE = StoredRecord(
     key=Key.of("k" * 200, operation="o" * 100, scope="s" * 200),
     status=Status.COMPLETED,
     retryable=True,
@@ -41,14 +41,14 @@ steps = st.lists(st.builds(Step, st.sampled_from([0, 1, LARGEST_NUMBER]), texts,
 abouts = st.builds(About, subject=texts, requester=texts, tags=st.dictionaries(texts, texts, max_size=5))
 
 
-def of(outcome: bytes, error: Failure, about: About, resolution: str, steps: tuple[Step, ...]) -> Record:
+def of(outcome: bytes, error: Failure, about: About, resolution: str, steps: tuple[Step, ...]) -> StoredRecord:
     return replace(BARE, outcome=outcome, error=error, about=about, resolution=resolution, steps=steps)
 
 
 @given(st.builds(of, values, st.builds(Failure, texts, texts), abouts, texts, steps))
 @example(of(b"", Failure("", ""), About(tags={"\u0001" * 3_000: "\udc80" * 3_000}), "", ()))
 @example(of(b"", Failure("", ""), NOTHING, "", tuple(Step(LARGEST_NUMBER, "", b"") for _ in range(300))))
-def test_a_record_fits_only_where_its_item_does(record: Record) -> None:
+def test_a_record_fits_only_where_its_item_does(record: StoredRecord) -> None:
     size = size_of(item_of(record, LARGEST_NUMBER))
     assert not fits(record, size_of(item_of(record, 1)) - 1)
     assert fits(record, size)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from semel.core.record import About, Failure, Record, Status, Step
+from semel.core.record import About, Failure, Status, Step, StoredRecord
 from semel.errors import RecordUnreadable
 from semel.stores.rows import RECORD_COLUMNS, about_values, claim_values, new_record, record_of, storable
 from semel.stores.sqlite.dialect import SQL
@@ -79,7 +79,7 @@ def test_a_word_of_a_newer_release_is_unreadable(unknown: dict[str, str]) -> Non
 
 def test_every_field_of_a_record_has_a_column() -> None:
     derived = {"key", "error", "about"}
-    assert set(Record.__struct_fields__) - derived <= set(RECORD_COLUMNS)
+    assert set(StoredRecord.__struct_fields__) - derived <= set(RECORD_COLUMNS)
 
 
 def test_tags_that_are_empty_take_no_room() -> None:

@@ -51,7 +51,7 @@ from semel.core.operations import (
     Resolved,
     Reused,
 )
-from semel.core.record import NOTHING, Record, Status
+from semel.core.record import NOTHING, Status, StoredRecord
 from semel.core.store import CacheOperation, Drop, Dropped, Fill, Filled, Hit, InFront, Look, Missed
 from semel.errors import SemelError, StoreUnavailable
 from semel.stores.cache.settings import Cache
@@ -62,30 +62,30 @@ LARGEST: Final = 262_144
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
     now_us: int
-    record: Record
+    record: StoredRecord
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(_Entry)
 
 
-def size_of(record: Record) -> int:
+def size_of(record: StoredRecord) -> int:
     """Bytes of what has no bound of its own in a record, roughly: its outcome, and what it is about."""
     about = record.about
     return len(record.outcome or b"") + (0 if about is NOTHING else sum(map(len, about.texts())))
 
 
-def fits(record: Record) -> bool:
+def fits(record: StoredRecord) -> bool:
     """Whether a record is small enough."""
     return size_of(record) <= LARGEST
 
 
-def packed(record: Record, now_us: int) -> bytes:
+def packed(record: StoredRecord, now_us: int) -> bytes:
     """An entry; `now_us` is the store's now when the record was read there."""
     return _ENCODER.encode(_Entry(now_us, replace(record, steps=()) if record.steps else record))
 
 
-def unpacked(body: bytes) -> tuple[Record, int] | None:
+def unpacked(body: bytes) -> tuple[StoredRecord, int] | None:
     """The record of an entry and when it was read; None where it cannot be read."""
     try:
         entry = _DECODER.decode(body)
@@ -154,7 +154,7 @@ _BESIDES: Final = 1024
 class Kept(NamedTuple):
     """A record, with the store's now when it was read there, and the monotonic instant at which it is forgotten."""
 
-    record: Record
+    record: StoredRecord
     now_us: int
     until: float
 
@@ -321,7 +321,7 @@ class Tiers:
         except Exception:  # noqa: BLE001 - as the docstring says
             return None
 
-    def _hit(self, claim: Claim, record: Record, now_us: int, where: str) -> Replay | Reused:
+    def _hit(self, claim: Claim, record: StoredRecord, now_us: int, where: str) -> Replay | Reused:
         self._tell("cache_hit", claim, where)
         if not record.is_for(claim.fingerprint):
             return Reused(record, now_us)
@@ -402,7 +402,7 @@ class Tiers:
             notify(self._observer, signal)
 
 
-def _is_good(record: Record, claim: Claim) -> bool:
+def _is_good(record: StoredRecord, claim: Claim) -> bool:
     """Whether a cached record may answer a claim at all. Its time is not over, or the cache would not have it."""
     return record.key.digest == claim.key.digest and record.status is Status.COMPLETED
 

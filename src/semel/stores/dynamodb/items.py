@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from semel.core.operations import Checkpoint, Complete, Fail, Operation, Resolve
-from semel.core.record import Record, Status, Step, pack_tombstone
+from semel.core.record import Status, Step, StoredRecord, pack_tombstone
 from semel.errors import RecordUnreadable
 from semel.stores.dynamodb.clock import SECOND
 from semel.stores.dynamodb.commands import Item
@@ -36,7 +36,7 @@ _OF_A_PIECE: Final = 64
 class Seen:
     """A record as it was read, and which write made it so."""
 
-    record: Record
+    record: StoredRecord
     version: int
 
 
@@ -82,7 +82,7 @@ def step_value(step: Step) -> list[Any]:
 
 
 def expiry_values(expires_us: int, keep_us: int) -> dict[str, int]:
-    """What conditions need of an expiry, because they cannot calculate: see `Record.kept_until`."""
+    """What conditions need of an expiry, because they cannot calculate: see `StoredRecord.kept_until`."""
     return {
         "expires_us": expires_us,
         "expires_s": -(-expires_us // SECOND),
@@ -90,7 +90,7 @@ def expiry_values(expires_us: int, keep_us: int) -> dict[str, int]:
     }
 
 
-def item_of(record: Record, version: int) -> Item:
+def item_of(record: StoredRecord, version: int) -> Item:
     """The item that keeps a record; what is None is left out."""
     key, error = record.key, record.error
     values: dict[str, Any] = {
@@ -165,12 +165,12 @@ def _steps_of(kept: Mapping[str, list[Any]]) -> tuple[Step, ...]:
     return tuple(Step(order(place)[0], *kept[place]) for place in sorted(kept, key=order))
 
 
-def fits(record: Record, room: int) -> bool:
+def fits(record: StoredRecord, room: int) -> bool:
     """Whether the item of a record takes no more than `room`; mostly that is plain without making the item."""
     return _at_most(record) <= room or size_of(item_of(record, 1)) <= room
 
 
-def _at_most(record: Record) -> int:
+def _at_most(record: StoredRecord) -> int:
     """What no item of this record is larger than. A character takes eight bytes at most: in a tag, as an escape."""
     key, error = record.key, record.error
     texts = [key.scope, key.operation, key.value, record.resolution or "", *record.about.texts()]
@@ -222,7 +222,7 @@ _BRIEF: Final = 80
 Kind = TypeVar("Kind", bound=Operation)
 
 
-def shrink(operation: Kind, record: Record | None, size: int = LARGEST) -> tuple[Kind, bool]:
+def shrink(operation: Kind, record: StoredRecord | None, size: int = LARGEST) -> tuple[Kind, bool]:
     """The operation with values that fit into an item of this size, and whether the finished steps have to go for it.
 
     Without `record` only what cannot fit into any item is left out. Steps are left out of what is final alone: nobody

@@ -49,7 +49,7 @@ from semel.core.operations import (
     StateMismatch,
     SweepCount,
 )
-from semel.core.record import Record, Status
+from semel.core.record import Status, StoredRecord
 from semel.core.store import Answers, Capability, Plan
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.admin import lacking_error
@@ -62,7 +62,9 @@ from semel.stores.memory import Table, after, matches
 from semel.stores.rows import storable, stored_failure
 
 
-def apply(record: Record | None, operation: Operation, digest: bytes, moment: Moment) -> tuple[Answer, Record | None]:
+def apply(
+    record: StoredRecord | None, operation: Operation, digest: bytes, moment: Moment
+) -> tuple[Answer, StoredRecord | None]:
     """The answer, and the record as it then has to be; the same one where nothing has to be written."""
     early = _too_early(record, operation, moment)
     if early is not None:
@@ -74,7 +76,7 @@ def apply(record: Record | None, operation: Operation, digest: bytes, moment: Mo
     return answer, table.records.get(digest)
 
 
-def _too_early(record: Record | None, operation: Operation, moment: Moment) -> Answer | None:
+def _too_early(record: StoredRecord | None, operation: Operation, moment: Moment) -> Answer | None:
     """The answer where it may be that time is not up yet."""
     match operation:
         case Claim():
@@ -231,8 +233,8 @@ def settle_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
 
 
 def changed_by(
-    record: Record | None, operation: Operation, moment: Moment, room: int = LARGEST
-) -> tuple[Answer, Record | None]:
+    record: StoredRecord | None, operation: Operation, moment: Moment, room: int = LARGEST
+) -> tuple[Answer, StoredRecord | None]:
     """What an operation makes of a record, with values that fit into an item of this size."""
     answer, changed = apply(record, operation, digest_of(operation), moment)
     if changed is None or changed is record or fits(changed, room):
@@ -261,7 +263,7 @@ _EQUAL: Final = ("operation", "scope", "process_instance", "business_key")
 def _scan(table: str, operation: Scan) -> Generator[Any, Any, Page]:
     """One page of records, oldest first."""
     parameters = {"TableName": table, "ConsistentRead": True, **_filter_of(operation.query)}
-    found: list[Record] = []
+    found: list[StoredRecord] = []
     start: Item | None = {}
     while start is not None:
         reply = yield Call("scan", {**parameters, **_from(start)})
@@ -335,5 +337,5 @@ def _from(start: Item) -> Item:
     return {"ExclusiveStartKey": start} if start else {}
 
 
-def _age(record: Record) -> tuple[int, bytes]:
+def _age(record: StoredRecord) -> tuple[int, bytes]:
     return record.created_us, record.key.digest

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from semel.core.operations import Checkpoint, Complete, Fail, Renew
-from semel.core.record import LEASE_ENDED, Lease, Record, Status
+from semel.core.record import LEASE_ENDED, Lease, Status, StoredRecord
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item
 from semel.stores.dynamodb.items import KEY, TTL, Seen, attribute, item_of, key_of, settled_statuses, step_value
@@ -75,7 +75,7 @@ def get(table: str, digest: bytes) -> Call:
     return Call("get_item", {"TableName": table, "Key": key_of(digest), "ConsistentRead": True})
 
 
-def put(table: str, record: Record, over: Seen | None) -> Call:
+def put(table: str, record: StoredRecord, over: Seen | None) -> Call:
     """Write a whole record over the very item that was seen, or where there is none.
 
     Closes: two claims that both saw no item, or both saw the same one. One of the two is refused.

@@ -37,7 +37,7 @@ from semel.core.operations import (
     Recorded,
     TransactionJoined,
 )
-from semel.core.record import Lease, Record, Status
+from semel.core.record import Lease, Status, StoredRecord
 from semel.core.store import Answers, Plan
 from semel.errors import ConcurrentModification, NotInTransaction, StoreUnavailable, UsageError
 from semel.stores.dynamodb import request_builders
@@ -56,7 +56,7 @@ class Opened:
     """An operation inside: the record as it will be claimed, over what was seen. For a step: neither."""
 
     name: str
-    record: Record | None = None
+    record: StoredRecord | None = None
     seen: Seen | None = None
 
 

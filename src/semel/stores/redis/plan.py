@@ -46,7 +46,7 @@ from semel.core.operations import (
     StateMismatch,
     SweepCount,
 )
-from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, Lease, Record, Status
+from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, Lease, Status, StoredRecord
 from semel.core.store import Answers, Capability, Plan
 from semel.errors import RecordUnreadable, StoreUnavailable
 from semel.stores.admin import lacking_error
@@ -193,10 +193,10 @@ def _fits_deep(reply: Sequence[bytes | None], query: Query) -> bool:
     return all(asked is None or asked == there for asked, there in wanted)
 
 
-def _read(place: Place, page: Sequence[FoundKeys], query: Query) -> Generator[Any, list[Reply], list[Record]]:
+def _read(place: Place, page: Sequence[FoundKeys], query: Query) -> Generator[Any, list[Reply], list[StoredRecord]]:
     """The records of a page as they are now, without those of another store whose pattern begins alike."""
     replies = yield [Script("read", key, (0,)) for _, _, key in page]
-    records: list[Record] = []
+    records: list[StoredRecord] = []
     for (_, digest, key), reply in zip(page, replies, strict=True):
         try:
             record = _record_from_reply(digest, reply)
@@ -208,7 +208,7 @@ def _read(place: Place, page: Sequence[FoundKeys], query: Query) -> Generator[An
     return records
 
 
-def _record_from_reply(digest: bytes, reply: Reply) -> Record | None:
+def _record_from_reply(digest: bytes, reply: Reply) -> StoredRecord | None:
     if isinstance(reply, Exception):
         raise reply
     return None if isinstance(reply, int) else record_of(digest, reply)

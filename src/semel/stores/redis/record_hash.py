@@ -14,7 +14,7 @@ import msgspec
 
 from semel.core.key import Key
 from semel.core.policy import Doubt
-from semel.core.record import NOTHING, About, Failure, Record, Status, Step
+from semel.core.record import NOTHING, About, Failure, Status, Step, StoredRecord
 from semel.errors import RecordUnreadable
 from semel.stores.rows import storable, stored_about, stored_failure
 
@@ -106,7 +106,7 @@ def instant_told(reply: Sequence[Any]) -> int:
     return int(reply[_NOW])
 
 
-def record_of(digest: bytes, reply: Sequence[Any]) -> Record:
+def record_of(digest: bytes, reply: Sequence[Any]) -> StoredRecord:
     """The record that a script told, with the finished steps that it told.
 
     Raises:
@@ -122,7 +122,7 @@ def record_of(digest: bytes, reply: Sequence[Any]) -> Record:
         raise RecordUnreadable(message, reference=digest.hex()) from problem
 
 
-def _record(digest: bytes, reply: Sequence[Any]) -> Record:
+def _record(digest: bytes, reply: Sequence[Any]) -> StoredRecord:
     (
         key,
         status,
@@ -152,7 +152,7 @@ def _record(digest: bytes, reply: Sequence[Any]) -> Record:
         *steps,
     ) = reply
     scope, operation, value = _TEXTS.decode(key)
-    return Record(
+    return StoredRecord(
         key=Key(scope, operation, value, digest),
         status=_WORDS[status],
         retryable=retryable == b"1",

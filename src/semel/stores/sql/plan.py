@@ -52,7 +52,7 @@ from semel.core.operations import (
     SweepCount,
     TransactionJoined,
 )
-from semel.core.record import Failure, Lease, Record, Status
+from semel.core.record import Failure, Lease, Status, StoredRecord
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.rows import record_of, steps_of, storable, stored_failure
@@ -106,7 +106,7 @@ def _judge_row(
     return (yield from _note_transaction(dialect, claim, answer, transaction)) if joined else answer
 
 
-def _mine(record: Record, claim: Claim) -> bool:
+def _mine(record: StoredRecord, claim: Claim) -> bool:
     return record.nonce == claim.nonce and record.status is Status.RUNNING
 
 
@@ -325,7 +325,7 @@ def _join_transaction(dialect: Dialect, operations: Sequence[JoinTransaction], *
     return [TransactionJoined(transaction)]
 
 
-def with_steps(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, list[Row], Record]:
+def with_steps(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, list[Row], StoredRecord]:
     """The record that a row stands for, with its finished steps."""
     record = record_of(row)
     if not row[-1]:
@@ -334,7 +334,7 @@ def with_steps(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command
     return record_of(row, steps_of(steps))
 
 
-def read_record(dialect: Dialect, digest: bytes, *, joined: bool) -> Generator[Command, list[Row], Record | None]:
+def read_record(dialect: Dialect, digest: bytes, *, joined: bool) -> Generator[Command, list[Row], StoredRecord | None]:
     """The record under a digest, with its finished steps."""
     ((*row, _),) = yield dialect.read([digest], joined=joined)
     return None if row[0] is None else (yield from with_steps(dialect, tuple(row), joined=joined))
@@ -362,7 +362,7 @@ def _scan(dialect: Dialect, operations: Sequence[Scan], *, joined: bool) -> Plan
     for operation in operations:
         command = dialect.scan(operation)
         rows = (yield command) if command is not None else []
-        records: list[Record] = []
+        records: list[StoredRecord] = []
         for row in rows[: operation.limit]:
             records += [(yield from with_steps(dialect, row, joined=False))]
         last = records[-1] if len(rows) > operation.limit else None
@@ -381,7 +381,7 @@ def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -
             continue
         record = yield from read_record(dialect, operation.digest, joined=joined)
         again = record is not None and record.nonce == operation.nonce  # the same command before its reply was lost
-        answers.append(Resolved(cast("Record", record)) if again else StateMismatch(record))
+        answers.append(Resolved(cast("StoredRecord", record)) if again else StateMismatch(record))
     return answers
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, granted, judge
 from semel.core.operations import Answer, Claim, ClaimAnswer, Granted, Operation, Read, Running
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 from semel.core.store import Answers, Plan
 from semel.stores.rows import new_record
 from semel.stores.sql.dialect import Command, Row
@@ -116,7 +116,7 @@ def _claim_one(claim: Claim, *, joined: bool) -> Claiming:
     return answer
 
 
-def _read_claimed(digest: bytes, *, joined: bool) -> Generator[Command, Any, Record]:
+def _read_claimed(digest: bytes, *, joined: bool) -> Generator[Command, Any, StoredRecord]:
     ((*columns, _),) = yield DIALECT.read([digest], joined=joined)
     row: Row = tuple(columns)
     if not row[-1]:  # perhaps a new life, which has nothing to do with the steps of the old one

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 
 from semel.core.fingerprint import fingerprint
 from semel.core.key import SHARED, Key
 from semel.core.operations import Answer, Claim, ClaimAnswer, Found, Granted, Operation, Read
 from semel.core.policy import Policy
-from semel.core.record import NOTHING, About, Happened, Lease, Record
+from semel.core.record import NOTHING, About, Happened, Lease, StoredRecord, instant
 from semel.core.store import Store
 from semel.engine.call_flow import terms_of
 from semel.testing.clock import VirtualClock
@@ -197,7 +198,11 @@ class World:
         assert isinstance(answer, Granted), f"the claim was not granted: {answer}"
         return answer.lease
 
-    async def stored(self, key: Any = "k", *, operation: str = OPERATION, scope: Any = SHARED) -> Record | None:
+    def now(self) -> datetime:
+        """The store's time, as a record shows it."""
+        return instant(self.clock.store_clock())
+
+    async def stored(self, key: Any = "k", *, operation: str = OPERATION, scope: Any = SHARED) -> StoredRecord | None:
         """The record as the store has it, finished steps included."""
         found: Found
         digest = Key.of(key, operation=operation, scope=scope).digest

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from semel.core.operations import Claim, Granted, InDoubtAnswer, Replay, Reused, Running
 from semel.core.policy import Doubt
-from semel.core.record import Record, Status
+from semel.core.record import Status, StoredRecord
 from semel.engine.call_flow import Result
 from semel.engine.context import AttemptState
 from semel.errors import (
@@ -284,7 +284,9 @@ class Claims:
         self.lives: dict[bytes, Life] = {}  # the latest generation of each key
         self.life_of: dict[bytes, Life] = {}  # the generation that a nonce was granted
 
-    def answered(self, claim: Claim, before: Record | None, after: Record | None, now: int, answer: Any) -> None:
+    def answered(
+        self, claim: Claim, before: StoredRecord | None, after: StoredRecord | None, now: int, answer: Any
+    ) -> None:
         """A claim that met the record `before` was answered, and left `after`."""
         kind = type(answer)
         if kind is Granted:
@@ -318,19 +320,19 @@ class Claims:
         elif kind is InDoubtAnswer:
             self._declined(claim, before, now, answer)
 
-    def _replayed(self, before: Record, answer: Replay) -> None:
+    def _replayed(self, before: StoredRecord, answer: Replay) -> None:
         if not before.final:
             raise Violation("I7", f"a record that is {before.status} was replayed")
         if (answer.record.nonce, answer.record.outcome) != (before.nonce, before.outcome):
             raise Violation("I2", "a replay does not tell what is recorded now")
         self.sim.seen["replayed"] += 1
 
-    def _met_erased(self, before: Record, answer: Any) -> None:
+    def _met_erased(self, before: StoredRecord, answer: Any) -> None:
         if type(answer) is not Replay or not before.final:
             raise Violation("erased", f"a claim that met an erased record was answered {told(answer)}")
         self.sim.seen["replayed, erased"] += 1
 
-    def _declined(self, claim: Claim, before: Record, now: int, answer: InDoubtAnswer) -> None:
+    def _declined(self, claim: Claim, before: StoredRecord, now: int, answer: InDoubtAnswer) -> None:
         if before.settled and not before.doubtful:
             raise Violation("I8", "a record without doubt was answered in doubt")
         if before.status is _RUNNING and before.lease_us > now:
@@ -339,7 +341,9 @@ class Claims:
             raise Violation("I8", "a record that both policies allow to take over was answered in doubt")
         self.sim.seen["held back" if answer.remaining_us is None else "too early to ask"] += 1
 
-    def _granted(self, claim: Claim, before: Record | None, after: Record | None, now: int, answer: Granted) -> None:
+    def _granted(
+        self, claim: Claim, before: StoredRecord | None, after: StoredRecord | None, now: int, answer: Granted
+    ) -> None:
         if after is None or after.nonce != claim.nonce or after.status is not _RUNNING or answer.record != after:
             raise Violation("I4", "a claim was granted that the record does not hold")
         if before is None or is_over(before, now):
@@ -368,7 +372,7 @@ class Claims:
             raise Violation("I9", "finished steps were forgotten")
         self.lead(claim.nonce, after)
 
-    def _taken(self, claim: Claim, before: Record, after: Record, now: int, answer: Granted) -> None:
+    def _taken(self, claim: Claim, before: StoredRecord, after: StoredRecord, now: int, answer: Granted) -> None:
         if not _may_take(before, claim, now):
             raise Violation("I1", "a record in doubt was taken over though a policy does not allow it yet")
         if not after.doubtful or not answer.in_doubt:
@@ -378,7 +382,7 @@ class Claims:
         self.sim.witness.superseded(before)
         self.sim.seen["taken over to ask" if answer.reconcile else "taken over"] += 1
 
-    def _born(self, claim: Claim, before: Record | None, after: Record) -> None:
+    def _born(self, claim: Claim, before: StoredRecord | None, after: StoredRecord) -> None:
         digest = claim.key.digest
         earlier = self.lives.get(digest)
         number = 1 if earlier is None else earlier.number + 1
@@ -412,19 +416,19 @@ class Claims:
             then.earlier.append(then.value)
             then.outcome = then.value = None
 
-    def lead(self, nonce: bytes, record: Record) -> None:
+    def lead(self, nonce: bytes, record: StoredRecord) -> None:
         """Whoever made this nonce is the highest owner now."""
         life = self.lives[record.key.digest]
         life.fence = record.fence
         self.life_of[nonce] = life
 
 
-def is_over(record: Record, now: int) -> bool:
+def is_over(record: StoredRecord, now: int) -> bool:
     """Whether a record has expired; only settled ones do."""
     return record.status is not _RUNNING and record.status is not _IN_DOUBT and record.expires_us <= now
 
 
-def _may_take(before: Record, claim: Claim, now: int) -> bool:
+def _may_take(before: StoredRecord, claim: Claim, now: int) -> bool:
     """The design's words: both policies must allow it, the stricter counts, asking only after the quiet time."""
     words: set[Doubt] = {before.in_doubt_policy, claim.terms.in_doubt}
     if "hold" in words:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from semel.core.operations import Claim, Granted
-from semel.core.record import LEASE_ENDED, Lease, Record, Status
+from semel.core.record import LEASE_ENDED, Lease, Status, StoredRecord
 from semel.engine.background import Ended, Promoted, TimedOut, Waiter
 from semel.engine.call_flow import Request
 from semel_lab.simulate.checks.violation import Violation
@@ -62,7 +62,7 @@ class Witness:
         taken = self.sim.store.table.records[digest].fingerprint
         return not taken or is_same_request(taken, request.fingerprint)
 
-    def superseded(self, before: Record) -> None:
+    def superseded(self, before: StoredRecord) -> None:
         """A lease was taken over: whoever held it must know by its own clock that it is over."""
         if before.key.digest in self.sim.quirks.forgotten:
             return  # the renewal that its holder was told of may be what was forgotten
@@ -129,5 +129,5 @@ def _key(caller: Caller) -> bytes | None:
     return None if caller.request is None else caller.request.key.digest
 
 
-def _waits_for(caller: Caller, record: Record) -> bool:
+def _waits_for(caller: Caller, record: StoredRecord) -> bool:
     return not caller.ended and caller.waits is not None and caller.waits.digest == record.key.digest

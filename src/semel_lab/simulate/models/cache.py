@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, assert_never
 
 from msgspec.structs import replace
 
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 from semel.core.store import CacheOperation, Drop, Dropped, Fill, Filled, Hit, Look, Missed
 
 EPOCH_US = 10_000_000
@@ -20,7 +20,7 @@ class Entry(NamedTuple):
 
     kind: Literal["record", "epoch", "tombstone"]
     ends: int
-    record: Record | None = None
+    record: StoredRecord | None = None
     now_us: int = 0
     epoch: bytes = b""
     since: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from semel.core.operations import Answer, Operation
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 from semel.errors import StoreUnavailable, TransactionAborted
 from semel.stores.memory import Table
 from semel_lab.simulate.models.transaction import Begin, Commit, Isolation, Rollback, Row, Rows, Session, Transaction
@@ -149,12 +149,14 @@ class Database:
             raise Waits
         transaction.locked.add(digest)
 
-    def write(self, transaction: Transaction, digest: bytes, record: Record | None, *, wanted: bool = False) -> None:
+    def write(
+        self, transaction: Transaction, digest: bytes, record: StoredRecord | None, *, wanted: bool = False
+    ) -> None:
         """Write a version of a row."""
         self._stamps += 1
         transaction.written[digest] = None if record is None else Row(record, self._stamps, wanted)
 
-    def judged(self, row: Row | None, operation: Operation, now: int) -> tuple[Answer, Record | None]:
+    def judged(self, row: Row | None, operation: Operation, now: int) -> tuple[Answer, StoredRecord | None]:
         """What the table makes of this version: its answer, and the record as it is then."""
         table = Table()
         if row is not None:

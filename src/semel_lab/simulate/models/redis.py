@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from semel.core.operations import Answer, Claim, InDoubtAnswer, Operation, Replay, Reused
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 from semel.stores.memory import Table
 
 
@@ -35,7 +35,7 @@ class RedisModel:
 
     def __init__(self, table: Table | None = None) -> None:
         self.table = Table() if table is None else table
-        self._past: list[dict[bytes, Record]] = []
+        self._past: list[dict[bytes, StoredRecord]] = []
 
     def apply(self, operation: Operation, now: int) -> Answer:
         """Carry out one operation."""
@@ -72,6 +72,6 @@ class RedisModel:
         """What forgetting would lead back to, for telling states apart."""
         return tuple([tuple([(r.nonce, r.fence, r.status, r.lease_us) for r in past.values()]) for past in self._past])
 
-    def _remember(self, before: dict[bytes, Record]) -> None:
+    def _remember(self, before: dict[bytes, StoredRecord]) -> None:
         if before != self.table.records:
             self._past.append(before)

@@ -45,7 +45,7 @@ from semel.core.operations import (
     SweepCount,
     TransactionJoined,
 )
-from semel.core.record import Lease, Record, Status
+from semel.core.record import Lease, Status, StoredRecord
 from semel.stores.memory import Table
 from semel.stores.sql.errors import RowLocked, ended
 from semel_lab.simulate.models.database import Database, Told, Waits
@@ -54,7 +54,7 @@ from semel_lab.simulate.models.transaction import Row, Rows, Transaction
 Write = Renew | Complete | Fail | Checkpoint
 
 
-def shows(lease: Lease, record: Record) -> bool:
+def shows(lease: Lease, record: StoredRecord) -> bool:
     """Whether `lease` is the current one of this version."""
     return record.nonce == lease.nonce and record.fence == lease.fence
 

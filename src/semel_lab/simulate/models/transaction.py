@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 
 
 class Isolation(StrEnum):
@@ -24,7 +24,7 @@ class Isolation(StrEnum):
 class Row(msgspec.Struct, frozen=True):
     """One version of a record. No two versions have the same stamp."""
 
-    record: Record
+    record: StoredRecord
     stamp: int
     wanted: bool = False
 

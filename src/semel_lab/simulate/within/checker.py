@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.core.operations import Resolve, Resolved
-from semel.core.record import Record, Status
+from semel.core.record import Status, StoredRecord
 from semel.engine.call_flow import Result
 from semel.errors import (
     FailedBefore,
@@ -74,7 +74,7 @@ class Checker:
             for earlier in effects[:number]:
                 self._check_repeated(earlier, effect)
 
-    def _check_together(self, effect: Effect, record: Record | None) -> None:
+    def _check_together(self, effect: Effect, record: StoredRecord | None) -> None:
         if effect.step:
             if record is None or not record.steps:
                 raise Violation("W2", "the effect of a step is committed, and the step is not")

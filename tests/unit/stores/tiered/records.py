@@ -2,12 +2,12 @@
 
 from semel.core.key import Key
 from semel.core.operations import Complete, Granted
-from semel.core.record import Record
+from semel.core.record import StoredRecord
 from semel.stores.memory import Table
 from tests.unit.stores.operations import START, claim
 
 
-def completed(key: Key) -> Record:
+def completed(key: Key) -> StoredRecord:
     """A completed record, as a store has it."""
     table = Table()
     granted = table.claim(claim(key), START)

@@ -25,7 +25,7 @@ from semel.core.operations import (
     Reused,
     Running,
 )
-from semel.core.record import About, Failure, Record, Status
+from semel.core.record import About, Failure, Status, StoredRecord
 from semel.core.store import Drop, Dropped, Fill, Filled, Hit, InFront, Look, Missed
 from semel.errors import StoreUnavailable
 from semel.stores.cache.logic import LARGEST, Gate, Local, Tiers
@@ -87,7 +87,7 @@ def test_another_fingerprint_is_reused_by_the_cache_as_by_the_store() -> None:
 @pytest.mark.parametrize(
     "record", [completed(KEYS[1]), replace(RECORD, status=Status.RUNNING), replace(RECORD, status=Status.FAILED)]
 )
-def test_anything_but_a_completed_record_of_that_key_is_a_miss(record: Record) -> None:
+def test_anything_but_a_completed_record_of_that_key_is_a_miss(record: StoredRecord) -> None:
     assert World().played(CLAIM, Hit(record, START, SECOND), Running(1)) == [LOOK, CLAIM, Running(1)]
 
 

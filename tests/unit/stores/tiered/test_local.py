@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from semel.core.key import Key
-from semel.core.record import About, Record
+from semel.core.record import About, StoredRecord
 from semel.stores.cache.logic import Kept, Local
 from tests.unit.stores.tiered.records import completed
 
@@ -11,7 +11,7 @@ KEYS = [Key.of(f"k-{number}", operation="charge") for number in range(5)]
 
 
 def kept(number: int, *, until: float = 10.0, outcome: bytes = b"x") -> Kept:
-    record: Record = replace(completed(KEYS[number]), outcome=outcome)
+    record: StoredRecord = replace(completed(KEYS[number]), outcome=outcome)
     return Kept(record, 0, until)
 
 

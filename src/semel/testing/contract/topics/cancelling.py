@@ -11,7 +11,7 @@ import pytest
 
 from semel.core.operations import Checkpoint, Claim, Complete, Fail
 from semel.core.policy import Policy
-from semel.core.record import Record, Status
+from semel.core.record import Status, StoredRecord
 from semel.errors import InProgress
 from semel.testing.contract.api_client import Door, Handler
 from semel.testing.contract.calls import Call, until
@@ -270,7 +270,7 @@ async def _in_a_thread(world: World, door: Door) -> tuple[Call, threading.Event]
     return call, release
 
 
-async def _released(world: World, door: Door) -> Record:
+async def _released(world: World, door: Door) -> StoredRecord:
     """The record, once all that a cancelled caller left behind has come to its end."""
     await door.close()
     record = await world.stored()

@@ -108,7 +108,7 @@ class ClaimContract(Contract):
         stored = await door.read("o-1", scope="acme")
         assert result.record is not None
         # The lease is over with the outcome; when it would have ended is of no interest any more.
-        assert result.record == msgspec.structs.replace(stored, lease_us=result.record.lease_us)
+        assert result.record == msgspec.structs.replace(stored, lease_until=result.record.lease_until)
 
     async def test_a_fresh_result_knows_how_long_it_is_kept(self, world: World) -> None:
         async def handler() -> None:
@@ -117,7 +117,7 @@ class ClaimContract(Contract):
         door = world.door()
         result = await door.run(handler=handler, policy=KEPT_ONE_HOUR)
         assert result.record is not None
-        assert result.record.expires_us == (await door.read()).expires_us
+        assert result.record.expires_at == (await door.read()).expires_at
 
     async def test_a_record_tells_who_what_and_which(self, world: World) -> None:
         result = await world.door().run("o-1", scope="acme", operation="charge")
@@ -130,11 +130,11 @@ class ClaimContract(Contract):
         async def handler() -> None:
             world.clock.advance(3.0)
 
-        began = world.clock.store_clock()
+        began = world.now()
         record = (await world.door().run(handler=handler, policy=KEPT_ONE_HOUR)).record
         assert record is not None
-        assert (record.created_us, record.completed_us) == (began, began + 3_000_000)
-        assert record.expires_us == began + 3600 * 1_000_000
+        assert (record.created_at, record.completed_at) == (began, began + timedelta(seconds=3))
+        assert (record.expires_at, record.keep_for) == (began + timedelta(hours=1), timedelta(hours=1))
         assert record.duration == timedelta(seconds=3)
 
 
@@ -267,7 +267,7 @@ class KeepingContract(Contract):
         record = (await door.run(policy=FINAL)).record
         assert record is not None
         assert (record.fence, record.attempts, record.error) == (2, 1, None)
-        assert record.created_us == world.clock.store_clock()
+        assert record.created_at == world.now()
 
     async def test_two_policies_on_one_store_each_keep_their_own_time(self, world: World) -> None:
         door = world.door()

@@ -11,7 +11,7 @@ import pytest
 
 from semel.core.operations import Resolve, Resolved, StateMismatch
 from semel.core.policy import Policy
-from semel.core.record import Cancelled, DidNotHappen, Happened, Lease, Resolution, Status, Unknown
+from semel.core.record import Cancelled, DidNotHappen, Happened, Lease, Note, Resolution, Status, Unknown
 from semel.errors import FailedBefore, InDoubt, LeaseLost, NotResolvable, UsageError
 from semel.testing.contract.api_client import Door
 from semel.testing.contract.suite import Contract, only_async
@@ -137,14 +137,15 @@ class ResolvingContract(Contract):
         door = await _held(world)
         await door.resolve(resolution, reason="seen in the bank's list", by="ada")
         record = await door.read()
-        assert record.resolution is not None
-        assert all(text in record.resolution for text in ("seen in the bank's list", "ada", type(resolution).__name__))
+        assert record.note == Note(type(resolution).__name__, "seen in the bank's list", "ada")
 
     async def test_the_reason_is_kept_through_the_next_run(self, world: World) -> None:
         door = await _held(world)
         await door.resolve(DidNotHappen(), reason="not in the bank's list")
         await door.run(policy=HOLD)
-        assert "not in the bank's list" in str((await door.read()).resolution)
+        note = (await door.read()).note
+        assert note is not None
+        assert note.reason == "not in the bank's list"
 
     async def test_a_resolution_counts_in_every_process(self, world: World) -> None:
         await (await _held(world)).resolve(Happened("seen"))

@@ -32,7 +32,7 @@ from semel.core.operations import (
     SweepCount,
 )
 from semel.core.policy import Policy
-from semel.core.record import BLANK, About, Failure, Lease, Record, Status, Step, erase_record
+from semel.core.record import BLANK, About, Failure, Lease, Status, Step, StoredRecord, erase_record
 from semel.errors import FailedBefore, NotResolvable, ResultNotKept, UsageError
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
@@ -221,7 +221,7 @@ class ErasingContract(Contract):
         await door.run()
         with pytest.raises(UsageError, match="needs a reason"):
             await door.erase(reason=reason)
-        assert (await door.read()).resolution is None
+        assert (await door.read()).note is None
 
     async def test_erasing_what_runs_is_refused_with_its_status(self, world: World) -> None:
         await world.crash()
@@ -321,7 +321,7 @@ class InvalidationContract(Contract, calls=False):
         assert isinstance(answer, Recorded)
 
 
-async def _settled(world: World, how: str) -> Record:
+async def _settled(world: World, how: str) -> StoredRecord:
     """A record full of what may be personal."""
     lease = await world.crash(PERSONAL, scope=PERSONAL, about=ABOUT, asked=ASKED)
     await world.perform(Checkpoint(lease, Step(0, PERSONAL, VALUE)))

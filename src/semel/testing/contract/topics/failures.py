@@ -99,7 +99,7 @@ class FailureContract(Contract):
         door = world.door()
         await door.error(handler=world.raising(OSError("cut off")))
         record = await door.read()
-        assert (record.status, record.attempts, record.completed_us) == (Status.IN_DOUBT, 1, None)
+        assert (record.status, record.attempts, record.completed_at) == (Status.IN_DOUBT, 1, None)
         assert record.error == Failure("builtins.OSError", "cut off")
 
     async def test_a_doubt_is_rerun_and_the_handler_is_told(self, world: World) -> None:
@@ -278,10 +278,10 @@ class LostReplyContract(Contract):
     async def test_a_completion_whose_reply_was_lost_keeps_its_instant(self, world: World) -> None:
         watched = world.watched()
         watched.lose(Complete)
-        began = world.clock.store_clock()
+        began = world.now()
         record = (await world.door(watched).run()).record
         assert record is not None
-        assert record.completed_us == began
+        assert record.completed_at == began
 
     async def test_a_final_failure_whose_reply_was_lost_is_recorded_once(self, world: World) -> None:
         watched = world.watched()

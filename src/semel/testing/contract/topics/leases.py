@@ -14,7 +14,7 @@ from semel.core.codec import PlainAdapter
 from semel.core.observer import Signal
 from semel.core.operations import Checkpoint, Claim, Complete, Fail, Lost, Operation, Purge, Renew, Running
 from semel.core.policy import Policy
-from semel.core.record import Failure, Lease, Record, Status, Step
+from semel.core.record import Failure, Lease, Status, Step, StoredRecord
 from semel.errors import FailedBefore, InProgress, LeaseLost, ResultNotKept, StoreUnavailable
 from semel.testing.clock import START, VirtualClock
 from semel.testing.contract.api_client import Door
@@ -81,7 +81,7 @@ class LeaseContract(Contract):
     async def test_an_ended_operation_holds_no_lease(self, world: World) -> None:
         door = world.door()
         await door.run(policy=REJECT)
-        assert (await door.read()).lease_us <= world.clock.store_clock()
+        assert (await door.read()).lease_until <= world.now()
 
 
 class RenewalContract(Contract):
@@ -552,7 +552,7 @@ async def _cut_off(world: World, error: Exception | None = None, fingerprint: ob
 
 
 async def _is_refused(world: World, operation: Operation) -> None:
-    before: Record | None = await world.stored()
+    before: StoredRecord | None = await world.stored()
     (answer,) = await world.perform(operation)
     assert answer == Lost()
     assert await world.stored() == before

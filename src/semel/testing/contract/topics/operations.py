@@ -40,7 +40,7 @@ from semel.core.operations import (
     Terms,
 )
 from semel.core.policy import Doubt, Policy
-from semel.core.record import Failure, Lease, Record, Status, Step
+from semel.core.record import Failure, Lease, Status, Step, StoredRecord
 from semel.errors import KeyInvalid, KeyMissing, PolicyInvalid, UsageError
 from semel.stores.memory import Table
 from semel.testing.contract.suite import Contract, only_by_run
@@ -528,12 +528,12 @@ async def _claimed(world: World, case: Case, count: int, seconds: int) -> list[L
     return leases
 
 
-async def _records(world: World, leases: list[Lease]) -> list[Record]:
+async def _records(world: World, leases: list[Lease]) -> list[StoredRecord]:
     found: list[Any] = await world.perform(*[Read(lease.key.digest, with_steps=True) for lease in leases])
     return [answer.record for answer in found]
 
 
-def _by_the_rules(record: Record, operation: Operation, now: int) -> tuple[Any, Record | None]:
+def _by_the_rules(record: StoredRecord, operation: Operation, now: int) -> tuple[Any, StoredRecord | None]:
     """The answer of the decision table to one operation, and the record that it leaves."""
     table = Table()
     table.records[record.key.digest] = record

@@ -91,7 +91,7 @@ class WaitingContract(Contract):
         await world.waiting((door, 1))
         gate.open()
         await world.ended(owner)
-        assert (await world.door().read()).expires_us == world.clock.store_clock() + 40_000
+        assert (await world.door().read()).expires_at == world.now() + timedelta(milliseconds=40)
         await world.pass_time(0.04)
         await world.ended(waiter)
         assert isinstance(waiter.error, InProgress), f"the waiter was given {waiter.result}"
