@@ -50,6 +50,7 @@ from semel.engine.context import AttemptView, async_threads_of, refuse_plain_ste
 from semel.engine.decorator import (
     AboutRule,
     FingerprintRule,
+    HandlerWithAttempt,
     KeyRule,
     Rules,
     ScopeRule,
@@ -57,6 +58,7 @@ from semel.engine.decorator import (
     async_call_hook,
     check_async_function,
     check_async_handler,
+    handler_with_attempt,
     rules_of,
 )
 from semel.engine.engine import Asked, EngineBase, Known, SemelBase, engine_of, query_of
@@ -432,17 +434,22 @@ class AsyncOnceFunction(Generic[P, T]):
         self._engine = engine
         self._function = function
         self._rules = rules
+        # What makes a call's handler of the function and its arguments: frameworks see no parameter that semel gives.
+        self._handler: Callable[..., Callable[[], Awaitable[T]]] = functools.partial
+        if rules.attempt is not None:
+            self._handler = functools.partial(HandlerWithAttempt, rules.attempt)
+            self.__signature__ = rules.signature
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The value: of this run, or of the one before."""
         request = self._rules.request(args, kwargs)
-        result = await self._engine.call(request, functools.partial(self._function, *args, **kwargs))
+        result = await self._engine.call(request, self._handler(self._function, *args, **kwargs))
         return result.value
 
     async def result(self, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
         """Call it and get the whole `Result`."""
         request = self._rules.request(args, kwargs)
-        return await self._engine.call(request, functools.partial(self._function, *args, **kwargs))
+        return await self._engine.call(request, self._handler(self._function, *args, **kwargs))
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -524,6 +531,8 @@ class AsyncEngine(EngineBase):
     async def call(self, request: Request, handler: Callable[[], Awaitable[T]]) -> Result[T]:
         """Carry one request out, under a claim, and tell the observer how it went."""
         call: AsyncCall[T] = AsyncCall(self, request, handler, self._joined(request))
+        if type(handler) is HandlerWithAttempt:
+            handler.call = call
         return await call.run()
 
     async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncCall[Any]:
@@ -607,7 +616,8 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
 
         Args:
             key: what makes this operation this one.
-            handler: called without arguments, at most once at a time over all processes.
+            handler: called without arguments, or with its attempt if it has a parameter that is annotated as one; at
+                most once at a time over all processes.
             operation: what is done; part of the identity.
             fingerprint: what was asked; the same key with another fingerprint raises `KeyReused`. None: nothing is
                 compared, and the key alone decides what is replayed.
@@ -627,7 +637,7 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
             about=about,
             returns=returns,
         )
-        return await self._engine.call(request, handler)
+        return await self._engine.call(request, handler_with_attempt(handler, AsyncAttempt, request.policy))
 
     async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncCall[Any]:
         """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
@@ -646,6 +656,8 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
         **changes: Unpack[PolicyFields],
     ) -> Callable[[Callable[P, Awaitable[T]]], AsyncOnceFunction[P, T]]:
         """Decorate a function so that it runs once per key.
+
+        A parameter of the function that is annotated as an attempt gets the attempt that runs it. Callers leave it out.
 
         Args:
             key: what makes a call this one: a parameter's name, a tuple of names, or a callable that gets the call's
@@ -676,6 +688,7 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
                 about=about,
                 policy=settled,
                 secrets=engine.secrets,
+                attempt_class=AsyncAttempt,
             )
             engine.known[rules.operation] = Known(settled, rules.shape, rules.terms)
             return AsyncOnceFunction(engine, function, rules)

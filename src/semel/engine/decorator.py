@@ -5,6 +5,10 @@ refused there. What is neither key, scope nor ignored is the fingerprint, unless
 argument that equals its default stays out of it, so that a parameter with a default may come and go.
 
 Which colour a function has, and what is said to one of the wrong colour.
+
+A function may ask for its attempt by a parameter that is annotated so. What always holds: callers never give it, it is
+part of no key, scope or fingerprint, and the function gets the attempt that runs it or, where the policy lets it run
+without a record, None.
 """
 
 from __future__ import annotations
@@ -12,10 +16,12 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import re
+import types
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from semel.core import codec
@@ -25,6 +31,7 @@ from semel.core.operations import Terms
 from semel.core.policy import Policy
 from semel.core.record import NOTHING, About
 from semel.engine.call_flow import Request, terms_of
+from semel.engine.context import AttemptView
 from semel.errors import KeyMissing, UsageError
 
 
@@ -146,6 +153,162 @@ def _refuse_generator(function: Any) -> None:
         raise UsageError(message)
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptParameter:
+    """The parameter by which a function asks for its attempt.
+
+    Attributes:
+        name: its name.
+        position: how many arguments by position may come before it; None where it is given by name only.
+        may_be_none: whether the function can do without.
+    """
+
+    name: str
+    position: int | None
+    may_be_none: bool
+
+    def refuse_given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], function: str) -> None:
+        """Refuse a call that gives what semel gives.
+
+        Raises:
+            TypeError: the caller gives an attempt.
+        """
+        if self.name in kwargs or any(isinstance(argument, AttemptView) for argument in args):
+            message = f"{function}() is given its attempt by semel: callers leave {self.name!r} out; nothing ran."
+            raise TypeError(message)
+
+    def call(self, function: Callable[..., Any], attempt: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function with the arguments of its caller and with its attempt."""
+        if self.position is not None and len(args) > self.position:
+            return function(*args[: self.position], attempt, *args[self.position :], **kwargs)
+        return function(*args, **kwargs, **{self.name: attempt})
+
+
+class HandlerWithAttempt:
+    """A handler that is called with its attempt; `call` is the call that it is the handler of."""
+
+    call: Any = None
+
+    def __init__(self, parameter: AttemptParameter, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+        self._parameter = parameter
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+
+    def __call__(self) -> Any:
+        """Call it; without a record there is no attempt."""
+        attempt = self.call.attempt if self.call.active else None
+        return self._parameter.call(self._function, attempt, self._args, self._kwargs)
+
+    def __repr__(self) -> str:
+        return name_of(self._function)
+
+
+def name_of(function: Any) -> str:
+    """How a function is called in a message."""
+    return str(getattr(function, "__qualname__", function))
+
+
+def attempt_parameter(
+    function: Callable[..., Any],
+    kind: type[AttemptView],
+    policy: Policy,
+    *,
+    parameters: Mapping[str, inspect.Parameter] | None = None,
+    hints: Mapping[str, Any] | None = None,
+) -> AttemptParameter | None:
+    """The parameter by which `function` asks for its attempt, of the class `kind`; None where it asks for none.
+
+    Raises:
+        UsageError: it asks for one of the other kind, for several, by position only, or under a policy that cannot
+            give it one each time.
+    """
+    parameters = inspect.signature(function).parameters if parameters is None else parameters
+    hints = resolved_hints(function) if hints is None else hints
+    found: list[AttemptParameter] = []
+    for name, parameter in parameters.items():
+        members = _attempts_in(hints.get(name, parameter.annotation))
+        if members:
+            _check_attempt(function, parameter, members, kind)
+            found.append(_described(parameter, parameters, members))
+    if len(found) > 1:
+        message = (
+            f"{name_of(function)} asks for its attempt as {found[0].name!r} and as {found[1].name!r}; nothing ran. "
+            f"Ask for it once."
+        )
+        raise UsageError(message)
+    if found and policy.store_down == "run" and not found[0].may_be_none:
+        message = (
+            f'Under store_down="run" there is no attempt while the store is down, and {name_of(function)} needs one; '
+            f"nothing ran. Write {found[0].name}: {kind.__name__} | None."
+        )
+        raise UsageError(message)
+    return found[0] if found else None
+
+
+def handler_with_attempt(handler: Callable[[], Any], kind: type[AttemptView], policy: Policy) -> Callable[[], Any]:
+    """The handler of `run`, which is called without arguments, or with its attempt if it asks for it.
+
+    Raises:
+        UsageError: it asks for it in a way that cannot be.
+    """
+    target = handler.func if isinstance(handler, functools.partial) else handler
+    declared = getattr(target, "__annotations__", None) or getattr(type(target).__call__, "__annotations__", {})
+    if not any("Attempt" in str(annotation) for name, annotation in declared.items() if name != "return"):
+        return handler
+    parameter = attempt_parameter(handler, kind, policy)
+    return handler if parameter is None else HandlerWithAttempt(parameter, handler)
+
+
+_ATTEMPT_TEXT: Final = re.compile(r"(?:\w+\.)*((?:Async)?Attempt)")
+
+
+def _attempts_in(annotation: Any) -> list[Any]:
+    """What an annotation stands for, if an attempt is among it: classes, or their names where they are only text.
+
+    An import for type checkers alone is not there at run time; then the name has to do.
+    """
+    if isinstance(annotation, str):
+        text = annotation.strip("\"' ")
+        optional = re.fullmatch(r"(?:\w+\.)*Optional\[(.*)\]", text)
+        parts = [optional.group(1), "None"] if optional else text.split("|")
+        members: list[Any] = [part.strip("\"' ") for part in parts]
+        matches = (_ATTEMPT_TEXT.fullmatch(member) for member in members)
+        return members if any(matches) else []
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    members = list(typing.get_args(annotation)) if is_union else [annotation]
+    return members if any(isinstance(member, type) and issubclass(member, AttemptView) for member in members) else []
+
+
+def _check_attempt(
+    function: Callable[..., Any], parameter: inspect.Parameter, members: list[Any], kind: type[AttemptView]
+) -> None:
+    names = [
+        match.group(1) if isinstance(member, str) and (match := _ATTEMPT_TEXT.fullmatch(member)) else member
+        for member in members
+    ]
+    if kind not in names and kind.__name__ not in names:
+        message = (
+            f"{name_of(function)} asks for an attempt of the other kind; nothing ran. "
+            f"Write {parameter.name}: {kind.__name__}."
+        )
+        raise UsageError(message)
+    if parameter.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
+        message = (
+            f"{name_of(function)} asks for its attempt by a parameter that has no name for those who call it; nothing "
+            f"ran. Write a plain {parameter.name}: {kind.__name__}."
+        )
+        raise UsageError(message)
+
+
+def _described(
+    parameter: inspect.Parameter, parameters: Mapping[str, inspect.Parameter], members: list[Any]
+) -> AttemptParameter:
+    by_name = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    may_be_none = parameter.default is None or "None" in members or type(None) in members
+    return AttemptParameter(parameter.name, None if by_name else list(parameters).index(parameter.name), may_be_none)
+
+
 KeyRule = str | tuple[str, ...] | Callable[..., Any]
 ScopeRule = str | tuple[str, ...] | Callable[..., Any] | Shared
 FingerprintRule = str | tuple[str, ...] | Callable[..., Any] | None
@@ -167,13 +330,17 @@ class Rules:
     policy: Policy
     terms: Terms
     shape: codec.Shape
+    attempt: AttemptParameter | None = None
 
     def request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Request:
         """What one call asks for.
 
         Raises:
             UsageError: the arguments give no key, no scope, or no fingerprint.
+            TypeError: they are not what the function takes, or give its attempt.
         """
+        if self.attempt is not None:
+            self.attempt.refuse_given(args, kwargs, self.operation)
         values = (None if self.names is None else self.names.bind(args, kwargs)) or self._bind(args, kwargs)
         key = Key.of(self.key(values, args, kwargs), operation=self.operation, scope=self.scope(values, args, kwargs))
         asked = values if self.asked is None else self.asked(values, args, kwargs)
@@ -238,15 +405,22 @@ def rules_of(
     fingerprint: FingerprintRule = None,
     secrets: Secrets = NO_SECRETS,
     hints: Mapping[str, Any] | None = None,
+    attempt_class: type[AttemptView] = AttemptView,
 ) -> Rules:
-    """Work out how calls of `function` are read.
+    """Work out how calls of `function` are read; `attempt_class` is what those get who ask for their attempt.
 
     Raises:
         UsageError: a name is unknown, an annotation cannot be encoded or replayed, or the operation has no name.
     """
     signature = inspect.signature(function)
-    parameters = signature.parameters
     hints = resolved_hints(function) if hints is None else hints
+    attempt = attempt_parameter(function, attempt_class, policy, parameters=signature.parameters, hints=hints)
+    if attempt is not None:
+        _refuse_named(attempt.name, key=key, scope=scope, fingerprint=fingerprint)
+        given = [parameter for name, parameter in signature.parameters.items() if name != attempt.name]
+        signature = signature.replace(parameters=given)
+        ignore = tuple(name for name in _names(ignore) if name != attempt.name)
+    parameters = signature.parameters
     roots = [*_roots("key", key, parameters), *_roots("scope", scope, parameters), *_ignored(ignore, parameters)]
     compared = _compared(fingerprint, ignore, parameters)
     if compared is None:
@@ -264,7 +438,28 @@ def rules_of(
         policy=policy,
         terms=terms_of(policy),
         shape=shape_of_result(function, hints),
+        attempt=attempt,
     )
+
+
+def _refuse_named(attempt: str, **rules: Any) -> None:
+    """Refuse a rule that names the attempt.
+
+    Raises:
+        UsageError: one of them does.
+    """
+    for what, rule in rules.items():
+        paths = [path for path in _names(rule) if isinstance(path, str)] if isinstance(rule, str | tuple) else []
+        if any(path.split(".")[0] == attempt for path in paths):
+            message = (
+                f"{what}= names {attempt!r}, which is the attempt: every run has another one; nothing ran. "
+                f"Name what callers give."
+            )
+            raise UsageError(message)
+
+
+def _names(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def shape_of_result(function: Callable[..., Any], hints: Mapping[str, Any] | None = None) -> codec.Shape:
@@ -364,7 +559,7 @@ def _roots(what: str, rule: Any, parameters: Mapping[str, Any]) -> list[str]:
 
 
 def _ignored(ignore: tuple[str, ...], parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    names = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+    names = _names(ignore)
     unknown = [name for name in names if name not in parameters]
     if unknown:
         message = f"ignore= names {unknown[0]!r}, which is no parameter; nothing ran."

@@ -51,11 +51,13 @@ from semel.engine.context import AttemptView, refuse_plain_step, sync_threads_of
 from semel.engine.decorator import (
     AboutRule,
     FingerprintRule,
+    HandlerWithAttempt,
     KeyRule,
     Rules,
     ScopeRule,
     check_sync_function,
     check_sync_handler,
+    handler_with_attempt,
     rules_of,
     sync_call_function,
     sync_call_hook,
@@ -429,17 +431,22 @@ class OnceFunction(Generic[P, T]):
         self._engine = engine
         self._function = function
         self._rules = rules
+        # What makes a call's handler of the function and its arguments: frameworks see no parameter that semel gives.
+        self._handler: Callable[..., Callable[[], T]] = functools.partial
+        if rules.attempt is not None:
+            self._handler = functools.partial(HandlerWithAttempt, rules.attempt)
+            self.__signature__ = rules.signature
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The value: of this run, or of the one before."""
         request = self._rules.request(args, kwargs)
-        result = self._engine.call(request, functools.partial(self._function, *args, **kwargs))
+        result = self._engine.call(request, self._handler(self._function, *args, **kwargs))
         return result.value
 
     def result(self, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
         """Call it and get the whole `Result`."""
         request = self._rules.request(args, kwargs)
-        return self._engine.call(request, functools.partial(self._function, *args, **kwargs))
+        return self._engine.call(request, self._handler(self._function, *args, **kwargs))
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -521,6 +528,8 @@ class SyncEngine(EngineBase):
     def call(self, request: Request, handler: Callable[[], T]) -> Result[T]:
         """Carry one request out, under a claim, and tell the observer how it went."""
         call: SyncCall[T] = SyncCall(self, request, handler, self._joined(request))
+        if type(handler) is HandlerWithAttempt:
+            handler.call = call
         return call.run()
 
     def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> SyncCall[Any]:
@@ -604,7 +613,8 @@ class SyncSemelBase(SemelBase[SyncEngine]):
 
         Args:
             key: what makes this operation this one.
-            handler: called without arguments, at most once at a time over all processes.
+            handler: called without arguments, or with its attempt if it has a parameter that is annotated as one; at
+                most once at a time over all processes.
             operation: what is done; part of the identity.
             fingerprint: what was asked; the same key with another fingerprint raises `KeyReused`. None: nothing is
                 compared, and the key alone decides what is replayed.
@@ -624,7 +634,7 @@ class SyncSemelBase(SemelBase[SyncEngine]):
             about=about,
             returns=returns,
         )
-        return self._engine.call(request, handler)
+        return self._engine.call(request, handler_with_attempt(handler, Attempt, request.policy))
 
     def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> SyncCall[Any]:
         """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
@@ -643,6 +653,8 @@ class SyncSemelBase(SemelBase[SyncEngine]):
         **changes: Unpack[PolicyFields],
     ) -> Callable[[Callable[P, T]], OnceFunction[P, T]]:
         """Decorate a function so that it runs once per key.
+
+        A parameter of the function that is annotated as an attempt gets the attempt that runs it. Callers leave it out.
 
         Args:
             key: what makes a call this one: a parameter's name, a tuple of names, or a callable that gets the call's
@@ -673,6 +685,7 @@ class SyncSemelBase(SemelBase[SyncEngine]):
                 about=about,
                 policy=settled,
                 secrets=engine.secrets,
+                attempt_class=Attempt,
             )
             engine.known[rules.operation] = Known(settled, rules.shape, rules.terms)
             return OnceFunction(engine, function, rules)
