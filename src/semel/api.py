@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
 from semel.core.circuit import Limits
 from semel.core.fingerprint import Secret
@@ -94,11 +94,14 @@ def _with_tiers(store: Store, cache: object, observer: Observer | None) -> Store
     return TieredStore(store, Cache.of(cache), observer=observer)
 
 
-class _OnPlace(SemelBase[Any]):
+E = TypeVar("E", bound=EngineBase)
+
+
+class _OnPlace(SemelBase[E]):
     """On a store that is given by URL, path or object; it comes before the methods of its kind."""
 
     _kind: ClassVar[int]
-    _engine_class: ClassVar[type[EngineBase]]
+    _engine_class: ClassVar[Any]
 
     def __init__(
         self,
@@ -125,7 +128,7 @@ class _OnPlace(SemelBase[Any]):
         super().__init__(engine)
 
 
-class Semel(_OnPlace, SyncSemelBase):
+class Semel(_OnPlace[SyncEngine], SyncSemelBase):
     """Makes operations happen once, for code that calls and waits.
 
     Args:
@@ -143,7 +146,7 @@ class Semel(_OnPlace, SyncSemelBase):
     _engine_class = SyncEngine
 
 
-class AsyncSemel(_OnPlace, AsyncSemelBase):
+class AsyncSemel(_OnPlace[AsyncEngine], AsyncSemelBase):
     """Makes operations happen once, for code that awaits.
 
     Args:

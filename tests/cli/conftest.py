@@ -16,6 +16,7 @@ from semel import About, Key, Policy, Record, Semel
 from semel.cli import main
 from semel.core.fingerprint import fingerprint
 from semel.core.operations import Claim, Granted, Terms
+from semel.core.record import show_record
 from semel.stores.settings import machine_clock
 from semel.stores.sqlite import SqliteStore
 from tests.processes import run_bounded
@@ -97,7 +98,7 @@ class Database:
             driver.close()
         assert isinstance(answers, list)
         assert isinstance(answers[0], Granted)
-        return answers[0].record
+        return show_record(answers[0].record)
 
     def expired(self, key: str) -> None:
         """A record whose time was over long ago."""

@@ -171,21 +171,24 @@ class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
     @cached_property
     def record(self) -> Record | None:
         """The record behind the value; None where the call was unprotected."""
-        stored = self._stored()
+        stored = stored_record_of(self)
         return None if stored is None else show_record(stored)
 
-    def _stored(self) -> StoredRecord | None:
-        if self._found is not None or self._granted is None:
-            return self._found
-        return replace(
-            self._granted.record,
-            status=Status.COMPLETED,
-            outcome=self._outcome,
-            completed_us=self._at_us,
-            updated_us=self._at_us,
-            expires_us=self._granted.record.kept_until(self._at_us),
-            error=None,
-        )
+
+def stored_record_of(result: Result[Any]) -> StoredRecord | None:
+    """What the store has behind a result, as it keeps it; None where the call was unprotected."""
+    granted, at_us = result._granted, result._at_us  # noqa: SLF001 - what only this module writes into a result
+    if result._found is not None or granted is None:  # noqa: SLF001 - as above
+        return result._found  # noqa: SLF001 - as above
+    return replace(
+        granted.record,
+        status=Status.COMPLETED,
+        outcome=result._outcome,  # noqa: SLF001 - as above
+        completed_us=at_us,
+        updated_us=at_us,
+        expires_us=granted.record.kept_until(at_us),
+        error=None,
+    )
 
 
 _MOST_LATE = 2

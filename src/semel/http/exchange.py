@@ -35,7 +35,7 @@ from semel.core.key import SHARED, Key, Shared, make_key
 from semel.core.policy import Policy
 from semel.core.record import Status
 from semel.engine.async_engine import AsyncCall
-from semel.engine.call_flow import Result
+from semel.engine.call_flow import Result, stored_record_of
 from semel.engine.clock import Clock
 from semel.engine.engine import Asked, EngineBase, SemelBase, engine_of
 from semel.engine.sync_engine import SyncCall
@@ -507,10 +507,10 @@ def policy_of(route: Route) -> Policy:
 
 def replay(result: Result[Response], route: Route, request: Request) -> Response:
     """What a duplicate is sent."""
-    record = result.record
+    stored = stored_record_of(result)
     marks = [route.settings.wording.replayed]
-    if record is not None:
-        marks.append(("Idempotency-Expires", _date(record.expires_us // _SECOND)))
+    if stored is not None:
+        marks.append(("Idempotency-Expires", _date(stored.expires_us // _SECOND)))
     if "origin" in request.headers:
         marks.append(("Access-Control-Expose-Headers", ", ".join(name for name, _ in marks)))
     return result.value.marked(marks)

@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from semel.api import Place, open_store
 from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
@@ -35,7 +35,7 @@ class override:  # noqa: N801 - a context manager, used like a function
         if not isinstance(semel, SyncSemelBase | AsyncSemelBase):
             message = f"A {type(semel).__qualname__} is no Semel and no AsyncSemel; nothing was overridden."
             raise UsageError(message)
-        self._engine: SyncEngine | AsyncEngine = engine_of(semel)
+        self._engine = cast("SyncEngine | AsyncEngine", engine_of(semel))
         self._store = open_store(store)
         self._clock = clock
         self._saved: dict[str, Any] = {}

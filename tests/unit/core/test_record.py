@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from semel.core.record import NOTHING, About, Failure, Status, instant, store_instant
+from semel.core.record import NOTHING, About, Failure, Status, instant, show_record, store_instant
 from semel.errors import UsageError
 from tests.unit.core.records import record
 from tests.unit.core.values import moments
@@ -129,8 +129,8 @@ def test_only_an_end_settles_and_only_an_answer_is_final(
     assert (found.settled, found.final) == (settled, final)
 
 
-def test_the_properties_read_the_stores_instants() -> None:
-    found = record(replayed_us=60)
+def test_the_instants_of_a_store_are_shown_as_datetimes() -> None:
+    found = show_record(record(replayed_us=60))
     assert found.created_at == instant(10)
     assert found.started_at == instant(20)
     assert found.updated_at == found.completed_at == instant(45)
@@ -141,7 +141,7 @@ def test_the_properties_read_the_stores_instants() -> None:
 
 
 def test_what_did_not_end_has_no_end() -> None:
-    found = record(status=Status.RUNNING, completed_us=None)
+    found = show_record(record(status=Status.RUNNING, completed_us=None))
     assert (found.completed_at, found.duration, found.replayed_at) == (None, None, None)
 
 

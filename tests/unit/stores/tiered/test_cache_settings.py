@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from semel import AsyncSemel, Semel
+from semel.engine.engine import engine_of
 from semel.errors import UsageError
 from semel.stores.cache import Cache, TieredStore
 from semel.stores.memory import MemoryStore
@@ -61,7 +62,7 @@ def test_only_sql_stands_behind_a_cache(engine: Any, url: str) -> None:
 @pytest.mark.parametrize("cache", ["redis://h", "redis+cluster://h,i", "redis+sentinel://h/service"])
 def test_a_store_of_sql_does_and_keeps_its_name(tmp_path: Path, store: str, cache: str) -> None:
     place = tmp_path / "semel.db" if store == "file" else store
-    assert Semel(place, cache=cache).store.name == Semel(place).store.name
+    assert engine_of(Semel(place, cache=cache)).store.name == engine_of(Semel(place)).store.name
 
 
 def test_a_cache_in_the_process_alone_needs_no_redis() -> None:

@@ -157,10 +157,12 @@ class ResolvingContract(Contract):
         zombie = world.door(watched).start(handler=world.stopping(gate, "zombie"), policy=HOLD)
         await gate.reached()
         world.clock.advance(LEASE)
-        resolved = await world.door().resolve(resolution)
+        shown = await world.door().resolve(resolution)
+        stored = await world.stored()
         gate.open()
         await world.ended(zombie)
-        assert await world.stored() == resolved
+        assert await world.stored() == stored
+        assert await world.door().read() == shown
         assert zombie.error is None or isinstance(zombie.error, (LeaseLost, FailedBefore))
 
     async def test_the_caller_of_a_resolved_zombie_gets_what_was_resolved(self, world: World) -> None:
@@ -531,12 +533,13 @@ class CorrectingContract(Contract):
     async def test_what_was_erased_is_not_filled_in_again(self, world: World) -> None:
         lease = await _stated_lease(world)
         door = world.door()
-        erased = await door.erase()
+        shown, erased = await door.erase(), await world.stored()
         with pytest.raises(NotResolvable):
             await door.resolve(Happened("other"), correct=True)
         (answer,) = await world.perform(_stating(lease, _SECOND, b"right", corrects=_FIRST))
         assert isinstance(answer, StateMismatch)
-        assert (await world.stored()) == erased
+        assert await world.stored() == erased
+        assert await door.read() == shown
 
     async def test_a_correction_sent_again_answers_as_the_first_time(self, world: World) -> None:
         lease = await _stated_lease(world)
