@@ -27,6 +27,7 @@ Place = object
 
 _SYNC: Final = 0
 _ASYNC: Final = 1
+_ENGINES: Final[tuple[Any, Any]] = (SyncEngine, AsyncEngine)
 
 
 def open_store(place: Place, **settings: Any) -> Store:
@@ -101,7 +102,6 @@ class _OnPlace(SemelBase[E]):
     """On a store that is given by URL, path or object; it comes before the methods of its kind."""
 
     _kind: ClassVar[int]
-    _engine_class: ClassVar[Any]
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _OnPlace(SemelBase[E]):
     ) -> None:
         found = open_store(store, **settings)
         _check_installed(found, self._kind)
-        engine = self._engine_class(
+        engine = _ENGINES[self._kind](
             _with_tiers(found, cache, observer),
             policy=policy,
             observer=observer,
@@ -143,7 +143,6 @@ class Semel(_OnPlace[SyncEngine], SyncSemelBase):
     """
 
     _kind = _SYNC
-    _engine_class = SyncEngine
 
 
 class AsyncSemel(_OnPlace[AsyncEngine], AsyncSemelBase):
@@ -161,4 +160,3 @@ class AsyncSemel(_OnPlace[AsyncEngine], AsyncSemelBase):
     """
 
     _kind = _ASYNC
-    _engine_class = AsyncEngine
