@@ -240,7 +240,8 @@ class TaskCall(DecoratedCall):
             return await arun(self.watch(caller.handler(_state())), self._perform)
 
         rules = self._rules(request, hook)
-        self._semel = AsyncSemelBase(_TaskEngine(self))
+        self._engine = _TaskEngine(self)
+        self._semel = AsyncSemelBase(self._engine)
         self._coroutine = self._semel.once(**rules)(charge).result(request.key.value, request.key.scope)
         self._context = contextvars.Context()
 
@@ -342,7 +343,8 @@ class ThreadCall(DecoratedCall):
             return run(self.watch(caller.handler(_state())), self._perform)
 
         rules = self._rules(request, hook)
-        self._semel = SyncSemelBase(_ThreadEngine(self))
+        self._engine = _ThreadEngine(self)
+        self._semel = SyncSemelBase(self._engine)
         function = self._semel.once(**rules)(charge)
         self._begin = functools.partial(function.result, request.key.value, request.key.scope)
         self._thread: threading.Thread | None = None
