@@ -510,7 +510,7 @@ class Within:
 
 
 class SyncEngine(EngineBase):
-    """What makes operations happen once: what people hold as `SyncSemel` is a view on it."""
+    """What makes operations happen once: what people hold as `Semel` is a view on it."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
