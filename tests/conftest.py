@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.durations",
     "tests.effort",
     "tests.failure_messages",
+    "tests.ordering",
     "tests.styles",
     "tests.servers.plugin",
     "tests.servers.browser",
