@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.durations import processor_seconds_of
 from tests.servers import mariadb as mariadb_module
 from tests.servers import postgresql as postgresql_module
 from tests.servers import redis as redis_module
@@ -178,6 +179,9 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
     """Say in plain sight what was not tested, and where the logs are when something failed."""
     room = config.stash[_ROOM]
+    if config.getoption("--durations-by-folder"):
+        for name, pid in room.daemons():
+            terminalreporter.write_line(f"{processor_seconds_of(pid):8.1f} s of the processor for the server {name}")
     for name, why in not_there(room):
         terminalreporter.write_sep("!", f"NOT TESTED: {name}", yellow=True)
         terminalreporter.write_line(why)

@@ -59,6 +59,11 @@ class Room:
         """Where the logs of a run that failed are kept."""
         return _LOGS / self.path.name
 
+    def daemons(self) -> Iterator[tuple[str, int]]:
+        """The servers that live here: the name of the folder of each, and its process."""
+        for note in sorted(self.path.glob(f"*/{_DAEMON}")):
+            yield note.parent.name.partition("-")[0], int(note.read_text().split()[0])
+
     def close(self, *, keep_logs: bool = False) -> None:
         """End all servers and remove everything; logs are kept on request, those of the last few runs."""
         if not self.path.exists():

@@ -1,4 +1,4 @@
-"""A run can say how long the tests of each folder take."""
+"""A run can say how long the tests of each folder take, their child processes with them."""
 
 import os
 import re
@@ -12,10 +12,14 @@ from tests.processes import run_bounded
 ROOT = Path(__file__).parents[2]
 LONGEST = 90.0
 TESTS = """
+import subprocess, sys
+
 import pytest
 
+BUSY = "import time\\nwhile time.process_time() < 0.3: pass"
+
 def test_passes():
-    pass
+    subprocess.run([sys.executable, "-c", BUSY], check=True)
 
 @pytest.mark.skip
 def test_is_skipped():
@@ -33,5 +37,6 @@ def test_every_test_is_counted_once_in_its_folder(tmp_path: Path, workers: str) 
     command += ["-c", os.devnull, "--rootdir", str(tmp_path), "--durations-by-folder", str(tmp_path)]
     ran = run_bounded(command, LONGEST, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    counted = re.findall(r"^ +[\d.]+ s +(\d+) tests  (\S+)$", ran.stdout, re.MULTILINE)
-    assert sorted(counted) == [("2", "tests/cli"), ("4", "tests/unit")], ran.stdout
+    table = re.findall(r"^ +([\d.]+) s +[\d.]+ s +(\d+) tests  (\S+)$", ran.stdout, re.MULTILINE)
+    assert sorted(row[1:] for row in table) == [("2", "tests/cli"), ("4", "tests/unit")], ran.stdout
+    assert {folder for seconds, _, folder in table if float(seconds) >= 0.3} == {"tests/cli", "tests/unit"}, ran.stdout
