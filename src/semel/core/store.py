@@ -120,26 +120,18 @@ class Batching(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """What it is called in messages: never with a password."""
 
     @property
-    def batch(self) -> int:
+    def max_operations(self) -> int:
         """How many operations a lane may send together."""
 
     def plan(self, operations: Sequence[Any], *, joined: bool) -> Plan:
         """The commands for `operations`, all of one kind."""
 
 
-class Store(Protocol):
+class Store(Batching, Protocol):
     """A place that keeps records: what it must be able to execute. What it may administer is another port."""
-
-    @property
-    def name(self) -> str:
-        """What the store is called in messages: never with a password."""
-
-    @property
-    def batch(self) -> int:
-        """How many operations a lane may send together."""
 
     @property
     def capabilities(self) -> Capabilities:

@@ -68,7 +68,7 @@ Tell = Callable[[Change], None]
 
 
 class Lane:
-    """Gathers tickets into rounds of at most `store.batch`, one list per kind of operation.
+    """Gathers tickets into rounds of at most `store.max_operations`, one list per kind of operation.
 
     Args:
         store: what makes plans.
@@ -108,7 +108,7 @@ class Lane:
     def take(self) -> Round:
         """The next round; empty when nothing is left to send."""
         kinds: dict[type, list[Ticket]] = {}
-        room = self._store.batch
+        room = self._store.max_operations
         while self._waiting and room:
             ticket = self._waiting.popleft()
             if ticket.abandoned and not ticket.again and isinstance(ticket.operation, (Claim, Read, Scan)):

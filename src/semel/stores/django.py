@@ -22,7 +22,7 @@ __all__ = ["DjangoStore"]
 class DjangoStore(PassingStore):
     """The store behind `alias`."""
 
-    batch = 64
+    max_operations = 64
 
     def __init__(self, alias: str, **settings: Any) -> None:
         self._alias = alias

@@ -331,7 +331,7 @@ def _may_resolve(record: StoredRecord, operation: Resolve, now: int) -> bool:
 class MemoryStore:
     """Records in memory. `clock` is the store's clock; stores on one `table` are one place."""
 
-    batch = 64
+    max_operations = 64
     capabilities = frozenset({Capability.EAGER, Capability.SEPARATE_LOOP, Capability.INVALIDATIONS})
 
     def __init__(self, *, clock: StoreClock = machine_clock, table: Table | None = None) -> None:

@@ -38,9 +38,9 @@ class PassingStore(ABC):
         return self._behind().name
 
     @property
-    def batch(self) -> int:
+    def max_operations(self) -> int:
         """How many operations go together to the store behind."""
-        return self._behind().batch
+        return self._behind().max_operations
 
     @property
     def capabilities(self) -> Capabilities:

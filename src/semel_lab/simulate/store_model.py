@@ -120,11 +120,11 @@ _SHUT = ("status", "fence", "nonce", "lease_us", "expires_us")
 class WatchedStore:
     """What lanes of the simulation send to."""
 
-    __slots__ = ("batch", "claims", "name", "sim", "table")
+    __slots__ = ("claims", "max_operations", "name", "sim", "table")
 
     def __init__(self, sim: Simulation, batch: int) -> None:
         self.name = "simulated://"
-        self.batch = batch
+        self.max_operations = batch
         self.sim = sim
         self.table = Table()
         self.claims = Claims(sim)

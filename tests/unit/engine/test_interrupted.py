@@ -32,7 +32,7 @@ class Interrupted(MemoryDriver):
 class InterruptedStore(MemoryStore):
     """A store whose drivers are interrupted once; it takes one operation at a time."""
 
-    batch = 1
+    max_operations = 1
 
     def driver(self) -> MemoryDriver:
         return Interrupted(self)

@@ -17,7 +17,7 @@ class _Store:
     """As much of a store as a lane looks at."""
 
     name = "nowhere"
-    batch = 2
+    max_operations = 2
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         raise NotImplementedError

@@ -36,7 +36,7 @@ class _Store:
     name = "nowhere"
 
     def __init__(self, batch: int) -> None:
-        self.batch = batch
+        self.max_operations = batch
         self.planned: list[list[Operation]] = []
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
@@ -108,7 +108,7 @@ class LaneMachine(RuleBasedStateMachine):
         kinds = [{type(ticket.operation) for ticket in list_} for list_ in self.round]
         assert all(len(kind) == 1 for kind in kinds)
         assert len(kinds) == len({kind for kinds_ in kinds for kind in kinds_})
-        assert sum(map(len, self.round)) <= self.store.batch
+        assert sum(map(len, self.round)) <= self.store.max_operations
         plans = self.lane.plans(self.round)
         assert len(plans) == len(self.round)
         for list_ in self.round:

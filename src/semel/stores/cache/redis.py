@@ -31,7 +31,7 @@ _NO_ROOM: Final = 2
 class RedisCache:
     """Entries in the Redis that a `Cache` names."""
 
-    batch = 64
+    max_operations = 64
 
     def __init__(
         self, cache: Cache, gate: Gate, install_id: Callable[[], bytes | None], clock: StoreClock | None = None

@@ -21,7 +21,7 @@ class DynamoStore:
     makes the table.
     """
 
-    batch = 64
+    max_operations = 64
     capabilities = frozenset(
         {Capability.JOIN, Capability.SEPARATE_LOOP, Capability.DURABLE, Capability.EXAMINE, Capability.MIGRATE}
     )

@@ -22,7 +22,7 @@ class RedisStore:
     Settings: see `redis.settings.Settings`. Nothing is opened before the first use.
     """
 
-    batch = 32
+    max_operations = 32
     """Not more: of 64 callers one half is answered while the server works for the other."""
     capabilities = frozenset({Capability.NOTIFY, Capability.SEPARATE_LOOP, Capability.EXAMINE})
     """Not durable: `semel doctor` says of Redis as the only store that it is best effort."""

@@ -22,7 +22,7 @@ from semel.stores.sql.plan import plan
 class SqlStore:
     """What the stores on SQL servers are made of; they say which libraries to use and which server to join."""
 
-    batch = 64
+    max_operations = 64
     server: Server[Any]
     libraries: tuple[str, str]
     """The modules of its client libraries, for threads and for event loops."""

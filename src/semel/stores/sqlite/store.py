@@ -40,7 +40,7 @@ class SqliteStore:
     Nothing is opened before the first use.
     """
 
-    batch = 64
+    max_operations = 64
     capabilities = frozenset(
         {
             Capability.JOIN,

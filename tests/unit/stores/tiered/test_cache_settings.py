@@ -78,4 +78,4 @@ def test_a_cache_in_the_process_alone_needs_no_redis() -> None:
 def test_as_a_store_it_is_the_one_behind() -> None:
     behind = MemoryStore()
     tiered = TieredStore(behind, Cache(local=1))
-    assert (tiered.name, tiered.batch) == (behind.name, behind.batch)
+    assert (tiered.name, tiered.max_operations) == (behind.name, behind.max_operations)
