@@ -25,7 +25,7 @@ from semel.core.operations import (
 )
 from semel.core.record import Lease
 from semel.core.store import Answers, AsyncDriver, Capabilities, Capability, Driver, Plan, Store
-from semel.stores.wrapper import PassingStore
+from semel.stores.wrapper import StoreWrapper
 from tests.kill.board import Field, Slot
 from tests.kill.positions import At
 
@@ -51,7 +51,7 @@ _WAYS: Final = {
 }
 
 
-class WatchedStore(PassingStore):
+class WatchedStore(StoreWrapper):
     """`store`, watched. Without `commits_rounds` what is written is committed already."""
 
     def __init__(self, store: Store, note_return: Callable[[Lease], None], *, commits_rounds: bool = True) -> None:

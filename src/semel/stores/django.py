@@ -14,12 +14,12 @@ from semel.core.store import Capabilities, Capability, Store
 from semel.errors import UsageError
 from semel.extras import requires
 from semel.stores.settings import make_store
-from semel.stores.wrapper import PassingStore
+from semel.stores.wrapper import StoreWrapper
 
 __all__ = ["DjangoStore"]
 
 
-class DjangoStore(PassingStore):
+class DjangoStore(StoreWrapper):
     """The store behind `alias`."""
 
     max_operations = 64

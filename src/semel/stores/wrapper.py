@@ -25,7 +25,7 @@ from semel.core.store import (
 )
 
 
-class PassingStore(ABC):
+class StoreWrapper(ABC):
     """A store that passes everything on; subclasses say to which one, and do themselves what they are for."""
 
     @abstractmethod

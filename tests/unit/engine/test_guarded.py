@@ -15,7 +15,7 @@ from semel.core.operations import Claim, Complete
 from semel.engine.clock import SystemClock
 from semel.errors import KeyReused, StoreUnavailable
 from semel.stores.memory import MemoryStore
-from semel.testing.contract.instrumented_store import WatchedStore
+from semel.testing.contract.instrumented_store import InstrumentedStore
 
 REST = 60.0
 LIMITS = Limits(open_after=3, backoff=REST, max_backoff=REST, retry_budget=0)
@@ -46,7 +46,7 @@ class Place:
     """An engine of one colour over a store that can be made to fail."""
 
     def __init__(self, colour: str, *, limits: Limits = LIMITS) -> None:
-        self.store = WatchedStore(MemoryStore())
+        self.store = InstrumentedStore(MemoryStore())
         self.clock, self.ears = Later(), Ears()
         self._runner = asyncio.Runner() if colour == "tasks" else None
         make = AsyncSemel if colour == "tasks" else Semel
@@ -238,7 +238,7 @@ def test_a_store_with_a_circuit_breaker_of_its_own_is_always_asked(
 
 def test_nobody_joins_a_queue_that_is_full() -> None:
     async def main() -> None:
-        store = WatchedStore(MemoryStore())
+        store = InstrumentedStore(MemoryStore())
         held = store.hold(Claim)
         async with AsyncSemel(store, limits=Limits(max_queue=1)) as semel:
             calls = [asyncio.create_task(semel.run("1", _seven, operation="pay", fingerprint=None))]

@@ -13,13 +13,13 @@ from semel import AsyncSemel, Policy, Semel
 from semel.core.operations import Renew
 from semel.stores.memory import MemoryStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract.instrumented_store import WatchedStore
+from semel.testing.contract.instrumented_store import InstrumentedStore
 
 LEASE = 3.0
 POLICY = Policy(lease_for=timedelta(seconds=LEASE))
 
 
-class Counted(WatchedStore):
+class Counted(InstrumentedStore):
     """A store that counts the drivers that were made for it."""
 
     drivers = 0

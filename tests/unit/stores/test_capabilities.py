@@ -12,7 +12,7 @@ from semel.stores.admin import Admin, admin_of
 from semel.stores.cache import Cache, TieredStore
 from semel.stores.memory import MemoryStore
 from semel.stores.urls import store_from_url
-from semel.testing.contract.instrumented_store import WatchedStore
+from semel.testing.contract.instrumented_store import InstrumentedStore
 from tests.kill.watched import WatchedStore as KilledStore
 
 URLS = {
@@ -25,7 +25,7 @@ URLS = {
 }
 WRAPPERS: dict[str, Callable[[Store], Store]] = {
     "itself": lambda store: store,
-    "watched": WatchedStore,
+    "watched": InstrumentedStore,
     "killed": lambda store: KilledStore(store, lambda _lease: None),
 }
 STORE_MEMBERS = {

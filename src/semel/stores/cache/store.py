@@ -25,10 +25,10 @@ from semel.extras import requires
 from semel.stores.cache.logic import Gate, Local, Tiers
 from semel.stores.cache.settings import Cache
 from semel.stores.settings import StoreClock
-from semel.stores.wrapper import PassingStore
+from semel.stores.wrapper import StoreWrapper
 
 
-class TieredStore(PassingStore):
+class TieredStore(StoreWrapper):
     """Records in `store`, with completed ones cached as `cache` says.
 
     Args:

@@ -18,7 +18,7 @@ from semel.core.record import Record, Resolution
 from semel.engine.admin import SweepReport
 from semel.engine.call_flow import Result
 from semel.testing.contract.calls import Call
-from semel.testing.contract.engine_adapters import Colour, Wake
+from semel.testing.contract.engine_adapters import EngineAdapter, Wake
 
 if TYPE_CHECKING:
     from semel.testing.contract.world import World
@@ -30,7 +30,14 @@ class DecoratedCall:
     """One call, as arguments of `run`, made through a decorated function or, with `as_method`, a decorated method."""
 
     def __init__(
-        self, colour: Colour, engine: Any, key: Any, handler: Callable[[], Any], *, as_method: bool, **settings: Any
+        self,
+        colour: EngineAdapter,
+        engine: Any,
+        key: Any,
+        handler: Callable[[], Any],
+        *,
+        as_method: bool,
+        **settings: Any,
     ) -> None:
         self._colour = colour
         self._engine = engine
@@ -80,11 +87,11 @@ OPERATION = "pay"
 Handler = Callable[..., Any]
 
 
-class Here:
+class CurrentAttempt:
     """The attempt that is running, from inside its handler; `step` is awaited in both colours."""
 
-    def __init__(self, door: Door, attempt: Any) -> None:
-        self._door = door
+    def __init__(self, client: ApiClient, attempt: Any) -> None:
+        self._client = client
         self._attempt = attempt
 
     def __getattr__(self, name: str) -> Any:
@@ -92,26 +99,26 @@ class Here:
 
     async def step(self, name: str, function: Handler, *args: Any) -> Any:
         """A step of this attempt."""
-        return await self._door.world.colour.step(self._attempt, name, function, args)
+        return await self._client.world.colour.step(self._attempt, name, function, args)
 
 
-class OnceDoor:
+class DecoratedFunction:
     """A function decorated with `once`, called and awaited in both colours."""
 
-    def __init__(self, door: Door, function: Any) -> None:
-        self._door = door
+    def __init__(self, client: ApiClient, function: Any) -> None:
+        self._client = client
         self.function = function
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._door.call(functools.partial(self.function, *args, **kwargs))
+        return await self._client.call(functools.partial(self.function, *args, **kwargs))
 
     async def result(self, *args: Any, **kwargs: Any) -> Result[Any]:
         """Call it and get the whole `Result`."""
-        found: Result[Any] = await self._door.call(functools.partial(self.function.result, *args, **kwargs))
+        found: Result[Any] = await self._client.call(functools.partial(self.function.result, *args, **kwargs))
         return found
 
 
-class Door:
+class ApiClient:
     """One engine, with its own lane and keeper."""
 
     def __init__(self, world: World, engine: Any, *, decorates_methods: bool) -> None:
@@ -156,13 +163,13 @@ class Door:
         """Any other method of the engine, from its beginning to its end."""
         return await self.world.finish(self.world.start(method))
 
-    def once(self, **rules: Any) -> Callable[[Handler], OnceDoor]:
+    def once(self, **rules: Any) -> Callable[[Handler], DecoratedFunction]:
         """Decorate a function, written in either colour."""
-        return lambda function: OnceDoor(self, self.engine.once(**rules)(self.world.colour.adapt(function)))
+        return lambda function: DecoratedFunction(self, self.engine.once(**rules)(self.world.colour.adapt(function)))
 
-    def current(self) -> Here:
+    def current(self) -> CurrentAttempt:
         """The attempt whose handler is running here."""
-        return Here(self, self.engine.current())
+        return CurrentAttempt(self, self.engine.current())
 
     async def read(self, key: Any = "k", *, operation: Any = OPERATION, **place: Any) -> Record:
         """The record of a key, which has to be there."""

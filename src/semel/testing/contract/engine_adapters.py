@@ -26,18 +26,18 @@ from semel.core.store import Answers, AsyncDriver, Driver, Plan, Store
 from semel.engine.engine import engine_of
 from semel.testing.contract.calls import Call, current_call
 
-ColourName = Literal["sync", "async"]
+EngineKind = Literal["sync", "async"]
 Wake = threading.Event | asyncio.Event
 
 
-class Colour:
-    """How engines of one colour are made, called and looked into.
+class EngineAdapter:
+    """How sync or async engines are made, called and inspected.
 
     Args:
         name: "async" for `AsyncSemel` on the loop of the test, "sync" for `Semel` with a thread for each call.
     """
 
-    def __init__(self, name: ColourName) -> None:
+    def __init__(self, name: EngineKind) -> None:
         self.name = name
         self._awaits = name == "async"
 

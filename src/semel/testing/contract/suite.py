@@ -13,7 +13,7 @@ import pytest
 
 from semel.testing.clock import VirtualClock
 from semel.testing.contract.api_client import CallStyle
-from semel.testing.contract.engine_adapters import ColourName
+from semel.testing.contract.engine_adapters import EngineKind
 from semel.testing.contract.world import MakeStore, World
 
 _LONGEST = 100.0
@@ -35,9 +35,9 @@ class Contract:
                 setattr(cls, name, _as_test(scenario) if calls else only_by_run(_as_test(scenario)))
 
     @pytest.fixture(params=["sync", "async"])
-    def colour(self, request: pytest.FixtureRequest) -> ColourName:
+    def colour(self, request: pytest.FixtureRequest) -> EngineKind:
         """Which engine is driven: `Semel` or `AsyncSemel`."""
-        name: ColourName = request.param
+        name: EngineKind = request.param
         return name
 
     @pytest.fixture(params=["run", "decorated"])
@@ -58,7 +58,7 @@ class Contract:
         raise NotImplementedError(message)
 
     @pytest.fixture
-    def world(self, colour: ColourName, clock: VirtualClock, make_store: MakeStore, call_style: CallStyle) -> World:
+    def world(self, colour: EngineKind, clock: VirtualClock, make_store: MakeStore, call_style: CallStyle) -> World:
         """What a scenario plays in."""
         return World(colour, clock, make_store, call_style)
 

@@ -19,10 +19,10 @@ from semel.core.record import NOTHING, About, Happened, Lease, StoredRecord, ins
 from semel.core.store import Store
 from semel.engine.call_flow import terms_of
 from semel.testing.clock import VirtualClock
-from semel.testing.contract.api_client import OPERATION, CallStyle, Door, Handler
+from semel.testing.contract.api_client import OPERATION, ApiClient, CallStyle, Handler
 from semel.testing.contract.calls import Call, Gate, current_call, until
-from semel.testing.contract.engine_adapters import Colour, ColourName
-from semel.testing.contract.instrumented_store import WatchedStore
+from semel.testing.contract.engine_adapters import EngineAdapter, EngineKind
+from semel.testing.contract.instrumented_store import InstrumentedStore
 
 MakeStore = Callable[[], Store]
 
@@ -31,32 +31,32 @@ class World:
     """Everything one scenario needs. `ran` is the ledger: what its handlers noted when they were called."""
 
     def __init__(
-        self, colour: ColourName, clock: VirtualClock, make_store: MakeStore, call_style: CallStyle = "run"
+        self, colour: EngineKind, clock: VirtualClock, make_store: MakeStore, call_style: CallStyle = "run"
     ) -> None:
-        self.colour = Colour(colour)
+        self.colour = EngineAdapter(colour)
         self.call_style = call_style
         self.clock = clock
         self.ran: list[Any] = []
         self._make_store = make_store
         self._bare: tuple[Store, Any] | None = None
-        self._doors: list[Door] = []
+        self._doors: list[ApiClient] = []
         self._calls: list[Call] = []
         self._gates: list[Gate] = []
-        self._watched: list[WatchedStore] = []
+        self._watched: list[InstrumentedStore] = []
 
-    def door(self, store: Store | None = None, **settings: Any) -> Door:
+    def client(self, store: Store | None = None, **settings: Any) -> ApiClient:
         """A process: an engine of its own on the records under test, or on a store given."""
         engine = self.colour.engine(store or self._make_store(), **{"clock": self.clock, **settings})
-        self._doors.append(Door(self, engine, decorates_methods=bool(self._doors)))
+        self._doors.append(ApiClient(self, engine, decorates_methods=bool(self._doors)))
         return self._doors[-1]
 
     def store(self) -> Store:
         """The store under test itself, once more."""
         return self._make_store()
 
-    def watched(self) -> WatchedStore:
+    def watched(self) -> InstrumentedStore:
         """The store under test, watched."""
-        self._watched.append(WatchedStore(self._make_store()))
+        self._watched.append(InstrumentedStore(self._make_store()))
         return self._watched[-1]
 
     def gate(self) -> Gate:
@@ -131,9 +131,9 @@ class World:
         """Wait until everybody under way stands still."""
         await until(self._stalled, "everybody to stand still")
 
-    async def waiting(self, *counts: tuple[Door, int]) -> None:
-        """Wait until so many callers wait for somebody else's key at these doors."""
-        await until(lambda: all(door.waiters() == count for door, count in counts), f"waiters: {counts}")
+    async def waiting(self, *counts: tuple[ApiClient, int]) -> None:
+        """Wait until so many callers wait for somebody else's key at these clients."""
+        await until(lambda: all(client.waiters() == count for client, count in counts), f"waiters: {counts}")
 
     async def pass_time(self, seconds: float) -> None:
         """Let time pass, from instant to instant, with everybody doing what is due at each."""
@@ -152,13 +152,13 @@ class World:
             return False
         under_way = [call for call in list(self._calls) if not call.done]
         standing = sum(call.blocked for call in under_way) + sum(gate.waiting for gate in self._gates)
-        standing += sum(door.waiters() for door in self._doors)
+        standing += sum(client.waiters() for client in self._doors)
         # Waiting tasks are counted last: a task that begins to wait wakes its background task in the same step.
-        pausing = self.clock.resting() - sum(len(door.keepers()) for door in self._doors)
+        pausing = self.clock.resting() - sum(len(client.keepers()) for client in self._doors)
         return len(under_way) <= standing + pausing and self._keepers_rest()
 
     def _keepers_rest(self) -> bool:
-        return all(self.clock.rests_on(wake) for door in self._doors for wake in door.keepers())
+        return all(self.clock.rests_on(wake) for client in self._doors for wake in client.keepers())
 
     async def perform(self, *operations: Operation) -> list[Answer]:
         """Have operations of one kind carried out as one list; raises the first error among the answers."""
@@ -216,7 +216,7 @@ class World:
         for watched in self._watched:
             watched.mend()
         await self.ended(*self._calls)
-        for door in self._doors:
-            await door.close()
+        for client in self._doors:
+            await client.close()
         if self._bare is not None:
             await self.colour.close(self._bare[1])

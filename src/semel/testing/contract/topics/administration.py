@@ -26,7 +26,7 @@ from semel.engine.admin import PAGE, SweepReport
 from semel.errors import InProgress, UsageError
 from semel.stores.admin import Admin, admin_of
 from semel.stores.cache import Cache, TieredStore
-from semel.testing.contract.api_client import OPERATION, Door
+from semel.testing.contract.api_client import OPERATION, ApiClient
 from semel.testing.contract.suite import Contract, only_async
 from semel.testing.contract.world import World
 
@@ -39,25 +39,25 @@ class RecordsContract(Contract):
     """Reading and listing."""
 
     async def test_an_unknown_key_has_no_record(self, world: World) -> None:
-        assert await world.door().find("nobody") is None
+        assert await world.client().find("nobody") is None
 
     async def test_a_record_is_read_by_its_own_key(self, world: World) -> None:
-        door = world.door()
-        record = (await door.run("o-1", scope="acme")).record
+        client = world.client()
+        record = (await client.run("o-1", scope="acme")).record
         assert record is not None
-        assert (await door.find(record.key, operation=None)) == await door.read("o-1", scope="acme")
+        assert (await client.find(record.key, operation=None)) == await client.read("o-1", scope="acme")
 
     async def test_a_running_record_can_be_read(self, world: World) -> None:
         await world.crash()
-        assert (await world.door().read()).status is Status.RUNNING
+        assert (await world.client().read()).status is Status.RUNNING
 
     async def test_an_expired_record_can_be_read_until_it_is_swept(self, world: World) -> None:
-        door = world.door()
-        await door.run(policy=KEPT)
+        client = world.client()
+        await client.run(policy=KEPT)
         world.clock.advance(2 * HOUR)
-        assert (await door.read()).status is Status.COMPLETED
-        await door.sweep()
-        assert await door.find() is None
+        assert (await client.read()).status is Status.COMPLETED
+        await client.sweep()
+        assert await client.find() is None
 
     async def test_what_it_is_about_is_kept(self, world: World) -> None:
         about = {
@@ -67,140 +67,140 @@ class RecordsContract(Contract):
             "requester": "ada",
             "tags": {"till": "7", "ünïcode": "✓"},
         }
-        door = world.door()
-        await door.run(about=about)
-        record = await door.read()
+        client = world.client()
+        await client.run(about=about)
+        record = await client.read()
         assert {name: getattr(record.about, name) for name in about} == about
 
     @pytest.mark.parametrize("status", list(Status))
     async def test_records_are_found_by_status(self, world: World, status: Status) -> None:
-        door = await _one_of_each(world)
-        assert [record.status for record in await door.records(status=str(status))] == [status]
+        client = await _one_of_each(world)
+        assert [record.status for record in await client.records(status=str(status))] == [status]
 
     async def test_without_a_restriction_every_record_is_listed_oldest_first(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         for key in ("c", "a", "b"):
-            await door.run(key)
+            await client.run(key)
             world.clock.advance(1)
-        assert await door.keys() == ["c", "a", "b"]
+        assert await client.keys() == ["c", "a", "b"]
 
     async def test_records_are_found_by_operation(self, world: World) -> None:
-        door = world.door()
-        await door.run("a", operation="pay")
-        await door.run("b", operation="refund")
-        assert await door.keys(operation="refund") == ["b"]
+        client = world.client()
+        await client.run("a", operation="pay")
+        await client.run("b", operation="refund")
+        assert await client.keys(operation="refund") == ["b"]
 
     @pytest.mark.parametrize(
         ("scope", "found"),
         [("acme", ["a"]), (("acme", 1), ["b"]), (SHARED, ["c"]), ("nobody", []), (None, ["a", "b", "c"])],
     )
     async def test_records_are_found_by_scope(self, world: World, scope: Any, found: list[str]) -> None:
-        door = world.door()
-        await door.run("a", scope="acme")
+        client = world.client()
+        await client.run("a", scope="acme")
         world.clock.advance(1)
-        await door.run("b", scope=("acme", 1))
+        await client.run("b", scope=("acme", 1))
         world.clock.advance(1)
-        await door.run("c")
-        assert await door.keys(scope=scope) == found
+        await client.run("c")
+        assert await client.keys(scope=scope) == found
 
     async def test_records_are_found_by_process_instance(self, world: World) -> None:
-        door = world.door()
-        await door.run("a", about={"process_instance": "p-1"})
-        await door.run("b", about={"process_instance": "p-2"})
-        await door.run("c")
-        assert await door.keys(process_instance="p-2") == ["b"]
+        client = world.client()
+        await client.run("a", about={"process_instance": "p-1"})
+        await client.run("b", about={"process_instance": "p-2"})
+        await client.run("c")
+        assert await client.keys(process_instance="p-2") == ["b"]
 
     async def test_records_are_found_by_business_key(self, world: World) -> None:
-        door = world.door()
-        await door.run("a", about={"business_key": "o-1"})
-        await door.run("b", about={"business_key": "o-2"})
-        assert await door.keys(business_key="o-1") == ["a"]
+        client = world.client()
+        await client.run("a", about={"business_key": "o-1"})
+        await client.run("b", about={"business_key": "o-2"})
+        assert await client.keys(business_key="o-1") == ["a"]
 
     async def test_records_are_found_by_the_beginning_of_their_reference(self, world: World) -> None:
-        door = world.door()
-        await door.run("a")
-        await door.run("b")
-        reference = (await door.read("b")).reference
-        assert await door.keys(reference=reference[:12]) == ["b"]
+        client = world.client()
+        await client.run("a")
+        await client.run("b")
+        reference = (await client.read("b")).reference
+        assert await client.keys(reference=reference[:12]) == ["b"]
 
     async def test_before_and_after_are_half_open(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         moments: list[datetime] = []
         for key in ("a", "b", "c"):
             moments.append(instant(world.clock.store_clock()))
-            await door.run(key)
+            await client.run(key)
             world.clock.advance(1)
-        assert await door.keys(before=moments[1]) == ["a"]
-        assert await door.keys(after=moments[1]) == ["b", "c"]
-        assert await door.keys(after=moments[1], before=moments[2]) == ["b"]
+        assert await client.keys(before=moments[1]) == ["a"]
+        assert await client.keys(after=moments[1]) == ["b", "c"]
+        assert await client.keys(after=moments[1], before=moments[2]) == ["b"]
 
     async def test_restrictions_add_up(self, world: World) -> None:
-        door = world.door()
-        await door.run("a", scope="acme", operation="pay", about={"process_instance": "p-1"})
-        await door.run("b", scope="acme", operation="refund", about={"process_instance": "p-1"})
-        await door.run("c", scope="zenith", operation="pay", about={"process_instance": "p-1"})
-        assert await door.keys(scope="acme", operation="pay", process_instance="p-1", status="completed") == ["a"]
+        client = world.client()
+        await client.run("a", scope="acme", operation="pay", about={"process_instance": "p-1"})
+        await client.run("b", scope="acme", operation="refund", about={"process_instance": "p-1"})
+        await client.run("c", scope="zenith", operation="pay", about={"process_instance": "p-1"})
+        assert await client.keys(scope="acme", operation="pay", process_instance="p-1", status="completed") == ["a"]
 
     async def test_more_than_a_page_is_listed_completely_and_in_order(self, world: World) -> None:
         # Two hundred and more at one instant: the cursor has to tell them apart by more than time.
         count = 2 * PAGE + 7
         for start in range(0, count, 50):
             await world.perform(*[world.claim(f"k{number:04}") for number in range(start, min(start + 50, count))])
-        keys = await world.door().keys()
+        keys = await world.client().keys()
         assert sorted(keys) == [f"k{number:04}" for number in range(count)]
 
     async def test_a_full_last_page_ends_the_list(self, world: World) -> None:
         for start in range(0, PAGE, 50):
             await world.perform(*[world.claim(f"k{number}") for number in range(start, start + 50)])
-        assert len(await world.door().keys()) == PAGE
+        assert len(await world.client().keys()) == PAGE
 
     async def test_a_status_that_does_not_exist_is_refused(self, world: World) -> None:
         with pytest.raises(UsageError):
-            await world.door().records(status="done")
+            await world.client().records(status="done")
 
     async def test_a_naive_time_is_refused(self, world: World) -> None:
         with pytest.raises(UsageError):
-            await world.door().records(before=datetime(2030, 1, 1))  # noqa: DTZ001 - the mistake this is about
+            await world.client().records(before=datetime(2030, 1, 1))  # noqa: DTZ001 - the mistake this is about
 
 
 class SweepContract(Contract):
     """One sweep: delete, mark, ask, report."""
 
     async def test_settled_and_expired_records_are_deleted(self, world: World) -> None:
-        door = world.door()
-        await door.run("completed", policy=KEPT)
-        await door.error("failed", world.raising(ValueError()), policy=KEPT)
-        await door.error("retryable", world.raising(ConnectionError()), policy=KEPT)
+        client = world.client()
+        await client.run("completed", policy=KEPT)
+        await client.error("failed", world.raising(ValueError()), policy=KEPT)
+        await client.error("retryable", world.raising(ConnectionError()), policy=KEPT)
         world.clock.advance(HOUR)
-        assert (await door.sweep()).deleted == 3
-        assert await door.keys() == []
+        assert (await client.sweep()).deleted == 3
+        assert await client.keys() == []
 
     async def test_a_record_is_not_deleted_before_it_expires(self, world: World) -> None:
-        door = world.door()
-        await door.run(policy=KEPT)
+        client = world.client()
+        await client.run(policy=KEPT)
         world.clock.advance(HOUR - 1e-6)
-        assert (await door.sweep()).deleted == 0
-        assert (await door.run(policy=KEPT)).replayed
+        assert (await client.sweep()).deleted == 0
+        assert (await client.run(policy=KEPT)).replayed
 
     async def test_a_doubt_is_never_deleted(self, world: World) -> None:
-        door = world.door()
-        await door.error("raised", world.raising(OSError()), policy=KEPT)
+        client = world.client()
+        await client.error("raised", world.raising(OSError()), policy=KEPT)
         await world.crash("crashed", policy=KEPT)
         world.clock.advance(1000 * HOUR)
-        assert (await door.sweep()).deleted == 0
-        assert len(await door.keys(status="in_doubt")) == 2
+        assert (await client.sweep()).deleted == 0
+        assert len(await client.keys(status="in_doubt")) == 2
 
     async def test_a_running_record_is_never_deleted(self, world: World) -> None:
-        gate, door = world.gate(), world.door()
-        door.start(handler=world.stopping(gate), policy=KEPT)
+        gate, client = world.gate(), world.client()
+        client.start(handler=world.stopping(gate), policy=KEPT)
         await gate.reached()
         await world.pass_time(600)
-        assert await door.sweep() == SweepReport(0, 0, 0, 0)
+        assert await client.sweep() == SweepReport(0, 0, 0, 0)
 
     async def test_a_lapsed_lease_is_marked_in_doubt(self, world: World) -> None:
         await world.crash()
         world.clock.advance(30)
-        assert (await world.door().sweep()).lapsed == 1
+        assert (await world.client().sweep()).lapsed == 1
         record = await world.stored()
         assert record is not None
         assert (record.status, record.error is not None, record.attempts) == (Status.IN_DOUBT, True, 1)
@@ -208,49 +208,49 @@ class SweepContract(Contract):
     async def test_a_live_lease_is_not_marked(self, world: World) -> None:
         await world.crash()
         world.clock.advance(30 - 1e-6)
-        assert (await world.door().sweep()).lapsed == 0
+        assert (await world.client().sweep()).lapsed == 0
 
     async def test_what_was_marked_is_rerun_like_any_doubt(self, world: World) -> None:
         await world.crash()
         world.clock.advance(30)
-        door = world.door()
-        await door.sweep()
+        client = world.client()
+        await client.sweep()
         seen: list[tuple[int, bool]] = []
-        await door.run(handler=lambda: seen.append((door.current().number, door.current().in_doubt)))
+        await client.run(handler=lambda: seen.append((client.current().number, client.current().in_doubt)))
         assert seen == [(2, True)]
 
     async def test_what_is_held_is_counted(self, world: World) -> None:
-        door = world.door()
-        await door.error("raised", world.raising(OSError()), policy=HOLD)
+        client = world.client()
+        await client.error("raised", world.raising(OSError()), policy=HOLD)
         await world.crash("crashed", policy=HOLD)
         world.clock.advance(60)
-        assert await door.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=0, held=2)
+        assert await client.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=0, held=2)
 
     async def test_a_second_sweep_finds_nothing_new(self, world: World) -> None:
         await world.crash(policy=HOLD)
         world.clock.advance(60)
-        door = world.door()
-        await door.sweep()
-        assert await door.sweep() == SweepReport(deleted=0, lapsed=0, reconciled=0, held=1)
+        client = world.client()
+        await client.sweep()
+        assert await client.sweep() == SweepReport(deleted=0, lapsed=0, reconciled=0, held=1)
 
     async def test_more_than_a_batch_is_swept(self, world: World) -> None:
         count = 520
         for start in range(0, count, 52):
             await world.perform(*[world.claim(f"k{number}") for number in range(start, start + 52)])
         world.clock.advance(60)
-        assert (await world.door().sweep()).lapsed == count
+        assert (await world.client().sweep()).lapsed == count
 
 
-async def _one_of_each(world: World) -> Door:
+async def _one_of_each(world: World) -> ApiClient:
     """A world with one record of each status."""
-    door = world.door()
-    await door.run("completed")
-    await door.error("failed", world.raising(ValueError()), policy=KEPT)
-    await door.error("doubtful", world.raising(OSError()), policy=HOLD)
-    await door.error("gone", world.raising(OSError()), policy=HOLD)
-    await door.resolve(Cancelled(), "gone")
+    client = world.client()
+    await client.run("completed")
+    await client.error("failed", world.raising(ValueError()), policy=KEPT)
+    await client.error("doubtful", world.raising(OSError()), policy=HOLD)
+    await client.error("gone", world.raising(OSError()), policy=HOLD)
+    await client.resolve(Cancelled(), "gone")
     await world.crash("running")
-    return door
+    return client
 
 
 LEASE, QUIET = 30, 30
@@ -260,67 +260,67 @@ class SweepingReconcileContract(Contract):
     """A sweep asks on behalf of callers who never came back."""
 
     async def test_a_sweep_records_what_happened(self, world: World) -> None:
-        door = await _ready(world, Happened("found"))
-        assert await door.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=1, held=0)
+        client = await _ready(world, Happened("found"))
+        assert await client.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=1, held=0)
         record = await world.stored()
         assert record is not None
         assert (record.status, world.ran) == (Status.COMPLETED, ["asked"])
 
     async def test_what_a_sweep_found_is_replayed(self, world: World) -> None:
-        door = await _ready(world, Happened("found"))
-        await door.sweep()
-        assert await world.door().value(policy=Policy()) == "found"
+        client = await _ready(world, Happened("found"))
+        await client.sweep()
+        assert await world.client().value(policy=Policy()) == "found"
 
     async def test_a_sweep_frees_what_did_not_happen(self, world: World) -> None:
-        door = await _ready(world, DidNotHappen())
-        assert (await door.sweep()).reconciled == 1
+        client = await _ready(world, DidNotHappen())
+        assert (await client.sweep()).reconciled == 1
         seen: list[tuple[int, bool]] = []
-        other = world.door()
+        other = world.client()
         await other.run(handler=lambda: seen.append((other.current().number, other.current().in_doubt)))
         assert (world.ran, seen) == (["asked"], [(2, False)])
 
     async def test_a_sweep_never_runs_the_handler(self, world: World) -> None:
-        door = await _ready(world, DidNotHappen())
-        await door.sweep()
-        await door.sweep()
+        client = await _ready(world, DidNotHappen())
+        await client.sweep()
+        await client.sweep()
         assert world.ran == ["asked"]
 
     async def test_a_sweep_leaves_what_nobody_knows(self, world: World) -> None:
-        door = await _ready(world, Unknown())
-        assert await door.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=0, held=1)
-        assert (await door.read()).status is Status.IN_DOUBT
+        client = await _ready(world, Unknown())
+        assert await client.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=0, held=1)
+        assert (await client.read()).status is Status.IN_DOUBT
 
     async def test_a_sweep_survives_a_hook_that_raises(self, world: World) -> None:
-        door = await _ready(world, OSError("bank is closed"))
-        assert await door.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=0, held=1)
-        assert (await door.read()).status is Status.IN_DOUBT
+        client = await _ready(world, OSError("bank is closed"))
+        assert await client.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=0, held=1)
+        assert (await client.read()).status is Status.IN_DOUBT
 
     async def test_a_hook_that_raises_does_not_keep_the_others_from_being_asked(self, world: World) -> None:
-        door = await _ready(world, OSError(), Happened("found"), keys=("a", "b"))
-        report = await door.sweep()
+        client = await _ready(world, OSError(), Happened("found"), keys=("a", "b"))
+        report = await client.sweep()
         assert (report.reconciled, report.held) == (1, 1)
 
     async def test_a_sweep_does_not_ask_before_the_quiet_time_is_over(self, world: World) -> None:
-        door = await _ready(world, Happened("found"), elapsed=LEASE + QUIET - 1e-6)
-        assert await door.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=0, held=1)
+        client = await _ready(world, Happened("found"), elapsed=LEASE + QUIET - 1e-6)
+        assert await client.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=0, held=1)
         assert world.ran == []
 
     async def test_a_sweep_does_not_ask_about_what_its_owner_holds(self, world: World) -> None:
         await world.crash(policy=Policy(in_doubt="hold"))
         world.clock.advance(600)
-        door = _door(world, Happened("found"))
-        assert await door.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=0, held=1)
+        client = _client(world, Happened("found"))
+        assert await client.sweep() == SweepReport(deleted=0, lapsed=1, reconciled=0, held=1)
         assert world.ran == []
 
     async def test_a_sweep_does_not_ask_about_operations_it_does_not_know(self, world: World) -> None:
         await world.crash(operation="refund", policy=_policy(world, [Happened("found")]))
         world.clock.advance(600)
-        assert (await _door(world, Happened("found")).sweep()).held == 1
+        assert (await _client(world, Happened("found")).sweep()).held == 1
         assert world.ran == []
 
     async def test_two_sweeps_at_once_ask_once(self, world: World) -> None:
-        doors = [await _ready(world, Happened("found")), _door(world, Happened("found"))]
-        calls = [world.start(door.engine.sweep) for door in doors]
+        clients = [await _ready(world, Happened("found")), _client(world, Happened("found"))]
+        calls = [world.start(client.engine.sweep) for client in clients]
         await world.ended(*calls)
         assert [call.error for call in calls] == [None, None]
         assert world.ran == ["asked"]
@@ -328,11 +328,11 @@ class SweepingReconcileContract(Contract):
     async def test_a_sweep_knows_operations_that_were_only_run(self, world: World) -> None:
         policy = _policy(world, [Happened("found")])
         await world.crash("k", policy=policy)
-        door = world.door()
-        await door.run("another", policy=policy)
+        client = world.client()
+        await client.run("another", policy=policy)
         world.ran.clear()
         world.clock.advance(600)
-        assert (await door.sweep()).reconciled == 1
+        assert (await client.sweep()).reconciled == 1
         assert world.ran == ["asked"]
 
     @only_async
@@ -341,14 +341,14 @@ class SweepingReconcileContract(Contract):
         policy = Policy(in_doubt="reconcile", reconcile=world.finding(gate))
         await world.crash(policy=policy)
         world.clock.advance(600)
-        door = world.door()
-        _declare(door, policy)
-        call = world.start(door.engine.sweep)
+        client = world.client()
+        _declare(client, policy)
+        call = world.start(client.engine.sweep)
         await gate.reached()
         await call.cancel()
         await world.ended(call)
-        await door.close()
-        assert (await door.read()).status is Status.IN_DOUBT
+        await client.close()
+        assert (await client.read()).status is Status.IN_DOUBT
 
     @only_async
     async def test_a_slow_hook_of_a_sweep_keeps_its_lease(self, world: World) -> None:
@@ -356,12 +356,12 @@ class SweepingReconcileContract(Contract):
         policy = Policy(in_doubt="reconcile", reconcile=world.finding(gate), when_running="reject")
         await world.crash(policy=policy)
         world.clock.advance(600)
-        door = world.door()
-        _declare(door, policy)
-        call = world.start(door.engine.sweep)
+        client = world.client()
+        _declare(client, policy)
+        call = world.start(client.engine.sweep)
         await gate.reached()
         await world.pass_time(300)
-        assert isinstance(await world.door().error(policy=policy), InProgress)
+        assert isinstance(await world.client().error(policy=policy), InProgress)
         gate.open()
         assert (await world.finish(call)).reconciled == 1
 
@@ -377,26 +377,28 @@ def _policy(world: World, verdicts: list[Any]) -> Policy:
     return Policy(in_doubt="reconcile", reconcile=hook, reconcile_after=timedelta(seconds=QUIET))
 
 
-def _door(world: World, *verdicts: Any) -> Door:
+def _client(world: World, *verdicts: Any) -> ApiClient:
     """A process that knows the operation, as a service does that declares it and then sweeps."""
-    door = world.door()
-    _declare(door, _policy(world, list(verdicts)))
-    return door
+    client = world.client()
+    _declare(client, _policy(world, list(verdicts)))
+    return client
 
 
-def _declare(door: Door, policy: Policy) -> None:
+def _declare(client: ApiClient, policy: Policy) -> None:
     def pay(order: str) -> Any:
-        door.world.ran.append(order)
+        client.world.ran.append(order)
 
-    door.once(key="order", operation=OPERATION, policy=policy)(pay)
+    client.once(key="order", operation=OPERATION, policy=policy)(pay)
 
 
-async def _ready(world: World, *verdicts: Any, keys: tuple[str, ...] = ("k",), elapsed: float = LEASE + QUIET) -> Door:
-    """A world in which processes crashed so long ago, and a door that can ask about them."""
+async def _ready(
+    world: World, *verdicts: Any, keys: tuple[str, ...] = ("k",), elapsed: float = LEASE + QUIET
+) -> ApiClient:
+    """A world in which processes crashed so long ago, and a client that can ask about them."""
     for key in keys:
         await world.crash(key, policy=_policy(world, [Unknown()]))
     world.clock.advance(elapsed)
-    return _door(world, *verdicts)
+    return _client(world, *verdicts)
 
 
 _ADMIN_CALLS: Final[dict[Capability, Callable[[Admin], object]]] = {
@@ -422,7 +424,7 @@ class CapabilityContract(Contract):
         self, world: World, capability: Capability
     ) -> None:
         store = world.store()
-        await world.door().run()  # there is something to administer
+        await world.client().run()  # there is something to administer
         if capability in store.capabilities:
             await asyncio.to_thread(_ADMIN_CALLS[capability], admin_of(store, capability))
             return
@@ -444,7 +446,7 @@ class CapabilityContract(Contract):
             return
         assert Capability.CACHED in TieredStore(store, Cache(local=10)).capabilities
         assert await world.perform(Pending(10)) == [PendingInvalidations(())]
-        await world.door(store).run()
+        await world.client(store).run()
         assert cast("Behind", store).install_id
 
     async def test_drivers_tell_of_ends_where_that_is_declared(self, world: World) -> None:

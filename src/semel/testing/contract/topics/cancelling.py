@@ -13,7 +13,7 @@ from semel.core.operations import Checkpoint, Claim, Complete, Fail
 from semel.core.policy import Policy
 from semel.core.record import Status, StoredRecord
 from semel.errors import InProgress
-from semel.testing.contract.api_client import Door, Handler
+from semel.testing.contract.api_client import ApiClient, Handler
 from semel.testing.contract.calls import Call, until
 from semel.testing.contract.suite import Contract, only_async
 from semel.testing.contract.world import World
@@ -30,39 +30,39 @@ class CancellationContract(Contract):
     async def test_cancelled_with_the_claim_on_its_way_leaves_no_ownerless_claim(
         self, world: World, *, after: bool
     ) -> None:
-        call, door = await _cancelled_at(world, Claim, after=after)
-        await _released(world, door)
+        call, client = await _cancelled_at(world, Claim, after=after)
+        await _released(world, client)
         assert isinstance(call.error, asyncio.CancelledError)
-        assert await world.door().value(handler=world.returning("next"), policy=REJECT) == "next"
+        assert await world.client().value(handler=world.returning("next"), policy=REJECT) == "next"
         assert world.ran == ["next"]
 
     @only_async
     @sides
     async def test_a_claim_that_was_given_back_is_no_attempt(self, world: World, *, after: bool) -> None:
-        _, door = await _cancelled_at(world, Claim, after=after)
-        await _released(world, door)
+        _, client = await _cancelled_at(world, Claim, after=after)
+        await _released(world, client)
         seen: list[tuple[int, bool]] = []
-        await door.run(handler=lambda: seen.append((door.current().number, door.current().in_doubt)))
+        await client.run(handler=lambda: seen.append((client.current().number, client.current().in_doubt)))
         assert seen == [(1, False)]
 
     @only_async
     async def test_a_take_over_that_was_given_back_stays_in_doubt(self, world: World) -> None:
         await world.crash()
         world.clock.advance(60)
-        _, door = await _cancelled_at(world, Claim, after=True)
-        assert (await _released(world, door)).status is Status.IN_DOUBT
+        _, client = await _cancelled_at(world, Claim, after=True)
+        assert (await _released(world, client)).status is Status.IN_DOUBT
         seen: list[bool] = []
-        await door.run(handler=lambda: seen.append(door.current().in_doubt))
+        await client.run(handler=lambda: seen.append(client.current().in_doubt))
         assert seen == [True]
 
     @only_async
     async def test_cancelling_one_of_several_in_a_round_leaves_the_others(self, world: World) -> None:
         watched = world.watched()
         hold = watched.hold(Claim)
-        door = world.door(watched)
-        first = door.start("first")
+        client = world.client(watched)
+        first = client.start("first")
         await hold.reached()
-        calls = [door.start(f"k{number}") for number in range(3)]
+        calls = [client.start(f"k{number}") for number in range(3)]
         await asyncio.sleep(0)
         await calls[1].cancel()
         hold.release()
@@ -72,11 +72,11 @@ class CancellationContract(Contract):
 
     @only_async
     async def test_a_cancelled_waiter_does_not_touch_the_owner(self, world: World) -> None:
-        door, gate = world.door(), world.gate()
-        owner = door.start(handler=world.stopping(gate))
+        client, gate = world.client(), world.gate()
+        owner = client.start(handler=world.stopping(gate))
         await gate.reached()
-        waiters = [door.start() for _ in range(3)]
-        await world.waiting((door, 3))
+        waiters = [client.start() for _ in range(3)]
+        await world.waiting((client, 3))
         await waiters[0].cancel()
         await world.ended(waiters[0])
         gate.open()
@@ -87,12 +87,12 @@ class CancellationContract(Contract):
     @only_async
     async def test_a_cancelled_heir_hands_its_turn_on(self, world: World) -> None:
         watched = world.watched()
-        door, gate = world.door(watched), world.gate()
+        client, gate = world.client(watched), world.gate()
         policy = Policy(retry_errors=(ConnectionError,), wait_for=timedelta(minutes=5))
-        owner = door.start(handler=world.stopping(gate, error=ConnectionError()), policy=policy)
+        owner = client.start(handler=world.stopping(gate, error=ConnectionError()), policy=policy)
         await gate.reached()
-        waiters = [door.start(handler=world.returning("heir"), policy=policy) for _ in range(3)]
-        await world.waiting((door, 3))
+        waiters = [client.start(handler=world.returning("heir"), policy=policy) for _ in range(3)]
+        await world.waiting((client, 3))
         hold = watched.hold(Claim)
         gate.open()
         await hold.reached()
@@ -105,32 +105,32 @@ class CancellationContract(Contract):
 
     @only_async
     async def test_a_cancelled_handler_is_in_doubt(self, world: World) -> None:
-        door, gate = world.door(), world.gate()
-        call = door.start(handler=world.stopping(gate))
+        client, gate = world.client(), world.gate()
+        call = client.start(handler=world.stopping(gate))
         await gate.reached()
         await call.cancel()
         await world.ended(call)
         assert isinstance(call.error, asyncio.CancelledError)
-        assert (await door.read()).status is Status.IN_DOUBT
+        assert (await client.read()).status is Status.IN_DOUBT
 
     @only_async
     async def test_a_cancelled_handler_is_rerun_and_told(self, world: World) -> None:
-        door, gate = world.door(), world.gate()
-        call = door.start(handler=world.stopping(gate))
+        client, gate = world.client(), world.gate()
+        call = client.start(handler=world.stopping(gate))
         await gate.reached()
         await call.cancel()
         await world.ended(call)
         seen: list[tuple[int, bool]] = []
-        await door.run(handler=lambda: seen.append((door.current().number, door.current().in_doubt)))
+        await client.run(handler=lambda: seen.append((client.current().number, client.current().in_doubt)))
         assert seen == [(2, True)]
 
     @only_async
     async def test_waiters_of_a_cancelled_owner_go_on_with_one_of_them(self, world: World) -> None:
-        door, gate = world.door(), world.gate()
-        owner = door.start(handler=world.stopping(gate, "owner"))
+        client, gate = world.client(), world.gate()
+        owner = client.start(handler=world.stopping(gate, "owner"))
         await gate.reached()
-        waiters = [door.start(handler=world.returning("heir")) for _ in range(3)]
-        await world.waiting((door, 3))
+        waiters = [client.start(handler=world.returning("heir")) for _ in range(3)]
+        await world.waiting((client, 3))
         await owner.cancel()
         await world.ended(owner, *waiters)
         assert [waiter.value for waiter in waiters] == ["heir"] * 3
@@ -138,7 +138,7 @@ class CancellationContract(Contract):
 
     @only_async
     async def test_a_handler_that_finishes_in_spite_of_being_cancelled_is_recorded(self, world: World) -> None:
-        door, gate = world.door(), world.gate()
+        client, gate = world.client(), world.gate()
 
         async def stubborn() -> str:
             try:
@@ -147,11 +147,11 @@ class CancellationContract(Contract):
                 return "done all the same"
             return "done"
 
-        call = door.start(handler=stubborn)
+        call = client.start(handler=stubborn)
         await gate.reached()
         await call.cancel()
         await world.ended(call)
-        assert await door.value() == "done all the same"
+        assert await client.value() == "done all the same"
 
     @only_async
     @sides
@@ -160,30 +160,30 @@ class CancellationContract(Contract):
     ) -> None:
         call, _ = await _cancelled_at(world, Complete, world.returning("done"), after=after)
         assert isinstance(call.error, asyncio.CancelledError)
-        assert await world.door().value(handler=world.returning("again")) == "done"
+        assert await world.client().value(handler=world.returning("again")) == "done"
         assert world.ran == ["done"]
 
     @only_async
     async def test_cancelled_again_while_cleaning_up_is_recorded_all_the_same(self, world: World) -> None:
         watched = world.watched()
         hold = watched.hold(Complete)
-        door = world.door(watched)
-        call = door.start(handler=world.returning("done"))
+        client = world.client(watched)
+        call = client.start(handler=world.returning("done"))
         await hold.reached()
         for _ in range(3):
             await call.cancel()
         hold.release()
         await world.ended(call)
-        await _released(world, door)
-        assert await world.door().value() == "done"
+        await _released(world, client)
+        assert await world.client().value() == "done"
 
     @only_async
     @sides
     async def test_cancelled_with_a_failure_on_its_way_is_recorded_all_the_same(
         self, world: World, *, after: bool
     ) -> None:
-        _, door = await _cancelled_at(world, Fail, world.raising(ConnectionError("down")), after=after)
-        record = await _released(world, door)
+        _, client = await _cancelled_at(world, Fail, world.raising(ConnectionError("down")), after=after)
+        record = await _released(world, client)
         assert (record.status, record.error and record.error.message) == (Status.IN_DOUBT, "down")
 
     @only_async
@@ -191,69 +191,71 @@ class CancellationContract(Contract):
     async def test_cancelled_with_a_checkpoint_on_its_way_keeps_the_step(self, world: World, *, after: bool) -> None:
         watched = world.watched()
         hold = watched.hold(Checkpoint, after=after)
-        door = world.door(watched)
+        client = world.client(watched)
 
         async def handler() -> Any:
-            return await door.current().step("a", world.returning("a"))
+            return await client.current().step("a", world.returning("a"))
 
-        call = door.start(handler=handler)
+        call = client.start(handler=handler)
         await hold.reached()
         await call.cancel()
         hold.release()
-        await _released(world, door)
-        assert await door.value(handler=handler) == "a"
+        await _released(world, client)
+        assert await client.value(handler=handler) == "a"
         assert world.ran == ["a"]
 
     @only_async
     async def test_cancelled_between_two_tries_of_a_claim_leaves_no_ownerless_claim(self, world: World) -> None:
         watched = world.watched()
         watched.lose(Claim)
-        door = world.door(watched)
-        call = door.start()
+        client = world.client(watched)
+        call = client.start()
         await world.settled()
         await call.cancel()
         await world.ended(call)
-        await _released(world, door)
-        assert await world.door().value(policy=REJECT) == "value"
+        await _released(world, client)
+        assert await world.client().value(policy=REJECT) == "value"
 
     @only_async
     async def test_a_cancelled_handler_in_a_thread_keeps_its_lease_until_the_thread_ends(self, world: World) -> None:
-        door, other = world.door(), world.door()
-        call, release = await _in_a_thread(world, door)
+        client, other = world.client(), world.client()
+        call, release = await _in_a_thread(world, client)
         await call.cancel()
         await world.ended(call)
         for _ in range(5):
             await world.pass_time(30)
             assert isinstance(await other.error(policy=REJECT), InProgress)
         release.set()
-        assert (await _released(world, door)).status is Status.IN_DOUBT
+        assert (await _released(world, client)).status is Status.IN_DOUBT
         assert world.ran == ["thread"]
 
     @only_async
     async def test_the_caller_of_a_handler_in_a_thread_does_not_wait_for_the_thread(self, world: World) -> None:
-        door = world.door()
-        call, release = await _in_a_thread(world, door)
+        client = world.client()
+        call, release = await _in_a_thread(world, client)
         await call.cancel()
         await world.ended(call)
         assert isinstance(call.error, asyncio.CancelledError)
         release.set()
-        await _released(world, door)
+        await _released(world, client)
 
 
-async def _cancelled_at(world: World, kind: type, handler: Handler | None = None, *, after: bool) -> tuple[Call, Door]:
+async def _cancelled_at(
+    world: World, kind: type, handler: Handler | None = None, *, after: bool
+) -> tuple[Call, ApiClient]:
     """A caller that was cancelled while an operation of this kind was on its way, and the process it was in."""
     watched = world.watched()
     hold = watched.hold(kind, after=after)
-    door = world.door(watched)
-    call = door.start(handler=handler)
+    client = world.client(watched)
+    call = client.start(handler=handler)
     await hold.reached()
     await call.cancel()
     hold.release()
     await world.ended(call)
-    return call, door
+    return call, client
 
 
-async def _in_a_thread(world: World, door: Door) -> tuple[Call, threading.Event]:
+async def _in_a_thread(world: World, client: ApiClient) -> tuple[Call, threading.Event]:
     """A handler whose work is done by a thread that ends only when it is told to."""
     began, release = threading.Event(), threading.Event()
 
@@ -265,14 +267,14 @@ async def _in_a_thread(world: World, door: Door) -> tuple[Call, threading.Event]
     async def handler() -> None:
         await asyncio.to_thread(work)
 
-    call = door.start(handler=handler)
+    call = client.start(handler=handler)
     await until(began.is_set, "the thread to begin")
     return call, release
 
 
-async def _released(world: World, door: Door) -> StoredRecord:
+async def _released(world: World, client: ApiClient) -> StoredRecord:
     """The record, once all that a cancelled caller left behind has come to its end."""
-    await door.close()
+    await client.close()
     record = await world.stored()
     assert record is not None, "there is no record"
     assert record.status is not Status.RUNNING, "the claim was left without an owner"

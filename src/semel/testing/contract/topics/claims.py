@@ -25,31 +25,31 @@ class ClaimContract(Contract):
     """One runs, the others replay."""
 
     async def test_the_first_caller_runs(self, world: World) -> None:
-        assert await world.door().value() == "value"
+        assert await world.client().value() == "value"
         assert world.ran == ["value"]
 
     async def test_a_duplicate_gets_the_value_and_does_not_run(self, world: World) -> None:
-        door = world.door()
-        await door.run(handler=world.returning("first"))
-        assert await door.value(handler=world.returning("second")) == "first"
+        client = world.client()
+        await client.run(handler=world.returning("first"))
+        assert await client.value(handler=world.returning("second")) == "first"
         assert world.ran == ["first"]
 
     async def test_a_duplicate_in_another_process_does_not_run(self, world: World) -> None:
-        await world.door().run(handler=world.returning("first"))
-        assert await world.door().value(handler=world.returning("second")) == "first"
+        await world.client().run(handler=world.returning("first"))
+        assert await world.client().value(handler=world.returning("second")) == "first"
         assert world.ran == ["first"]
 
     async def test_an_outcome_survives_the_engine_that_recorded_it(self, world: World) -> None:
-        door = world.door()
-        await door.run(handler=world.returning("first"))
-        await door.close()
-        assert await world.door().value(handler=world.returning("second")) == "first"
+        client = world.client()
+        await client.run(handler=world.returning("first"))
+        await client.close()
+        assert await world.client().value(handler=world.returning("second")) == "first"
 
     async def test_an_engine_can_be_used_again_after_it_was_closed(self, world: World) -> None:
-        door = world.door()
-        await door.run("a")
-        await door.close()
-        assert not (await door.run("b")).replayed
+        client = world.client()
+        await client.run("a")
+        await client.close()
+        assert not (await client.run("b")).replayed
 
     @pytest.mark.parametrize(
         ("one", "other"),
@@ -67,45 +67,45 @@ class ClaimContract(Contract):
         ],
     )
     async def test_values_separate_keys(self, world: World, one: dict[str, Any], other: dict[str, Any]) -> None:
-        door = world.door()
-        await door.run(**one)
-        assert not (await door.run(**other)).replayed
+        client = world.client()
+        await client.run(**one)
+        assert not (await client.run(**other)).replayed
 
     async def test_scopes_separate_keys(self, world: World) -> None:
-        door = world.door()
-        results = [await door.run(scope=scope) for scope in ("acme", "zenith", ("acme", 1), ("acme", 2))]
-        results.append(await door.run())
+        client = world.client()
+        results = [await client.run(scope=scope) for scope in ("acme", "zenith", ("acme", 1), ("acme", 2))]
+        results.append(await client.run())
         assert [result.replayed for result in results] == [False] * 5
 
     async def test_operations_separate_keys(self, world: World) -> None:
-        door = world.door()
-        await door.run(operation="pay")
-        assert not (await door.run(operation="refund")).replayed
+        client = world.client()
+        await client.run(operation="pay")
+        assert not (await client.run(operation="refund")).replayed
 
     async def test_numbers_of_equal_value_are_one_key(self, world: World) -> None:
-        door = world.door()
-        await door.run((1500,))
-        assert (await door.run((1500.0,))).replayed
+        client = world.client()
+        await client.run((1500,))
+        assert (await client.run((1500.0,))).replayed
 
     async def test_a_fresh_result_says_what_there_is_to_know(self, world: World) -> None:
         async def handler() -> str:
             world.clock.advance(2.5)
             return "value"
 
-        result = await world.door().run(handler=handler)
+        result = await world.client().run(handler=handler)
         assert (result.replayed, result.protected, result.cache) == (False, True, False)
         assert result.seconds == pytest.approx(2.5)
 
     async def test_a_replayed_result_says_so(self, world: World) -> None:
-        door = world.door()
-        await door.run()
-        result = await door.run()
+        client = world.client()
+        await client.run()
+        result = await client.run()
         assert (result.replayed, result.protected, result.seconds) == (True, True, 0.0)
 
     async def test_the_record_of_a_fresh_result_is_the_one_stored(self, world: World) -> None:
-        door = world.door()
-        result = await door.run("o-1", scope="acme", about={"subject": "order", "tags": {"till": "7"}})
-        stored = await door.read("o-1", scope="acme")
+        client = world.client()
+        result = await client.run("o-1", scope="acme", about={"subject": "order", "tags": {"till": "7"}})
+        stored = await client.read("o-1", scope="acme")
         assert result.record is not None
         # The lease is over with the outcome; when it would have ended is of no interest any more.
         assert result.record == msgspec.structs.replace(stored, lease_until=result.record.lease_until)
@@ -114,13 +114,13 @@ class ClaimContract(Contract):
         async def handler() -> None:
             world.clock.advance(0.8 * HOUR)
 
-        door = world.door()
-        result = await door.run(handler=handler, policy=KEPT_ONE_HOUR)
+        client = world.client()
+        result = await client.run(handler=handler, policy=KEPT_ONE_HOUR)
         assert result.record is not None
-        assert result.record.expires_at == (await door.read()).expires_at
+        assert result.record.expires_at == (await client.read()).expires_at
 
     async def test_a_record_tells_who_what_and_which(self, world: World) -> None:
-        result = await world.door().run("o-1", scope="acme", operation="charge")
+        result = await world.client().run("o-1", scope="acme", operation="charge")
         record = result.record
         assert record is not None
         assert (record.key.scope, record.key.operation, record.key.value) == ("acme", "charge", "o-1")
@@ -131,7 +131,7 @@ class ClaimContract(Contract):
             world.clock.advance(3.0)
 
         began = world.now()
-        record = (await world.door().run(handler=handler, policy=KEPT_ONE_HOUR)).record
+        record = (await world.client().run(handler=handler, policy=KEPT_ONE_HOUR)).record
         assert record is not None
         assert (record.created_at, record.completed_at) == (began, began + timedelta(seconds=3))
         assert (record.expires_at, record.keep_for) == (began + timedelta(hours=1), timedelta(hours=1))
@@ -142,21 +142,21 @@ class FingerprintContract(Contract):
     """One key stands for one request, whatever became of it."""
 
     async def test_a_completed_key_is_not_replayed_for_another_request(self, world: World) -> None:
-        door = world.door()
-        await door.run(fingerprint={"amount": 10})
-        assert isinstance(await door.error(fingerprint={"amount": 11}), KeyReused)
+        client = world.client()
+        await client.run(fingerprint={"amount": 10})
+        assert isinstance(await client.error(fingerprint={"amount": 11}), KeyReused)
         assert len(world.ran) == 1, f"the handler ran {len(world.ran)} times"
 
     async def test_equal_numbers_are_the_same_request(self, world: World) -> None:
-        door = world.door()
-        await door.run(fingerprint={"amount": 10})
-        assert (await door.run(fingerprint={"amount": 10.0})).replayed
+        client = world.client()
+        await client.run(fingerprint={"amount": 10})
+        assert (await client.run(fingerprint={"amount": 10.0})).replayed
 
     async def test_a_running_key_is_refused_at_once_for_another_request(self, world: World) -> None:
         gate = world.gate()
-        owner = world.door().start(handler=world.stopping(gate), fingerprint=1)
+        owner = world.client().start(handler=world.stopping(gate), fingerprint=1)
         await gate.reached()
-        assert isinstance(await world.door().error(fingerprint=2), KeyReused)
+        assert isinstance(await world.client().error(fingerprint=2), KeyReused)
         assert world.clock.monotonic() == 0, f"the caller waited for {world.clock.monotonic()} s"
         gate.open()
         assert (await world.finish(owner)).value == "value"
@@ -164,119 +164,120 @@ class FingerprintContract(Contract):
     async def test_a_lapsed_lease_is_not_taken_over_for_another_request(self, world: World) -> None:
         await world.crash(asked=1)
         world.clock.advance(HOUR)
-        assert isinstance(await world.door().error(fingerprint=2), KeyReused)
+        assert isinstance(await world.client().error(fingerprint=2), KeyReused)
         assert world.ran == []
 
     async def test_a_retryable_failure_is_not_claimed_for_another_request(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(ValueError()), policy=RETRY, fingerprint=1)
-        assert isinstance(await door.error(policy=RETRY, fingerprint=2), KeyReused)
+        client = world.client()
+        await client.error(handler=world.raising(ValueError()), policy=RETRY, fingerprint=1)
+        assert isinstance(await client.error(policy=RETRY, fingerprint=2), KeyReused)
         assert world.ran == ["ValueError"]
 
     async def test_a_final_failure_is_not_replayed_for_another_request(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(ValueError()), policy=FINAL, fingerprint=1)
-        assert isinstance(await door.error(policy=FINAL, fingerprint=2), KeyReused)
+        client = world.client()
+        await client.error(handler=world.raising(ValueError()), policy=FINAL, fingerprint=1)
+        assert isinstance(await client.error(policy=FINAL, fingerprint=2), KeyReused)
 
     async def test_a_doubt_is_not_rerun_for_another_request(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(OSError()), fingerprint=1)
-        assert isinstance(await door.error(fingerprint=2), KeyReused)
+        client = world.client()
+        await client.error(handler=world.raising(OSError()), fingerprint=1)
+        assert isinstance(await client.error(fingerprint=2), KeyReused)
         assert world.ran == ["OSError"]
 
     async def test_a_refused_request_changes_nothing(self, world: World) -> None:
         await world.crash(asked=1)
         before = await world.stored()
         world.clock.advance(HOUR)
-        await world.door().error(fingerprint=2)
+        await world.client().error(fingerprint=2)
         assert await world.stored() == before
 
     async def test_an_expired_key_is_free_for_another_request(self, world: World) -> None:
-        door = world.door()
-        await door.run(fingerprint=1, policy=KEPT_ONE_HOUR)
+        client = world.client()
+        await client.run(fingerprint=1, policy=KEPT_ONE_HOUR)
         world.clock.advance(HOUR)
-        assert not (await door.run(fingerprint=2, policy=KEPT_ONE_HOUR)).replayed
+        assert not (await client.run(fingerprint=2, policy=KEPT_ONE_HOUR)).replayed
 
 
 class KeepingContract(Contract):
     """How long an outcome is replayed; nothing to do with how long a claim is leased."""
 
     async def test_an_outcome_is_replayed_until_just_before_its_expiry(self, world: World) -> None:
-        door = world.door()
-        await door.run(policy=KEPT_ONE_HOUR)
+        client = world.client()
+        await client.run(policy=KEPT_ONE_HOUR)
         world.clock.advance(HOUR - MICROSECOND)
-        assert (await door.run(policy=KEPT_ONE_HOUR)).replayed
+        assert (await client.run(policy=KEPT_ONE_HOUR)).replayed
 
     async def test_an_outcome_is_over_at_the_instant_of_its_expiry(self, world: World) -> None:
-        door = world.door()
-        await door.run(policy=KEPT_ONE_HOUR)
+        client = world.client()
+        await client.run(policy=KEPT_ONE_HOUR)
         world.clock.advance(HOUR)
-        assert not (await door.run(policy=KEPT_ONE_HOUR)).replayed
+        assert not (await client.run(policy=KEPT_ONE_HOUR)).replayed
 
     async def test_an_outcome_outlives_many_leases(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         policy = Policy(lease_for=timedelta(seconds=1), keep_for=timedelta(days=400))
-        await door.run(policy=policy)
+        await client.run(policy=policy)
         world.clock.advance(399 * 24 * HOUR)
-        assert (await door.run(policy=policy)).replayed
+        assert (await client.run(policy=policy)).replayed
 
     async def test_a_run_longer_than_keep_for_is_still_kept(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         gate = world.gate()
         policy = Policy(keep_for=timedelta(seconds=20))
-        owner = door.start(handler=world.stopping(gate), policy=policy)
+        owner = client.start(handler=world.stopping(gate), policy=policy)
         await gate.reached()
         await world.pass_time(60)
         gate.open()
         await world.finish(owner)
         world.clock.advance(20 - MICROSECOND)
-        assert (await door.run(policy=policy)).replayed
+        assert (await client.run(policy=policy)).replayed
 
     async def test_a_running_key_does_not_expire(self, world: World) -> None:
         gate = world.gate()
-        door = world.door()
+        client = world.client()
         policy = Policy(keep_for=timedelta(seconds=20), when_running="reject")
-        owner = door.start(handler=world.stopping(gate), policy=policy)
+        owner = client.start(handler=world.stopping(gate), policy=policy)
         await gate.reached()
         await world.pass_time(60)
-        await door.error(policy=policy)
+        await client.error(policy=policy)
         gate.open()
         await world.finish(owner)
         assert world.ran == ["value"]
 
     async def test_a_final_failure_expires_too(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(ValueError("no")), policy=FINAL)
+        client = world.client()
+        await client.error(handler=world.raising(ValueError("no")), policy=FINAL)
         world.clock.advance(HOUR - MICROSECOND)
-        assert isinstance(await door.error(policy=FINAL), FailedBefore)
+        assert isinstance(await client.error(policy=FINAL), FailedBefore)
         world.clock.advance(MICROSECOND)
-        assert not (await door.run(policy=FINAL)).replayed
+        assert not (await client.run(policy=FINAL)).replayed
 
     async def test_a_doubt_does_not_expire(self, world: World) -> None:
         await world.crash(policy=KEPT_ONE_HOUR)
         world.clock.advance(1000 * HOUR)
-        door = world.door()
+        client = world.client()
         seen: list[tuple[int, bool]] = []
-        await door.run(handler=lambda: seen.append((door.current().number, door.current().in_doubt)))
+        await client.run(handler=lambda: seen.append((client.current().number, client.current().in_doubt)))
         assert seen == [(2, True)]
 
     async def test_a_new_life_begins_with_a_higher_fence_and_no_history(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(ValueError("no")), policy=FINAL)
+        client = world.client()
+        await client.error(handler=world.raising(ValueError("no")), policy=FINAL)
         world.clock.advance(HOUR)
-        record = (await door.run(policy=FINAL)).record
+        record = (await client.run(policy=FINAL)).record
         assert record is not None
         assert (record.fence, record.attempts, record.error) == (2, 1, None)
         assert record.created_at == world.now()
 
     async def test_two_policies_on_one_store_each_keep_their_own_time(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         long = Policy(keep_for=timedelta(hours=3))
-        await door.run("short", policy=KEPT_ONE_HOUR)
-        await door.run("long", policy=long)
+        await client.run("short", policy=KEPT_ONE_HOUR)
+        await client.run("long", policy=long)
         world.clock.advance(2 * HOUR)
         replayed = [
-            (await door.run(key, policy=policy)).replayed for key, policy in [("short", KEPT_ONE_HOUR), ("long", long)]
+            (await client.run(key, policy=policy)).replayed
+            for key, policy in [("short", KEPT_ONE_HOUR), ("long", long)]
         ]
         assert replayed == [False, True]
 
@@ -289,16 +290,16 @@ class ConcurrencyContract(Contract):
     """However many ask, one runs."""
 
     async def test_fifty_duplicates_over_two_processes_run_once(self, world: World) -> None:
-        doors = [world.door(), world.door()]
-        calls = [doors[number % 2].start(policy=PATIENT) for number in range(FIFTY)]
+        clients = [world.client(), world.client()]
+        calls = [clients[number % 2].start(policy=PATIENT) for number in range(FIFTY)]
         await world.ended(*calls)
         assert [call.value for call in calls] == ["value"] * FIFTY
         assert sum(not call.result.replayed for call in calls) == 1, "not exactly one call ran"
         assert world.ran == ["value"]
 
     async def test_fifty_duplicates_of_a_long_handler_run_once(self, world: World) -> None:
-        doors, gate = [world.door(), world.door()], world.gate()
-        calls = [doors[number % 2].start(handler=world.stopping(gate), policy=PATIENT) for number in range(FIFTY)]
+        clients, gate = [world.client(), world.client()], world.gate()
+        calls = [clients[number % 2].start(handler=world.stopping(gate), policy=PATIENT) for number in range(FIFTY)]
         await gate.reached()
         await world.pass_time(35)
         gate.open()
@@ -307,16 +308,16 @@ class ConcurrencyContract(Contract):
         assert world.ran == ["value"]
 
     async def test_different_keys_run_side_by_side(self, world: World) -> None:
-        door, gate = world.door(), world.gate()
-        calls = [door.start(f"k{number}", world.stopping(gate, number)) for number in range(FIFTY)]
+        client, gate = world.client(), world.gate()
+        calls = [client.start(f"k{number}", world.stopping(gate, number)) for number in range(FIFTY)]
         await gate.reached(FIFTY)
         gate.open()
         await world.ended(*calls)
         assert [call.value for call in calls] == list(range(FIFTY))
 
     async def test_one_request_of_two_under_one_key_wins(self, world: World) -> None:
-        doors = [world.door(), world.door()]
-        calls = [door.start(fingerprint=asked, policy=PATIENT) for door in doors for asked in ("a", "b")]
+        clients = [world.client(), world.client()]
+        calls = [client.start(fingerprint=asked, policy=PATIENT) for client in clients for asked in ("a", "b")]
         await world.ended(*calls)
         assert sorted(type(call.error).__name__ for call in calls) == ["KeyReused", "KeyReused", "NoneType", "NoneType"]
         assert len(world.ran) == 1, f"the handler ran {len(world.ran)} times"
@@ -324,8 +325,8 @@ class ConcurrencyContract(Contract):
     async def test_fifty_duplicates_take_over_a_crashed_owner_once(self, world: World) -> None:
         await world.crash()
         world.clock.advance(60)
-        doors = [world.door(), world.door()]
-        calls = [doors[number % 2].start(policy=PATIENT) for number in range(FIFTY)]
+        clients = [world.client(), world.client()]
+        calls = [clients[number % 2].start(policy=PATIENT) for number in range(FIFTY)]
         await world.ended(*calls)
         assert world.ran == ["value"]
 
@@ -334,99 +335,99 @@ class NestingContract(Contract):
     """Operations inside operations."""
 
     async def test_a_handler_may_run_another_key(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
 
         async def outer() -> Any:
-            return (await door.value("inner", world.returning("inner")), "outer")
+            return (await client.value("inner", world.returning("inner")), "outer")
 
-        assert await door.value("outer", outer) == ("inner", "outer")
+        assert await client.value("outer", outer) == ("inner", "outer")
 
     async def test_a_handler_may_run_the_same_value_under_another_operation(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
 
         async def outer() -> Any:
-            return await door.value("k", world.returning("inner"), operation="reserve")
+            return await client.value("k", world.returning("inner"), operation="reserve")
 
-        assert await door.value("k", outer, operation="pay") == "inner"
+        assert await client.value("k", outer, operation="pay") == "inner"
 
     async def test_the_attempt_of_the_outer_operation_is_current_again_after_the_inner(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         seen: list[str] = []
 
         async def outer() -> None:
-            await door.run("inner", lambda: seen.append(door.current().key.value))
-            seen.append(door.current().key.value)
+            await client.run("inner", lambda: seen.append(client.current().key.value))
+            seen.append(client.current().key.value)
 
-        await door.run("outer", outer)
+        await client.run("outer", outer)
         assert seen == ["inner", "outer"]
 
     async def test_an_inner_operation_is_not_run_again_when_the_outer_is(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
 
         async def outer() -> Any:
-            value = await door.value("inner", world.returning("inner"))
-            if door.current().number == 1:
+            value = await client.value("inner", world.returning("inner"))
+            if client.current().number == 1:
                 raise OSError
             return value
 
-        await door.error("outer", outer)
-        assert await door.value("outer", outer) == "inner"
+        await client.error("outer", outer)
+        assert await client.value("outer", outer) == "inner"
         assert world.ran == ["inner"]
 
     async def test_asking_for_the_key_that_is_running_is_an_error_at_once(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
 
         async def outer() -> Any:
-            return await door.error("k")
+            return await client.error("k")
 
-        assert isinstance(await door.value("k", outer, returns=object), KeyReentered)
+        assert isinstance(await client.value("k", outer, returns=object), KeyReentered)
         assert (world.clock.monotonic(), world.ran) == (0, [])
 
     async def test_asking_through_another_engine_on_the_same_store_is_an_error_too(self, world: World) -> None:
-        door, other = world.door(), world.door()
+        client, other = world.client(), world.client()
 
         async def outer() -> Any:
             return await other.error("k")
 
-        assert isinstance(await door.value("k", outer), KeyReentered)
+        assert isinstance(await client.value("k", outer), KeyReentered)
 
     async def test_asking_for_the_key_two_levels_up_is_an_error_at_once(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         errors: list[BaseException] = []
 
         async def inner() -> None:
-            errors.append(await door.error("k"))
+            errors.append(await client.error("k"))
 
         async def outer() -> None:
-            await door.run("inner", inner)
+            await client.run("inner", inner)
 
-        await door.run("k", outer)
+        await client.run("k", outer)
         assert [type(error) for error in errors] == [KeyReentered]
 
     async def test_the_key_is_free_again_after_its_handler(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
 
         async def outer() -> Any:
-            await door.run("a")
-            return (await door.run("a")).replayed
+            await client.run("a")
+            return (await client.run("a")).replayed
 
-        assert await door.value("outer", outer) is True
+        assert await client.value("outer", outer) is True
 
     async def test_crossed_orders_do_not_deadlock(self, world: World) -> None:
-        doors = [world.door(), world.door()]
+        clients = [world.client(), world.client()]
         both = world.gate()
         policy = Policy(wait_for=timedelta(seconds=5))
 
-        def crossing(door: Any, inner: str) -> Any:
+        def crossing(client: Any, inner: str) -> Any:
             async def handler() -> Any:
                 await both.passing()
-                return await door.value(inner, world.returning(inner), policy=policy)
+                return await client.value(inner, world.returning(inner), policy=policy)
 
             return handler
 
         calls = [
-            doors[0].start("a", crossing(doors[0], "b"), policy=policy),
-            doors[1].start("b", crossing(doors[1], "a"), policy=policy),
+            clients[0].start("a", crossing(clients[0], "b"), policy=policy),
+            clients[1].start("b", crossing(clients[1], "a"), policy=policy),
         ]
         await both.reached(2)
         both.open()

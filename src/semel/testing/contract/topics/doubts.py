@@ -13,7 +13,7 @@ from semel.core.operations import Resolve, Resolved, StateMismatch
 from semel.core.policy import Policy
 from semel.core.record import Cancelled, DidNotHappen, Happened, Lease, Note, Resolution, Status, Unknown
 from semel.errors import FailedBefore, InDoubt, LeaseLost, NotResolvable, UsageError
-from semel.testing.contract.api_client import Door
+from semel.testing.contract.api_client import ApiClient
 from semel.testing.contract.suite import Contract, only_async
 from semel.testing.contract.world import World
 
@@ -50,7 +50,7 @@ class HoldContract(Contract):
     async def test_both_policies_decide_about_an_owner_that_raised(
         self, world: World, owner: Word, claimer: Word, outcome: str
     ) -> None:
-        await world.door().error(handler=world.raising(OSError()), policy=_policy(world, owner))
+        await world.client().error(handler=world.raising(OSError()), policy=_policy(world, owner))
         world.clock.advance(QUIET)
         world.ran.clear()
         assert await _met(world, claimer) == outcome
@@ -59,66 +59,66 @@ class HoldContract(Contract):
         await world.crash(policy=HOLD)
         for _ in range(3):
             world.clock.advance(24 * 3600)
-            assert isinstance(await world.door().error(policy=HOLD), InDoubt)
+            assert isinstance(await world.client().error(policy=HOLD), InDoubt)
         assert world.ran == []
 
     async def test_a_held_doubt_names_its_record(self, world: World) -> None:
         lease = await world.crash(policy=HOLD)
         world.clock.advance(LEASE)
-        error = await world.door().error(policy=HOLD)
+        error = await world.client().error(policy=HOLD)
         assert isinstance(error, InDoubt)
         assert (error.reference, error.retry_after) == (lease.key.reference, None)
 
     async def test_a_held_doubt_is_found_by_its_reference(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(OSError()), policy=HOLD)
-        error = await door.error(policy=HOLD)
+        client = world.client()
+        await client.error(handler=world.raising(OSError()), policy=HOLD)
+        error = await client.error(policy=HOLD)
         assert isinstance(error, InDoubt)
-        assert await door.keys(reference=error.reference) == ["k"]
+        assert await client.keys(reference=error.reference) == ["k"]
 
     async def test_a_failure_of_a_known_kind_is_no_doubt_under_hold(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         policy = Policy(in_doubt="hold", retry_errors=(ConnectionError,))
-        await door.error(handler=world.raising(ConnectionError()), policy=policy)
-        assert await door.value(policy=policy) == "value"
+        await client.error(handler=world.raising(ConnectionError()), policy=policy)
+        assert await client.value(policy=policy) == "value"
 
 
 class ResolvingContract(Contract):
     """Every held doubt has an exit, and the reason is kept."""
 
     async def test_happened_gives_its_value_to_duplicates(self, world: World) -> None:
-        door = await _held(world)
-        await door.resolve(Happened({"receipt": "r-1"}))
-        result = await door.run(policy=HOLD)
+        client = await _held(world)
+        await client.resolve(Happened({"receipt": "r-1"}))
+        result = await client.run(policy=HOLD)
         assert (result.value, result.replayed, world.ran) == ({"receipt": "r-1"}, True, [])
 
     async def test_happened_with_nothing_gives_none(self, world: World) -> None:
-        door = await _held(world)
-        await door.resolve(Happened())
-        assert await door.value(policy=HOLD) is None
+        client = await _held(world)
+        await client.resolve(Happened())
+        assert await client.value(policy=HOLD) is None
 
     async def test_happened_is_fitted_to_the_declared_result(self, world: World) -> None:
-        door = await _held(world)
-        await door.resolve(Happened("90"))
-        assert await door.value(policy=HOLD, returns=timedelta | int) == 90
+        client = await _held(world)
+        await client.resolve(Happened("90"))
+        assert await client.value(policy=HOLD, returns=timedelta | int) == 90
 
     async def test_did_not_happen_lets_it_run_without_doubt(self, world: World) -> None:
-        door = await _held(world)
-        await door.resolve(DidNotHappen())
+        client = await _held(world)
+        await client.resolve(DidNotHappen())
         seen: list[tuple[int, bool]] = []
-        await door.run(handler=lambda: seen.append((door.current().number, door.current().in_doubt)), policy=HOLD)
+        await client.run(handler=lambda: seen.append((client.current().number, client.current().in_doubt)), policy=HOLD)
         assert seen == [(2, False)]
 
     async def test_cancelled_is_a_final_failure(self, world: World) -> None:
-        door = await _held(world)
-        await door.resolve(Cancelled(), reason="customer left")
-        assert isinstance(await door.error(policy=HOLD), FailedBefore)
+        client = await _held(world)
+        await client.resolve(Cancelled(), reason="customer left")
+        assert isinstance(await client.error(policy=HOLD), FailedBefore)
         assert world.ran == []
 
     async def test_a_cancelled_key_tells_why(self, world: World) -> None:
-        door = await _held(world)
-        await door.resolve(Cancelled(), reason="customer left")
-        error = await door.error(policy=HOLD)
+        client = await _held(world)
+        await client.resolve(Cancelled(), reason="customer left")
+        error = await client.error(policy=HOLD)
         assert isinstance(error, FailedBefore)
         assert error.error_message == "customer left"
 
@@ -127,103 +127,103 @@ class ResolvingContract(Contract):
         [(Happened(1), Status.COMPLETED), (DidNotHappen(), Status.FAILED), (Cancelled(), Status.CANCELLED)],
     )
     async def test_a_resolved_record_says_how(self, world: World, resolution: Resolution, status: Status) -> None:
-        door = await _held(world)
-        resolved = await door.resolve(resolution)
+        client = await _held(world)
+        resolved = await client.resolve(resolution)
         assert resolved.status is status
-        assert (await door.read()).status is status
+        assert (await client.read()).status is status
 
     @pytest.mark.parametrize("resolution", [Happened(1), DidNotHappen(), Cancelled()])
     async def test_the_reason_is_kept(self, world: World, resolution: Resolution) -> None:
-        door = await _held(world)
-        await door.resolve(resolution, reason="seen in the bank's list", by="ada")
-        record = await door.read()
+        client = await _held(world)
+        await client.resolve(resolution, reason="seen in the bank's list", by="ada")
+        record = await client.read()
         assert record.note == Note(type(resolution).__name__, "seen in the bank's list", "ada")
 
     async def test_the_reason_is_kept_through_the_next_run(self, world: World) -> None:
-        door = await _held(world)
-        await door.resolve(DidNotHappen(), reason="not in the bank's list")
-        await door.run(policy=HOLD)
-        note = (await door.read()).note
+        client = await _held(world)
+        await client.resolve(DidNotHappen(), reason="not in the bank's list")
+        await client.run(policy=HOLD)
+        note = (await client.read()).note
         assert note is not None
         assert note.reason == "not in the bank's list"
 
     async def test_a_resolution_counts_in_every_process(self, world: World) -> None:
         await (await _held(world)).resolve(Happened("seen"))
-        assert await world.door().value(policy=HOLD) == "seen"
+        assert await world.client().value(policy=HOLD) == "seen"
 
     @pytest.mark.parametrize("resolution", [Happened("resolved"), DidNotHappen(), Cancelled()])
     async def test_a_zombie_does_not_undo_a_resolution(self, world: World, resolution: Resolution) -> None:
         watched, gate = world.watched(), world.gate()
-        zombie = world.door(watched).start(handler=world.stopping(gate, "zombie"), policy=HOLD)
+        zombie = world.client(watched).start(handler=world.stopping(gate, "zombie"), policy=HOLD)
         await gate.reached()
         world.clock.advance(LEASE)
-        shown = await world.door().resolve(resolution)
+        shown = await world.client().resolve(resolution)
         stored = await world.stored()
         gate.open()
         await world.ended(zombie)
         assert await world.stored() == stored
-        assert await world.door().read() == shown
+        assert await world.client().read() == shown
         assert zombie.error is None or isinstance(zombie.error, (LeaseLost, FailedBefore))
 
     async def test_the_caller_of_a_resolved_zombie_gets_what_was_resolved(self, world: World) -> None:
         gate = world.gate()
-        zombie = world.door().start(handler=world.stopping(gate, "zombie"), policy=HOLD)
+        zombie = world.client().start(handler=world.stopping(gate, "zombie"), policy=HOLD)
         await gate.reached()
         world.clock.advance(LEASE)
-        await world.door().resolve(Happened("resolved"))
+        await world.client().resolve(Happened("resolved"))
         gate.open()
         assert (await world.finish(zombie)).value == "resolved"
 
     async def test_a_lapsed_lease_can_be_resolved_before_anybody_marked_it(self, world: World) -> None:
         await world.crash(policy=HOLD)
         world.clock.advance(LEASE)
-        await world.door().resolve(Happened("resolved"))
-        assert await world.door().value(policy=HOLD) == "resolved"
+        await world.client().resolve(Happened("resolved"))
+        assert await world.client().value(policy=HOLD) == "resolved"
 
     async def test_what_runs_cannot_be_resolved(self, world: World) -> None:
         await world.crash(policy=HOLD)
         world.clock.advance(LEASE - 1e-6)
         before = await world.stored()
         with pytest.raises(NotResolvable):
-            await world.door().resolve(DidNotHappen())
+            await world.client().resolve(DidNotHappen())
         assert await world.stored() == before
 
     async def test_what_is_completed_cannot_be_resolved(self, world: World) -> None:
-        door = world.door()
-        await door.run()
+        client = world.client()
+        await client.run()
         with pytest.raises(NotResolvable):
-            await door.resolve(Cancelled())
+            await client.resolve(Cancelled())
 
     async def test_what_failed_cannot_be_resolved(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(ValueError()), policy=Policy(final_errors=(ValueError,)))
+        client = world.client()
+        await client.error(handler=world.raising(ValueError()), policy=Policy(final_errors=(ValueError,)))
         with pytest.raises(NotResolvable):
-            await door.resolve(Cancelled())
+            await client.resolve(Cancelled())
 
     async def test_what_is_not_there_cannot_be_resolved(self, world: World) -> None:
         with pytest.raises(NotResolvable):
-            await world.door().resolve(Cancelled())
+            await world.client().resolve(Cancelled())
 
     async def test_what_is_resolved_is_not_resolved_again(self, world: World) -> None:
-        door = await _held(world)
-        await door.resolve(Happened("first"))
+        client = await _held(world)
+        await client.resolve(Happened("first"))
         with pytest.raises(NotResolvable):
-            await door.resolve(Happened("second"))
-        assert await door.value(policy=HOLD) == "first"
+            await client.resolve(Happened("second"))
+        assert await client.value(policy=HOLD) == "first"
 
     @pytest.mark.parametrize("reason", ["", "   ", None])
     async def test_a_resolution_needs_a_reason(self, world: World, reason: Any) -> None:
-        door = await _held(world)
+        client = await _held(world)
         before = await world.stored()
         with pytest.raises(UsageError):
-            await door.resolve(DidNotHappen(), reason=reason)
+            await client.resolve(DidNotHappen(), reason=reason)
         assert await world.stored() == before
 
     async def test_only_a_resolution_resolves(self, world: World) -> None:
-        door = await _held(world)
+        client = await _held(world)
         with pytest.raises(UsageError):
-            await door.resolve(Unknown())  # type: ignore[arg-type]  # the mistake this is about
-        assert (await door.read()).status is Status.IN_DOUBT
+            await client.resolve(Unknown())  # type: ignore[arg-type]  # the mistake this is about
+        assert (await client.read()).status is Status.IN_DOUBT
 
 
 def _policy(world: World, word: Word) -> Policy:
@@ -235,7 +235,7 @@ def _policy(world: World, word: Word) -> Policy:
 
 
 async def _met(world: World, claimer: Word) -> str:
-    call = world.door().start(handler=world.returning("ran"), policy=_policy(world, claimer))
+    call = world.client().start(handler=world.returning("ran"), policy=_policy(world, claimer))
     await world.ended(call)
     if isinstance(call.error, InDoubt):
         assert world.ran == []
@@ -244,13 +244,13 @@ async def _met(world: World, claimer: Word) -> str:
     return "asked" if world.ran == ["asked", "ran"] else str(world.ran[0])
 
 
-async def _held(world: World) -> Door:
-    """A door to a world in which a process crashed under the policy to hold."""
+async def _held(world: World) -> ApiClient:
+    """A client to a world in which a process crashed under the policy to hold."""
     await world.crash(policy=HOLD)
     world.clock.advance(LEASE)
-    door = world.door()
-    await door.sweep()
-    return door
+    client = world.client()
+    await client.sweep()
+    return client
 
 
 MICROSECOND = 1e-6
@@ -264,7 +264,7 @@ class ReconcileContract(Contract):
         policy = _asking(world, Happened("found"))
         await world.crash(policy=policy)
         world.clock.advance(RECONCILE_LEASE + RECONCILE_QUIET - MICROSECOND)
-        error = await world.door().error(policy=policy)
+        error = await world.client().error(policy=policy)
         assert isinstance(error, InDoubt)
         assert error.retry_after is not None
         assert world.ran == []
@@ -273,14 +273,14 @@ class ReconcileContract(Contract):
         policy = _asking(world, Happened("found"))
         await world.crash(policy=policy)
         world.clock.advance(RECONCILE_LEASE + RECONCILE_QUIET)
-        await world.door().run(policy=policy)
+        await world.client().run(policy=policy)
         assert world.ran == ["asked"]
 
     async def test_who_comes_too_early_learns_when_to_come_back(self, world: World) -> None:
         policy = _asking(world, Happened("found"))
         await world.crash(policy=policy)
         world.clock.advance(RECONCILE_LEASE + 5)
-        error = await world.door().error(policy=policy)
+        error = await world.client().error(policy=policy)
         assert isinstance(error, InDoubt)
         assert error.retry_after == pytest.approx(RECONCILE_QUIET - 5)
 
@@ -288,80 +288,80 @@ class ReconcileContract(Contract):
         await world.crash(policy=_asking(world, Unknown(), quiet=100))
         world.clock.advance(RECONCILE_LEASE + 99)
         policy = _asking(world, Happened("found"), quiet=1)
-        assert isinstance(await world.door().error(policy=policy), InDoubt)
+        assert isinstance(await world.client().error(policy=policy), InDoubt)
         world.clock.advance(1)
-        assert await world.door().value(policy=policy) == "found"
+        assert await world.client().value(policy=policy) == "found"
 
     async def test_the_quiet_time_of_a_raised_error_counts_from_the_error(self, world: World) -> None:
         policy = _asking(world, Happened("found"))
-        await world.door().error(handler=world.raising(OSError()), policy=policy)
+        await world.client().error(handler=world.raising(OSError()), policy=policy)
         world.clock.advance(RECONCILE_QUIET - MICROSECOND)
-        assert isinstance(await world.door().error(policy=policy), InDoubt)
+        assert isinstance(await world.client().error(policy=policy), InDoubt)
         world.clock.advance(MICROSECOND)
-        assert await world.door().value(policy=policy) == "found"
+        assert await world.client().value(policy=policy) == "found"
 
     async def test_happened_gives_the_value_without_running(self, world: World) -> None:
         policy = await _ready(world, Happened("found"))
-        result = await world.door().run(policy=policy)
+        result = await world.client().run(policy=policy)
         assert (result.value, result.replayed, world.ran) == ("found", True, ["asked"])
 
     async def test_happened_is_recorded_for_everybody(self, world: World) -> None:
         policy = await _ready(world, Happened("found"))
-        await world.door().run(policy=policy)
-        assert await world.door().value(policy=policy) == "found"
+        await world.client().run(policy=policy)
+        assert await world.client().value(policy=policy) == "found"
         assert world.ran == ["asked"]
 
     async def test_did_not_happen_runs_without_doubt(self, world: World) -> None:
         policy = await _ready(world, DidNotHappen())
-        door = world.door()
+        client = world.client()
         seen: list[bool] = []
-        await door.run(handler=lambda: seen.append(door.current().in_doubt), policy=policy)
+        await client.run(handler=lambda: seen.append(client.current().in_doubt), policy=policy)
         assert (world.ran, seen) == (["asked"], [False])
 
     async def test_the_hook_is_asked_although_the_attempts_are_used_up(self, world: World) -> None:
         policy = (await _ready(world, Happened(7))).replace(max_attempts=1)
-        assert await world.door().value(policy=policy) == 7
+        assert await world.client().value(policy=policy) == 7
 
     async def test_what_did_not_happen_is_not_run_once_the_attempts_are_used_up(self, world: World) -> None:
         policy = (await _ready(world, DidNotHappen())).replace(max_attempts=1)
-        assert isinstance(await world.door().error(policy=policy), FailedBefore)
+        assert isinstance(await world.client().error(policy=policy), FailedBefore)
         assert world.ran == ["asked"]
 
     async def test_unknown_stays_in_doubt(self, world: World) -> None:
         policy = await _ready(world, Unknown())
-        door = world.door()
-        assert isinstance(await door.error(policy=policy), InDoubt)
-        assert (await door.read()).status is Status.IN_DOUBT
+        client = world.client()
+        assert isinstance(await client.error(policy=policy), InDoubt)
+        assert (await client.read()).status is Status.IN_DOUBT
         assert world.ran == ["asked"]
 
     async def test_unknown_is_asked_again_after_another_quiet_time(self, world: World) -> None:
         policy = await _ready(world, Unknown())
-        door = world.door()
-        await door.error(policy=policy)
-        await door.error(policy=policy)
+        client = world.client()
+        await client.error(policy=policy)
+        await client.error(policy=policy)
         assert world.ran == ["asked"]
         world.clock.advance(RECONCILE_QUIET)
-        await door.error(policy=policy)
+        await client.error(policy=policy)
         assert world.ran == ["asked", "asked"]
 
     async def test_a_hook_that_raises_leaves_the_doubt(self, world: World) -> None:
         policy = await _ready(world, OSError("bank is closed"))
-        door = world.door()
-        assert isinstance(await door.error(policy=policy), OSError)
-        assert (await door.read()).status is Status.IN_DOUBT
+        client = world.client()
+        assert isinstance(await client.error(policy=policy), OSError)
+        assert (await client.read()).status is Status.IN_DOUBT
         assert world.ran == ["asked"]
 
     async def test_a_hook_that_answers_something_else_leaves_the_doubt(self, world: World) -> None:
         policy = await _ready(world, "yes")
-        door = world.door()
-        assert isinstance(await door.error(policy=policy), UsageError)
-        assert (await door.read()).status is Status.IN_DOUBT
+        client = world.client()
+        assert isinstance(await client.error(policy=policy), UsageError)
+        assert (await client.read()).status is Status.IN_DOUBT
 
     async def test_asking_in_vain_is_no_attempt(self, world: World) -> None:
         policy = await _ready(world, Unknown())
-        door = world.door()
-        await door.error(policy=policy)
-        assert (await door.read()).attempts == 1
+        client = world.client()
+        await client.error(policy=policy)
+        assert (await client.read()).attempts == 1
 
     async def test_the_hook_knows_the_attempt_it_is_asked_about(self, world: World) -> None:
         seen: list[Any] = []
@@ -373,12 +373,12 @@ class ReconcileContract(Contract):
         policy = Policy(in_doubt="reconcile", reconcile=hook)
         lease = await world.crash(policy=policy)
         world.clock.advance(60)
-        await world.door().run(policy=policy)
+        await world.client().run(policy=policy)
         assert seen == [("k", lease.key.derive("charge"), True)]
 
     async def test_two_who_come_at_once_ask_once(self, world: World) -> None:
         policy = await _ready(world, Happened("found"))
-        calls = [world.door().start(policy=policy) for _ in range(2)]
+        calls = [world.client().start(policy=policy) for _ in range(2)]
         await world.ended(*calls)
         assert [call.value for call in calls] == ["found"] * 2
         assert world.ran == ["asked"]
@@ -389,7 +389,7 @@ class ReconcileContract(Contract):
         policy = Policy(in_doubt="reconcile", reconcile=world.finding(gate))
         await world.crash(policy=policy)
         world.clock.advance(60)
-        call = world.door().start(policy=policy)
+        call = world.client().start(policy=policy)
         await gate.reached()
         gate.open()
         assert (await world.finish(call)).value == "found"
@@ -400,7 +400,7 @@ class ReconcileContract(Contract):
         policy = Policy(in_doubt="reconcile", reconcile=world.finding(gate), wait_for=timedelta(minutes=10))
         await world.crash(policy=policy)
         world.clock.advance(60)
-        calls = [world.door().start(policy=policy) for _ in range(2)]
+        calls = [world.client().start(policy=policy) for _ in range(2)]
         await gate.reached()
         await world.pass_time(70)
         gate.open()
@@ -410,14 +410,14 @@ class ReconcileContract(Contract):
     async def test_a_reconciled_zombie_gets_what_was_found(self, world: World) -> None:
         gate = world.gate()
         policy = _asking(world, Happened("found"))
-        zombie = world.door().start(handler=world.stopping(gate, "zombie"), policy=policy)
+        zombie = world.client().start(handler=world.stopping(gate, "zombie"), policy=policy)
         await gate.reached()
         world.clock.advance(RECONCILE_LEASE + RECONCILE_QUIET)
-        await world.door().run(policy=policy)
+        await world.client().run(policy=policy)
         gate.open()
         await world.ended(zombie)
         assert zombie.error is None or isinstance(zombie.error, LeaseLost)
-        assert await world.door().value(policy=policy) == "found"
+        assert await world.client().value(policy=policy) == "found"
 
 
 def _asking(world: World, verdict: Any, quiet: float = RECONCILE_QUIET) -> Policy:
@@ -445,12 +445,12 @@ _AFTER_LEASE = 60
 _FIRST, _SECOND, _THIRD = b"1" * 16, b"2" * 16, b"3" * 16
 
 
-async def _stated(world: World, value: Any = "wrong") -> Door:
+async def _stated(world: World, value: Any = "wrong") -> ApiClient:
     await world.crash(policy=HOLD)
     world.clock.advance(_AFTER_LEASE)
-    door = world.door()
-    await door.resolve(Happened(value))
-    return door
+    client = world.client()
+    await client.resolve(Happened(value))
+    return client
 
 
 def _stating(lease: Lease, nonce: bytes, outcome: bytes, corrects: bytes | None = None) -> Resolve:
@@ -469,49 +469,49 @@ class CorrectingContract(Contract):
     """Corrections replace what was stated about the very record that was seen."""
 
     async def test_a_stated_value_can_be_corrected(self, world: World) -> None:
-        door = await _stated(world)
-        assert await door.value(policy=HOLD) == "wrong"
-        await door.resolve(Happened("right"), correct=True, reason="mistyped", by="ada")
-        result = await door.run(policy=HOLD)
+        client = await _stated(world)
+        assert await client.value(policy=HOLD) == "wrong"
+        await client.resolve(Happened("right"), correct=True, reason="mistyped", by="ada")
+        result = await client.run(policy=HOLD)
         assert (result.value, result.replayed, world.ran) == ("right", True, [])
 
     async def test_a_correction_says_who_and_why(self, world: World) -> None:
-        door = await _stated(world)
-        record = await door.resolve(Happened("right"), correct=True, reason="mistyped", by="ada")
+        client = await _stated(world)
+        record = await client.resolve(Happened("right"), correct=True, reason="mistyped", by="ada")
         assert record.note is not None
         assert (record.note.resolution, record.note.reason, record.note.by) == ("Happened", "mistyped", "ada")
 
     async def test_a_correction_can_be_corrected(self, world: World) -> None:
-        door = await _stated(world)
-        await door.resolve(Happened("better"), correct=True)
-        await door.resolve(Happened("best"), correct=True)
-        assert await door.value(policy=HOLD) == "best"
+        client = await _stated(world)
+        await client.resolve(Happened("better"), correct=True)
+        await client.resolve(Happened("best"), correct=True)
+        assert await client.value(policy=HOLD) == "best"
 
     async def test_what_a_handler_returned_is_not_corrected(self, world: World) -> None:
-        door = world.door()
-        await door.run()
+        client = world.client()
+        await client.run()
         before = await world.stored()
         with pytest.raises(NotResolvable):
-            await door.resolve(Happened("other"), correct=True)
+            await client.resolve(Happened("other"), correct=True)
         assert await world.stored() == before
 
     @pytest.mark.parametrize("resolution", [DidNotHappen(), Cancelled()])
     async def test_a_correction_never_says_that_it_did_not_happen(self, world: World, resolution: Any) -> None:
-        door = await _stated(world)
+        client = await _stated(world)
         before = await world.stored()
         with pytest.raises(UsageError):
-            await door.resolve(resolution, correct=True)
+            await client.resolve(resolution, correct=True)
         assert await world.stored() == before
 
     @pytest.mark.parametrize("resolution", [DidNotHappen(), Cancelled()])
     async def test_what_was_not_stated_to_have_happened_is_not_corrected(self, world: World, resolution: Any) -> None:
         await world.crash(policy=HOLD)
         world.clock.advance(_AFTER_LEASE)
-        door = world.door()
-        await door.resolve(resolution)
+        client = world.client()
+        await client.resolve(resolution)
         before = await world.stored()
         with pytest.raises(NotResolvable):
-            await door.resolve(Happened("other"), correct=True)
+            await client.resolve(Happened("other"), correct=True)
         assert await world.stored() == before
 
     async def test_what_is_in_doubt_is_resolved_and_not_corrected(self, world: World) -> None:
@@ -519,7 +519,7 @@ class CorrectingContract(Contract):
         world.clock.advance(_AFTER_LEASE)
         before = await world.stored()
         with pytest.raises(NotResolvable):
-            await world.door().resolve(Happened("other"), correct=True)
+            await world.client().resolve(Happened("other"), correct=True)
         assert await world.stored() == before
 
     async def test_a_store_corrects_only_what_is_completed(self, world: World) -> None:
@@ -532,14 +532,14 @@ class CorrectingContract(Contract):
 
     async def test_what_was_erased_is_not_filled_in_again(self, world: World) -> None:
         lease = await _stated_lease(world)
-        door = world.door()
-        shown, erased = await door.erase(), await world.stored()
+        client = world.client()
+        shown, erased = await client.erase(), await world.stored()
         with pytest.raises(NotResolvable):
-            await door.resolve(Happened("other"), correct=True)
+            await client.resolve(Happened("other"), correct=True)
         (answer,) = await world.perform(_stating(lease, _SECOND, b"right", corrects=_FIRST))
         assert isinstance(answer, StateMismatch)
         assert await world.stored() == erased
-        assert await door.read() == shown
+        assert await client.read() == shown
 
     async def test_a_correction_sent_again_answers_as_the_first_time(self, world: World) -> None:
         lease = await _stated_lease(world)

@@ -149,29 +149,29 @@ class ErasingContract(Contract):
         assert (answer.record.key, answer.record.resolution, answer.record.steps) == (claim.key, None, ())
 
     async def test_the_effect_of_an_erased_record_never_happens_again(self, world: World) -> None:
-        door = world.door()
-        await door.run(handler=world.returning("value"))
-        await door.erase()
-        error = await door.error(handler=world.returning("value"))
+        client = world.client()
+        await client.run(handler=world.returning("value"))
+        await client.erase()
+        error = await client.error(handler=world.returning("value"))
         assert isinstance(error, ResultNotKept)
         assert "it was erased" in str(error)
         assert world.ran == ["value"]
 
     async def test_an_erased_failure_is_replayed_without_its_text(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(ValueError(PERSONAL)), policy=FINAL)
-        await door.erase()
-        error = await door.error(policy=FINAL)
+        client = world.client()
+        await client.error(handler=world.raising(ValueError(PERSONAL)), policy=FINAL)
+        await client.erase()
+        error = await client.error(policy=FINAL)
         assert isinstance(error, FailedBefore)
         assert PERSONAL not in repr(error)
         assert (error.error_type, error.error_message) == ("semel.Erased", "it was erased")
 
     async def test_an_erased_failure_that_could_be_tried_again_is_not(self, world: World) -> None:
         # Its finished steps are gone with it: another attempt would do once more what they did.
-        door = world.door()
-        await door.error(handler=world.raising(ValueError(PERSONAL)), policy=RETRY)
-        await door.erase()
-        assert isinstance(await door.error(policy=RETRY), FailedBefore)
+        client = world.client()
+        await client.error(handler=world.raising(ValueError(PERSONAL)), policy=RETRY)
+        await client.erase()
+        assert isinstance(await client.error(policy=RETRY), FailedBefore)
         assert world.ran == ["ValueError"]
 
     @pytest.mark.parametrize("how", SETTLED)
@@ -200,43 +200,43 @@ class ErasingContract(Contract):
 
     @pytest.mark.parametrize("asked", [{"amount": 1}, {"amount": 2}], ids=["the same request", "another request"])
     async def test_another_request_is_told_that_the_record_was_erased(self, world: World, asked: Any) -> None:
-        door = world.door()
-        await door.run(fingerprint={"amount": 1})
-        await door.erase()
+        client = world.client()
+        await client.run(fingerprint={"amount": 1})
+        await client.erase()
         for _ in range(3):  # a cache may answer from the second time on
-            assert isinstance(await door.error(fingerprint=asked), ResultNotKept)
-        assert isinstance(await world.door().error(fingerprint=asked), ResultNotKept)
+            assert isinstance(await client.error(fingerprint=asked), ResultNotKept)
+        assert isinstance(await world.client().error(fingerprint=asked), ResultNotKept)
 
     async def test_the_reason_and_who_gave_it_are_kept(self, world: World) -> None:
-        door = world.door()
-        await door.run()
-        record = await door.erase(reason="request 17", by="dpo")
-        assert record == await door.read()
+        client = world.client()
+        await client.run()
+        record = await client.erase(reason="request 17", by="dpo")
+        assert record == await client.read()
         assert record.note is not None
         assert (record.note.resolution, record.note.reason, record.note.by) == ("Erased", "request 17", "dpo")
 
     @pytest.mark.parametrize("reason", ["", "  ", None])
     async def test_erasing_needs_a_reason(self, world: World, reason: Any) -> None:
-        door = world.door()
-        await door.run()
+        client = world.client()
+        await client.run()
         with pytest.raises(UsageError, match="needs a reason"):
-            await door.erase(reason=reason)
-        assert (await door.read()).note is None
+            await client.erase(reason=reason)
+        assert (await client.read()).note is None
 
     async def test_erasing_what_runs_is_refused_with_its_status(self, world: World) -> None:
         await world.crash()
         with pytest.raises(NotResolvable, match=r"is running.*nothing was erased"):
-            await world.door().erase()
+            await world.client().erase()
 
     async def test_erasing_what_is_in_doubt_names_the_way_out(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(OSError()), policy=Policy(in_doubt="hold"))
+        client = world.client()
+        await client.error(handler=world.raising(OSError()), policy=Policy(in_doubt="hold"))
         with pytest.raises(NotResolvable, match=r"in_doubt.*semel resolve"):
-            await door.erase()
+            await client.erase()
 
     async def test_erasing_what_is_not_there_is_refused(self, world: World) -> None:
         with pytest.raises(NotResolvable, match="There is no record"):
-            await world.door().erase()
+            await world.client().erase()
 
 
 class InvalidationContract(Contract, calls=False):

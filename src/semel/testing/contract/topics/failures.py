@@ -11,8 +11,8 @@ from semel.core.operations import Checkpoint, Claim, Complete, Fail, Read, Renew
 from semel.core.policy import Policy
 from semel.core.record import DidNotHappen, Failure, Happened, Status
 from semel.errors import FailedBefore, InProgress, StoreUnavailable
-from semel.testing.contract.api_client import Door, Handler
-from semel.testing.contract.instrumented_store import WatchedStore
+from semel.testing.contract.api_client import ApiClient, Handler
+from semel.testing.contract.instrumented_store import InstrumentedStore
 from semel.testing.contract.suite import Contract, only_sync
 from semel.testing.contract.world import World
 
@@ -29,32 +29,32 @@ class FailureContract(Contract):
 
     async def test_the_first_caller_of_a_final_failure_gets_the_error_itself(self, world: World) -> None:
         error = Declined("no funds")
-        assert await world.door().error(handler=world.raising(error), policy=FINAL) is error
+        assert await world.client().error(handler=world.raising(error), policy=FINAL) is error
 
     async def test_a_final_failure_is_replayed_with_type_and_message(self, world: World) -> None:
-        await world.door().error(handler=world.raising(Declined("no funds")), policy=FINAL)
-        replay = await world.door().error(policy=FINAL)
+        await world.client().error(handler=world.raising(Declined("no funds")), policy=FINAL)
+        replay = await world.client().error(policy=FINAL)
         assert isinstance(replay, FailedBefore)
         assert (replay.error_type, replay.error_message) == (f"{__name__}.Declined", "no funds")
         assert world.ran == ["Declined"]
 
     async def test_a_final_failure_stays_final_for_a_caller_with_another_policy(self, world: World) -> None:
-        await world.door().error(handler=world.raising(Declined()), policy=FINAL)
-        assert isinstance(await world.door().error(policy=RETRY), FailedBefore)
+        await world.client().error(handler=world.raising(Declined()), policy=FINAL)
+        assert isinstance(await world.client().error(policy=RETRY), FailedBefore)
         assert world.ran == ["Declined"]
 
     async def test_the_record_of_a_final_failure_says_so(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(Declined("no funds")), policy=FINAL)
-        record = await door.read()
+        client = world.client()
+        await client.error(handler=world.raising(Declined("no funds")), policy=FINAL)
+        record = await client.read()
         assert (record.status, record.retryable) == (Status.FAILED, False)
         assert record.error == Failure(f"{__name__}.Declined", "no funds")
 
     async def test_a_waiter_gets_a_final_failure(self, world: World) -> None:
         gate = world.gate()
-        owner = world.door().start(handler=world.stopping(gate, error=Declined("no")), policy=FINAL)
+        owner = world.client().start(handler=world.stopping(gate, error=Declined("no")), policy=FINAL)
         await gate.reached()
-        other = world.door()
+        other = world.client()
         waiter = other.start(policy=FINAL)
         await world.waiting((other, 1))
         gate.open()
@@ -62,124 +62,124 @@ class FailureContract(Contract):
         assert isinstance(waiter.error, FailedBefore)
 
     async def test_a_retryable_failure_may_be_claimed_at_once(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(ConnectionError()), policy=RETRY)
-        assert await door.value(policy=RETRY) == "value"
+        client = world.client()
+        await client.error(handler=world.raising(ConnectionError()), policy=RETRY)
+        assert await client.value(policy=RETRY) == "value"
         assert world.clock.monotonic() == 0, f"the caller waited for {world.clock.monotonic()} s"
 
     async def test_a_retryable_failure_keeps_its_row(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(ConnectionError("down")), policy=RETRY)
-        record = await door.read()
+        client = world.client()
+        await client.error(handler=world.raising(ConnectionError("down")), policy=RETRY)
+        record = await client.read()
         assert (record.status, record.retryable, record.attempts) == (Status.FAILED, True, 1)
         assert record.error == Failure("builtins.ConnectionError", "down")
 
     async def test_attempts_are_counted_over_retryable_failures(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         for _ in range(3):
-            await door.error(handler=world.raising(ConnectionError()), policy=RETRY)
-        record = (await world.door().run(policy=RETRY)).record
+            await client.error(handler=world.raising(ConnectionError()), policy=RETRY)
+        record = (await world.client().run(policy=RETRY)).record
         assert record is not None
         assert (record.attempts, record.fence) == (4, 4)
 
     async def test_a_retry_knows_its_number_and_is_not_in_doubt(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(ConnectionError()), policy=RETRY)
-        assert await door.value(handler=_told(door), policy=RETRY) == (2, False)
+        client = world.client()
+        await client.error(handler=world.raising(ConnectionError()), policy=RETRY)
+        assert await client.value(handler=_told(client), policy=RETRY) == (2, False)
 
     async def test_a_first_attempt_has_number_one_and_is_not_in_doubt(self, world: World) -> None:
-        door = world.door()
-        assert await door.value(handler=_told(door)) == (1, False)
+        client = world.client()
+        assert await client.value(handler=_told(client)) == (1, False)
 
     async def test_any_other_error_reaches_its_caller_as_itself(self, world: World) -> None:
         error = OSError("cut off")
-        assert await world.door().error(handler=world.raising(error)) is error
+        assert await world.client().error(handler=world.raising(error)) is error
 
     async def test_any_other_error_leaves_the_record_in_doubt(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(OSError("cut off")))
-        record = await door.read()
+        client = world.client()
+        await client.error(handler=world.raising(OSError("cut off")))
+        record = await client.read()
         assert (record.status, record.attempts, record.completed_at) == (Status.IN_DOUBT, 1, None)
         assert record.error == Failure("builtins.OSError", "cut off")
 
     async def test_a_doubt_is_rerun_and_the_handler_is_told(self, world: World) -> None:
-        await world.door().error(handler=world.raising(OSError()))
-        door = world.door()
-        assert await door.value(handler=_told(door)) == (2, True)
+        await world.client().error(handler=world.raising(OSError()))
+        client = world.client()
+        assert await client.value(handler=_told(client)) == (2, True)
 
     async def test_a_doubt_stays_through_a_retryable_failure(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(OSError()), policy=RETRY)
-        await door.error(handler=world.raising(ConnectionError()), policy=RETRY)
-        assert await door.value(handler=_told(door), policy=RETRY) == (3, True)
+        client = world.client()
+        await client.error(handler=world.raising(OSError()), policy=RETRY)
+        await client.error(handler=world.raising(ConnectionError()), policy=RETRY)
+        assert await client.value(handler=_told(client), policy=RETRY) == (3, True)
 
     async def test_a_retryable_failure_does_not_settle_a_doubt(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         policy = Policy(retry_errors=(ConnectionError,), keep_for=timedelta(hours=1))
-        await door.error(handler=world.raising(OSError()), policy=policy)
-        await door.error(handler=world.raising(ConnectionError()), policy=policy)
+        await client.error(handler=world.raising(OSError()), policy=policy)
+        await client.error(handler=world.raising(ConnectionError()), policy=policy)
         world.clock.advance(24 * 3600)
-        assert (await door.sweep()).deleted == 0
-        assert (await door.read()).status is Status.IN_DOUBT
+        assert (await client.sweep()).deleted == 0
+        assert (await client.read()).status is Status.IN_DOUBT
 
     async def test_a_success_ends_the_doubt(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(OSError()))
-        await door.run()
-        record = await door.read()
-        assert (record.status, record.error, (await door.run()).replayed) == (Status.COMPLETED, None, True)
+        client = world.client()
+        await client.error(handler=world.raising(OSError()))
+        await client.run()
+        record = await client.read()
+        assert (record.status, record.error, (await client.run()).replayed) == (Status.COMPLETED, None, True)
 
     @only_sync
     @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
     async def test_an_interrupted_handler_is_in_doubt(self, world: World, interrupt: type[BaseException]) -> None:
-        door = world.door()
-        assert isinstance(await door.error(handler=world.raising(interrupt())), interrupt)
-        assert (await door.read()).status is Status.IN_DOUBT
+        client = world.client()
+        assert isinstance(await client.error(handler=world.raising(interrupt())), interrupt)
+        assert (await client.read()).status is Status.IN_DOUBT
 
     @only_sync
     async def test_an_interrupted_handler_is_rerun_and_told(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(KeyboardInterrupt()))
-        assert await door.value(handler=_told(door)) == (2, True)
+        client = world.client()
+        await client.error(handler=world.raising(KeyboardInterrupt()))
+        assert await client.value(handler=_told(client)) == (2, True)
 
 
 class AttemptContract(Contract):
     """`max_attempts` ends in a final failure, however the attempts ended."""
 
     async def test_the_last_retryable_failure_is_final(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         policy = Policy(retry_errors=(ConnectionError,), max_attempts=2)
-        errors = [await door.error(handler=world.raising(ConnectionError("down")), policy=policy) for _ in range(3)]
+        errors = [await client.error(handler=world.raising(ConnectionError("down")), policy=policy) for _ in range(3)]
         assert [type(error) for error in errors] == [ConnectionError, ConnectionError, FailedBefore]
         assert world.ran == ["ConnectionError"] * 2
 
     async def test_the_final_failure_keeps_the_last_error(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         policy = Policy(retry_errors=(ConnectionError,), max_attempts=1)
-        await door.error(handler=world.raising(ConnectionError("down")), policy=policy)
-        replay = await door.error(policy=policy)
+        await client.error(handler=world.raising(ConnectionError("down")), policy=policy)
+        replay = await client.error(policy=policy)
         assert isinstance(replay, FailedBefore)
         assert replay.error_message == "down"
 
     async def test_the_last_error_of_any_kind_is_final_under_rerun(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         policy = Policy(max_attempts=2)
         for _ in range(2):
-            await door.error(handler=world.raising(OSError()), policy=policy)
-        assert isinstance(await door.error(policy=policy), FailedBefore)
+            await client.error(handler=world.raising(OSError()), policy=policy)
+        assert isinstance(await client.error(policy=policy), FailedBefore)
         assert world.ran == ["OSError"] * 2
 
     async def test_the_last_error_stays_in_doubt_under_hold(self, world: World) -> None:
-        door = world.door()
-        await door.error(handler=world.raising(OSError()), policy=Policy(max_attempts=1, in_doubt="hold"))
-        assert (await door.read()).status is Status.IN_DOUBT
+        client = world.client()
+        await client.error(handler=world.raising(OSError()), policy=Policy(max_attempts=1, in_doubt="hold"))
+        assert (await client.read()).status is Status.IN_DOUBT
 
     async def test_crashes_count_as_attempts(self, world: World) -> None:
         policy = Policy(max_attempts=2)
         for _ in range(2):
             await world.crash(policy=policy)
             world.clock.advance(60)
-        assert isinstance(await world.door().error(policy=policy), FailedBefore)
+        assert isinstance(await world.client().error(policy=policy), FailedBefore)
         assert world.ran == []
 
     async def test_a_failure_by_crashes_is_recorded_with_the_attempts_there_were(self, world: World) -> None:
@@ -187,23 +187,23 @@ class AttemptContract(Contract):
         for _ in range(2):
             await world.crash(policy=policy)
             world.clock.advance(60)
-        door = world.door()
-        await door.error(policy=policy)
-        record = await door.read()
+        client = world.client()
+        await client.error(policy=policy)
+        record = await client.read()
         assert (record.status, record.retryable, record.attempts) == (Status.FAILED, False, 2)
 
     async def test_an_attempt_within_the_limit_runs(self, world: World) -> None:
         policy = Policy(max_attempts=2)
         await world.crash(policy=policy)
         world.clock.advance(60)
-        assert await world.door().value(policy=policy) == "value"
+        assert await world.client().value(policy=policy) == "value"
 
 
-def _told(door: Door) -> Handler:
+def _told(client: ApiClient) -> Handler:
     """A handler that returns what it is told about earlier attempts."""
 
     def handler() -> tuple[int, bool]:
-        attempt = door.current()
+        attempt = client.current()
         return attempt.number, attempt.in_doubt
 
     return handler
@@ -221,20 +221,20 @@ class LostReplyContract(Contract):
     async def test_a_claim_whose_reply_was_lost_is_granted_when_sent_again(self, world: World, times: int) -> None:
         watched = world.watched()
         watched.lose(Claim, times=times)
-        result = await world.door(watched).run()
+        result = await world.client(watched).run()
         assert (result.value, result.replayed, world.ran) == ("value", False, ["value"])
 
     async def test_a_claim_sent_again_is_one_attempt(self, world: World) -> None:
         watched = world.watched()
         watched.lose(Claim)
-        door = world.door(watched)
+        client = world.client(watched)
         seen: list[tuple[int, bool, int]] = []
 
         def handler() -> None:
-            attempt = door.current()
+            attempt = client.current()
             seen.append((attempt.number, attempt.in_doubt, attempt.fence))
 
-        await door.run(handler=handler)
+        await client.run(handler=handler)
         assert seen == [(1, False, 1)]
 
     async def test_a_take_over_whose_reply_was_lost_is_granted_when_sent_again(self, world: World) -> None:
@@ -242,7 +242,7 @@ class LostReplyContract(Contract):
         world.clock.advance(60)
         watched = world.watched()
         watched.lose(Claim)
-        assert await world.door(watched).value() == "value"
+        assert await world.client(watched).value() == "value"
         record = await world.stored()
         assert record is not None
         assert (record.attempts, record.fence) == (2, 2)
@@ -250,18 +250,18 @@ class LostReplyContract(Contract):
     async def test_a_lost_claim_does_not_wedge_the_key(self, world: World) -> None:
         watched = world.watched()
         watched.lose(Claim, times=None)
-        error = await world.door(watched).error()
+        error = await world.client(watched).error()
         assert isinstance(error, StoreUnavailable)
         assert not error.ran
         world.clock.advance(30)
-        assert await world.door().value(policy=REJECT) == "value"
+        assert await world.client().value(policy=REJECT) == "value"
         assert world.ran == ["value"]
 
     async def test_two_whose_replies_were_lost_do_not_both_run(self, world: World) -> None:
         stores = [world.watched(), world.watched()]
         for watched in stores:
             watched.lose(Claim, times=2)
-        calls = [world.door(watched).start() for watched in stores]
+        calls = [world.client(watched).start() for watched in stores]
         await world.ended(*calls)
         assert [call.value for call in calls] == ["value"] * 2
         assert world.ran == ["value"]
@@ -270,16 +270,16 @@ class LostReplyContract(Contract):
     async def test_a_completion_whose_reply_was_lost_is_recorded_once(self, world: World, times: int) -> None:
         watched = world.watched()
         watched.lose(Complete, times=times)
-        result = await world.door(watched).run()
+        result = await world.client(watched).run()
         assert (result.value, result.replayed) == ("value", False)
-        assert (await world.door().run()).replayed
+        assert (await world.client().run()).replayed
         assert world.ran == ["value"]
 
     async def test_a_completion_whose_reply_was_lost_keeps_its_instant(self, world: World) -> None:
         watched = world.watched()
         watched.lose(Complete)
         began = world.now()
-        record = (await world.door(watched).run()).record
+        record = (await world.client(watched).run()).record
         assert record is not None
         assert record.completed_at == began
 
@@ -287,14 +287,14 @@ class LostReplyContract(Contract):
         watched = world.watched()
         watched.lose(Fail)
         assert isinstance(
-            await world.door(watched).error(handler=world.raising(ValueError("no")), policy=FINAL), ValueError
+            await world.client(watched).error(handler=world.raising(ValueError("no")), policy=FINAL), ValueError
         )
-        assert isinstance(await world.door().error(policy=FINAL), FailedBefore)
+        assert isinstance(await world.client().error(policy=FINAL), FailedBefore)
 
     async def test_a_retryable_failure_whose_reply_was_lost_counts_once(self, world: World) -> None:
         watched = world.watched()
         watched.lose(Fail)
-        await world.door(watched).error(handler=world.raising(ConnectionError()), policy=RETRY)
+        await world.client(watched).error(handler=world.raising(ConnectionError()), policy=RETRY)
         record = await world.stored()
         assert record is not None
         assert (record.status, record.attempts) == (Status.FAILED, 1)
@@ -302,7 +302,7 @@ class LostReplyContract(Contract):
     async def test_a_doubt_whose_reply_was_lost_is_recorded_once(self, world: World) -> None:
         watched = world.watched()
         watched.lose(Fail)
-        assert isinstance(await world.door(watched).error(handler=world.raising(OSError())), OSError)
+        assert isinstance(await world.client(watched).error(handler=world.raising(OSError())), OSError)
         record = await world.stored()
         assert record is not None
         assert (record.status, record.attempts) == (Status.IN_DOUBT, 1)
@@ -310,37 +310,37 @@ class LostReplyContract(Contract):
     async def test_a_checkpoint_whose_reply_was_lost_is_recorded_once(self, world: World) -> None:
         watched = world.watched()
         watched.lose(Checkpoint)
-        door = world.door(watched)
+        client = world.client(watched)
 
         async def handler() -> Any:
-            return [await door.current().step(name, world.returning(name)) for name in ("a", "b")]
+            return [await client.current().step(name, world.returning(name)) for name in ("a", "b")]
 
-        assert await door.value(handler=handler) == ["a", "b"]
-        assert [step.name for step in (await door.read()).steps] == ["a", "b"]
+        assert await client.value(handler=handler) == ["a", "b"]
+        assert [step.name for step in (await client.read()).steps] == ["a", "b"]
         assert world.ran == ["a", "b"]
 
     async def test_a_step_whose_record_is_locked_for_a_while_is_recorded(self, world: World) -> None:
         watched = world.watched()
         watched.lock(Checkpoint, times=7)
-        door = world.door(watched)
+        client = world.client(watched)
 
         async def handler() -> Any:
-            return await door.current().step("a", world.returning("a"))
+            return await client.current().step("a", world.returning("a"))
 
-        assert await door.value(handler=handler) == "a"
-        assert [step.name for step in (await door.read()).steps] == ["a"]
+        assert await client.value(handler=handler) == "a"
+        assert [step.name for step in (await client.read()).steps] == ["a"]
         assert (world.ran, watched.count(Checkpoint)) == (["a"], 8)
 
     async def test_a_step_whose_record_stays_locked_is_given_up_with_the_lease(self, world: World) -> None:
         watched = world.watched()
         watched.lock(Checkpoint, Renew)
-        door = world.door(watched)
+        client = world.client(watched)
 
         async def handler() -> Any:
-            return await door.current().step("a", world.returning("a"))
+            return await client.current().step("a", world.returning("a"))
 
         began = world.clock.monotonic()
-        error = await door.error(handler=handler)
+        error = await client.error(handler=handler)
         assert isinstance(error, StoreUnavailable)
         assert error.conflict
         assert began + 30 <= world.clock.monotonic() <= began + 90
@@ -348,10 +348,10 @@ class LostReplyContract(Contract):
     async def test_a_renewal_whose_reply_was_lost_does_not_cost_the_lease(self, world: World) -> None:
         watched, gate = world.watched(), world.gate()
         watched.lose(Renew, times=2)
-        call = world.door(watched).start(handler=world.stopping(gate))
+        call = world.client(watched).start(handler=world.stopping(gate))
         await gate.reached()
         await world.pass_time(90)
-        assert isinstance(await world.door().error(policy=REJECT), InProgress)
+        assert isinstance(await world.client().error(policy=REJECT), InProgress)
         gate.open()
         assert (await world.finish(call)).value == "value"
 
@@ -361,8 +361,8 @@ class LostReplyContract(Contract):
         watched = world.watched()
         watched.lose(Resolve)
         with pytest.raises(StoreUnavailable):
-            await world.door(watched).resolve(Happened("seen"))
-        assert await world.door().value() == "seen"
+            await world.client(watched).resolve(Happened("seen"))
+        assert await world.client().value() == "seen"
 
 
 class RefusalContract(Contract):
@@ -371,84 +371,86 @@ class RefusalContract(Contract):
     async def test_a_claim_is_tried_again(self, world: World) -> None:
         watched = world.watched()
         watched.refuse(Claim, times=2)
-        assert await world.door(watched).value() == "value"
+        assert await world.client(watched).value() == "value"
 
     async def test_a_store_that_is_down_refuses_and_nothing_runs(self, world: World) -> None:
-        error = await world.door(_down(world)).error()
+        error = await world.client(_down(world)).error()
         assert isinstance(error, StoreUnavailable)
         assert (error.ran, world.ran) == (False, [])
 
     async def test_a_store_that_is_back_serves_again(self, world: World) -> None:
         watched = _down(world)
-        door = world.door(watched)
-        await door.error()
+        client = world.client(watched)
+        await client.error()
         watched.mend()
-        assert await door.value() == "value"
+        assert await client.value() == "value"
 
     async def test_store_down_run_runs_unprotected(self, world: World) -> None:
-        result = await world.door(_down(world)).run(policy=RUN)
+        result = await world.client(_down(world)).run(policy=RUN)
         assert (result.value, result.replayed, result.protected, result.record) == ("value", False, False, None)
 
     async def test_store_down_run_passes_the_error_of_the_handler_on(self, world: World) -> None:
-        assert isinstance(await world.door(_down(world)).error(handler=world.raising(OSError()), policy=RUN), OSError)
+        assert isinstance(await world.client(_down(world)).error(handler=world.raising(OSError()), policy=RUN), OSError)
 
     async def test_store_down_run_is_protected_while_the_store_answers(self, world: World) -> None:
-        door = world.door()
-        assert (await door.run(policy=RUN)).protected
-        assert (await door.run(policy=RUN)).replayed
+        client = world.client()
+        assert (await client.run(policy=RUN)).protected
+        assert (await client.run(policy=RUN)).replayed
 
     async def test_store_down_run_still_refuses_a_duplicate(self, world: World) -> None:
         await world.crash()
-        assert isinstance(await world.door().error(policy=Policy(store_down="run", when_running="reject")), InProgress)
+        assert isinstance(
+            await world.client().error(policy=Policy(store_down="run", when_running="reject")), InProgress
+        )
 
     async def test_a_completion_is_tried_again_until_the_store_is_back(self, world: World) -> None:
         watched = world.watched()
         watched.refuse(Complete, times=8)
-        assert await world.door(watched).value() == "value"
-        assert (await world.door().run()).replayed
+        assert await world.client(watched).value() == "value"
+        assert (await world.client().run()).replayed
 
     async def test_an_outcome_that_cannot_be_recorded_says_that_it_ran(self, world: World) -> None:
         watched = world.watched()
         watched.refuse(Complete)
-        error = await world.door(watched).error()
+        error = await world.client(watched).error()
         assert isinstance(error, StoreUnavailable)
         assert (error.ran, world.ran) == (True, ["value"])
 
     async def test_an_outcome_that_was_not_recorded_is_in_doubt(self, world: World) -> None:
         watched = world.watched()
         watched.refuse(Complete, Renew)
-        await world.door(watched).error(policy=Policy(in_doubt="hold"))
+        await world.client(watched).error(policy=Policy(in_doubt="hold"))
         world.clock.advance(60)
-        door = world.door()
-        await door.sweep()
-        assert (await door.read()).status is Status.IN_DOUBT
-        await door.resolve(DidNotHappen())
+        client = world.client()
+        await client.sweep()
+        assert (await client.read()).status is Status.IN_DOUBT
+        await client.resolve(DidNotHappen())
 
     async def test_a_checkpoint_is_tried_again(self, world: World) -> None:
         watched = world.watched()
         watched.refuse(Checkpoint, times=2)
-        door = world.door(watched)
+        client = world.client(watched)
 
         async def handler() -> Any:
-            return await door.current().step("a", world.returning("a"))
+            return await client.current().step("a", world.returning("a"))
 
-        assert await door.value(handler=handler) == "a"
+        assert await client.value(handler=handler) == "a"
         assert world.ran == ["a"]
 
     async def test_a_failing_operation_does_not_fail_its_neighbours(self, world: World) -> None:
         watched = world.watched()
         watched.refuse(Claim, times=1)
         hold = watched.hold(Claim)
-        door = world.door(watched)
-        calls = [door.start("first")]
+        client = world.client(watched)
+        calls = [client.start("first")]
         await hold.reached()
-        calls += [door.start(f"k{number}", policy=Policy(wait_for=timedelta(minutes=1))) for number in range(5)]
+        calls += [client.start(f"k{number}", policy=Policy(wait_for=timedelta(minutes=1))) for number in range(5)]
         hold.release()
         await world.ended(*calls)
         assert [call.value for call in calls] == ["value"] * 6
 
 
-def _down(world: World) -> WatchedStore:
+def _down(world: World) -> InstrumentedStore:
     """A store that answers nothing."""
     watched = world.watched()
     watched.refuse(*EVERYTHING)

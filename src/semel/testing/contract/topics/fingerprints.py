@@ -54,7 +54,7 @@ class FingerprintChangeContract(Contract):
         self, world: World, made: str, reader: str
     ) -> None:
         await _complete(world, MADE[made](ASKED))
-        result = await world.door(fingerprint_secret=READERS[reader]).run(fingerprint=ASKED)
+        result = await world.client(fingerprint_secret=READERS[reader]).run(fingerprint=ASKED)
         assert (result.value, result.replayed) == ("earlier", True)
         assert world.ran == []
 
@@ -63,50 +63,50 @@ class FingerprintChangeContract(Contract):
         self, world: World, made: str, reader: str
     ) -> None:
         await _complete(world, MADE[made](ASKED))
-        error = await world.door(fingerprint_secret=READERS[reader]).error(fingerprint=OTHER)
+        error = await world.client(fingerprint_secret=READERS[reader]).error(fingerprint=OTHER)
         assert isinstance(error, KeyReused)
         assert world.ran == []
 
     async def test_a_running_key_of_an_earlier_release_is_waited_for(self, world: World) -> None:
         await _claim(world, _first_version(ASKED))
-        assert isinstance(await world.door().error(fingerprint=ASKED, policy=REJECT), InProgress)
+        assert isinstance(await world.client().error(fingerprint=ASKED, policy=REJECT), InProgress)
         assert world.ran == []
 
     async def test_a_lapsed_lease_of_an_earlier_release_is_taken_over(self, world: World) -> None:
         await _claim(world, _first_version(ASKED))
         world.clock.advance(3600)
-        result = await world.door().run(fingerprint=ASKED)
+        result = await world.client().run(fingerprint=ASKED)
         assert (result.value, result.replayed) == ("value", False)
-        assert (await world.door().read()).fingerprint == _first_version(ASKED)
+        assert (await world.client().read()).fingerprint == _first_version(ASKED)
 
     async def test_a_retryable_failure_of_an_earlier_release_is_run_again(self, world: World) -> None:
         granted = await _claim(world, _first_version(ASKED))
         await world.perform(Fail(granted.lease, "retry", Failure("builtins.OSError", "no"), doubtful=False))
-        assert not (await world.door().run(fingerprint=ASKED)).replayed
-        assert (await world.door().read()).status is Status.COMPLETED
+        assert not (await world.client().run(fingerprint=ASKED)).replayed
+        assert (await world.client().read()).status is Status.COMPLETED
 
     async def test_an_expired_key_of_an_earlier_release_is_claimed_in_the_new_way(self, world: World) -> None:
         await _complete(world, _first_version(ASKED), KEPT_ONE_HOUR)
         world.clock.advance(3600)
-        assert not (await world.door().run(fingerprint=ASKED)).replayed
-        assert (await world.door().read()).fingerprint == _plain(ASKED)
+        assert not (await world.client().run(fingerprint=ASKED)).replayed
+        assert (await world.client().read()).fingerprint == _plain(ASKED)
 
     async def test_a_waiter_gets_the_value_of_an_owner_of_an_earlier_release(self, world: World) -> None:
         granted = await _claim(world, _first_version(ASKED))
-        door = world.door()
-        waiter = door.start(fingerprint=ASKED)
-        await world.waiting((door, 1))
+        client = world.client()
+        waiter = client.start(fingerprint=ASKED)
+        await world.waiting((client, 1))
         await world.perform(Complete(granted.lease, EARLIER))
         assert (await world.finish(waiter)).value == "earlier"
         assert world.ran == []
 
     async def test_another_way_costs_one_more_claim_and_the_same_way_none(self, world: World) -> None:
         watched = world.watched()
-        door = world.door(watched)
+        client = world.client(watched)
         await _complete(world, _first_version(ASKED))
-        await door.run(fingerprint=ASKED)
+        await client.run(fingerprint=ASKED)
         assert watched.count(Claim) == 2, f"the store was sent {watched.count(Claim)} operations of the kind Claim"
-        await door.error(fingerprint=OTHER)
+        await client.error(fingerprint=OTHER)
         assert watched.count(Claim) == 3, f"the store was sent {watched.count(Claim)} operations of the kind Claim"
 
     async def test_a_function_with_a_new_optional_parameter_replays_what_ran_before(self, world: World) -> None:
@@ -118,8 +118,8 @@ class FingerprintChangeContract(Contract):
             world.ran.append((amount, currency))
             return amount
 
-        before = world.door().once(key="order", operation="charge")(charge)
-        since = world.door().once(key="order", operation="charge")(charge_since)
+        before = world.client().once(key="order", operation="charge")(charge)
+        since = world.client().once(key="order", operation="charge")(charge_since)
         assert await before("o-1", 10) == await since("o-1", 10) == await since("o-1", 10, "EUR", notify=True)
         assert await since("o-2", 20) == await before("o-2", 20)
         assert world.ran == [10, (20, "EUR")]
@@ -131,14 +131,14 @@ class SecretContract(Contract):
     """Digests under a secret: nobody can guess what was asked, and a secret can be changed."""
 
     async def test_a_keyed_fingerprint_is_not_the_plain_one(self, world: World) -> None:
-        await world.door(fingerprint_secret=NEW).run(fingerprint=ASKED)
-        stored = (await world.door().read()).fingerprint
+        await world.client(fingerprint_secret=NEW).run(fingerprint=ASKED)
+        stored = (await world.client().read()).fingerprint
         assert stored[-32:] not in {_plain(ASKED)[-32:], _keyed(ASKED)[-32:]}
 
     async def test_two_processes_with_one_secret_agree(self, world: World) -> None:
-        await world.door(fingerprint_secret=NEW).run(fingerprint=ASKED)
-        assert (await world.door(fingerprint_secret=NEW.decode()).run(fingerprint=ASKED)).replayed
-        assert isinstance(await world.door(fingerprint_secret=NEW).error(fingerprint=OTHER), KeyReused)
+        await world.client(fingerprint_secret=NEW).run(fingerprint=ASKED)
+        assert (await world.client(fingerprint_secret=NEW.decode()).run(fingerprint=ASKED)).replayed
+        assert isinstance(await world.client(fingerprint_secret=NEW).error(fingerprint=OTHER), KeyReused)
 
     @pytest.mark.parametrize("secret", [None, NEW], ids=["none", "another"])
     @pytest.mark.parametrize("elapsed", [0, 3600], ids=["running", "lapsed"])
@@ -147,17 +147,17 @@ class SecretContract(Contract):
     ) -> None:
         await _claim(world, _keyed(ASKED))
         world.clock.advance(elapsed)
-        error = await world.door(fingerprint_secret=secret).error(fingerprint=ASKED)
+        error = await world.client(fingerprint_secret=secret).error(fingerprint=ASKED)
         assert isinstance(error, RecordUnreadable)
         assert "secret" in str(error)
         assert world.ran == []
 
     async def test_a_secret_is_changed_in_three_steps_without_a_refusal(self, world: World) -> None:
-        doors = [world.door(fingerprint_secret=known) for known in (OLD, (OLD, NEW), (NEW, OLD))]
+        clients = [world.client(fingerprint_secret=known) for known in (OLD, (OLD, NEW), (NEW, OLD))]
         for number, (maker, reader) in enumerate([(0, 1), (1, 0), (1, 2), (2, 1)]):
-            await doors[maker].run(f"k{number}", fingerprint=ASKED)
-            assert (await doors[reader].run(f"k{number}", fingerprint=ASKED)).replayed, f"{maker} then {reader}"
-        assert (await world.door(fingerprint_secret=NEW).run("k3", fingerprint=ASKED)).replayed
+            await clients[maker].run(f"k{number}", fingerprint=ASKED)
+            assert (await clients[reader].run(f"k{number}", fingerprint=ASKED)).replayed, f"{maker} then {reader}"
+        assert (await world.client(fingerprint_secret=NEW).run("k3", fingerprint=ASKED)).replayed
 
 
 async def _claim(world: World, fingerprint: bytes, policy: Policy | None = None) -> Granted:

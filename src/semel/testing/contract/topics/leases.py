@@ -17,9 +17,9 @@ from semel.core.policy import Policy
 from semel.core.record import Failure, Lease, Status, Step, StoredRecord
 from semel.errors import FailedBefore, InProgress, LeaseLost, ResultNotKept, StoreUnavailable
 from semel.testing.clock import START, VirtualClock
-from semel.testing.contract.api_client import Door
+from semel.testing.contract.api_client import ApiClient
 from semel.testing.contract.calls import PATIENCE, Call, Gate, until
-from semel.testing.contract.instrumented_store import WatchedStore
+from semel.testing.contract.instrumented_store import InstrumentedStore
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
 
@@ -35,31 +35,31 @@ class LeaseContract(Contract):
     async def test_a_crashed_owner_blocks_its_key_until_the_lease_ends(self, world: World) -> None:
         await world.crash(policy=REJECT)
         world.clock.advance(LEASE - MICROSECOND)
-        assert isinstance(await world.door().error(policy=REJECT), InProgress)
+        assert isinstance(await world.client().error(policy=REJECT), InProgress)
         assert world.ran == []
 
     async def test_a_lease_is_over_at_its_very_instant(self, world: World) -> None:
         await world.crash(policy=REJECT)
         world.clock.advance(LEASE)
-        assert await world.door().value(policy=REJECT) == "value"
+        assert await world.client().value(policy=REJECT) == "value"
 
     async def test_a_take_over_is_told_that_it_is_in_doubt(self, world: World) -> None:
         await world.crash(policy=REJECT)
         world.clock.advance(LEASE)
-        door = world.door()
+        client = world.client()
         seen: list[tuple[int, bool, int]] = []
 
         def handler() -> None:
-            attempt = door.current()
+            attempt = client.current()
             seen.append((attempt.number, attempt.in_doubt, attempt.fence))
 
-        await door.run(handler=handler, policy=REJECT)
+        await client.run(handler=handler, policy=REJECT)
         assert seen == [(2, True, 2)]
 
     async def test_who_is_refused_learns_how_long_the_lease_lasts(self, world: World) -> None:
         await world.crash(policy=REJECT)
         world.clock.advance(10)
-        error = await world.door().error(policy=REJECT)
+        error = await world.client().error(policy=REJECT)
         assert isinstance(error, InProgress)
         assert error.retry_after == pytest.approx(20.0)
 
@@ -74,14 +74,14 @@ class LeaseContract(Contract):
         skewed.advance(86_400)
         await world.crash(policy=REJECT)
         world.clock.advance(LEASE - MICROSECOND)
-        assert isinstance(await world.door(clock=skewed).error(policy=REJECT), InProgress)
+        assert isinstance(await world.client(clock=skewed).error(policy=REJECT), InProgress)
         world.clock.advance(MICROSECOND)
-        assert await world.door(clock=skewed).value(policy=REJECT) == "value"
+        assert await world.client(clock=skewed).value(policy=REJECT) == "value"
 
     async def test_an_ended_operation_holds_no_lease(self, world: World) -> None:
-        door = world.door()
-        await door.run(policy=REJECT)
-        assert (await door.read()).lease_until <= world.now()
+        client = world.client()
+        await client.run(policy=REJECT)
+        assert (await client.read()).lease_until <= world.now()
 
 
 class RenewalContract(Contract):
@@ -89,9 +89,9 @@ class RenewalContract(Contract):
 
     async def test_a_long_handler_keeps_its_key_over_many_leases(self, world: World) -> None:
         gate = world.gate()
-        owner = world.door().start(handler=world.stopping(gate), policy=SHORT)
+        owner = world.client().start(handler=world.stopping(gate), policy=SHORT)
         await gate.reached()
-        other = world.door()
+        other = world.client()
         for _ in range(10):
             await world.pass_time(3)
             assert isinstance(await other.error(policy=SHORT), InProgress)
@@ -102,7 +102,7 @@ class RenewalContract(Contract):
     async def test_a_lease_is_renewed_at_a_third_of_its_length(self, world: World) -> None:
         watched = world.watched()
         gate = world.gate()
-        world.door(watched).start(handler=world.stopping(gate), policy=SHORT)
+        world.client(watched).start(handler=world.stopping(gate), policy=SHORT)
         await gate.reached()
         await world.pass_time(30)
         await world.settled()
@@ -110,10 +110,10 @@ class RenewalContract(Contract):
 
     async def test_all_leases_of_a_process_are_renewed_together(self, world: World) -> None:
         watched = world.watched()
-        door = world.door(watched)
+        client = world.client(watched)
         gate = world.gate()
         for number in range(20):
-            door.start(f"k{number}", world.stopping(gate), policy=SHORT)
+            client.start(f"k{number}", world.stopping(gate), policy=SHORT)
         await gate.reached(20)
         await world.pass_time(9)
         await world.settled()
@@ -123,18 +123,18 @@ class RenewalContract(Contract):
         watched = world.watched()
         gate = world.gate()
         watched.refuse(Renew, times=2)
-        owner = world.door(watched).start(handler=world.stopping(gate), policy=SHORT)
+        owner = world.client(watched).start(handler=world.stopping(gate), policy=SHORT)
         await gate.reached()
         await world.pass_time(9)
-        assert isinstance(await world.door().error(policy=SHORT), InProgress)
+        assert isinstance(await world.client().error(policy=SHORT), InProgress)
         gate.open()
         assert (await world.finish(owner)).value == "value"
 
     async def test_renewal_ends_with_the_handler(self, world: World) -> None:
         watched = world.watched()
         gate = world.gate()
-        door = world.door(watched)
-        owner = door.start(handler=world.stopping(gate), policy=SHORT)
+        client = world.client(watched)
+        owner = client.start(handler=world.stopping(gate), policy=SHORT)
         await gate.reached()
         await world.pass_time(5)
         gate.open()
@@ -145,25 +145,25 @@ class RenewalContract(Contract):
 
     async def test_renewal_stops_at_max_runtime(self, world: World) -> None:
         gate = world.gate()
-        world.door().start(handler=world.stopping(gate, "wedged"), policy=SHORT)
+        world.client().start(handler=world.stopping(gate, "wedged"), policy=SHORT)
         await gate.reached()
         await world.pass_time(63)
-        assert await world.door().value(handler=world.returning("successor"), policy=SHORT) == "successor"
+        assert await world.client().value(handler=world.returning("successor"), policy=SHORT) == "successor"
 
     async def test_a_handler_past_max_runtime_is_told(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         gate = world.gate()
         told: list[BaseException] = []
 
         async def wedged() -> None:
             await gate.passing()
             try:
-                door.current()
+                client.current()
             except LeaseLost as error:
                 told.append(error)
                 raise
 
-        owner = door.start(handler=wedged, policy=SHORT)
+        owner = client.start(handler=wedged, policy=SHORT)
         await gate.reached()
         await world.pass_time(60)
         await world.settled()
@@ -196,9 +196,9 @@ class StallContract(Contract):
 
     async def test_a_handler_that_blocks_its_thread_costs_nobody_else_the_lease(self, world: World) -> None:
         watched = world.watched()
-        door = world.door(watched)
+        client = world.client(watched)
         gate = world.gate()
-        other = door.start("other", world.stopping(gate), policy=STALL_SHORT)
+        other = client.start("other", world.stopping(gate), policy=STALL_SHORT)
         await gate.reached()
 
         def blocks() -> str:
@@ -208,19 +208,19 @@ class StallContract(Contract):
                 _wait_until(lambda sent=sent: len(watched.lists(Renew)) > sent)  # type: ignore[misc]  # a default
             return "went on"
 
-        assert await door.value("blocks", blocks, policy=STALL_SHORT) == "went on"
-        assert isinstance(await world.door().error("other", policy=STALL_SHORT), InProgress)
+        assert await client.value("blocks", blocks, policy=STALL_SHORT) == "went on"
+        assert isinstance(await world.client().error("other", policy=STALL_SHORT), InProgress)
         gate.open()
         assert (await world.finish(other)).value == "value"
 
     async def test_a_round_of_the_lane_that_hangs_costs_nobody_the_lease(self, world: World) -> None:
         watched = world.watched()
-        door = world.door(watched)
+        client = world.client(watched)
         gate = world.gate()
-        other = door.start("other", world.stopping(gate), policy=STALL_SHORT)
+        other = client.start("other", world.stopping(gate), policy=STALL_SHORT)
         await gate.reached()
         hanging = watched.hold(Claim)
-        late = door.start("late", policy=STALL_SHORT)
+        late = client.start("late", policy=STALL_SHORT)
         await hanging.reached()
         await _renewals_go_on(world, watched)
         hanging.release()
@@ -230,15 +230,15 @@ class StallContract(Contract):
 
     async def test_a_grant_that_is_read_after_its_lease_is_asked_for_anew(self, world: World) -> None:
         watched = world.watched()
-        door = world.door(watched)
+        client = world.client(watched)
         late = watched.hold(Claim, after=True)
         seen: list[tuple[int, bool]] = []
 
         def handler() -> str:
-            seen.append((door.current().number, door.current().in_doubt))
+            seen.append((client.current().number, client.current().in_doubt))
             return "ran"
 
-        call = door.start(handler=handler, policy=STALL_SHORT)
+        call = client.start(handler=handler, policy=STALL_SHORT)
         await late.reached()
         world.clock.advance(STALL_LEASE)
         late.release()
@@ -248,10 +248,10 @@ class StallContract(Contract):
     async def test_a_grant_that_is_read_after_somebody_took_over_does_not_run(self, world: World) -> None:
         watched = world.watched()
         late = watched.hold(Claim, after=True)
-        call = world.door(watched).start(handler=world.returning("zombie"), policy=STALL_SHORT)
+        call = world.client(watched).start(handler=world.returning("zombie"), policy=STALL_SHORT)
         await late.reached()
         world.clock.advance(STALL_LEASE)
-        await world.door().run(handler=world.returning("successor"), policy=STALL_SHORT)
+        await world.client().run(handler=world.returning("successor"), policy=STALL_SHORT)
         late.release()
         assert (await world.finish(call)).value == "successor"
         assert world.ran == ["successor"]
@@ -259,7 +259,7 @@ class StallContract(Contract):
     async def test_a_grant_that_always_comes_too_late_is_given_up(self, world: World) -> None:
         watched = world.watched()
         late = watched.hold(Claim, after=True)
-        call = world.door(watched).start(policy=STALL_SHORT)
+        call = world.client(watched).start(policy=STALL_SHORT)
         for _ in range(3):
             await late.reached()
             world.clock.advance(STALL_LEASE)
@@ -271,9 +271,9 @@ class StallContract(Contract):
 
     async def test_a_process_that_stood_still_says_so_once(self, world: World) -> None:
         listening = Listening()
-        door = world.door(observer=listening)
+        client = world.client(observer=listening)
         gate = world.gate()
-        calls = [door.start(key, world.stopping(gate), policy=STALL_SHORT) for key in ("a", "b")]
+        calls = [client.start(key, world.stopping(gate), policy=STALL_SHORT) for key in ("a", "b")]
         await gate.reached(2)
         await world.settled()
         world.clock.advance(STALL_LEASE * MANY)
@@ -288,7 +288,7 @@ class StallContract(Contract):
         watched = world.watched()
         gate = world.gate()
         watched.refuse(Renew)
-        call = world.door(watched, observer=listening).start(handler=world.stopping(gate), policy=STALL_SHORT)
+        call = world.client(watched, observer=listening).start(handler=world.stopping(gate), policy=STALL_SHORT)
         await gate.reached()
         await world.pass_time(STALL_LEASE * MANY)
         gate.open()
@@ -296,14 +296,14 @@ class StallContract(Contract):
         assert listening.stalls == []
 
     async def test_after_a_stall_no_further_step_begins(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         gate = world.gate()
 
         async def handler() -> None:
             await gate.passing()
-            await door.current().step("charge", world.returning("charged"))
+            await client.current().step("charge", world.returning("charged"))
 
-        call = door.start(handler=handler, policy=STALL_SHORT)
+        call = client.start(handler=handler, policy=STALL_SHORT)
         await gate.reached()
         await world.settled()
         world.clock.advance(STALL_LEASE * MANY)
@@ -313,13 +313,13 @@ class StallContract(Contract):
         assert world.ran == [], "a step ran although the lease was over"
 
     async def test_a_step_that_stood_still_is_not_recorded(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         gate = world.gate()
 
         async def handler() -> None:
-            await door.current().step("charge", world.stopping(gate, "charged"))
+            await client.current().step("charge", world.stopping(gate, "charged"))
 
-        call = door.start(handler=handler, policy=STALL_SHORT)
+        call = client.start(handler=handler, policy=STALL_SHORT)
         await gate.reached()
         await world.settled()
         world.clock.advance(STALL_LEASE * MANY)
@@ -331,7 +331,7 @@ class StallContract(Contract):
         assert record.steps == ()
 
 
-async def _renewals_go_on(world: World, watched: WatchedStore) -> None:
+async def _renewals_go_on(world: World, watched: InstrumentedStore) -> None:
     for _ in range(MANY * 3):
         sent = len(watched.lists(Renew))
         world.clock.advance(STALL_LEASE / 3)
@@ -380,7 +380,7 @@ class LateWriteContract(Contract):
     ) -> None:
         zombie = await world.crash()
         world.clock.advance(60)
-        await world.door().run()
+        await world.client().run()
         await _is_refused(world, attempted(zombie))
 
     @late
@@ -389,7 +389,7 @@ class LateWriteContract(Contract):
     ) -> None:
         zombie = await world.crash()
         world.clock.advance(60)
-        await world.door().error(handler=world.raising(ConnectionError()))
+        await world.client().error(handler=world.raising(ConnectionError()))
         await _is_refused(world, attempted(zombie))
 
     @late
@@ -398,7 +398,7 @@ class LateWriteContract(Contract):
     ) -> None:
         zombie = await world.crash()
         world.clock.advance(60)
-        await world.door().run(policy=Policy(keep_for=timedelta(hours=1)))
+        await world.client().run(policy=Policy(keep_for=timedelta(hours=1)))
         world.clock.advance(3600)
         await world.perform(Purge(100))
         # The fence begins at 1 again, so only the nonce tells the two lives apart.
@@ -411,7 +411,7 @@ class LateWriteContract(Contract):
     ) -> None:
         zombie = await world.crash()
         world.clock.advance(60)
-        await world.door().run(policy=Policy(keep_for=timedelta(hours=1)))
+        await world.client().run(policy=Policy(keep_for=timedelta(hours=1)))
         world.clock.advance(3600)
         await world.perform(Purge(100))
         await _is_refused(world, attempted(zombie))
@@ -419,7 +419,7 @@ class LateWriteContract(Contract):
     async def test_a_late_renewal_does_not_revive_a_doubt(self, world: World) -> None:
         zombie = await world.crash()
         world.clock.advance(60)
-        await world.door().sweep()
+        await world.client().sweep()
         await _is_refused(world, Renew(zombie, 30_000_000))
 
 
@@ -428,14 +428,14 @@ class ZombieContract(Contract):
 
     async def test_the_caller_of_a_zombie_gets_the_recorded_value(self, world: World) -> None:
         zombie, gate, _ = await _cut_off(world)
-        await world.door().run(handler=world.returning("successor"))
+        await world.client().run(handler=world.returning("successor"))
         gate.open()
         result = await world.finish(zombie)
         assert (result.value, result.replayed) == ("successor", True)
 
     async def test_a_late_completion_leaves_the_recorded_value(self, world: World) -> None:
         zombie, gate, _ = await _cut_off(world)
-        await world.door().run(handler=world.returning("successor"))
+        await world.client().run(handler=world.returning("successor"))
         before = await world.stored()
         gate.open()
         await world.ended(zombie)
@@ -443,14 +443,14 @@ class ZombieContract(Contract):
 
     async def test_the_caller_of_a_zombie_gets_a_recorded_failure(self, world: World) -> None:
         zombie, gate, _ = await _cut_off(world)
-        await world.door().error(handler=world.raising(ValueError("no")), policy=FINAL)
+        await world.client().error(handler=world.raising(ValueError("no")), policy=FINAL)
         gate.open()
         await world.ended(zombie)
         assert isinstance(zombie.error, FailedBefore)
 
     async def test_the_caller_of_a_zombie_is_told_that_the_recorded_value_was_erased(self, world: World) -> None:
         zombie, gate, _ = await _cut_off(world)
-        successor = world.door()
+        successor = world.client()
         await successor.run(handler=world.returning("successor"))
         await successor.erase()
         gate.open()
@@ -469,9 +469,9 @@ class ZombieContract(Contract):
         self, world: World, error: Exception | None
     ) -> None:
         zombie, gate, _ = await _cut_off(world, error=error, fingerprint={"amount": 1})
-        await world.door().run(fingerprint={"amount": 1}, policy=Policy(keep_for=timedelta(hours=1)))
+        await world.client().run(fingerprint={"amount": 1}, policy=Policy(keep_for=timedelta(hours=1)))
         world.clock.advance(3600)
-        stranger = await world.door().run(handler=world.returning("stranger"), fingerprint={"amount": 2})
+        stranger = await world.client().run(handler=world.returning("stranger"), fingerprint={"amount": 2})
         assert (stranger.value, stranger.replayed) == ("stranger", False), "the key was not free for another request"
         gate.open()
         await world.ended(zombie)
@@ -479,14 +479,14 @@ class ZombieContract(Contract):
 
     async def test_the_caller_of_a_zombie_that_raised_gets_the_recorded_value(self, world: World) -> None:
         zombie, gate, _ = await _cut_off(world, error=OSError("late"))
-        await world.door().run(handler=world.returning("successor"))
+        await world.client().run(handler=world.returning("successor"))
         gate.open()
         assert (await world.finish(zombie)).value == "successor"
 
     async def test_a_late_failure_does_not_disturb_the_successor(self, world: World) -> None:
         zombie, gate, _ = await _cut_off(world, error=OSError("late"))
         successor_gate = world.gate()
-        successor = world.door().start(handler=world.stopping(successor_gate, "successor"))
+        successor = world.client().start(handler=world.stopping(successor_gate, "successor"))
         await successor_gate.reached()
         gate.open()
         await world.ended(zombie)
@@ -498,28 +498,28 @@ class ZombieContract(Contract):
         slow, gate, _ = await _cut_off(world)
         gate.open()
         assert (await world.finish(slow)).value == "zombie"
-        assert await world.door().value() == "zombie"
+        assert await world.client().value() == "zombie"
 
     async def test_a_doubt_that_was_reported_is_not_completed_behind_its_back(self, world: World) -> None:
         zombie, gate, _ = await _cut_off(world)
-        await world.door().sweep()
+        await world.client().sweep()
         gate.open()
         await world.ended(zombie)
         assert isinstance(zombie.error, LeaseLost)
-        assert (await world.door().read()).status is Status.IN_DOUBT
+        assert (await world.client().read()).status is Status.IN_DOUBT
 
     @pytest.mark.parametrize("touch", ["current", "fence", "derive", "step"])
     async def test_a_zombie_that_touches_its_attempt_is_stopped(self, world: World, touch: str) -> None:
         watched = world.watched()
         watched.refuse(Renew)
-        door, gate = world.door(watched), world.gate()
+        client, gate = world.client(watched), world.gate()
 
         async def handler() -> str:
-            attempt = door.current()
+            attempt = client.current()
             await gate.passing()
             match touch:
                 case "current":
-                    door.current()
+                    client.current()
                 case "fence":
                     world.ran.append(attempt.fence)
                 case "derive":
@@ -529,26 +529,28 @@ class ZombieContract(Contract):
             world.ran.append("went on")
             return "zombie"
 
-        zombie = door.start(handler=handler, policy=LEASED)
+        zombie = client.start(handler=handler, policy=LEASED)
         await gate.reached()
         await world.pass_time(60)
         await world.settled()
-        await world.door().run(handler=world.returning("successor"))
+        await world.client().run(handler=world.returning("successor"))
         gate.open()
         assert (await world.finish(zombie)).value == "successor"
         assert world.ran == ["successor"]
 
 
-async def _cut_off(world: World, error: Exception | None = None, fingerprint: object = None) -> tuple[Call, Gate, Door]:
+async def _cut_off(
+    world: World, error: Exception | None = None, fingerprint: object = None
+) -> tuple[Call, Gate, ApiClient]:
     """A process whose handler runs on while its renewals reach nobody, and whose lease is over by now."""
     watched = world.watched()
     watched.refuse(Renew)
-    door, gate = world.door(watched), world.gate()
-    call = door.start(handler=world.stopping(gate, "zombie", error), policy=LEASED, fingerprint=fingerprint)
+    client, gate = world.client(watched), world.gate()
+    call = client.start(handler=world.stopping(gate, "zombie", error), policy=LEASED, fingerprint=fingerprint)
     await gate.reached()
     await world.pass_time(60)
     await world.settled()
-    return call, gate, door
+    return call, gate, client
 
 
 async def _is_refused(world: World, operation: Operation) -> None:

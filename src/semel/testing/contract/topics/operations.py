@@ -114,60 +114,60 @@ class InputContract(Contract):
 
     @pytest.mark.parametrize(("key", "kind"), BAD_KEYS, ids=lambda part: repr(part).split(" object at")[0][:20])
     async def test_a_bad_key_is_refused(self, world: World, key: Any, kind: type[UsageError]) -> None:
-        door = world.door()
-        error = await door.error(key)
+        client = world.client()
+        error = await client.error(key)
         assert type(error) is kind
-        assert world.ran == await door.keys() == []
+        assert world.ran == await client.keys() == []
 
     @only_by_run
     @pytest.mark.parametrize("key", BAD_KEYS_OF_RUN, ids=repr)
     async def test_a_bare_value_is_no_key_of_run(self, world: World, key: Any) -> None:
-        door = world.door()
-        error = await door.error(key)
+        client = world.client()
+        error = await client.error(key)
         assert type(error) is KeyInvalid
         assert "othing ran" in str(error)
-        assert world.ran == await door.keys() == []
+        assert world.ran == await client.keys() == []
 
     @only_by_run
     @pytest.mark.parametrize("settings", BAD_SETTINGS_OF_RUN.values(), ids=BAD_SETTINGS_OF_RUN.keys())
     async def test_a_bad_setting_of_run_is_refused(self, world: World, settings: dict[str, Any]) -> None:
-        door = world.door()
-        error = await door.error(**settings)
+        client = world.client()
+        error = await client.error(**settings)
         assert isinstance(error, UsageError)
-        assert world.ran == await door.keys() == []
+        assert world.ran == await client.keys() == []
 
     @pytest.mark.parametrize("settings", BAD_SETTINGS.values(), ids=BAD_SETTINGS.keys())
     async def test_a_bad_setting_is_refused(self, world: World, settings: dict[str, Any]) -> None:
-        door = world.door()
-        error = await door.error(**settings)
+        client = world.client()
+        error = await client.error(**settings)
         assert isinstance(error, UsageError)
-        assert world.ran == await door.keys() == []
+        assert world.ran == await client.keys() == []
 
     @pytest.mark.parametrize("settings", BAD_POLICIES, ids=str)
     async def test_a_bad_policy_is_refused(self, world: World, settings: dict[str, Any]) -> None:
-        door = world.door()
+        client = world.client()
         with pytest.raises(PolicyInvalid) as caught:
-            door.once(key="order", **settings)(world.returning("value"))
+            client.once(key="order", **settings)(world.returning("value"))
         assert "nothing ran" in caught.value.message
 
     async def test_a_key_of_the_longest_length_is_accepted(self, world: World) -> None:
-        assert await world.door().value("x" * 255) == "value"
+        assert await world.client().value("x" * 255) == "value"
 
     async def test_every_refusal_says_that_nothing_ran(self, world: World) -> None:
-        door = world.door()
-        errors = [await door.error(key) for key, _ in BAD_KEYS]
+        client = world.client()
+        errors = [await client.error(key) for key, _ in BAD_KEYS]
         assert [error for error in errors if "othing ran" not in str(error)] == []
 
     @only_by_run
     async def test_a_handler_that_cannot_be_called_is_refused(self, world: World) -> None:
-        engine = world.door().engine
+        engine = world.client().engine
         call = world.start(lambda: engine.run("k", "handler", operation="pay", fingerprint=None))
         await world.ended(call)
         assert isinstance(call.error, UsageError)
 
     async def test_reading_a_key_needs_its_operation(self, world: World) -> None:
         with pytest.raises(UsageError):
-            await world.door().find("k", operation=None)
+            await world.client().find("k", operation=None)
 
 
 VALUE = codec.encode("value", PlainAdapter(), 1000)

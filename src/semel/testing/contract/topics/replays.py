@@ -107,8 +107,8 @@ class ReplayContract(Contract):
 
     @pytest.mark.parametrize("value", FALSY, ids=repr)
     async def test_a_falsy_value_is_replayed_as_itself(self, world: World, value: Any) -> None:
-        await world.door().run(handler=world.returning(value, note="ran"))
-        replay = await world.door().run(handler=world.returning("other"))
+        await world.client().run(handler=world.returning(value, note="ran"))
+        replay = await world.client().run(handler=world.returning("other"))
         assert replay.replayed
         assert same(replay.value, value)
         assert world.ran == ["ran"]
@@ -118,43 +118,43 @@ class ReplayContract(Contract):
         self, world: World, annotation: Any, value: Any
     ) -> None:
         handler = world.returning(value, note="ran")
-        first = await world.door().run(handler=handler, returns=annotation)
-        replay = await world.door().run(handler=handler, returns=annotation)
+        first = await world.client().run(handler=handler, returns=annotation)
+        replay = await world.client().run(handler=handler, returns=annotation)
         assert (first.replayed, replay.replayed, world.ran) == (False, True, ["ran"])
         assert same(first.value, value)
         assert same(replay.value, value)
 
     async def test_a_value_other_than_declared_is_replayed_as_what_it_was(self, world: World) -> None:
-        door = world.door()
-        await door.run(handler=world.returning(1), returns=float)
-        assert same(await door.value(returns=float), 1)
+        client = world.client()
+        await client.run(handler=world.returning(1), returns=float)
+        assert same(await client.value(returns=float), 1)
 
     async def test_a_decorated_function_replays_its_declared_result(self, world: World) -> None:
         def charge(order: str, amount: Decimal) -> Receipt:
             world.ran.append(order)
             return Receipt(order, amount)
 
-        doors = [world.door().once(key="order")(charge) for _ in range(2)]
-        values = [await door("o-1", Decimal("9.90")) for door in doors]
+        clients = [world.client().once(key="order")(charge) for _ in range(2)]
+        values = [await client("o-1", Decimal("9.90")) for client in clients]
         assert values == [Receipt("o-1", Decimal("9.90"))] * 2
         assert world.ran == ["o-1"]
 
     async def test_the_first_caller_gets_the_very_object(self, world: World) -> None:
         value = ["the object"]
-        assert await world.door().value(handler=world.returning(value)) is value
+        assert await world.client().value(handler=world.returning(value)) is value
 
     async def test_a_large_value_is_replayed(self, world: World) -> None:
-        door = world.door()
-        await door.run(handler=world.returning("x" * 900_000, note="ran"))
-        assert await door.value() == "x" * 900_000
+        client = world.client()
+        await client.run(handler=world.returning("x" * 900_000, note="ran"))
+        assert await client.value() == "x" * 900_000
 
     async def test_replays_are_counted_in_the_end(self, world: World) -> None:
-        door = world.door()
+        client = world.client()
         for _ in range(4):
-            await door.run()
+            await client.run()
         world.clock.advance(5)
-        await door.close()
-        record = await door.read()
+        await client.close()
+        record = await client.read()
         assert record.replays == 3, f"the record counts {record.replays} replays"
 
 
@@ -169,41 +169,41 @@ class TombstoneContract(Contract):
     async def test_the_first_caller_gets_a_value_that_cannot_be_kept(
         self, world: World, value: Any, policy: Policy
     ) -> None:
-        result = await world.door().run(handler=world.returning(value), policy=policy)
+        result = await world.client().run(handler=world.returning(value), policy=policy)
         assert (result.value, result.replayed) == (value, False)
 
     async def test_a_value_that_cannot_be_encoded_is_not_run_for_twice(self, world: World) -> None:
-        await world.door().run(handler=world.returning(object(), note="ran"))
-        assert isinstance(await world.door().error(), ResultNotKept)
+        await world.client().run(handler=world.returning(object(), note="ran"))
+        assert isinstance(await world.client().error(), ResultNotKept)
         assert world.ran == ["ran"]
 
     async def test_a_value_over_max_result_is_not_run_for_twice(self, world: World) -> None:
-        await world.door().run(handler=world.returning(bytes(range(256)), note="ran"), policy=SMALL)
-        assert isinstance(await world.door().error(policy=SMALL), ResultNotKept)
+        await world.client().run(handler=world.returning(bytes(range(256)), note="ran"), policy=SMALL)
+        assert isinstance(await world.client().error(policy=SMALL), ResultNotKept)
         assert world.ran == ["ran"]
 
     async def test_a_value_of_another_class_than_declared_is_not_run_for_twice(self, world: World) -> None:
-        await world.door().run(handler=world.returning(Receipt("r", Decimal(1)), note="ran"), returns=Booking)
-        assert isinstance(await world.door().error(returns=Booking), ResultNotKept)
+        await world.client().run(handler=world.returning(Receipt("r", Decimal(1)), note="ran"), returns=Booking)
+        assert isinstance(await world.client().error(returns=Booking), ResultNotKept)
         assert world.ran == ["ran"]
 
     async def test_a_tombstone_is_a_completed_record(self, world: World) -> None:
-        door = world.door()
-        await door.run(handler=world.returning(object()))
-        assert (await door.read()).status is Status.COMPLETED
+        client = world.client()
+        await client.run(handler=world.returning(object()))
+        assert (await client.read()).status is Status.COMPLETED
 
     async def test_a_tombstone_says_why(self, world: World) -> None:
-        door = world.door()
-        await door.run(handler=world.returning(bytes(range(256))), policy=SMALL)
-        error = await door.error(policy=SMALL)
+        client = world.client()
+        await client.run(handler=world.returning(bytes(range(256))), policy=SMALL)
+        error = await client.error(policy=SMALL)
         assert isinstance(error, ResultNotKept)
         assert "max_result=200" in error.message
 
     async def test_a_waiter_is_told_of_a_tombstone(self, world: World) -> None:
         gate = world.gate()
-        owner = world.door().start(handler=world.stopping(gate, object()))
+        owner = world.client().start(handler=world.stopping(gate, object()))
         await gate.reached()
-        other = world.door()
+        other = world.client()
         waiter = other.start()
         await world.waiting((other, 1))
         gate.open()
@@ -228,12 +228,12 @@ class VersionContract(Contract):
     )
     async def test_an_outcome_of_a_newer_release_is_not_run_again(self, world: World, envelope: bytes) -> None:
         await world.perform(Complete(await world.crash(), envelope))
-        assert isinstance(await world.door().error(), RecordUnreadable)
+        assert isinstance(await world.client().error(), RecordUnreadable)
         assert world.ran == []
 
     async def test_an_outcome_that_no_longer_fits_is_not_run_again(self, world: World) -> None:
-        await world.door().run(handler=world.returning("text"))
-        assert isinstance(await world.door().error(returns=Receipt), RecordUnreadable)
+        await world.client().run(handler=world.returning("text"))
+        assert isinstance(await world.client().error(returns=Receipt), RecordUnreadable)
         assert world.ran == ["text"]
 
     @pytest.mark.parametrize("elapsed", [0, 3600], ids=["running", "lapsed"])
@@ -241,5 +241,5 @@ class VersionContract(Contract):
         claim = world.claim()
         await world.perform(msgspec.structs.replace(claim, fingerprint=b"\x7f" + claim.fingerprint[1:]))
         world.clock.advance(elapsed)
-        assert isinstance(await world.door().error(), RecordUnreadable)
+        assert isinstance(await world.client().error(), RecordUnreadable)
         assert world.ran == []

@@ -10,7 +10,7 @@ from semel.core.circuit import Limits
 from semel.core.operations import Claim, Read
 from semel.core.policy import Policy
 from semel.errors import InDoubt, InProgress, TooManyWaiting
-from semel.testing.contract.api_client import Door
+from semel.testing.contract.api_client import ApiClient
 from semel.testing.contract.calls import Call, Gate
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
@@ -27,57 +27,57 @@ class WaitingContract(Contract):
     """Those who wait get what the owner gets."""
 
     async def test_a_waiter_gets_the_value_of_the_owner(self, world: World) -> None:
-        door = world.door()
-        owner, gate = await _owner(world, door)
-        waiter = door.start(handler=world.returning("mine"))
-        await world.waiting((door, 1))
+        client = world.client()
+        owner, gate = await _owner(world, client)
+        waiter = client.start(handler=world.returning("mine"))
+        await world.waiting((client, 1))
         gate.open()
         await world.ended(owner, waiter)
         assert (waiter.value, waiter.result.replayed) == ("owner", True)
         assert world.ran == ["owner"]
 
     async def test_a_waiter_in_another_process_gets_the_value_of_the_owner(self, world: World) -> None:
-        owner, gate = await _owner(world, world.door())
-        door = world.door()
-        waiter = door.start(handler=world.returning("mine"))
-        await world.waiting((door, 1))
+        owner, gate = await _owner(world, world.client())
+        client = world.client()
+        waiter = client.start(handler=world.returning("mine"))
+        await world.waiting((client, 1))
         gate.open()
         await world.ended(owner, waiter)
         assert (waiter.value, waiter.result.replayed) == ("owner", True)
         assert world.ran == ["owner"]
 
     async def test_a_waiter_in_the_same_process_is_told_at_once(self, world: World) -> None:
-        door = world.door()
-        owner, gate = await _owner(world, door)
-        waiter = door.start()
-        await world.waiting((door, 1))
+        client = world.client()
+        owner, gate = await _owner(world, client)
+        waiter = client.start()
+        await world.waiting((client, 1))
         gate.open()
         await world.ended(owner, waiter)
         assert world.clock.monotonic() == 0, f"the caller waited for {world.clock.monotonic()} s"
 
     async def test_a_result_says_how_long_it_waited(self, world: World) -> None:
-        owner, gate = await _owner(world, world.door())
-        door = world.door()
-        waiter = door.start()
-        await world.waiting((door, 1))
+        owner, gate = await _owner(world, world.client())
+        client = world.client()
+        waiter = client.start()
+        await world.waiting((client, 1))
         await world.pass_time(4)
         gate.open()
         await world.ended(owner, waiter)
         assert waiter.result.seconds == pytest.approx(4.3, abs=0.3)
 
     async def test_a_waiter_whose_time_is_over_is_told_to_come_back(self, world: World) -> None:
-        await _owner(world, world.door())
-        error = await world.door().error(policy=Policy(wait_for=timedelta(seconds=10)))
+        await _owner(world, world.client())
+        error = await world.client().error(policy=Policy(wait_for=timedelta(seconds=10)))
         assert isinstance(error, InProgress)
         assert error.retry_after > 0
         assert world.clock.monotonic() == pytest.approx(10)
         assert world.ran == ["owner"]
 
     async def test_a_waiter_that_gives_up_looks_a_last_time(self, world: World) -> None:
-        owner, gate = await _owner(world, world.door())
-        door = world.door()
-        waiter = door.start(policy=BLINK)
-        await world.waiting((door, 1))
+        owner, gate = await _owner(world, world.client())
+        client = world.client()
+        waiter = client.start(policy=BLINK)
+        await world.waiting((client, 1))
         gate.open()
         await world.ended(owner)
         await world.pass_time(0.04)
@@ -85,60 +85,60 @@ class WaitingContract(Contract):
         assert waiter.value == "owner"
 
     async def test_a_waiter_that_gives_up_is_not_given_a_record_that_has_just_expired(self, world: World) -> None:
-        owner, gate = await _owner(world, world.door(), EXPIRES_WITH_BLINK)
-        door = world.door()
-        waiter = door.start(policy=BLINK)
-        await world.waiting((door, 1))
+        owner, gate = await _owner(world, world.client(), EXPIRES_WITH_BLINK)
+        client = world.client()
+        waiter = client.start(policy=BLINK)
+        await world.waiting((client, 1))
         gate.open()
         await world.ended(owner)
-        assert (await world.door().read()).expires_at == world.now() + timedelta(milliseconds=40)
+        assert (await world.client().read()).expires_at == world.now() + timedelta(milliseconds=40)
         await world.pass_time(0.04)
         await world.ended(waiter)
         assert isinstance(waiter.error, InProgress), f"the waiter was given {waiter.result}"
         assert waiter.error.retry_after < 1, "the key is free: there is nothing to wait for"
 
     async def test_a_waiter_that_gives_up_does_not_touch_the_record(self, world: World) -> None:
-        await _owner(world, world.door())
+        await _owner(world, world.client())
         before = await world.stored()
-        await world.door().error(policy=BLINK)
+        await world.client().error(policy=BLINK)
         assert await world.stored() == before
 
     async def test_a_waiter_without_time_is_told_at_once(self, world: World) -> None:
-        await _owner(world, world.door())
-        error = await world.door().error(policy=Policy(wait_for=timedelta(0)))
+        await _owner(world, world.client())
+        error = await world.client().error(policy=Policy(wait_for=timedelta(0)))
         assert isinstance(error, InProgress)
         assert world.clock.monotonic() == 0, f"the caller waited for {world.clock.monotonic()} s"
 
     async def test_reject_answers_at_once(self, world: World) -> None:
         watched = world.watched()
-        await _owner(world, world.door())
-        assert isinstance(await world.door(watched).error(policy=REJECT), InProgress)
+        await _owner(world, world.client())
+        assert isinstance(await world.client(watched).error(policy=REJECT), InProgress)
         assert (world.clock.monotonic(), watched.count(Claim), watched.count(Read)) == (0, 1, 0)
 
     async def test_a_waiter_takes_over_when_the_lease_of_a_crashed_owner_ends(self, world: World) -> None:
         await world.crash()
-        assert await world.door().value(policy=PATIENT) == "value"
+        assert await world.client().value(policy=PATIENT) == "value"
         assert world.clock.monotonic() == pytest.approx(30, abs=1)
 
     async def test_a_waiter_is_told_that_the_owner_is_held_in_doubt(self, world: World) -> None:
-        door, gate = world.door(), world.gate()
+        client, gate = world.client(), world.gate()
         held = Policy(in_doubt="hold")
-        owner = door.start(handler=world.stopping(gate, error=OSError()), policy=held)
+        owner = client.start(handler=world.stopping(gate, error=OSError()), policy=held)
         await gate.reached()
-        waiters = [door.start(policy=held) for _ in range(3)]
-        await world.waiting((door, 3))
+        waiters = [client.start(policy=held) for _ in range(3)]
+        await world.waiting((client, 3))
         gate.open()
         await world.ended(owner, *waiters)
         assert [type(waiter.error) for waiter in waiters] == [InDoubt] * 3
         assert world.ran == ["OSError"]
 
     async def test_waiting_survives_a_store_that_does_not_answer_reads(self, world: World) -> None:
-        owner, gate = await _owner(world, world.door())
+        owner, gate = await _owner(world, world.client())
         watched = world.watched()
         watched.refuse(Read, times=5)
-        door = world.door(watched)
-        waiter = door.start(policy=PATIENT)
-        await world.waiting((door, 1))
+        client = world.client(watched)
+        waiter = client.start(policy=PATIENT)
+        await world.waiting((client, 1))
         await world.pass_time(0.5)
         gate.open()
         await world.ended(owner, waiter)
@@ -149,58 +149,58 @@ class CrowdContract(Contract):
     """The number of waiters is bounded; one more is refused at once, and costs the store one claim."""
 
     async def test_one_too_many_for_a_key_is_told_at_once(self, world: World) -> None:
-        await _owner(world, world.door())
+        await _owner(world, world.client())
         watched = world.watched()
-        door = world.door(watched, limits=Limits(waiters_per_key=2))
+        client = world.client(watched, limits=Limits(waiters_per_key=2))
         for _ in range(2):
-            door.start(policy=PATIENT)
-        await world.waiting((door, 2))
-        error = await door.error(policy=PATIENT)
+            client.start(policy=PATIENT)
+        await world.waiting((client, 2))
+        error = await client.error(policy=PATIENT)
         assert type(error) is InProgress, f"the third caller heard {error!r}"
         assert error.retry_after > 0
         assert (world.clock.monotonic(), watched.count(Claim), watched.count(Read)) == (0, 3, 0)
 
     async def test_those_who_wait_are_served_although_others_were_turned_away(self, world: World) -> None:
-        door = world.door(limits=Limits(waiters_per_key=2))
-        owner, gate = await _owner(world, door)
-        waiters = [door.start(policy=PATIENT) for _ in range(2)]
-        await world.waiting((door, 2))
-        await door.error(policy=PATIENT)
+        client = world.client(limits=Limits(waiters_per_key=2))
+        owner, gate = await _owner(world, client)
+        waiters = [client.start(policy=PATIENT) for _ in range(2)]
+        await world.waiting((client, 2))
+        await client.error(policy=PATIENT)
         gate.open()
         await world.ended(owner, *waiters)
         assert [waiter.value for waiter in waiters] == ["owner"] * 2
         assert world.ran == ["owner"]
 
     async def test_a_full_room_of_one_key_leaves_the_others_alone(self, world: World) -> None:
-        door, gate = world.door(limits=Limits(waiters_per_key=1)), world.gate()
-        owners = [door.start(key, world.stopping(gate, key)) for key in ("a", "b")]
+        client, gate = world.client(limits=Limits(waiters_per_key=1)), world.gate()
+        owners = [client.start(key, world.stopping(gate, key)) for key in ("a", "b")]
         await gate.reached(2)
-        waiters = [door.start(key, policy=PATIENT) for key in ("a", "b")]
-        await world.waiting((door, 2))
+        waiters = [client.start(key, policy=PATIENT) for key in ("a", "b")]
+        await world.waiting((client, 2))
         gate.open()
         await world.ended(*owners, *waiters)
         assert [waiter.value for waiter in waiters] == ["a", "b"]
 
     async def test_one_too_many_for_the_process_is_told_at_once(self, world: World) -> None:
-        gate, owners = world.gate(), world.door()
+        gate, owners = world.gate(), world.client()
         for key in ("a", "b", "c"):
             owners.start(key, world.stopping(gate, key))
         await gate.reached(3)
         watched = world.watched()
-        door = world.door(watched, limits=Limits(waiters=2))
+        client = world.client(watched, limits=Limits(waiters=2))
         for key in ("a", "b"):
-            door.start(key, policy=PATIENT)
-        await world.waiting((door, 2))
-        error = await door.error("c", policy=PATIENT)
+            client.start(key, policy=PATIENT)
+        await world.waiting((client, 2))
+        error = await client.error("c", policy=PATIENT)
         assert isinstance(error, TooManyWaiting), f"the third caller heard {error!r}"
         assert (world.clock.monotonic(), watched.count(Claim), watched.count(Read)) == (0, 3, 0)
 
     async def test_a_place_is_free_again_once_somebody_gave_up(self, world: World) -> None:
-        owner, gate = await _owner(world, world.door())
-        door = world.door(limits=Limits(waiters=1, waiters_per_key=1))
-        await door.error(policy=BLINK)
-        waiter = door.start(policy=PATIENT)
-        await world.waiting((door, 1))
+        owner, gate = await _owner(world, world.client())
+        client = world.client(limits=Limits(waiters=1, waiters_per_key=1))
+        await client.error(policy=BLINK)
+        waiter = client.start(policy=PATIENT)
+        await world.waiting((client, 1))
         gate.open()
         await world.ended(owner, waiter)
         assert waiter.value == "owner"
@@ -211,17 +211,17 @@ class PromotionContract(Contract):
 
     async def test_one_waiter_runs_after_a_retryable_failure_and_the_others_get_its_value(self, world: World) -> None:
         watched, gate = world.watched(), world.gate()
-        door = world.door(watched)
-        owner = door.start(handler=world.stopping(gate, error=ConnectionError()), policy=PATIENT)
+        client = world.client(watched)
+        owner = client.start(handler=world.stopping(gate, error=ConnectionError()), policy=PATIENT)
         await gate.reached()
         heirs_gate = world.gate()
-        waiters = [door.start(handler=world.stopping(heirs_gate, "heir"), policy=PATIENT) for _ in range(5)]
-        await world.waiting((door, 5))
+        waiters = [client.start(handler=world.stopping(heirs_gate, "heir"), policy=PATIENT) for _ in range(5)]
+        await world.waiting((client, 5))
         gate.open()
         await heirs_gate.reached()
         await world.pass_time(5)
         assert world.ran == ["ConnectionError", "heir"]
-        assert door.waiters() == 4, f"{door.waiters()} callers wait"
+        assert client.waiters() == 4, f"{client.waiters()} callers wait"
         assert watched.count(Claim) == 1 + 5 + 1
         heirs_gate.open()
         await world.ended(owner, *waiters)
@@ -229,57 +229,59 @@ class PromotionContract(Contract):
         assert world.ran == ["ConnectionError", "heir"]
 
     async def test_one_waiter_of_two_processes_runs(self, world: World) -> None:
-        doors, gate = [world.door(), world.door()], world.gate()
-        owner = doors[0].start(handler=world.stopping(gate, error=ConnectionError()), policy=PATIENT)
+        clients, gate = [world.client(), world.client()], world.gate()
+        owner = clients[0].start(handler=world.stopping(gate, error=ConnectionError()), policy=PATIENT)
         await gate.reached()
-        waiters = [door.start(handler=world.returning("heir"), policy=PATIENT) for door in doors for _ in range(3)]
-        await world.waiting((doors[0], 3), (doors[1], 3))
+        waiters = [
+            client.start(handler=world.returning("heir"), policy=PATIENT) for client in clients for _ in range(3)
+        ]
+        await world.waiting((clients[0], 3), (clients[1], 3))
         gate.open()
         await world.ended(owner, *waiters)
         assert [waiter.value for waiter in waiters] == ["heir"] * 6
         assert world.ran == ["ConnectionError", "heir"]
 
     async def test_waiters_come_one_after_the_other_while_each_fails(self, world: World) -> None:
-        door, gate = world.door(), world.gate()
-        owner = door.start(handler=world.stopping(gate, error=ConnectionError()), policy=PATIENT)
+        client, gate = world.client(), world.gate()
+        owner = client.start(handler=world.stopping(gate, error=ConnectionError()), policy=PATIENT)
         await gate.reached()
-        waiters = [door.start(handler=world.raising(ConnectionError()), policy=PATIENT) for _ in range(4)]
-        await world.waiting((door, 4))
+        waiters = [client.start(handler=world.raising(ConnectionError()), policy=PATIENT) for _ in range(4)]
+        await world.waiting((client, 4))
         gate.open()
         await world.ended(owner, *waiters)
         assert [type(waiter.error) for waiter in waiters] == [ConnectionError] * 4
-        assert (await door.read()).attempts == 5
+        assert (await client.read()).attempts == 5
 
     async def test_one_waiter_reruns_what_is_in_doubt(self, world: World) -> None:
-        door, gate = world.door(), world.gate()
-        owner = door.start(handler=world.stopping(gate, error=OSError()), policy=PATIENT)
+        client, gate = world.client(), world.gate()
+        owner = client.start(handler=world.stopping(gate, error=OSError()), policy=PATIENT)
         await gate.reached()
-        waiters = [door.start(handler=world.returning("heir"), policy=PATIENT) for _ in range(3)]
-        await world.waiting((door, 3))
+        waiters = [client.start(handler=world.returning("heir"), policy=PATIENT) for _ in range(3)]
+        await world.waiting((client, 3))
         gate.open()
         await world.ended(owner, *waiters)
         assert world.ran == ["OSError", "heir"]
 
     async def test_a_thousand_waiters_cost_five_reads_a_second(self, world: World) -> None:
-        await _owner(world, world.door())
+        await _owner(world, world.client())
         watched = world.watched()
-        door = world.door(watched)
+        client = world.client(watched)
         for _ in range(THOUSAND):
-            door.start(policy=PATIENT)
-        await world.waiting((door, THOUSAND))
+            client.start(policy=PATIENT)
+        await world.waiting((client, THOUSAND))
         before = watched.count(Read)
         await world.pass_time(10)
         assert 0 < watched.count(Read) - before <= 5 * 10
 
     async def test_waiters_of_many_keys_are_served_by_one_list(self, world: World) -> None:
-        gate, owners = world.gate(), world.door()
+        gate, owners = world.gate(), world.client()
         for number in range(20):
             owners.start(f"k{number}", world.stopping(gate, number))
         await gate.reached(20)
         watched = world.watched()
-        door = world.door(watched)
-        waiters = [door.start(f"k{number}", policy=PATIENT) for number in range(20)]
-        await world.waiting((door, 20))
+        client = world.client(watched)
+        waiters = [client.start(f"k{number}", policy=PATIENT) for number in range(20)]
+        await world.waiting((client, 20))
         await world.pass_time(5)
         assert {len(reads) for reads in watched.lists(Read)} == {20}
         gate.open()
@@ -287,9 +289,9 @@ class PromotionContract(Contract):
         assert [waiter.value for waiter in waiters] == list(range(20))
 
 
-async def _owner(world: World, door: Door, policy: Policy | None = None) -> tuple[Call, Gate]:
+async def _owner(world: World, client: ApiClient, policy: Policy | None = None) -> tuple[Call, Gate]:
     """Somebody who runs, and stops inside the handler."""
     gate = world.gate()
-    call = door.start(handler=world.stopping(gate, "owner"), policy=policy)
+    call = client.start(handler=world.stopping(gate, "owner"), policy=policy)
     await gate.reached()
     return call, gate
