@@ -130,8 +130,16 @@ class Batching(Protocol):
         """The commands for `operations`, all of one kind."""
 
 
-class Store(Batching, Protocol):
+class Store(Protocol):
     """A place that keeps records: what it must be able to execute. What it may administer is another port."""
+
+    @property
+    def name(self) -> str:
+        """What the store is called in messages: never with a password."""
+
+    @property
+    def max_operations(self) -> int:
+        """How many operations a lane may send together."""
 
     @property
     def capabilities(self) -> Capabilities:
