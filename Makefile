@@ -40,6 +40,7 @@ test: setup-dev ## set everything up and run all tests
 
 check: setup-dev ## format, lint, types, layers, spelling and the fast tests; under a minute
 	$(BIN)/python scripts/generate-sync --check
+	$(BIN)/python scripts/generate-signatures --check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict $(CODE)
@@ -57,6 +58,7 @@ bench: ## compare with the bare stores and with peers
 
 format: setup-dev ## rewrite the code in the project's form, and what is generated from it
 	$(BIN)/python scripts/generate-sync
+	$(BIN)/python scripts/generate-signatures
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

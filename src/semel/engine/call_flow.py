@@ -54,7 +54,9 @@ from semel.core.record import (
     Step,
     StoredRecord,
     Unknown,
+    is_tombstone,
     show_record,
+    tombstone_reason,
 )
 from semel.engine import call_errors
 from semel.engine.background import Crowded, Ended, News, Promoted
@@ -167,6 +169,11 @@ class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
 
     def __repr__(self) -> str:
         return f"Result(value={self.value!r}, replayed={self.replayed}, protected={self.protected})"
+
+    def why_not_kept(self) -> str | None:
+        """Why the value of this run could not be kept for duplicates; None where it was, or was replayed."""
+        outcome = self._outcome
+        return tombstone_reason(outcome) if outcome is not None and is_tombstone(outcome) else None
 
     @cached_property
     def record(self) -> Record | None:
