@@ -58,10 +58,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Listener(config))
     config.addinivalue_line(
         "markers",
-        "covering(across_classes=False, shared=(), spread=()): at the small effort, run only as many rows of a test as "
-        "it takes for each value of each parameter to occur. across_classes: the classes of the module are one more "
-        "parameter. shared: each value of these parameters occurs in some test of a group, not in every test of it. "
-        "spread: the names of tests for which the classes of all modules that say so are one more parameter.",
+        "covering(across_classes=False, shared=(), spread=(), whole=None): at the small effort, run only as many rows "
+        "of a test as it takes for each value of each parameter to occur. across_classes: the classes of the module "
+        "are one more parameter. shared: each value of these parameters occurs in some test of a group, not in every "
+        "test of it. spread: the names of tests for which the classes of all modules that say so are one more "
+        "parameter. whole: with `shared`, only tests that these classes define run all their rows, others one row.",
     )
 
 
@@ -93,7 +94,12 @@ def _left_out(items: Iterable[pytest.Item]) -> set[str]:
 
 
 def _place(
-    item: pytest.Function, *, across_classes: bool = False, shared: Sequence[str] = (), spread: Collection[str] = ()
+    item: pytest.Function,
+    *,
+    across_classes: bool = False,
+    shared: Sequence[str] = (),
+    spread: Collection[str] = (),
+    whole: Collection[str] | None = None,
 ) -> tuple[tuple[str, ...], Row]:
     """The name of the table that a test is in, and its row there."""
     cls = item.cls.__name__ if item.cls else ""
@@ -107,7 +113,8 @@ def _place(
         return (module, cls, item.originalname), row
     rest = tuple(sorted((name, value) for name, value in row.items() if name not in ("test", *shared)))
     topic, _, _ = item.function.__qualname__.rpartition(".")
-    return (module, cls, topic), {"case": (item.originalname, rest), **{name: row.get(name) for name in shared}}
+    case = (item.originalname, rest if whole is None or topic in whole else ())
+    return (module, cls, topic), {"case": case, **{name: row.get(name) for name in shared}}
 
 
 def _parameters(item: pytest.Function) -> dict[str, Hashable]:

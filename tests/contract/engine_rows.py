@@ -1,7 +1,6 @@
-"""Scenarios whose rows only the engine tells apart: a store is given bytes and digests, or is not asked at all.
+"""Which rows of the contract depend on the store, for the stores on servers at the small effort.
 
-Memory and SQLite run every row. The stores on servers share them at the small effort: each row runs on one of them, and
-each of them runs some.
+What always holds: memory and SQLite run every row.
 """
 
 from typing import Final
@@ -15,3 +14,10 @@ ENGINE_ROWS: Final = frozenset({
     "test_a_record_is_replayed_whichever_way_its_fingerprint_was_made",
     "test_another_request_is_refused_whichever_way_the_fingerprint_was_made",
 })  # fmt: skip
+"""Scenarios whose rows only the engine tells apart: a store is given bytes and digests, or is not asked at all.
+
+The stores on servers share them: each row runs on one of them, and each of them runs some.
+"""
+
+WITHOUT_CALLS: Final = frozenset({"OperationContract", "ListContract"})
+"""Topics that send operations to a store, without any engine."""

@@ -13,13 +13,13 @@ import pytest
 from semel.testing.contract import StoreContract
 from semel.testing.contract.suite import Contract
 from tests.contract.counting import MARK
+from tests.contract.engine_rows import WITHOUT_CALLS
 from tests.processes import run_bounded
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 ENTRIES = {"sync run", "sync decorated", "async run", "async decorated"}
-WITHOUT_CALLS = {"OperationContract", "ListContract"}  # they send operations to a store, without any engine
 ONLY_ASYNC = {"CancellationContract"}  # a thread cannot be cancelled
 TOPICS = {
     topic.__name__ for topic in StoreContract.__mro__ if topic not in (StoreContract, Contract, object)

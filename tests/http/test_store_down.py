@@ -13,7 +13,7 @@ from tests.http.asking import Asker, new_key
 from tests.http.sites import SITES, Running
 from tests.servers.postgresql import PostgresqlServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.covering]
+pytestmark = [pytest.mark.slow, pytest.mark.covering(shared=("site",))]  # each test starts its site anew
 
 StartServer = Callable[..., AbstractContextManager[PostgresqlServer]]
 

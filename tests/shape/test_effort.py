@@ -139,3 +139,13 @@ def test_the_rows_of_a_test_can_be_spread_over_the_classes_of_all_modules(tmp_pa
     assert columns(ids, "Test.*", "test_pairs") == (COLOURS, PAIRS)
     assert {one.partition("::")[0] for one in ids if "::test_pairs[" in one} == classes
     assert len(ids) == 4 + 4 * (2 + 1)
+
+
+@pytest.mark.slow
+def test_every_test_can_run_one_row_but_those_of_a_class(tmp_path: Path) -> None:
+    ids = collected(tmp_path, '(shared=("colour",), whole=())')
+    for cls in ("TestFirst", "TestSecond"):
+        assert columns(ids, cls, ".*")[0] == COLOURS
+        assert len(columns(ids, cls, "test_pairs")[1]) <= len(COLOURS)
+    assert len(ids) == 2 * 3
+    assert collected(tmp_path, '(shared=("colour",), whole={"Cases"})') == collected(tmp_path, '(shared=("colour",))')
