@@ -213,10 +213,10 @@ class SqliteIsADictionary(RuleBasedStateMachine):
             expected = self.model.resolve(key.digest, nonce, status.value, outcome=outcome, note=note, now=self.now)
             self.same(ops.Resolve(key.digest, nonce, status, outcome, note), expected)
 
-    @rule(key=keys, times=st.integers(1, 2), tiers=st.booleans())
-    def erase(self, key: Key, times: int, *, tiers: bool) -> None:
+    @rule(key=keys, times=st.integers(1, 2), invalidates=st.booleans())
+    def erase(self, key: Key, times: int, *, invalidates: bool) -> None:
         for _ in range(times):
-            self.same(ops.Erase(key.digest, "asked", tiers=tiers), self.model.erase(key.digest, "asked"))
+            self.same(ops.Erase(key.digest, "asked", invalidates=invalidates), self.model.erase(key.digest, "asked"))
 
     @rule(limit=limits)
     def purge(self, limit: int) -> None:

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel import Policy
-from semel.http.exchange import Go, Settle, answered
+from semel import SHARED, Semel
+from semel.engine.engine import engine_of
+from semel.http.exchange import Exchange, Go, Settle
 from semel.http.request import Headers, Request, State
 from semel.http.response import REPLAYED, Response
 from semel.http.response import Answered as Whole
-from semel.http.route import Route, Routes
+from semel.http.route import Route
 from tests.http.asking import ALICE, BOB, Asker, new_key
 from tests.http.conftest import Start
 from tests.http.resident import MIB, resident
@@ -144,9 +145,10 @@ NAMES = st.sampled_from([*sorted(REPLAYED), "Location", "LINK", "Set-Cookie", "X
 def recorded(headers: list[tuple[str, str]]) -> Response:
     """What is stored of an answer with these headers."""
     request = Request("POST", "/orders", "", Headers(()), State({}))
-    route = Routes.of([Route("/orders")], {}, Policy(), None).find("POST", "/orders")
+    exchange = Exchange(engine_of(Semel("memory://")), SHARED, [Route("/orders")], None, {})
+    route = exchange.find("POST", "/orders")
     assert route is not None
-    wanted = next(answered(Go(None, route, request), Whole(201, headers, b""), policy_path=None))  # type: ignore[arg-type]
+    wanted = next(exchange.on_response(Go(None, route, request), Whole(201, headers, b"")))  # type: ignore[arg-type]
     assert isinstance(wanted, Settle)
     assert isinstance(wanted.value, Response)
     return wanted.value

@@ -4,13 +4,13 @@ from typing import Any
 
 from semel.core.flow import Flow
 from semel.core.operations import Answer, Operation
-from semel.core.store import Fill, InFront, Look
 from semel.stores.cache import TieredStore
+from semel.stores.cache.operations import CacheGet, CachePut, CacheRequest
 from tests.kill.board import Slot
 from tests.kill.positions import At
 from tests.kill.watched import WatchedStore, current_slot
 
-_WAYS = {Look: At.LOOKING, Fill: At.FILLING}
+_WAYS = {CacheGet: At.LOOKING, CachePut: At.FILLING}
 
 
 class WatchedTiers(TieredStore):
@@ -35,7 +35,7 @@ def _marked(flow: Flow[Answer], slot: Slot) -> Flow[Answer]:
         except StopIteration as end:
             answer: Answer = end.value
             return answer
-        if isinstance(wanted, InFront):
+        if isinstance(wanted, CacheRequest):
             slot.mark(_WAYS[type(wanted.operation)])
         try:
             go_on, reply = flow.send, (yield wanted)

@@ -250,7 +250,7 @@ class Sequence:
 
     def erase(self, dice: random.Random, key: Key) -> Operation:
         """What may be personal has to go."""
-        return Erase(key.digest, "asked", tiers=dice.random() < 0.5)
+        return Erase(key.digest, "asked", invalidates=dice.random() < 0.5)
 
     def purge(self, dice: random.Random, key: Key) -> Operation:
         """Half of a sweep."""

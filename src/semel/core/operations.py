@@ -128,20 +128,20 @@ class Resolve(msgspec.Struct, Asks["Resolved | StateMismatch"], frozen=True):
 
 
 class Erase(msgspec.Struct, Asks["Erased | StateMismatch"], frozen=True):
-    """Take out of a settled record what may be personal, and leave what shuts the key (`semel.core.erasing`).
+    """Take out of a settled record what may be personal, and leave what shuts the key (`semel.core.record`).
 
-    `tiers`: whoever sends it has caches in front of this store. A pending invalidation of the digest is noted in the
+    `invalidates`: there are copies of records beside this store. A pending invalidation of the digest is noted in the
     same transaction. `operation` as in `Read`.
     """
 
     digest: bytes
     note: str
     operation: str = ""
-    tiers: bool = False
+    invalidates: bool = False
 
 
 class Invalidate(msgspec.Struct, Asks["Recorded"], frozen=True):
-    """Take a digest out of every cache in front of the records; a store without caches has nothing to do.
+    """Remove every copy of a record that is kept beside the store; a store without copies has nothing to do.
 
     `noted_us` is when the store noted that this has to be done.
     """
@@ -158,7 +158,7 @@ class Pending(msgspec.Struct, Asks["PendingInvalidations"], frozen=True):
 
 
 class Confirm(msgspec.Struct, Asks["Recorded"], frozen=True):
-    """Every cache has forgotten the digest: remove its note, unless it was noted again after `before_us`."""
+    """Every copy is gone: remove its note, unless it was noted again after `before_us`."""
 
     digest: bytes
     before_us: int
@@ -301,7 +301,7 @@ class Erased(msgspec.Struct, frozen=True):
 
 
 class Invalidation(msgspec.Struct, frozen=True):
-    """A digest that caches may still hold although its record was erased, and when that was noted."""
+    """A digest of which copies may be left although its record was erased, and when that was noted."""
 
     digest: bytes
     operation: str

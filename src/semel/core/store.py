@@ -1,18 +1,10 @@
-"""The port that stores implement: plans of operations and drivers that execute them; and the protocol of a cache.
-
-Stores:
+"""The port that stores implement: plans of operations and drivers that execute them.
 
 - `plan` is neither sync nor async and takes operations of one kind. It returns one answer per operation, in order; an
   error of one operation is the answer of that one alone.
 - The effects of a batch are durable when the driver returns.
 - Nothing connects before it is used, and nothing is shared with a forked process.
 - What a store can do beyond that it declares in `capabilities`; nobody probes for methods or classes.
-
-A cache in front of a store:
-
-- It holds completed records only, each for no longer than the store would replay it, and only of that database.
-- A fill needs the epoch that a look placed or found before the store was read. A drop, an eviction or the end of its
-  life removes the epoch, so nothing read before a drop is filled in after it.
 """
 
 from __future__ import annotations
@@ -21,12 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from enum import Enum
 from typing import Any, Final, Protocol, cast
 
-import msgspec
-
-from semel.core.flow import Flow
-from semel.core.key import Key
 from semel.core.operations import Answer, Operation
-from semel.core.record import StoredRecord
 
 Plan = Generator[Any, Any, list[Answer | Exception]]
 Answers = list[Answer | Exception]
@@ -41,8 +28,8 @@ class Capability(Enum):
     GATHER = "eager only for an asker who is alone: what several tasks ask in one turn of the loop is cheaper together"
     SEPARATE_LOOP = "drivers for an event loop of semel's own: `separate_async_driver`"
     OWN_CIRCUIT = "it guards what it is made of by itself, so no circuit breaker is put in front of it"
-    INVALIDATIONS = "notes of what caches have to forget, so a cache may stand in front of it: `install_id`"
-    CACHED = "caches stand in front of its records: `front`, `at_hand` and `ask`"
+    INVALIDATIONS = "notes of erased records until every copy of them is confirmed to be gone: `install_id`"
+    LANE_WRAPPER = "a lane around the engine's, which may answer from copies: `wrap_lane` and `async_wrap_lane`"
     CLIENT_LIBRARIES = "it needs client libraries, which may be missing: `libraries`"
     FILE = "it is a file: `path`"
     DURABLE = "what it acknowledged survives a crash"
@@ -54,7 +41,7 @@ class Capability(Enum):
 
 
 Capabilities = frozenset[Capability]
-ITS_OWN: Final = frozenset({Capability.CACHED, Capability.CLIENT_LIBRARIES, Capability.FILE})
+ITS_OWN: Final = frozenset({Capability.LANE_WRAPPER, Capability.CLIENT_LIBRARIES, Capability.FILE})
 """What a store that stands in front of another one does not have from it."""
 ADMINISTRATION: Final = frozenset(
     {
@@ -217,78 +204,7 @@ def maker_of_separate_drivers(store: Store) -> Callable[[], AsyncDriver] | None:
     return cast("SeparateLoop", store).separate_async_driver
 
 
-class Look(msgspec.Struct, frozen=True):
-    """Ask for a cached record. Where there is none `epoch` is placed under its key, unless there is one."""
-
-    key: Key
-    epoch: bytes
-
-
-class Fill(msgspec.Struct, frozen=True):
-    """Cache a record until the cache's instant `until_us`, if `epoch` still stands. `now_us`: when it was read."""
-
-    record: StoredRecord
-    epoch: bytes
-    until_us: int
-    now_us: int
-
-
-class Drop(msgspec.Struct, frozen=True):
-    """Forget a record and its epoch, and refuse fills for `quiet_us`."""
-
-    digest: bytes
-    operation: str
-    quiet_us: int
-
-
-CacheOperation = Look | Fill | Drop
-
-
-class Hit(msgspec.Struct, frozen=True):
-    """A cached record, with the store's now when it was read there; it is good for another `rest_us`."""
-
-    record: StoredRecord
-    now_us: int
-    rest_us: int
-
-
-class Missed(msgspec.Struct, frozen=True):
-    """Nothing is cached. A fill may show `epoch`, where there is one; `now_us` is the cache's now."""
-
-    epoch: bytes = b""
-    now_us: int = 0
-
-
-class Filled(msgspec.Struct, frozen=True):
-    """Whether the record was cached. `full`: it was not, because there is no room for it."""
-
-    done: bool
-    full: bool = False
-
-
-class Dropped(msgspec.Struct, frozen=True):
-    """It is forgotten, and has been for so long without a break."""
-
-    since_us: int
-
-
-class InFront(msgspec.Struct, frozen=True):
-    """What a flow of tiers wants of the cache; every other operation it yields is for the store that decides."""
-
-    operation: CacheOperation
-
-
-class Front(Batching, Protocol):
-    """A cache, as lanes and runtimes see it."""
-
-    def driver(self) -> Driver:
-        """A driver for threads of this process."""
-
-    def async_driver(self) -> AsyncDriver:
-        """A driver for the running event loop."""
-
-
-class Behind(Store, Protocol):
+class CacheableStore(Store, Protocol):
     """What a store with `Capability.INVALIDATIONS` has beside the methods of a store."""
 
     @property
@@ -296,20 +212,30 @@ class Behind(Store, Protocol):
         """Which database this is: random, and kept in it. None until it was read; nothing is asked for it."""
 
 
-class Tiered(Protocol):
-    """What a store with `Capability.CACHED` has beside its methods, which are those of the store that decides."""
+class LanePort(Protocol):
+    """What has operations performed: for threads, or for an event loop, where what its methods give is awaited."""
 
-    @property
-    def front(self) -> Front | None:
-        """The cache that takes a round trip; None where there is only one in this process."""
+    def perform(self, operation: Any) -> Any:
+        """Have one operation performed, together with whatever else is asked meanwhile."""
 
-    def at_hand(self, operation: Operation) -> Answer | None:
-        """The answer, where it is known in this process; nothing is sent."""
-
-    def ask(self, operation: Operation) -> Flow[Answer] | None:
-        """How the tiers answer: a flow that yields operations. None: the store that decides is asked, nobody else."""
+    def close(self) -> Any:
+        """Let what is under way come to its end, and let go of what the lane itself opened."""
 
 
-def tiers_of(store: Store) -> Tiered | None:
-    """The tiers of a store, if it has some."""
-    return cast("Tiered", store) if Capability.CACHED in store.capabilities else None
+class LaneWrapper(Protocol):
+    """What a store with `Capability.LANE_WRAPPER` has beside the methods of a store.
+
+    `open_lane` makes a further lane, to whatever else the wrapper asks: what goes there does not wait for the store.
+    Joined operations never pass a lane, so a wrapper does not see them.
+    """
+
+    def wrap_lane(self, lane: LanePort, open_lane: Callable[[Batching, Driver], LanePort]) -> LanePort:
+        """The lane that threads use instead of `lane`, which leads to the store."""
+
+    def async_wrap_lane(self, lane: LanePort, open_lane: Callable[[Batching, AsyncDriver], LanePort]) -> LanePort:
+        """The lane that an event loop uses instead of `lane`, which leads to the store."""
+
+
+def lane_wrapper_of(store: Store) -> LaneWrapper | None:
+    """`store`, if it puts a lane of its own around the engine's."""
+    return cast("LaneWrapper", store) if Capability.LANE_WRAPPER in store.capabilities else None

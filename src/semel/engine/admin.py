@@ -3,10 +3,10 @@
 What always holds: an administrator is fenced like any writer. Resolving is a compare-and-set on a record in doubt,
 with a reason that is kept; reconciling is an ordinary take-over whose holder asks the hook and runs nothing.
 
-Erasing a record, and repeating what caches in front of the store have not confirmed, as flows.
+Erasing a record, and repeating the invalidations of its copies that are not confirmed, as flows.
 
-What always holds: erasing never makes an effect possible again (`semel.core.erasing`). An invalidation is forgotten
-only after every cache has confirmed it.
+What always holds: erasing never makes an effect possible again (`semel.core.record`). An invalidation is forgotten
+only after every copy is confirmed to be gone.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from semel.errors import NotResolvable, SemelError, StoreUnavailable, UsageError
 _INVALIDATIONS_PER_PAGE: Final = 100
 
 
-def has_tiers(store: Store) -> bool:
-    """Whether caches stand in front of the records of this store."""
-    return Capability.CACHED in store.capabilities
+def has_copies(store: Store) -> bool:
+    """Whether this store answers from copies of its records as well, so that erased ones have to be invalidated."""
+    return Capability.LANE_WRAPPER in store.capabilities
 
 
-def erase(key: Key, *, reason: str, by: str, tiers: bool) -> Flow[StoredRecord]:
+def erase(key: Key, *, reason: str, by: str) -> Flow[StoredRecord]:
     """Take out of a settled record what may be personal; what keeps the key shut stays.
 
     Raises:
@@ -70,7 +70,7 @@ def erase(key: Key, *, reason: str, by: str, tiers: bool) -> Flow[StoredRecord]:
         message = "erase() needs a reason, which is kept with the record; nothing was erased."
         raise UsageError(message)
     note = Note(ERASED_RESOLUTION, reason[:1000], by).text()
-    answer = yield from ask(Erase(key.digest, note, key.operation, tiers))
+    answer = yield from ask(Erase(key.digest, note, key.operation))
     match answer:
         case Erased(record):
             return record
@@ -96,9 +96,9 @@ def not_erasable(key: Key, record: StoredRecord | Record | None) -> NotResolvabl
 
 
 def repeat_invalidations() -> Flow[int]:
-    """Send again what caches have not confirmed, oldest first; answers how many they have confirmed now.
+    """Send invalidations again that are not confirmed, oldest first; answers how many are confirmed now.
 
-    What they cannot confirm yet stays noted for the next sweep, and holds up none of the others. Where a cache is away
+    What cannot be confirmed yet stays noted for the next sweep, and holds up none of the others. Where nothing answers
     for many in a row, so does the rest.
     """
     confirmed, in_a_row = 0, 0
@@ -243,7 +243,7 @@ def _decided(resolution: Resolution) -> tuple[_Settled, bytes | None]:
 class SweepReport:
     """What a sweep did and what it leaves: deleted, newly in doubt, reconciled, and still waiting for somebody.
 
-    `invalidated` counts erased records that the caches in front of the store have confirmed only now.
+    `invalidated` counts erased records of which the last copy is confirmed to be gone only now.
     """
 
     deleted: int
@@ -253,12 +253,12 @@ class SweepReport:
     invalidated: int = 0
 
 
-def sweep(known: dict[str, Known], clock: Clock, *, tiers: bool = False) -> Flow[SweepReport]:
+def sweep(known: dict[str, Known], clock: Clock, *, copies: bool = False) -> Flow[SweepReport]:
     """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held.
 
-    Where caches stand in front of the store, first repeat what they have not confirmed.
+    With `copies` of records beside the store, first repeat the invalidations that are not confirmed.
     """
-    invalidated = (yield from repeat_invalidations()) if tiers else 0
+    invalidated = (yield from repeat_invalidations()) if copies else 0
     deleted = yield from _until_none(Purge(_BATCH), clock)
     lapsed = yield from _until_none(MarkLapsed(_BATCH), clock)
     reconciled, held = 0, 0

@@ -306,6 +306,9 @@ class ThreadLane:
                     raise
                 error = problem
 
+    def close(self) -> None:
+        """Nothing to wait for: a round on its way belongs to the thread that sends it."""
+
     def _submit(self, tickets: Sequence[Ticket]) -> None:
         with self._lock:
             for ticket in tickets:

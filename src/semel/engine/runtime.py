@@ -24,19 +24,18 @@ from contextlib import nullcontext
 from typing import Any, Protocol
 
 from semel.core.circuit import Change, Guard
-from semel.core.flow import arun, run
 from semel.core.key import Key
 from semel.core.operations import Answer, Operation
 from semel.core.policy import Policy
 from semel.core.store import (
     AsyncDriver,
+    Batching,
     Driver,
-    InFront,
+    LanePort,
     Store,
-    Tiered,
+    lane_wrapper_of,
     listener_of,
     maker_of_separate_drivers,
-    tiers_of,
 )
 from semel.engine import call_errors
 from semel.engine.background import (
@@ -58,8 +57,6 @@ from semel.engine.background import (
 from semel.engine.clock import Clock
 from semel.engine.lane import AsyncLane, Lane, ThreadLane, closed_seat
 from semel.errors import InProgress
-
-_AT_A_STRETCH = 256
 
 
 class Placed(Protocol):
@@ -128,6 +125,7 @@ class RuntimeBase:
         self._clock = host.clock
         self._keeper = Keeper(host.clock, host.new_waiting(), wake)
         self._listens = False
+        self._lane_wrapper = lane_wrapper_of(host.store)
 
     def take_turn(self, digest: bytes) -> Waiter | None:
         """Become the one who claims a key; None while somebody else is."""
@@ -185,9 +183,9 @@ class SyncRuntime(RuntimeBase):
         super().__init__(host, lane, _release_seat)
         self._driver = host.store.driver()
         self.lane = ThreadLane(lane, self._driver, host.tell_change)
-        tiers = tiers_of(host.store)
-        self._cached = None if tiers is None else CachedThreadLane(tiers, self.lane)
-        self.perform: Callable[[Operation], Answer] = (self._cached or self.lane).perform
+        wrapper = self._lane_wrapper
+        self._outer: LanePort = self.lane if wrapper is None else wrapper.wrap_lane(self.lane, _open_lane)
+        self.perform: Callable[[Operation], Answer] = self._outer.perform
         opening = nullcontext(self.lane.perform_all)
         self._watch = ThreadWatch(self._keeper, host.clock, lambda: opening, _nothing_else, "semel-keeper")
         renewer = Renewer(host.clock)
@@ -219,8 +217,7 @@ class SyncRuntime(RuntimeBase):
             self.lane.perform_all(tallies)
         self._watch.close()
         self._leases.close()
-        if self._cached is not None:
-            self._cached.close()
+        self._outer.close()
         self._driver.close()
 
 
@@ -236,9 +233,11 @@ class AsyncRuntime(RuntimeBase):
         self.loop = asyncio.get_running_loop()
         self._driver = host.store.async_driver()
         self.lane = AsyncLane(lane, self._driver, host.tell_change, can=host.store.capabilities)
-        tiers = tiers_of(host.store)
-        self._cached = None if tiers is None else CachedTaskLane(tiers, self.lane)
-        self.perform: Callable[[Operation], Awaitable[Answer]] = (self._cached or self.lane).perform
+        if (wrapper := self._lane_wrapper) is None:
+            self._outer: LanePort = self.lane
+        else:
+            self._outer = wrapper.async_wrap_lane(self.lane, _open_async_lane)
+        self.perform: Callable[[Operation], Awaitable[Answer]] = self._outer.perform
         self._watch = TaskWatch(self._keeper, host.clock, self.lane.perform_all, _nothing_else, "semel-keeper")
         self._leases: TaskWatch | None = None
         self._renewals = self._make_renewals(host) if lease_thread is None else lease_thread.renewals
@@ -286,8 +285,7 @@ class AsyncRuntime(RuntimeBase):
         if self._leases is not None:
             await self._leases.close()
         await self.lane.close()
-        if self._cached is not None:
-            await self._cached.close()
+        await self._outer.close()
         await self._driver.close()
 
 
@@ -440,77 +438,6 @@ class AsyncRuntimes:
             await leases.close()
 
 
-class CachedThreadLane:
-    """A lane with caches in front of it, for threads."""
-
-    def __init__(self, tiers: Tiered, lane: ThreadLane) -> None:
-        self._tiers = tiers
-        self._lane = lane
-        self._driver = None if tiers.front is None else tiers.front.driver()
-        # A lane of its own: what the cache answers does not wait for what the store behind it is busy with.
-        self._front = ThreadLane(Lane(tiers.front), self._driver, _ignore) if tiers.front and self._driver else None
-
-    def perform(self, operation: Operation) -> Answer:
-        """Have one operation performed: by what is at hand, by a cache, or by the store behind them."""
-        answer = self._tiers.at_hand(operation)
-        if answer is not None:
-            return answer
-        flow = self._tiers.ask(operation)
-        return self._lane.perform(operation) if flow is None else run(flow, self._perform)
-
-    def _perform(self, wanted: Any) -> Any:
-        if isinstance(wanted, InFront) and self._front is not None:
-            return self._front.perform(wanted.operation)  # type: ignore[arg-type]  # an operation of the cache
-        return self._lane.perform(wanted)
-
-    def close(self) -> None:
-        """Let go of the connections to the cache."""
-        if self._driver is not None:
-            self._driver.close()
-
-
-class CachedTaskLane:
-    """A lane with caches in front of it, for an event loop."""
-
-    def __init__(self, tiers: Tiered, lane: AsyncLane) -> None:
-        self._tiers = tiers
-        self._lane = lane
-        self._driver = None if tiers.front is None else tiers.front.async_driver()
-        self._front = AsyncLane(Lane(tiers.front), self._driver, _ignore) if tiers.front and self._driver else None
-        self._at_hand = 0
-
-    async def perform(self, operation: Operation) -> Answer:
-        """Have one operation performed: by what is at hand, by a cache, or by the store behind them."""
-        answer = self._tiers.at_hand(operation)
-        if answer is not None:
-            if self._hogs():
-                await asyncio.sleep(0)
-            return answer
-        flow = self._tiers.ask(operation)
-        return await (self._lane.perform(operation) if flow is None else arun(flow, self._perform))
-
-    def _perform(self, wanted: Any) -> Awaitable[Any]:
-        if isinstance(wanted, InFront) and self._front is not None:
-            return self._front.perform(wanted.operation)  # type: ignore[arg-type]  # an operation of the cache
-        return self._lane.perform(wanted)
-
-    def _hogs(self) -> bool:
-        """Whether many answers were at hand in this turn of the loop: others want their turn, too."""
-        if not self._at_hand:
-            asyncio.get_running_loop().call_soon(self._next_turn)
-        self._at_hand += 1
-        return self._at_hand > _AT_A_STRETCH
-
-    def _next_turn(self) -> None:
-        self._at_hand = 0
-
-    async def close(self) -> None:
-        """Let what is under way come to its end, and let go of the connections to the cache."""
-        if self._front is not None and self._driver is not None:
-            await self._front.close()
-            await self._driver.close()
-
-
 def _release_seat(waiter: Waiter) -> None:
     waiter.seat.release()
 
@@ -524,8 +451,14 @@ def _nothing_else(effect: Any) -> None:
     raise AssertionError(effect)
 
 
-def _ignore(_change: Change) -> None:
-    """A cache has no guard, but a gate of its own, which tells by itself."""
+def _open_lane(target: Batching, driver: Driver) -> ThreadLane:
+    """A lane for a wrapper's own use, without a circuit breaker in front of it."""
+    return ThreadLane(Lane(target), driver, _nothing_else)
+
+
+def _open_async_lane(target: Batching, driver: AsyncDriver) -> AsyncLane:
+    """A lane for a wrapper's own use, without a circuit breaker in front of it."""
+    return AsyncLane(Lane(target), driver, _nothing_else)
 
 
 class Queue(Protocol):

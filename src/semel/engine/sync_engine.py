@@ -198,7 +198,11 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
 
     def start(self) -> SyncCall[T]:
         """Claim, or find what there is; raises what `run` raises."""
-        found = self._advance_told(self._flow.send, None)
+        try:
+            found = self._advance(self._flow.send, None)
+        except BaseException as error:
+            self._tell_error(error)
+            raise
         if isinstance(found, RunHandler):
             self._is_handed_out = True
             self._is_claimed = found.attempt is not None
@@ -256,16 +260,13 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
 
     def _end(self, move: Callable[[Any], Any], value: Any) -> Result[T]:
         self._leave()
-        result: Result[T] = self._advance_told(move, value)
-        self._tell_end(result)
-        return result
-
-    def _advance_told(self, move: Callable[[Any], Any], value: Any) -> Any:
         try:
-            return self._advance(move, value)
+            result: Result[T] = self._advance(move, value)
         except BaseException as error:
             self._tell_error(error)
             raise
+        self._tell_end(result)
+        return result
 
     def _advance(self, move: Callable[[Any], Any], value: Any) -> Any:
         """Go on to the end, or to where a handler that somebody else runs is to begin; leave nothing half done."""
@@ -289,6 +290,7 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
 
     def _drive(self, move: Callable[[Any], Any], value: Any) -> Any:
         """Do what the flow asks for: to its result, or to a handler that somebody else runs."""
+        # A function of its own: what strikes at the `try` inside the loop is seen by no handler of the same function.
         try:
             wanted = move(value)
             while self._function is not None or type(wanted) is not RunHandler:
@@ -775,11 +777,11 @@ class SyncSemelBase(SemelBase[SyncEngine]):
     ) -> Record:
         """Take out of a settled record what may be personal, with a reason that is kept. It never runs again for it."""
         identity = self._engine.identity(key, operation, scope)
-        flow = admin.erase(identity, reason=reason, by=by, tiers=admin.has_tiers(self._engine.store))
+        flow = admin.erase(identity, reason=reason, by=by)
         return show_record(self._engine.perform(flow))
 
     def sweep(self) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""
         return self._engine.perform(
-            admin.sweep(self._engine.known, self._engine.clock, tiers=admin.has_tiers(self._engine.store))
+            admin.sweep(self._engine.known, self._engine.clock, copies=admin.has_copies(self._engine.store))
         )

@@ -23,14 +23,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import contextmanager
 from typing import Any, Final, Unpack
 
-from semel.core.flow import Flow, arun
+from semel.core.flow import arun
 from semel.core.key import Shared
 from semel.engine.async_engine import AsyncCall, AsyncEngine, AsyncSemelBase
 from semel.engine.clock import Clock
 from semel.http.exchange import (
     POLICY_PATH,
     Answer,
-    Front,
+    Exchange,
     Go,
     NoAnswer,
     Open,
@@ -41,7 +41,6 @@ from semel.http.exchange import (
     Undone,
     WhoAsks,
     demand,
-    settlement,
 )
 from semel.http.request import RawHeaders, Request, State, below
 from semel.http.response import Kept, Response, has_no_body
@@ -171,7 +170,9 @@ class NotSent(Exception):
 class Call:
     """A request on its way through the application."""
 
-    def __init__(self, app: App, scope: Scope, receive: Receive, send: SendMessage, front: Front[AsyncEngine]) -> None:
+    def __init__(
+        self, app: App, scope: Scope, receive: Receive, send: SendMessage, front: Exchange[AsyncEngine]
+    ) -> None:
         self.scope = scope
         self.unit: AsyncUnitOfWork | None = None
         self.running: Running | None = None
@@ -300,41 +301,41 @@ class Call:
 
     async def run(self, going: Go) -> None:
         """Call the application, and see its answer through."""
-        opened = going.opened
-        assert isinstance(opened, AsyncCall)  # noqa: S101 - the engine is of this colour
-        answering = Answering(self, going, opened, self._front)
+        call = going.call
+        assert isinstance(call, AsyncCall)  # noqa: S101 - the engine is of this colour
+        answering = Answering(self, going, self._front)
         try:
             if self.unit is None:
-                with opened.current():
-                    await self._called(answering, opened)
+                with call.current():
+                    await self._called(answering, call)
             else:
-                await self._run_in(self.unit, answering, opened)
+                await self._run_in(self.unit, answering, call)
         finally:
             self.over()
         if answering.instead is not None:
             await self.answer(answering.instead)
 
-    async def _run_in(self, unit: AsyncUnitOfWork, answering: Answering, opened: AsyncCall[Response]) -> None:
+    async def _run_in(self, unit: AsyncUnitOfWork, answering: Answering, call: AsyncCall[Response]) -> None:
         try:
-            with running_in(unit.connection) as self.running, opened.current():
-                await self._called(answering, opened)
+            with running_in(unit.connection) as self.running, call.current():
+                await self._called(answering, call)
         except BaseException as error:
             await unit.roll_back(error)
             raise
         await unit.roll_back(Undone("the application ended without an answer"))  # unless it is decided by now
 
-    async def _called(self, answering: Answering, opened: AsyncCall[Response]) -> None:
+    async def _called(self, answering: Answering, call: AsyncCall[Response]) -> None:
         try:
             with self.stoppable():
                 await self._app(self._shown(), self._received, answering.send)
-            if not answering.settled:
+            if not answering.going.is_settled:
                 await answering.failed(NoAnswer("the application ended without a complete answer"))
         except NotSent:
             return  # the application was stopped at its answer
         except Exception as error:
             if answering.stopped is not None:
                 await self.end_stopped(answering)
-            elif answering.settled:
+            elif answering.going.is_settled:
                 raise  # what it does after its answer is its own business
             else:
                 await answering.failed(error)
@@ -343,15 +344,15 @@ class Call:
                 take_back_cancel()
                 await self.end_stopped(answering)
                 return
-            if not answering.settled:
-                await opened.abandon(error)
+            if not answering.going.is_settled:
+                await call.abandon(error)
             raise
 
     async def end_stopped(self, answering: Answering) -> None:
         """The application has ended because its answer was stopped: see to it that this is recorded."""
         if self._watch is not None:
             await self._watch.finish()
-        if not answering.settled:
+        if not answering.going.is_settled:
             await answering.failed(NoAnswer(f"the answer was stopped: {answering.stopped}"))
 
     def _shown(self) -> Scope:
@@ -375,20 +376,18 @@ class Answering:
     """The answer of the application, as it comes.
 
     Attributes:
-        settled: whether its outcome was told to the engine.
+        going: the open call, which knows whether its outcome was told to the engine.
         instead: what is sent and not the answer, where nothing of it has left yet.
         error: what was raised, where that is seen and a handler of the framework makes the answer of it.
         stopped: why the answer was stopped before its end, where it was.
     """
 
-    def __init__(self, call: Call, going: Go, opened: AsyncCall[Response], front: Front[AsyncEngine]) -> None:
-        self.settled = False
+    def __init__(self, call: Call, going: Go, front: Exchange[AsyncEngine]) -> None:
+        self.going = going
         self.instead: Response | None = None
         self.error: Exception | None = None
         self.stopped: str | None = None
         self._call = call
-        self._going = going
-        self._opened = opened
         self._front = front
         self._held: list[Message] = []
         self._holds_all = going.route.settings.transaction is not None
@@ -408,7 +407,7 @@ class Answering:
         if self.stopped is not None:
             await self._ignore(self.stopped)
             return
-        if self.settled:
+        if self.going.is_settled:
             if self.instead is None:
                 await self._call.send(message)
             return
@@ -431,23 +430,24 @@ class Answering:
 
     def _look(self) -> None:
         """The answer has begun and has not ended: it may have to be stopped."""
-        if self.settled or self._call.has_ended:
+        if self.going.is_settled or self._call.has_ended:
             return
         if self._watch is None:
-            self._watch = self._call.watch(self, self._front.limit(self._going, self._kept))
+            self._watch = self._call.watch(self, self._front.limit(self.going, self._kept))
         elif self._kept.is_over_limit:
             self._watch.look()
 
     async def stop(self, reason: str) -> None:
         """End the answer where it is: recorded as carried out and not kept, then the application is cancelled."""
-        if self.settled:
+        if self.going.is_settled:
             return
         self.stopped = reason
         self._held = []
-        _log.warning("%s: the streamed answer was stopped: %s", self._going.operation, reason)
+        _log.warning("%s: the streamed answer was stopped: %s", self.going.operation, reason)
         try:
             if not self._holds_all:  # a transaction is taken back by the task that is in it
-                await self._recorded(self._front.answered(self._going, self._kept.cut_off(), self.error))
+                flow = self._front.on_response(self.going, self._kept.cut_off(), self.error)
+                await arun(flow, self.going.perform)
         finally:
             await asyncio.sleep(0)  # whoever is in the middle of sending goes on to its next chunk first
             self._call.stop()
@@ -481,27 +481,19 @@ class Answering:
         for message in held:
             if message["type"] == "http.response.start":
                 self._begun = True
-                message = _marked(message, self._going.marks)  # noqa: PLW2901 - the same message, with headers beside
+                message = _marked(message, self.going.marks)  # noqa: PLW2901 - the same message, with headers beside
             await self._call.send(message)
 
     async def _complete(self) -> None:
         assert self._start is not None  # noqa: S101 - servers refuse a body before its start
-        await self._ended(await self._recorded(self._front.answered(self._going, self._kept.whole(), self.error)))
+        flow = self._front.on_response(self.going, self._kept.whole(), self.error)
+        await self._ended(await arun(flow, self.going.perform))
         if self.instead is not None and self._call.unit is not None:
             raise NotSent("what the application did is rolled back, so its background work must not run either")
 
     async def failed(self, error: Exception) -> None:
         """The application raised; so does this, unless somebody else's outcome is there to be sent."""
-        await self._ended(await self._recorded(self._front.raised(self._going, error)))
-
-    async def _recorded(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        settle = settlement(self._opened)
-
-        def perform(wanted: Any) -> Any:
-            self.settled = True  # not before: whatever fails until here is still the application's to answer for
-            return settle(wanted)
-
-        return await arun(flow, perform)
+        await self._ended(await arun(self._front.on_error(self.going, error), self.going.perform))
 
     async def _ended(self, verdict: Send | Answer) -> None:
         match verdict:
@@ -527,7 +519,7 @@ class Answering:
         if self._call.running is not None:
             self._call.running.end()
         if undo is None:
-            return await unit.commit(self._going)
+            return await unit.commit(self.going)
         await unit.roll_back(undo)
         return None
 
@@ -594,7 +586,7 @@ class IdempotencyMiddleware:
     ) -> None:
         engine = demand(semel, AsyncSemelBase, "An ASGI application", "AsyncSemel")
         self.app = app
-        self._front = Front(engine, scope, routes, policy_path, settings)
+        self._front = Exchange(engine, scope, routes, policy_path, settings)
         self._tasks = Tasks()
         self._methods = self._front.routes.methods
         self._find = self._front.routes.find
@@ -611,7 +603,7 @@ class IdempotencyMiddleware:
                     await self._exchanged(route, Call(self.app, scope, receive, send, self._front))
                     return
             elif scope["path"].endswith(self._policy_path):
-                document = self._front.described(method, _below(scope))
+                document = self._front.policy_document(method, _below(scope))
                 if document is not None:
                     await send_response(document, send, head=method == "HEAD")
                     return
@@ -619,7 +611,7 @@ class IdempotencyMiddleware:
 
     async def _exchanged(self, route: Route, call: Call) -> None:
         try:
-            verdict = await arun(self._front.exchange(_request(call.scope), route), call.perform)
+            verdict = await arun(self._front.handle(_request(call.scope), route), call.perform)
         except Gone:
             return  # the client left before its request was whole: nothing ran, and nobody is there to be told
         except BaseException as error:

@@ -9,15 +9,15 @@
 - `StreamLimit`: an answer in chunks is never stopped because its client left while it can still be kept and replayed in
   time; one of which nothing will be kept is stopped as soon as nobody listens; none outlives `max_runtime`, after which
   its lease is no longer renewed. What was answered whole is never stopped.
-- `Front`: whatever is wrong with the settings of a middleware is said before the first request, and the policy document
-  tells what the running settings say.
+- `Exchange`: whatever is wrong with the settings of a middleware is said before the first request, and the policy
+  document tells what the running settings say.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate, parsedate_to_datetime
 from functools import lru_cache
@@ -43,7 +43,7 @@ from semel.errors import KeyReused, LeaseLost, NotInTransaction, SemelError, Tra
 from semel.http import problem
 from semel.http.body import BadBody, content_type_of, joined, meaning
 from semel.http.policy_document import document
-from semel.http.problem import Meaning, Refused
+from semel.http.problem import Meaning, Problem, Refused
 from semel.http.request import BadKey, Request, key_of
 from semel.http.response import Answered, Kept, NotKept, Response, kept
 from semel.http.route import Given, Route, Routes, Scope, has_control_characters
@@ -254,23 +254,38 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
     response: Response
 
 
-class Go(msgspec.Struct, frozen=True, eq=False):
-    """The application is to run, under this open call."""
+class Go:
+    """The application is to run, under this open call.
 
-    opened: OpenCall
-    route: Route
-    request: Request
+    Attributes:
+        call: the open call.
+        marks: headers that the profile wants beside every answer of a first run.
+        is_settled: whether the engine was told what came of it; until then every failure is the application's.
+    """
+
+    __slots__ = ("call", "is_settled", "marks", "request", "route")
+
+    def __init__(self, call: OpenCall, route: Route, request: Request) -> None:
+        mark = route.settings.wording.ran
+        self.call = call
+        self.route = route
+        self.request = request
+        self.marks = () if mark is None else (mark,)
+        self.is_settled = False
 
     @property
     def operation(self) -> str:
         """What is done, as the record names it."""
         return _operation(self.request, self.route)
 
-    @property
-    def marks(self) -> tuple[tuple[str, str], ...]:
-        """Headers that the profile wants beside every answer of a first run."""
-        mark = self.route.settings.wording.ran
-        return () if mark is None else (mark,)
+    def perform(self, wanted: Settle | Fail | ReadStatus) -> Any:
+        """Do what flows of the exchange ask of the open call; what this gives is awaited where the call is async."""
+        if isinstance(wanted, ReadStatus):
+            return self.call.read_status()
+        self.is_settled = True
+        if isinstance(wanted, Settle):
+            return self.call.finish(wanted.value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
+        return self.call.fail(wanted.error)
 
 
 class Send(msgspec.Struct, frozen=True, eq=False):
@@ -281,21 +296,6 @@ class Send(msgspec.Struct, frozen=True, eq=False):
 
     marks: tuple[tuple[str, str], ...] = ()
     undo: Exception | None = None
-
-
-def settlement(opened: OpenCall) -> Callable[[Any], Any]:
-    """Does what `answered` and `raised` ask for; what it gives is awaited where the open call is of that colour."""
-
-    def perform(wanted: Settle | Fail | ReadStatus) -> Any:
-        match wanted:
-            case ReadStatus():
-                return opened.read_status()
-            case Settle(value):
-                return opened.finish(value)  # type: ignore[arg-type]  # what is not kept leaves a tombstone
-            case Fail(error):
-                return opened.fail(error)
-
-    return perform
 
 
 class NotStored(Exception):
@@ -314,79 +314,6 @@ class Undone(Exception):
     """Takes back the transaction of a request whose answer is not sent."""
 
 
-def exchange(
-    request: Request, route: Route, scope: Scope | Shared, policy_path: str | None
-) -> Flow[Pass | Answer | Go]:
-    """What becomes of `request`, for which `route` was found."""
-    try:
-        return (yield from _taken(request, route, scope))
-    except Refused as refused:
-        return Answer(refused.problem.response(policy_path))
-
-
-def _taken(request: Request, route: Route, scope: Scope | Shared) -> Flow[Pass | Answer | Go]:
-    settings = route.settings
-    check_path(request)
-    key: Any = key_in(request, route)
-    if key is None and settings.key is None:
-        if settings.required:
-            raise Refused(problem.missing(settings.key_header))
-        return Pass()
-    who = SHARED if isinstance(scope, Shared) else (yield WhoAsks(scope, request))
-    if who is None or (isinstance(who, tuple) and None in who):
-        raise Refused(problem.unauthenticated(settings.www_authenticate))
-    who = scope_of(who)
-    body = yield ReadBody(settings.max_body)
-    if body is None:
-        raise Refused(problem.too_large(settings.max_body))
-    request = replace(request, body=body)
-    if key is None:
-        key = computed_key(request, route)
-        if key is None:
-            return Pass()
-    check_first_sent(request, route)
-    wanted = Open(request, route, identity_of(request, route, key), who, fingerprint_of(request, route))
-    try:
-        opened: OpenCall = yield wanted
-    except KeyReused as error:
-        raise _refusal(error, route) from error
-    except UsageError:
-        raise  # the settings of the site, such as what scope= gives, and not the request: for whoever runs it to see
-    except SemelError as error:
-        raise _refusal(error, route) from error
-    if opened.result is not None:
-        return Answer(replay(opened.result, route, request))
-    return Go(opened, route, request)
-
-
-def answered(
-    going: Go, answer: Answered, *, policy_path: str | None, error: Exception | None = None
-) -> Flow[Send | Answer]:
-    """The application has answered: record it, and say what is sent.
-
-    Args:
-        going: the call.
-        answer: what it answered. Where its length contradicts its Content-Length nobody can tell whether it is whole:
-            it is neither kept nor sent.
-        policy_path: where the policy document is.
-        error: what the view raised, where a handler of the framework made the answer of it: the policy for that class
-            comes before what the status says.
-    """
-    route, status = going.route, answer.status
-    meaning = _meaning(route, status, error)
-    wanted: Settle | Fail
-    if meaning == "final":
-        wanted = Settle(_value(answer, route))
-    else:
-        wanted = Fail((NotStored if meaning == "retry" else NobodyKnows)(f"answered {status}"))
-    verdict = yield from _recorded(going, wanted, policy_path)
-    if answer.contradiction is None or isinstance(verdict, Answer):
-        return verdict
-    _log.warning("%s answered with %s, which is not sent", going.operation, answer.contradiction)
-    is_kept = meaning == "final" and not going.opened.is_joined
-    return Answer(problem.contradicts_length(runs_again=not is_kept).response(policy_path))
-
-
 def _value(answer: Answered, route: Route) -> Response | NotKept:
     """What is recorded of an answer: a tombstone where it is not kept."""
     if not route.settings.keep_response or answer.body is None or answer.contradiction is not None:
@@ -394,104 +321,19 @@ def _value(answer: Answered, route: Route) -> Response | NotKept:
     return kept(answer.status, answer.headers, answer.body, route.settings.allowed)
 
 
-def _meaning(route: Route, status: int, error: Exception | None) -> Meaning:
-    policy = policy_of(route)
-    if error is not None and isinstance(error, policy.final_errors):
-        return "final"
-    if error is not None and isinstance(error, policy.retry_errors):
-        return "retry"
+def classify(route: Route, status: int, error: Exception | None) -> Meaning:
+    """What an answer says of the work behind it; the policy for the class of `error` comes before the status."""
+    if error is not None:
+        policy = policy_of(route)
+        if isinstance(error, policy.final_errors):
+            return "final"
+        if isinstance(error, policy.retry_errors):
+            return "retry"
     return route.settings.meaning(status)
-
-
-def raised(going: Go, error: Exception, policy_path: str | None) -> Flow[Send | Answer]:
-    """The application has raised: recorded by policy, and raised again unless somebody else's outcome is there."""
-    return (yield from _recorded(going, Fail(error), policy_path))
-
-
-def committed(going: Go, policy_path: str | None) -> Flow[Answer | None]:
-    """The transaction of the request has ended without an error; gives what is sent where it did not commit.
-
-    Whoever asks has no other proof of the commit, so the record is looked for as everybody else sees it.
-    """
-    try:
-        status: Status | None = yield ReadStatus()
-    except SemelError as error:
-        _log_error(going, "was carried out, and whether it is committed could not be seen", error)
-        return Answer(problem.commit_unknown().response(policy_path))
-    if status is Status.COMPLETED:
-        return None
-    return not_committed(going, policy_path)
-
-
-def not_committed(going: Go, policy_path: str | None) -> Answer:
-    """What is sent where the transaction of a request is known to have ended without a commit."""
-    _log_error(
-        going,
-        "ended without a commit: what its view wrote is gone, nothing is recorded, and the client was told so (500). "
-        "Let the transaction that transaction= opens commit at its end, as `with Session.begin()` does",
-    )
-    return Answer(problem.not_committed().response(policy_path))
-
-
-def _transaction_ended(going: Go, error: NotInTransaction, policy_path: str | None) -> Flow[Answer]:
-    """The view has ended the transaction that its response was to be recorded in."""
-    try:
-        status: Status | None = yield ReadStatus()
-    except SemelError:
-        became = "Whether what it wrote before that is committed could not be seen"
-    else:
-        became = f"What it wrote before that is {'rolled back' if status is None else 'committed, without a response'}"
-    _log_error(
-        going,
-        f"ended its transaction by itself, so its response could not be recorded in it. {became}; the client was told "
-        f"so (500). Leave commit and rollback to the transaction that transaction= opens",
-        error,
-    )
-    return Answer(problem.transaction_ended().response(policy_path))
 
 
 def _log_error(going: Go, what: str, error: Exception | None = None) -> None:
     _log.error("%s %s %s.", going.request.method, going.route.path, what, exc_info=error)
-
-
-def _recorded(going: Go, wanted: Settle | Fail, policy_path: str | None) -> Flow[Send | Answer]:
-    route = going.route
-    try:
-        result: Result[Response] = yield wanted
-    except (NotStored, NobodyKnows) as told:
-        return Send(going.marks, told)
-    except UsageError as error:
-        if isinstance(wanted, Fail):
-            raise wanted.error from error
-        if isinstance(error, NotInTransaction):
-            return (yield from _transaction_ended(going, error, policy_path))
-        raise  # for whoever runs the site to see
-    except TransactionAborted as error:
-        if isinstance(wanted, Fail):
-            return _of_failure(wanted, error, going, policy_path)
-        _log_error(going, "could not be recorded, so what its view wrote is rolled back (503)", error)
-        return Answer(problem.rolled_back().response(policy_path))
-    except SemelError as error:
-        if isinstance(wanted, Fail):
-            return _of_failure(wanted, error, going, policy_path)
-        return Answer(_refusal(error, route).problem.response(policy_path))
-    return Answer(replay(result, route, going.request)) if result.replayed else Send(going.marks)
-
-
-def _of_failure(failed: Fail, error: SemelError, going: Go, policy_path: str | None) -> Send | Answer:
-    """What is sent where not even a failure could be recorded."""
-    match failed.error:
-        case NotStored() | NobodyKnows() as answer:
-            return Send(going.marks, answer)  # it could not be recorded, and is true all the same
-        case LeaseLost() as lost:
-            # The handler was stopped where it would have gone on without its key; whoever asks again goes on.
-            return Answer(_refusal(lost, going.route).problem.response(policy_path))
-    raise failed.error from (None if failed.error is error else error)
-
-
-def _refusal(error: SemelError, route: Route) -> Refused:
-    settings = route.settings
-    return Refused(problem.of(error, settings.wording, settings.in_progress_status))
 
 
 def policy_of(route: Route) -> Policy:
@@ -535,9 +377,9 @@ class StreamLimit:
         settings = going.route.settings
         self._kept = kept
         self._keeps = settings.keep_response and settings.meaning(kept.status) == "final"
-        self._is_joined = going.opened.is_joined
+        self._is_joined = going.call.is_joined
         self._after_disconnect = settings.after_disconnect.total_seconds()
-        end = going.opened.claimed_at + policy_of(going.route).max_runtime.total_seconds()
+        end = going.call.claimed_at + policy_of(going.route).max_runtime.total_seconds()
         # An answer that only begins after max_runtime gets a moment all the same: most are whole then.
         self._end = end if now < end else now + self._after_disconnect
         self._left: float | None = None
@@ -594,8 +436,8 @@ E = TypeVar("E", bound=EngineBase)
 POLICY_PATH: Final = "/.well-known/idempotency-policy"
 
 
-class Front(Generic[E]):
-    """The settings of one application.
+class Exchange(Generic[E]):
+    """The settings of one application, and what becomes of its requests under them.
 
     Args:
         engine: the engine, of the colour of the application.
@@ -623,7 +465,7 @@ class Front(Generic[E]):
         self.routes = Routes.of(routes, settings, engine.policy, policy_path)
         self._document = document(self.routes)
 
-    def described(self, method: str, path: str) -> Response | None:
+    def policy_document(self, method: str, path: str) -> Response | None:
         """The policy document, where this request asks for it; the path below the mount."""
         return self._document if path == self.policy_path and method in ("GET", "HEAD") else None
 
@@ -631,31 +473,157 @@ class Front(Generic[E]):
         """The route of a request, if it is of one that carries keys; the path below the mount."""
         return self.routes.find(method, path) if method in self.routes.methods else None
 
-    def exchange(self, request: Request, route: Route) -> Flow[Pass | Answer | Go]:
-        """What becomes of a request."""
-        return exchange(request, route, self.scope, self.link(request.mount))
+    def handle(self, request: Request, route: Route) -> Flow[Pass | Answer | Go]:
+        """What becomes of a request, for which `route` was found."""
+        settings = route.settings
+        try:
+            check_path(request)
+            key: Any = key_in(request, route)
+            if key is None and settings.key is None:
+                if settings.required:
+                    raise Refused(problem.missing(settings.key_header))
+                return Pass()
+            who = SHARED if isinstance(self.scope, Shared) else (yield WhoAsks(self.scope, request))
+            if who is None or (isinstance(who, tuple) and None in who):
+                raise Refused(problem.unauthenticated(settings.www_authenticate))
+            who = scope_of(who)
+            body = yield ReadBody(settings.max_body)
+            if body is None:
+                raise Refused(problem.too_large(settings.max_body))
+            request = replace(request, body=body)
+            if key is None:
+                key = computed_key(request, route)
+                if key is None:
+                    return Pass()
+            check_first_sent(request, route)
+            wanted = Open(request, route, identity_of(request, route, key), who, fingerprint_of(request, route))
+        except Refused as refused:
+            return self._respond(refused.problem, request)
+        try:
+            call: OpenCall = yield wanted
+        except SemelError as error:
+            if isinstance(error, UsageError) and not isinstance(error, KeyReused):
+                raise  # the settings of the site, such as what scope= gives: for whoever runs it to see
+            return self._refuse(error, route, request)
+        if call.result is not None:
+            return Answer(replay(call.result, route, request))
+        return Go(call, route, request)
 
-    def answered(self, going: Go, answer: Answered, error: Exception | None = None) -> Flow[Send | Answer]:
-        """The application has answered; `error` is what the framework made the answer of, if it was raised."""
-        return answered(going, answer, policy_path=self.link(going.request.mount), error=error)
+    def on_response(self, going: Go, answer: Answered, error: Exception | None = None) -> Flow[Send | Answer]:
+        """Record what the application answered, and say what is sent.
+
+        Args:
+            going: the call.
+            answer: what it answered. Where its length contradicts its Content-Length nobody can tell whether it is
+                whole: it is neither kept nor sent.
+            error: what the view raised, where a handler of the framework made the answer of it.
+        """
+        meaning = classify(going.route, answer.status, error)
+        if meaning == "final":
+            return self._record(going, Settle(_value(answer, going.route)), answer)
+        failure = NotStored if meaning == "retry" else NobodyKnows
+        return self._record(going, Fail(failure(f"answered {answer.status}")), answer)
+
+    def on_error(self, going: Go, error: Exception) -> Flow[Send | Answer]:
+        """Record by policy what the application raised; raises it again unless somebody else's outcome is there."""
+        return self._record(going, Fail(error), None)
+
+    def _record(self, going: Go, wanted: Settle | Fail, answer: Answered | None) -> Flow[Send | Answer]:
+        verdict: Send | Answer
+        try:
+            result: Result[Response] = yield wanted
+        except (NotStored, NobodyKnows) as told:
+            verdict = Send(going.marks, told)
+        except NotInTransaction as error:
+            if isinstance(wanted, Fail):
+                raise wanted.error from error
+            verdict = yield from self._on_transaction_ended(going, error)
+        except SemelError as error:
+            verdict = self._on_unrecorded(going, wanted, error)
+        else:
+            if result.replayed:
+                return Answer(replay(result, going.route, going.request))
+            verdict = Send(going.marks)
+        if answer is None or answer.contradiction is None or isinstance(verdict, Answer):
+            return verdict
+        _log.warning("%s answered with %s, which is not sent", going.operation, answer.contradiction)
+        is_kept = isinstance(wanted, Settle) and not going.call.is_joined
+        return self._respond(problem.contradicts_length(runs_again=not is_kept), going.request)
+
+    def _on_unrecorded(self, going: Go, wanted: Settle | Fail, error: SemelError) -> Send | Answer:
+        """What is sent where an outcome could not be recorded."""
+        if isinstance(error, UsageError):
+            if isinstance(wanted, Fail):
+                raise wanted.error from error
+            raise error  # for whoever runs the site to see
+        if isinstance(wanted, Fail):
+            return self._on_unrecorded_failure(going, wanted.error, error)
+        if isinstance(error, TransactionAborted):
+            _log_error(going, "could not be recorded, so what its view wrote is rolled back (503)", error)
+            return self._respond(problem.rolled_back(), going.request)
+        return self._refuse(error, going.route, going.request)
+
+    def _on_unrecorded_failure(self, going: Go, failure: Exception, error: SemelError) -> Send | Answer:
+        """What is sent where not even a failure could be recorded."""
+        match failure:
+            case NotStored() | NobodyKnows():
+                return Send(going.marks, failure)  # it could not be recorded, and is true all the same
+            case LeaseLost():
+                # The handler was stopped where it would have gone on without its key; whoever asks again goes on.
+                return self._refuse(failure, going.route, going.request)
+        raise failure from (None if failure is error else error)
+
+    def _on_transaction_ended(self, going: Go, error: NotInTransaction) -> Flow[Answer]:
+        """The view has ended the transaction that its response was to be recorded in."""
+        try:
+            status: Status | None = yield ReadStatus()
+        except SemelError:
+            became = "Whether what it wrote before that is committed could not be seen"
+        else:
+            end = "rolled back" if status is None else "committed, without a response"
+            became = f"What it wrote before that is {end}"
+        _log_error(
+            going,
+            f"ended its transaction by itself, so its response could not be recorded in it. {became}; the client was "
+            f"told so (500). Leave commit and rollback to the transaction that transaction= opens",
+            error,
+        )
+        return self._respond(problem.transaction_ended(), going.request)
+
+    def check_commit(self, going: Go) -> Flow[Answer | None]:
+        """The transaction of the request has ended without an error; gives what is sent where it did not commit.
+
+        Whoever asks has no other proof of the commit, so the record is looked for as everybody else sees it.
+        """
+        try:
+            status: Status | None = yield ReadStatus()
+        except SemelError as error:
+            _log_error(going, "was carried out, and whether it is committed could not be seen", error)
+            return self._respond(problem.commit_unknown(), going.request)
+        return None if status is Status.COMPLETED else self.on_no_commit(going)
+
+    def on_no_commit(self, going: Go) -> Answer:
+        """What is sent where the transaction of a request is known to have ended without a commit."""
+        _log_error(
+            going,
+            "ended without a commit: what its view wrote is gone, nothing is recorded, and the client was told so "
+            "(500). Let the transaction that transaction= opens commit at its end, as `with Session.begin()` does",
+        )
+        return self._respond(problem.not_committed(), going.request)
 
     def limit(self, going: Go, kept: Kept) -> StreamLimit:
         """When the answer of a call, which begins to leave now, is stopped before its end."""
         return StreamLimit(going, kept, self.engine.clock.monotonic())
 
-    def raised(self, going: Go, error: Exception) -> Flow[Send | Answer]:
-        """The application has raised."""
-        return raised(going, error, self.link(going.request.mount))
+    def _refuse(self, error: SemelError, route: Route, request: Request) -> Answer:
+        settings = route.settings
+        return self._respond(problem.of(error, settings.wording, settings.in_progress_status), request)
 
-    def committed(self, going: Go) -> Flow[Answer | None]:
-        """The transaction of the request has ended; gives what is sent where it did not commit."""
-        return committed(going, self.link(going.request.mount))
+    def _respond(self, found: Problem, request: Request) -> Answer:
+        """Send a problem, with a link to the policy document."""
+        return Answer(found.response(self.policy_link(request.mount)))
 
-    def not_committed(self, going: Go) -> Answer:
-        """What is sent where the transaction of a request is known to have ended without a commit."""
-        return not_committed(going, self.link(going.request.mount))
-
-    def link(self, mount: str) -> str | None:
+    def policy_link(self, mount: str) -> str | None:
         """Where the policy document is; a mount may hold what the client wrote, and goes into a header."""
         return quote(mount) + self.policy_path if mount and self.policy_path else self.policy_path
 

@@ -16,7 +16,7 @@ from semel.core.key import Shared
 from semel.engine.sync_engine import SyncSemelBase
 from semel.errors import UsageError
 from semel.extras import requires
-from semel.http.exchange import POLICY_PATH, Answer, Front, Pass, demand
+from semel.http.exchange import POLICY_PATH, Answer, Exchange, Pass, demand
 from semel.http.policy_document import document
 from semel.http.problem import Refused
 from semel.http.response import Response
@@ -63,7 +63,7 @@ class Idempotency:
         **settings: Unpack[Given],
     ) -> None:
         engine = demand(semel, SyncSemelBase, "A Flask application", "Semel")
-        self._front = Front(engine, scope, routes, policy_path, settings)
+        self._front = Exchange(engine, scope, routes, policy_path, settings)
         self._common = Given(methods=_CHANGING, policy=engine.policy) | settings
         if app is not None:
             self.init_app(app)

@@ -30,7 +30,7 @@ from semel.engine.async_engine import AsyncCall, AsyncEngine
 from semel.engine.runtime import Turn
 from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.errors import InProgress, UsageError
-from semel.http.exchange import Answer, Front, Go, Open, Undone, settlement
+from semel.http.exchange import Answer, Exchange, Go, Open, Undone
 from semel.http.response import Response
 from semel.http.route import Within
 
@@ -128,7 +128,7 @@ class _Unit:
 class AsyncUnitOfWork(_Unit):
     """The transaction of a request, in an engine of the same kind."""
 
-    def __init__(self, front: Front[AsyncEngine], within: Within | None) -> None:
+    def __init__(self, front: Exchange[AsyncEngine], within: Within | None) -> None:
         super().__init__(within)
         self._front = front
         self._stack = AsyncExitStack()
@@ -159,7 +159,7 @@ class AsyncUnitOfWork(_Unit):
                 await self._stack.aclose()
             if self._is_proof(listener):
                 return None
-            return await arun(self._front.committed(going), settlement(going.opened))
+            return await arun(self._front.check_commit(going), going.perform)
         finally:
             self._end_turn()
 
@@ -227,7 +227,7 @@ def running_in(connection: Any | None) -> Iterator[Running]:
 class UnitOfWork(_Unit):
     """The transaction of a request, in an engine of the same kind."""
 
-    def __init__(self, front: Front[SyncEngine], within: Within | None) -> None:
+    def __init__(self, front: Exchange[SyncEngine], within: Within | None) -> None:
         super().__init__(within)
         self._front = front
         self._stack = ExitStack()
@@ -258,7 +258,7 @@ class UnitOfWork(_Unit):
                 self._stack.close()
             if self._is_proof(listener):
                 return None
-            return run(self._front.committed(going), settlement(going.opened))
+            return run(self._front.check_commit(going), going.perform)
         finally:
             self._end_turn()
 

@@ -32,7 +32,7 @@ from semel.http import problem
 from semel.http.exchange import (
     POLICY_PATH,
     Answer,
-    Front,
+    Exchange,
     Go,
     NoAnswer,
     Open,
@@ -43,7 +43,6 @@ from semel.http.exchange import (
     Undone,
     WhoAsks,
     demand,
-    settlement,
 )
 from semel.http.problem import Refused
 from semel.http.request import Headers, Request, State
@@ -64,16 +63,20 @@ class EndWithheld(Exception):
 class Recording:
     """The open call behind a request, and its transaction where it has one: settled once, both together."""
 
-    def __init__(self, going: Go, front: Front[SyncEngine], unit: UnitOfWork) -> None:
-        opened = going.opened
+    def __init__(self, going: Go, front: Exchange[SyncEngine], unit: UnitOfWork) -> None:
+        opened = going.call
         assert isinstance(opened, SyncCall)  # noqa: S101 - the engine is of this colour
-        self.done = False
         self.settings = going.route.settings
         self.marks = going.marks
         self._going = going
         self._opened: SyncCall[Response] = opened
         self._front = front
         self._unit = unit
+
+    @property
+    def done(self) -> bool:
+        """Whether the engine was told what came of it."""
+        return self._going.is_settled
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -105,7 +108,7 @@ class Recording:
             error: what its framework made the answer of, if it was raised.
         """
         try:
-            return self._settled(self._front.answered(self._going, answer, error))
+            return self._settled(self._front.on_response(self._going, answer, error))
         except Exception as failure:
             if self.done:
                 raise
@@ -113,28 +116,22 @@ class Recording:
 
     def raised(self, error: Exception) -> Response:
         """The application has raised; so does this, unless somebody else's outcome is there to be sent."""
-        verdict = self._settled(self._front.raised(self._going, error))
+        verdict = self._settled(self._front.on_error(self._going, error))
         if isinstance(verdict, Answer):
             return verdict.response
         raise error
 
     def abandon(self, error: BaseException) -> None:
         """The application was cut off."""
-        self.done = True
+        self._going.is_settled = True
         try:
             self._opened.abandon(error)
         finally:
             self._unit.roll_back(error)
 
     def _settled(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        settle = settlement(self._opened)
-
-        def perform(wanted: Any) -> Any:
-            self.done = True  # not before: whatever fails until here is still the application's to answer for
-            return settle(wanted)
-
         try:
-            verdict = run(flow, perform)
+            verdict = run(flow, self._going.perform)
         except BaseException as error:
             if self.done:
                 self._unit.roll_back(error)
@@ -365,7 +362,7 @@ class IdempotencyMiddleware:
     ) -> None:
         engine = demand(semel, SyncSemelBase, "A WSGI application", "Semel")
         self.app = app
-        self._front = Front(engine, scope, routes, policy_path, settings)
+        self._front = Exchange(engine, scope, routes, policy_path, settings)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Take a request, or hand it on."""
@@ -373,7 +370,7 @@ class IdempotencyMiddleware:
         route = self._front.find(method, path)
         if route is not None:
             return self._exchanged(route, environ, start_response)
-        document = self._front.described(method, path)
+        document = self._front.policy_document(method, path)
         if document is None:
             return self.app(environ, start_response)
         return _sent(document, start_response, head=method == "HEAD")
@@ -391,7 +388,7 @@ class IdempotencyMiddleware:
 
 
 def take(
-    front: Front[SyncEngine], request: Request, route: Route, body: Callable[[int], bytes | None]
+    front: Exchange[SyncEngine], request: Request, route: Route, body: Callable[[int], bytes | None]
 ) -> Pass | Answer | Recording:
     """What becomes of a request; a `Recording` where the application is to run.
 
@@ -414,7 +411,7 @@ def take(
         raise AssertionError(wanted)
 
     try:
-        verdict = run(front.exchange(request, route), perform)
+        verdict = run(front.handle(request, route), perform)
     except BaseException as error:
         unit.roll_back(error)
         raise

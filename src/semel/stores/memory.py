@@ -72,7 +72,7 @@ class Invalidations:
         """Carry out `operation` at the instant `now`."""
         match operation:
             case Invalidate():
-                return Recorded(now)  # there is no cache in front of the table
+                return Recorded(now)  # no copies are kept beside the table
             case Pending(limit):
                 oldest = sorted(self._noted.values(), key=lambda noted: (noted.noted_us, noted.digest))
                 return PendingInvalidations(tuple(oldest[: max(limit, 0)]))
@@ -91,7 +91,7 @@ class Invalidations:
 
 
 class Table:
-    """Records by digest, and the invalidations that caches in front of them have not confirmed."""
+    """Records by digest, and the invalidations that are not confirmed."""
 
     def __init__(self) -> None:
         self.records: dict[bytes, StoredRecord] = {}
@@ -100,7 +100,7 @@ class Table:
 
     @cached_property
     def install_id(self) -> bytes:
-        """Which table this is: a shared cache outlives it, and must not answer for another."""
+        """Which table this is: copies that outlive it must not be taken for those of another."""
         return secrets.token_bytes(16)
 
     def apply(self, operation: Operation, now: int) -> Answer:
@@ -258,7 +258,7 @@ class Table:
         if record is None or not record.settled:
             return StateMismatch(record)
         left = self.records[operation.digest] = erase_record(record, operation.note)
-        if operation.tiers:
+        if operation.invalidates:
             self.invalidations.note(Invalidation(operation.digest, record.key.operation, now))
         return Erased(left)
 

@@ -260,7 +260,7 @@ def erase_row(operation: Erase) -> tuple[Any, ...]:
     """An erasure as values by position: what it is asked for, then what it leaves in place of what it takes."""
     failure = ERASED_FAILURE
     note = storable(operation.note)
-    return operation.digest, note, operation.tiers, ERASED_OUTCOME, failure.type, failure.message
+    return operation.digest, note, operation.invalidates, ERASED_OUTCOME, failure.type, failure.message
 
 
 def about_values(about: About) -> dict[str, str | None]:

@@ -16,7 +16,7 @@ from semel.core.store import (
     ITS_OWN,
     AsyncDriver,
     AsyncJoined,
-    Behind,
+    CacheableStore,
     Capabilities,
     Driver,
     Joined,
@@ -44,7 +44,7 @@ class StoreWrapper(ABC):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the store behind can do for this one: operators name that store itself, and its caches are its own."""
+        """What the store behind can do for this one: operators name that store itself, and its lane is its own."""
         return self._behind().capabilities - ADMINISTRATION - ITS_OWN
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
@@ -66,7 +66,7 @@ class StoreWrapper(ABC):
     @property
     def install_id(self) -> bytes | None:
         """Which database the store behind is, where it has invalidations and that was learnt by now."""
-        return cast("Behind", self._behind()).install_id
+        return cast("CacheableStore", self._behind()).install_id
 
     def join(self, connection: Any) -> Joined:
         """The caller's connection, as the store behind takes it."""

@@ -239,7 +239,7 @@ class Caller:
     def _asking(self) -> Flow[Any] | DecoratedCall:
         clock = self.worker.clock
         if self.asker.erases:
-            return admin.erase(KEYS[self.asker.key], reason="somebody asked for it", by="", tiers=False)
+            return admin.erase(KEYS[self.asker.key], reason="somebody asked for it", by="")
         if self.asker.resolves:
             return Operator(self).flow()
         if self.request is None:

@@ -70,7 +70,7 @@ def test_erasing_beside_claims_steps_and_the_sweep_never_deadlocks(url: str) -> 
                 leases = [answer.lease for answer in answers if isinstance(answer, Granted)]
                 user.all([Checkpoint(lease, Step(0, "step", b"done")) for lease in leases])
                 user.all([Complete(lease, b"done") for lease in leases])
-                answers = user.all([Erase(lease.key.digest, "note", tiers=True) for lease in leases])
+                answers = user.all([Erase(lease.key.digest, "note", invalidates=True) for lease in leases])
                 erased += sum(isinstance(answer, Erased) for answer in answers)
                 user.all([Purge(3)])
         return erased

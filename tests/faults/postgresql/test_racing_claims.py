@@ -138,7 +138,7 @@ def test_lists_of_every_kind_in_any_order_never_deadlock(make_user: MakeUser, ou
                 [Checkpoint(lease, Step(0, "step", b"done")) for lease in leases],
                 [Complete(lease, b"done") for lease in leases],
                 [AddReplays(one.digest, 1) for one in keys],
-                [Erase(one.digest, "note", tiers=True) for one in keys[:3]],
+                [Erase(one.digest, "note", invalidates=True) for one in keys[:3]],
                 [MarkLapsed(5)],
                 [Purge(5)],
             ]

@@ -10,8 +10,17 @@ from msgspec.structs import replace
 from semel.core.flow import Flow
 from semel.core.operations import Answer, Claim, Complete, Erase, Operation, Replay, Reused
 from semel.core.record import StoredRecord
-from semel.core.store import CacheOperation, Drop, Fill, Filled, Hit, InFront, Look, Missed
-from semel.stores.cache.logic import Kept, Tiers
+from semel.stores.cache.logic import LruEntry, Tiers
+from semel.stores.cache.operations import (
+    CacheGet,
+    CacheHit,
+    CacheInvalidate,
+    CacheMiss,
+    CacheOperation,
+    CachePut,
+    CachePutResult,
+    CacheRequest,
+)
 from semel_lab.simulate.models.cache import CacheTable, Entry
 from tests.simulate.tiers.programmes import eraser, joined_completer, reader
 from tests.simulate.tiers.world import KEEP, KEY, OTHER, SECOND, Joined, World, claim_of
@@ -22,11 +31,11 @@ _QUIET = 86_400 * SECOND
 class FillsWithoutEpoch(CacheTable):
     """A fill looks at nothing."""
 
-    def fill(self, fill: Fill, now: int) -> Filled:
+    def fill(self, fill: CachePut, now: int) -> CachePutResult:
         del now
         entry = Entry("record", fill.until_us, record=fill.record, now_us=fill.now_us)
         self.entries[fill.record.key.digest] = entry
-        return Filled(done=True)
+        return CachePutResult(done=True)
 
 
 class DropLeavesEpoch(CacheTable):
@@ -35,7 +44,7 @@ class DropLeavesEpoch(CacheTable):
     def apply(self, operation: CacheOperation, now: int) -> Any:
         entry = self.entries.get(KEY.digest)
         answer = super().apply(operation, now)
-        if isinstance(operation, Drop) and entry is not None and entry.kind == "epoch":
+        if isinstance(operation, CacheInvalidate) and entry is not None and entry.kind == "epoch":
             self.entries[KEY.digest] = entry
         return answer
 
@@ -44,7 +53,7 @@ class CacheFirst(Tiers):
     """The cache is told before the store, and not again after it."""
 
     def _erase(self, erase: Erase) -> Flow[Answer]:
-        yield InFront(Drop(erase.digest, erase.operation, 0))
+        yield CacheRequest(CacheInvalidate(erase.digest, erase.operation, 0))
         return (yield from super()._erase(erase))
 
     def _forgotten_for(self, digest: bytes, operation: str, *, since_us: int) -> Flow[int]:
@@ -60,7 +69,7 @@ class FillsFromCompletion(Tiers):
         return self._filling(operation) if isinstance(operation, Complete) else Joined(operation)
 
     def _filling(self, complete: Complete) -> Flow[None]:
-        seen = yield InFront(Look(KEY, b"mutant"))
+        seen = yield CacheRequest(CacheGet(KEY, b"mutant"))
         yield Joined(complete)
         answer = yield Joined(claim_of(8))
         yield from self._fill(answer, seen, KEEP)
@@ -73,7 +82,7 @@ class FillsFromJoinedRead(Tiers):
         return self._filling(operation) if isinstance(operation, Claim) else Joined(operation)
 
     def _filling(self, claim: Claim) -> Flow[None]:
-        seen = yield InFront(Look(KEY, b"mutant"))
+        seen = yield CacheRequest(CacheGet(KEY, b"mutant"))
         answer = yield Joined(claim)
         if isinstance(answer, Replay):
             yield from self._fill(answer, seen, KEEP)
@@ -107,13 +116,13 @@ class ReadsGenerationAfterCache(Tiers):
 
     _late = 0
 
-    def _look(self, claim: Claim) -> Flow[Hit | Missed]:
+    def _look(self, claim: Claim) -> Flow[CacheHit | CacheMiss]:
         seen = yield from super()._look(claim)
         assert self._local is not None
         self._late = self._local.generation
         return seen
 
-    def _keep(self, kept: Kept, generation: int) -> None:
+    def _keep(self, kept: LruEntry, generation: int) -> None:
         del generation
         super()._keep(kept, self._late)
 
@@ -121,7 +130,7 @@ class ReadsGenerationAfterCache(Tiers):
 class ReadsGenerationAfterStore(Tiers):
     """The generation of the process's own tier is read after the store was asked."""
 
-    def _keep(self, kept: Kept, generation: int) -> None:
+    def _keep(self, kept: LruEntry, generation: int) -> None:
         assert self._local is not None
         del generation
         super()._keep(kept, self._local.generation)

@@ -26,9 +26,9 @@ from semel.core.operations import (
     Terms,
 )
 from semel.core.record import NOTHING, Lease, StoredRecord
-from semel.core.store import InFront
 from semel.errors import StoreUnavailable
-from semel.stores.cache.logic import Gate, Local, Tiers
+from semel.stores.cache.logic import CacheBreaker, LruCache, Tiers
+from semel.stores.cache.operations import CacheRequest
 from semel.stores.cache.settings import Cache
 from semel.stores.memory import Table
 from semel_lab.simulate.models.cache import CacheTable, Entry
@@ -102,8 +102,8 @@ class Process:
     def __init__(self, world: World, number: int, history: tuple[Told, ...]) -> None:
         self.now_us = 0
         self.has_erased = False
-        self.local = Local(CACHE.local, CACHE.local_bytes)
-        gate = Gate(Breaker(failures=99, rest=1, longest=1, chance=float), self.monotonic, Logging())
+        self.local = LruCache(CACHE.local, CACHE.local_bytes)
+        gate = CacheBreaker(Breaker(failures=99, rest=1, longest=1, chance=float), self.monotonic, Logging())
         epochs = (b"%d-%d" % (number, count) for count in range(99))
         self.tiers = world.tiers(
             CACHE, gate, self.local, monotonic=self.monotonic, observer=Logging(), new_epoch=lambda: next(epochs)
@@ -212,7 +212,7 @@ class World:
                         yield f"{number}.{caller} {name}", _tell(after, number, told)
 
     def _fates(self, state: State, wanted: Any, trace: tuple[str, ...]) -> Iterator[tuple[str, Any, State]]:
-        name = repr(wanted.operation if isinstance(wanted, InFront | Joined) else wanted)[:60]
+        name = repr(wanted.operation if isinstance(wanted, CacheRequest | Joined) else wanted)[:60]
         match wanted:
             case Begin():
                 yield name, (state.now_us, state.confirmed), state
@@ -242,7 +242,7 @@ class World:
         return answer, state
 
     def _applied(self, state: State, wanted: Any) -> tuple[Any, State]:
-        if isinstance(wanted, InFront):
+        if isinstance(wanted, CacheRequest):
             cache = self._cache({} if state.entry is None else {KEY.digest: state.entry})
             answer: Any = cache.apply(wanted.operation, state.now_us)
             return answer, state._replace(entry=cache.entries.get(KEY.digest))

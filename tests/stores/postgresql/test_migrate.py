@@ -74,7 +74,7 @@ def test_records_of_the_first_schema_can_be_erased_after_the_second(url: str) ->
     worker.close()
     assert PostgresStore(url).admin().migrate() == ["0002"]
     asker = Asker(PostgresStore(url))
-    assert isinstance(asker.one(Erase(claim().key.digest, "note", tiers=True)), Erased)
+    assert isinstance(asker.one(Erase(claim().key.digest, "note", invalidates=True)), Erased)
     assert len(asker.one(Pending(10)).invalidations) == 1
     asker.close()
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from semel.core.circuit import Breaker
 from semel.core.observer import Logging
-from semel.core.store import CacheOperation
-from semel.stores.cache.logic import Gate
+from semel.stores.cache.logic import CacheBreaker
+from semel.stores.cache.operations import CacheOperation
 from semel.stores.cache.redis import RedisCache
 from semel.stores.cache.settings import Cache
 from tests.servers.redis import Keys
@@ -22,7 +22,7 @@ class Asked:
         self.now = START
         self.install_id: bytes | None = INSTALL_ID
         breaker = Breaker(failures=2, rest=1, longest=1, chance=random.random)
-        self.gate = Gate(breaker, lambda: self.now / 1_000_000, Logging())
+        self.gate = CacheBreaker(breaker, lambda: self.now / 1_000_000, Logging())
         self.cache = RedisCache(Cache(keys.url, timeout=5), self.gate, lambda: self.install_id, lambda: self.now)
         self._driver = self.cache.driver()
 

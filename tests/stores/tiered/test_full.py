@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from semel import Semel
-from semel.core.store import Drop, Dropped, Fill, Filled, Hit, Look, Missed
+from semel.stores.cache.operations import (
+    CacheGet,
+    CacheHit,
+    CacheInvalidate,
+    CacheInvalidated,
+    CacheMiss,
+    CachePut,
+    CachePutResult,
+)
 from tests.faults.tiered.pressing import Heard
 from tests.servers.redis import Keys, RedisServer
 from tests.stores.tiered.kit import Asked
@@ -42,25 +50,25 @@ def fill_up(keys: Keys) -> None:
 def test_a_look_that_misses_is_answered_without_an_epoch(asked: Asked, keys: Keys) -> None:
     fill_up(keys)
     for _ in range(3):
-        assert asked(Look(KEYS[0], b"e")) == [Missed(b"", START)]
+        assert asked(CacheGet(KEYS[0], b"e")) == [CacheMiss(b"", START)]
     assert not asked.gate.shut
 
 
 def test_a_fill_is_refused_for_want_of_room_and_the_cache_is_not_taken_for_silent(asked: Asked, keys: Keys) -> None:
-    asked(Look(KEYS[0], b"e"))
+    asked(CacheGet(KEYS[0], b"e"))
     fill_up(keys)
     for _ in range(3):
-        assert asked(Fill(RECORD, b"e", START + SECOND, START)) == [Filled(done=False, full=True)]
+        assert asked(CachePut(RECORD, b"e", START + SECOND, START)) == [CachePutResult(done=False, full=True)]
     assert not asked.gate.shut
 
 
 def test_what_it_holds_is_given_and_can_be_dropped(asked: Asked, keys: Keys) -> None:
-    asked(Look(KEYS[0], b"e"))
-    asked(Fill(RECORD, b"e", START + SECOND, START))
+    asked(CacheGet(KEYS[0], b"e"))
+    asked(CachePut(RECORD, b"e", START + SECOND, START))
     fill_up(keys)
-    assert asked(Look(KEYS[0], b"f")) == [Hit(RECORD, START, SECOND)]
-    assert asked(Drop(KEYS[0].digest, KEYS[0].operation, SECOND)) == [Dropped(0)]
-    assert asked(Look(KEYS[0], b"f")) == [Missed(b"", START)]
+    assert asked(CacheGet(KEYS[0], b"f")) == [CacheHit(RECORD, START, SECOND)]
+    assert asked(CacheInvalidate(KEYS[0].digest, KEYS[0].operation, SECOND)) == [CacheInvalidated(0)]
+    assert asked(CacheGet(KEYS[0], b"f")) == [CacheMiss(b"", START)]
 
 
 def test_replays_go_on_and_the_observer_hears_of_no_cache_that_is_away(tmp_path: Path, keys: Keys) -> None:

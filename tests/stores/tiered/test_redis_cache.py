@@ -9,7 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from semel.core.record import Step
-from semel.core.store import CacheOperation, Drop, Fill, Filled, Hit, Look, Missed
+from semel.stores.cache.operations import (
+    CacheGet,
+    CacheHit,
+    CacheInvalidate,
+    CacheMiss,
+    CacheOperation,
+    CachePut,
+    CachePutResult,
+)
 from semel_lab.simulate.models.cache import CacheTable
 from tests.servers.redis import Keys, RedisServer
 from tests.stores.tiered.kit import INSTALL_ID, Asked
@@ -34,28 +42,28 @@ def random_operation(random: Random, now: int, number: int) -> CacheOperation:
     place = random.randrange(2)
     match random.randrange(5):
         case 0 | 1:
-            return Look(KEYS[place], b"epoch %d" % (number % 4))
+            return CacheGet(KEYS[place], b"epoch %d" % (number % 4))
         case 2 | 3:
             until = now + random.choice([-1, 0, 5 * SECOND, 60 * SECOND])
-            return Fill(completed(KEYS[place]), b"epoch %d" % random.randrange(4), until, START)
+            return CachePut(completed(KEYS[place]), b"epoch %d" % random.randrange(4), until, START)
         case _:
-            return Drop(KEYS[place].digest, KEYS[place].operation, random.choice([SECOND, 30 * SECOND]))
+            return CacheInvalidate(KEYS[place].digest, KEYS[place].operation, random.choice([SECOND, 30 * SECOND]))
 
 
 def test_a_record_comes_back_whole_but_for_its_steps(asked: Asked) -> None:
     record = replace(completed(KEYS[0]), steps=(Step(0, "reserve", b"x"),))
-    asked(Look(KEYS[0], b"e"))
-    assert asked(Fill(record, b"e", START + SECOND, START + 7)) == [Filled(done=True)]
-    assert asked(Look(KEYS[0], b"f")) == [Hit(replace(record, steps=()), START + 7, SECOND)]
+    asked(CacheGet(KEYS[0], b"e"))
+    assert asked(CachePut(record, b"e", START + SECOND, START + 7)) == [CachePutResult(done=True)]
+    assert asked(CacheGet(KEYS[0], b"f")) == [CacheHit(replace(record, steps=()), START + 7, SECOND)]
 
 
 def test_a_list_is_one_round_trip(start_redis: Callable[..., AbstractContextManager[RedisServer]]) -> None:
     with start_redis() as server:  # its own: others would be counted too
         keys = server.keys()
         asked = Asked(keys)
-        asked(*(Look(key, b"e") for key in KEYS))  # the script is known from here on
+        asked(*(CacheGet(key, b"e") for key in KEYS))  # the script is known from here on
         before = _commands(keys)
-        assert len(asked(*(Look(key, b"e") for key in KEYS))) == len(KEYS)
+        assert len(asked(*(CacheGet(key, b"e") for key in KEYS))) == len(KEYS)
         assert _commands(keys) - before == len(KEYS)
         asked.close()
 
@@ -69,19 +77,19 @@ def _commands(keys: Keys) -> int:
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x92\x01\x80"])
 def test_an_entry_that_cannot_be_read_is_a_miss(asked: Asked, keys: Keys, body: bytes) -> None:
     keys.said("SET", _name(keys), b"1%016d" % (START + SECOND) + body)
-    assert asked(Look(KEYS[0], b"e")) == [Missed()]
+    assert asked(CacheGet(KEYS[0], b"e")) == [CacheMiss()]
 
 
 def test_an_entry_of_another_release_is_a_miss_and_is_left_alone(asked: Asked, keys: Keys) -> None:
     kept = b"2%016dsomething newer" % (START + SECOND)
     keys.said("SET", _name(keys), kept)
-    assert asked(Look(KEYS[0], b"e")) == [Missed(b"", START)]
+    assert asked(CacheGet(KEYS[0], b"e")) == [CacheMiss(b"", START)]
     assert keys.said("GET", _name(keys)) == kept
 
 
 def test_a_key_that_is_no_entry_is_a_miss(asked: Asked, keys: Keys) -> None:
     keys.said("RPUSH", _name(keys), "a list")
-    assert asked(Look(KEYS[0], b"e")) == [Missed()]
+    assert asked(CacheGet(KEYS[0], b"e")) == [CacheMiss()]
     assert not asked.gate.shut
 
 

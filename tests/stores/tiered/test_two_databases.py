@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from semel import AsyncSemel, Semel
-from semel.core.store import Drop, Fill, Filled, Look, Missed
 from semel.errors import ResultNotKept, StoreUnavailable
+from semel.stores.cache.operations import CacheGet, CacheInvalidate, CacheMiss, CachePut, CachePutResult
 from tests.servers.databases import Databases
 from tests.servers.redis import Keys
 from tests.stores.tiered.kit import Asked
@@ -96,17 +96,17 @@ def test_a_copy_is_another_database_once_it_has_a_pattern_of_its_own(tmp_path: P
 
 def test_before_it_is_known_which_database_it_is_the_cache_is_passed_by(asked: Asked, keys: Keys) -> None:
     asked.install_id = None
-    assert asked(Look(KEYS[0], b"e")) == [Missed()]
-    assert asked(Fill(completed(KEYS[0]), b"e", START + SECOND, START)) == [Filled(done=False)]
-    (refusal,) = asked(Drop(KEYS[0].digest, KEYS[0].operation, SECOND))
+    assert asked(CacheGet(KEYS[0], b"e")) == [CacheMiss()]
+    assert asked(CachePut(completed(KEYS[0]), b"e", START + SECOND, START)) == [CachePutResult(done=False)]
+    (refusal,) = asked(CacheInvalidate(KEYS[0].digest, KEYS[0].operation, SECOND))
     assert isinstance(refusal, StoreUnavailable)
     assert (keys.names(), asked.gate.shut) == ([], False)
 
 
 def test_what_another_database_answered_is_not_filled_in_for_the_one_that_was_looked_up(asked: Asked) -> None:
     looked_up = asked.install_id
-    asked(Look(KEYS[0], b"e"))
+    asked(CacheGet(KEYS[0], b"e"))
     asked.install_id = b"another database"
-    assert asked(Fill(completed(KEYS[0]), b"e", START + SECOND, START)) == [Filled(done=False)]
+    assert asked(CachePut(completed(KEYS[0]), b"e", START + SECOND, START)) == [CachePutResult(done=False)]
     asked.install_id = looked_up
-    assert asked(Look(KEYS[0], b"f")) == [Missed(b"e", START)]
+    assert asked(CacheGet(KEYS[0], b"f")) == [CacheMiss(b"e", START)]

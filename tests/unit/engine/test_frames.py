@@ -35,10 +35,10 @@ FRAMES = {
     "async sqlite replay": 84,
     "async memory first": 128,
     "async memory replay": 70,
-    "http sqlite first": 294,
-    "http sqlite replay": 148,
-    "http memory first": 243,
-    "http memory replay": 134,
+    "http sqlite first": 276,
+    "http sqlite replay": 142,
+    "http memory first": 228,
+    "http memory replay": 128,
 }
 
 pytestmark = pytest.mark.skipif(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from semel import SHARED, Policy, Semel
 from semel.core.flow import run
 from semel.core.key import Key
-from semel.engine.sync_engine import SyncCall
+from semel.engine.engine import engine_of
 from semel.errors import (
     InDoubt,
     InProgress,
@@ -24,7 +24,7 @@ from semel.errors import (
     UsageError,
 )
 from semel.http import Route
-from semel.http.exchange import Answer, Go, Open, Pass, ReadBody, Send, Settle, answered, exchange, scope_of
+from semel.http.exchange import Answer, Exchange, Go, Open, Pass, ReadBody, Send, scope_of
 from semel.http.policy_document import document, openapi
 from semel.http.problem import PROFILES, of
 from semel.http.request import Headers, Request, State
@@ -39,7 +39,8 @@ class Server:
 
     def __init__(self, **settings: Any) -> None:
         self.semel = Semel("memory://")
-        self.route = Routes.of([Route("/pay", **settings)], {}, Policy(), None).every[0]
+        self._exchange = Exchange(engine_of(self.semel), SHARED, [Route("/pay", **settings)], "/policy", {})
+        self.route = self._exchange.routes.every[0]
 
     def ask(
         self, body: bytes = b'{"a": 1}', answer: int = 201, error: Exception | None = None, **headers: Any
@@ -47,7 +48,7 @@ class Server:
         """What is sent: ours, or the status of the application's own answer."""
         lines = [(name.replace("_", "-"), value) for name, value in headers.items()]
         asked = Request("POST", "/pay", "", Headers([("content-type", "application/json"), *lines]), State({}))
-        verdict = run(exchange(asked, self.route, SHARED, "/policy"), lambda wanted: self._perform(wanted, body))
+        verdict = run(self._exchange.handle(asked, self.route), lambda wanted: self._perform(wanted, body))
         match verdict:
             case Pass():
                 return answer
@@ -65,16 +66,8 @@ class Server:
         raise AssertionError(wanted)
 
     def _answered(self, going: Go, status: int, error: Exception | None) -> Response | int:
-        opened = going.opened
-        assert isinstance(opened, SyncCall)
-
-        def perform(wanted: Any) -> Any:
-            if isinstance(wanted, Settle):
-                return opened.finish(cast("Response", wanted.value))
-            return opened.fail(wanted.error)
-
         answer = Answered(status, [("Location", "/1")], b"ok")
-        verdict = run(answered(going, answer, policy_path="/policy", error=error), perform)
+        verdict = run(self._exchange.on_response(going, answer, error), going.perform)
         return status if isinstance(verdict, Send) else verdict.response
 
 

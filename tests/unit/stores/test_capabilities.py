@@ -31,7 +31,7 @@ WRAPPERS: dict[str, Callable[[Store], Store]] = {
 STORE_MEMBERS = {
     Capability.SEPARATE_LOOP: ("separate_async_driver",),
     Capability.INVALIDATIONS: ("install_id",),
-    Capability.CACHED: ("front", "at_hand", "ask"),
+    Capability.LANE_WRAPPER: ("wrap_lane", "async_wrap_lane"),
     Capability.CLIENT_LIBRARIES: ("libraries",),
     Capability.FILE: ("path",),
     **dict.fromkeys(ADMINISTRATION, ("admin",)),

@@ -73,7 +73,7 @@ def test_records_of_the_first_schema_can_be_erased(path: Path) -> None:
         connection.execute("INSERT INTO semel_schema VALUES (1, 0)")
     asker = Asker(SqliteStore(path), Clock())
     asker.one(Complete(asker.granted().lease, b"outcome"), Recorded)
-    asker.one(Erase(KEYS[0].digest, "note", tiers=True), Erased)
+    asker.one(Erase(KEYS[0].digest, "note", invalidates=True), Erased)
     assert len(asker.one(Pending(10), PendingInvalidations).invalidations) == 1
     asker.driver.close()
 

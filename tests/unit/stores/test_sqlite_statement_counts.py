@@ -45,7 +45,7 @@ TRANSACTION = 2  # BEGIN IMMEDIATE and COMMIT
         (lambda _: Purge(10), 1, 1),
         (lambda _: AddReplays(DIGEST, 3), 1, 1),
         (lambda _: Confirm(DIGEST, 5), 1, 1),
-        (lambda _: Erase(DIGEST, "note", tiers=True), 2, 2),
+        (lambda _: Erase(DIGEST, "note", invalidates=True), 2, 2),
     ],
 )
 def test_writes_of_a_running_record(path: Path, make: Make, first: int, again: int) -> None:
@@ -57,8 +57,8 @@ def test_writes_of_a_running_record(path: Path, make: Make, first: int, again: i
 @pytest.mark.parametrize(
     ("make", "count"),
     [
-        (lambda: Erase(DIGEST, "note", tiers=False), 3),
-        (lambda: Erase(DIGEST, "note", tiers=True), 4),
+        (lambda: Erase(DIGEST, "note", invalidates=False), 3),
+        (lambda: Erase(DIGEST, "note", invalidates=True), 4),
         (lambda: Resolve(DIGEST, bytes(16), Status.COMPLETED, b"x", "note"), 2),
         (lambda: claim(number=2), 1 - TRANSACTION),
         (lambda: Read(DIGEST), 1 - TRANSACTION),

@@ -142,11 +142,11 @@ class AsyncKeyedRequest(AsyncKeyedRequestBase):
                     response = await sync_to_async(rendered)(response)
             return await self._on_response(response)
         except Exception as error:
-            if self._told:
+            if self._claimed.is_settled:
                 raise
             return await self._on_error(error, None)
         except BaseException as error:
-            if not self._told:
+            if not self._claimed.is_settled:
                 await self.abandon(error)
             raise
 

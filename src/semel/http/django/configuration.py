@@ -23,7 +23,7 @@ from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
 from semel.engine.engine import EngineBase, SemelBase
 from semel.engine.sync_engine import SyncEngine, SyncSemelBase
 from semel.http.django.transactions import with_aliases
-from semel.http.exchange import POLICY_PATH, Front, demand
+from semel.http.exchange import POLICY_PATH, Exchange, demand
 from semel.http.route import Given, Route
 
 E = TypeVar("E", bound=EngineBase)
@@ -61,9 +61,9 @@ class Configuration:
         semel = self._semel(AsyncSemel)
         return demand(semel, AsyncSemelBase, "A Django view or middleware that is awaited (under ASGI)", "AsyncSemel")
 
-    def front(self, engine: E) -> Front[E]:
+    def front(self, engine: E) -> Exchange[E]:
         """All of it, checked."""
-        return Front(engine, self.scope, self.routes, self.policy_path, self.common)
+        return Exchange(engine, self.scope, self.routes, self.policy_path, self.common)
 
     def _semel(self, kind: Any) -> object:
         if (self.semel is None) == (self.store is None):

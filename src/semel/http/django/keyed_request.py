@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from semel.core.flow import Flow, arun, run
+from semel.core.flow import arun, run
 from semel.engine.async_engine import AsyncCall, AsyncEngine
 from semel.engine.clock import Clock
 from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.http.django.adapters import add, body_of, pairs_of, request_of, response_of
 from semel.http.django.request_state import Carried, carry
-from semel.http.exchange import Answer, Front, Go, Open, ReadBody, Send, StreamLimit, Undone, WhoAsks, settlement
+from semel.http.exchange import Answer, Exchange, Go, Open, ReadBody, Send, StreamLimit, Undone, WhoAsks
 from semel.http.response import Answered, Kept, Response, kept_whole
 from semel.http.route import Route
 
@@ -41,13 +41,12 @@ class AsyncKeyedRequestBase(ABC):
         django: Django's request.
     """
 
-    def __init__(self, front: Front[AsyncEngine], route: Route, django: Any) -> None:
+    def __init__(self, front: Exchange[AsyncEngine], route: Route, django: Any) -> None:
         self._front = front
         self._route = route
         self._django = django
         self._going: Go | None = None
         self._noted = Carried()
-        self._told = False
 
     @abstractmethod
     def current(self) -> AbstractContextManager[None]:
@@ -83,7 +82,7 @@ class AsyncKeyedRequestBase(ABC):
         Args:
             native: what rules are given; Django's request where nothing else is named.
         """
-        verdict = await arun(self._front.exchange(request_of(self._django, native), self._route), self._perform)
+        verdict = await arun(self._front.handle(request_of(self._django, native), self._route), self._perform)
         match verdict:
             case Answer(response):
                 return response_of(response)
@@ -109,9 +108,9 @@ class AsyncKeyedRequestBase(ABC):
 
     @property
     def _open(self) -> AsyncCall[Response]:
-        opened = self._claimed.opened
-        assert isinstance(opened, AsyncCall)  # noqa: S101 - the engine is of this kind
-        return opened
+        call = self._claimed.call
+        assert isinstance(call, AsyncCall)  # noqa: S101 - the engine is of this kind
+        return call
 
     @property
     def operation(self) -> str:
@@ -143,19 +142,20 @@ class AsyncKeyedRequestBase(ABC):
         """Settle with what the view answered; status and headers are those that the response has in the end."""
         try:
             answer = replace(answer, status=response.status_code, headers=pairs_of(response))
-            return await self._settle(self._front.answered(self._claimed, answer, self._noted.error))
+            flow = self._front.on_response(self._claimed, answer, self._noted.error)
+            return await arun(flow, self._claimed.perform)
         except Exception as failure:
-            if self._told:
+            if self._claimed.is_settled:
                 raise
             return await self.record_error(failure)  # an answer that cannot even be looked at is none
 
     async def record_error(self, error: Exception) -> Send | Answer:
         """Settle with what the view raised; raises it again, unless somebody else's outcome is there."""
-        return await self._settle(self._front.raised(self._claimed, error))
+        return await arun(self._front.on_error(self._claimed, error), self._claimed.perform)
 
     async def abandon(self, error: BaseException) -> None:
         """The view was cut off."""
-        self._told = True
+        self._claimed.is_settled = True
         await self._open.abandon(error)
 
     async def _on_error(self, error: Exception, response: Any) -> Any:
@@ -167,15 +167,6 @@ class AsyncKeyedRequestBase(ABC):
                 raise
             verdict = Send((), error)
         return self._conclude(verdict, response)
-
-    async def _settle(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        settle = settlement(self._open)
-
-        def perform(wanted: Any) -> Any:
-            self._told = True  # not before: whatever fails until here is still the view's to answer for
-            return settle(wanted)
-
-        return await arun(flow, perform)
 
 
 class AsyncStreamBase(ABC):
@@ -279,13 +270,12 @@ class SyncKeyedRequestBase(ABC):
         django: Django's request.
     """
 
-    def __init__(self, front: Front[SyncEngine], route: Route, django: Any) -> None:
+    def __init__(self, front: Exchange[SyncEngine], route: Route, django: Any) -> None:
         self._front = front
         self._route = route
         self._django = django
         self._going: Go | None = None
         self._noted = Carried()
-        self._told = False
 
     @abstractmethod
     def current(self) -> AbstractContextManager[None]:
@@ -321,7 +311,7 @@ class SyncKeyedRequestBase(ABC):
         Args:
             native: what rules are given; Django's request where nothing else is named.
         """
-        verdict = run(self._front.exchange(request_of(self._django, native), self._route), self._perform)
+        verdict = run(self._front.handle(request_of(self._django, native), self._route), self._perform)
         match verdict:
             case Answer(response):
                 return response_of(response)
@@ -347,9 +337,9 @@ class SyncKeyedRequestBase(ABC):
 
     @property
     def _open(self) -> SyncCall[Response]:
-        opened = self._claimed.opened
-        assert isinstance(opened, SyncCall)  # noqa: S101 - the engine is of this kind
-        return opened
+        call = self._claimed.call
+        assert isinstance(call, SyncCall)  # noqa: S101 - the engine is of this kind
+        return call
 
     @property
     def operation(self) -> str:
@@ -381,19 +371,20 @@ class SyncKeyedRequestBase(ABC):
         """Settle with what the view answered; status and headers are those that the response has in the end."""
         try:
             answer = replace(answer, status=response.status_code, headers=pairs_of(response))
-            return self._settle(self._front.answered(self._claimed, answer, self._noted.error))
+            flow = self._front.on_response(self._claimed, answer, self._noted.error)
+            return run(flow, self._claimed.perform)
         except Exception as failure:
-            if self._told:
+            if self._claimed.is_settled:
                 raise
             return self.record_error(failure)  # an answer that cannot even be looked at is none
 
     def record_error(self, error: Exception) -> Send | Answer:
         """Settle with what the view raised; raises it again, unless somebody else's outcome is there."""
-        return self._settle(self._front.raised(self._claimed, error))
+        return run(self._front.on_error(self._claimed, error), self._claimed.perform)
 
     def abandon(self, error: BaseException) -> None:
         """The view was cut off."""
-        self._told = True
+        self._claimed.is_settled = True
         self._open.abandon(error)
 
     def _on_error(self, error: Exception, response: Any) -> Any:
@@ -405,15 +396,6 @@ class SyncKeyedRequestBase(ABC):
                 raise
             verdict = Send((), error)
         return self._conclude(verdict, response)
-
-    def _settle(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        settle = settlement(self._open)
-
-        def perform(wanted: Any) -> Any:
-            self._told = True  # not before: whatever fails until here is still the view's to answer for
-            return settle(wanted)
-
-        return run(flow, perform)
 
 
 class SyncStreamBase(ABC):

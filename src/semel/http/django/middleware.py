@@ -26,13 +26,13 @@ from semel.http.django.configuration import Configuration, demand_scope, made_of
 from semel.http.django.request_state import carried
 from semel.http.django.sync_call import SyncKeyedRequest
 from semel.http.django.view_settings import Guard, guard_of
-from semel.http.exchange import Front
+from semel.http.exchange import Exchange
 from semel.http.policy_document import document
 from semel.http.response import Response
 from semel.http.route import Route, Routes
 
 
-def whole_document(front: Front[Any]) -> Response:
+def whole_document(front: Exchange[Any]) -> Response:
     """The document as it is served."""
     views = (guard.route_at(path, front.engine) for path, guard in _guards(get_resolver().url_patterns, ""))
     return document(Routes((*_distinct(views), *front.routes.every)))
@@ -77,7 +77,7 @@ class IdempotencyMiddleware:
         self._is_async = iscoroutinefunction(get_response)
         configuration = made_of(settings) if settings else read()
         demand_scope(configuration)
-        self._front: Front[Any] = _async_front(configuration) if self._is_async else _sync_front(configuration)
+        self._front: Exchange[Any] = _async_front(configuration) if self._is_async else _sync_front(configuration)
         if self._is_async:
             markcoroutinefunction(self)
 
@@ -102,7 +102,7 @@ class IdempotencyMiddleware:
 
     def _found(self, request: Any) -> tuple[Route | None, Any]:
         """The route of a request, or the policy document where it asks for that."""
-        if self._front.described(request.method, request.path_info) is not None:
+        if self._front.policy_document(request.method, request.path_info) is not None:
             return None, response_of(self._document, head=request.method == "HEAD")
         route = self._front.find(request.method, request.path_info)
         return (None if route is None or _claims_by_itself(request) else route), None
@@ -118,11 +118,11 @@ class IdempotencyMiddleware:
             noted.error = exception
 
 
-def _sync_front(configuration: Configuration) -> Front[SyncEngine]:
+def _sync_front(configuration: Configuration) -> Exchange[SyncEngine]:
     return configuration.front(configuration.sync_engine())
 
 
-def _async_front(configuration: Configuration) -> Front[AsyncEngine]:
+def _async_front(configuration: Configuration) -> Exchange[AsyncEngine]:
     front = configuration.front(configuration.async_engine())
     for route in front.routes.every:
         if route.settings.transaction is not None:

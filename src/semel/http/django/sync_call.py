@@ -16,7 +16,7 @@ from asgiref.sync import async_to_sync, iscoroutinefunction
 from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.http.django.adapters import body_of, ends_with_head, rendered
 from semel.http.django.keyed_request import SyncKeyedRequestBase, SyncStreamBase
-from semel.http.exchange import Answer, Front, Go, NotStored, Open, Send, Undone, gather
+from semel.http.exchange import Answer, Exchange, Go, NotStored, Open, Send, Undone, gather
 from semel.http.problem import Refused
 from semel.http.response import Response
 from semel.http.route import Route
@@ -50,7 +50,7 @@ _FIRST_REFUSAL = 400
 class SyncKeyedRequest(SyncKeyedRequestBase):
     """A request in a thread, on its way to its view and back."""
 
-    def __init__(self, front: Front[SyncEngine], route: Route, django: Any) -> None:
+    def __init__(self, front: Exchange[SyncEngine], route: Route, django: Any) -> None:
         super().__init__(front, route, django)
         self._unit = UnitOfWork(front, route.settings.transaction)
         self._gathered: list[bytes] | None = None
@@ -116,11 +116,11 @@ class SyncKeyedRequest(SyncKeyedRequestBase):
             if self._going is not None:
                 return self._on_response(self._going, response)
         except Exception as error:
-            if self._going is None or self._told:
+            if self._going is None or self._going.is_settled:
                 raise
             return self._on_error(error, None)
         except BaseException as error:
-            if self._going is not None and not self._told:
+            if self._going is not None and not self._going.is_settled:
                 self.abandon(error)
             raise
         self._unit.roll_back(Undone("the view did not run"))
@@ -156,13 +156,13 @@ class SyncKeyedRequest(SyncKeyedRequestBase):
     def _taken_back(self, going: Go, response: Any) -> Any:
         """The transaction is rolled back, nothing is kept, and what the view answers is sent if it says no."""
         undo = NotStored("the transaction is rolled back")
-        self._told = True
+        going.is_settled = True
         try:
             self._open.fail(undo)
         except Exception as told:  # noqa: BLE001 - the record goes with the transaction, whatever is said of it
             undo.__cause__ = None if told is undo else told
         is_success = response.status_code < _FIRST_REFUSAL
-        return self._conclude(self._front.not_committed(going) if is_success else Send((), undo), response)
+        return self._conclude(self._front.on_no_commit(going) if is_success else Send((), undo), response)
 
     def _end_transaction(self, verdict: Send | Answer) -> Send | Answer:
         """Commit the transaction of the request, or take it back."""

@@ -16,7 +16,7 @@ from semel.engine.engine import EngineBase
 from semel.engine.sync_engine import SyncEngine
 from semel.http.django.configuration import Configuration, demand_scope, made_of, read, scope_of
 from semel.http.django.transactions import with_aliases
-from semel.http.exchange import Front
+from semel.http.exchange import Exchange
 from semel.http.route import Given, Route, settings_of
 
 MARK: Final = "semel_idempotent"
@@ -41,13 +41,13 @@ class Guard:
         self._routes: dict[str, Route] = {}
 
     @cached_property
-    def sync_front(self) -> Front[SyncEngine]:
+    def sync_front(self) -> Exchange[SyncEngine]:
         """For views that are called."""
         configuration = self._configuration
         return configuration.front(configuration.sync_engine())
 
     @cached_property
-    def async_front(self) -> Front[AsyncEngine]:
+    def async_front(self) -> Exchange[AsyncEngine]:
         """For views that are awaited."""
         configuration = self._configuration
         return configuration.front(configuration.async_engine())

@@ -18,7 +18,7 @@ from semel.core.key import Shared
 from semel.engine.async_engine import AsyncAttempt, AsyncCall, AsyncEngine, AsyncSemelBase
 from semel.errors import InProgress, UsageError
 from semel.http.asgi import Tasks
-from semel.http.exchange import Answer, Front, Go, Open, Pass, ReadBody, WhoAsks, demand
+from semel.http.exchange import Answer, Exchange, Go, Open, Pass, ReadBody, WhoAsks, demand
 from semel.http.fastapi.keyed_request import VISIT, Instead, MustWait, Visit
 from semel.http.request import Headers, Request, State
 from semel.http.response import Response
@@ -56,8 +56,8 @@ class Idempotency:
         self._who = scope if isinstance(scope, params.Depends) else None
         self._rule: ScopeRule | Shared = _by_dependency if isinstance(scope, params.Depends) else scope
         self._given: Given = Given(policy=self.engine.policy) | settings
-        self._fronts: dict[str | None, Front[AsyncEngine]] = {
-            None: Front(self.engine, self._rule, None, None, settings)
+        self._fronts: dict[str | None, Exchange[AsyncEngine]] = {
+            None: Exchange(self.engine, self._rule, None, None, settings)
         }
         self.tasks = Tasks()
         self.settings = Route("/").over(self._given).settings
@@ -83,11 +83,11 @@ class Idempotency:
         settings = self.settings
         return method.upper() in settings.methods and (settings.key is not None or settings.key_header.lower() in names)
 
-    def front(self, app: Any) -> Front[AsyncEngine]:
+    def front(self, app: Any) -> Exchange[AsyncEngine]:
         """What stands before this application."""
         at = getattr(getattr(app, "state", None), POLICY_AT, None)
         if at not in self._fronts:
-            self._fronts[at] = Front(self.engine, self._rule, None, at, {})
+            self._fronts[at] = Exchange(self.engine, self._rule, None, at, {})
         return self._fronts[at]
 
     async def __call__(self, *, request: HTTPConnection, who: Any = None, session: Any = None) -> AsyncAttempt | None:
@@ -128,7 +128,7 @@ class Idempotency:
                     return await self.engine.open(wanted.key, **wanted.settings())
             raise AssertionError(wanted)
 
-        match await arun(front.exchange(_seen(request), route), perform):
+        match await arun(front.handle(_seen(request), route), perform):
             case Answer(response):
                 raise Instead(response)
             case Pass() if visit is not None:

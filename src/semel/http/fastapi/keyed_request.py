@@ -14,12 +14,12 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response as Answered
 
-from semel.core.flow import Flow, arun
+from semel.core.flow import arun
 from semel.engine.async_engine import AsyncAttempt, AsyncCall, AsyncEngine
 from semel.engine.runtime import AsyncTurn
 from semel.errors import UsageError
 from semel.http.asgi import Answering, App, Call, Message, Receive, Scope, SendMessage, take_back_cancel
-from semel.http.exchange import Answer, Front, Go, NoAnswer, Send, settlement
+from semel.http.exchange import Answer, Exchange, Go, NoAnswer
 from semel.http.response import Response, kept_whole
 from semel.http.transaction import CommitListener, running_in
 
@@ -53,7 +53,9 @@ class TakenBack(Exception):
 class Visit(Call):
     """A request with a key, from its body to its answer."""
 
-    def __init__(self, app: App, scope: Scope, receive: Receive, send: SendMessage, front: Front[AsyncEngine]) -> None:
+    def __init__(
+        self, app: App, scope: Scope, receive: Receive, send: SendMessage, front: Exchange[AsyncEngine]
+    ) -> None:
         super().__init__(app, scope, receive, send, front)
         self.passes = False
         self.joined: Joined | None = None
@@ -99,17 +101,17 @@ class Visit(Call):
         self._must_wait = True
         return _Nothing()
 
-    def begin(self, going: Go, front: Front[AsyncEngine], session: Any) -> None:
+    def begin(self, going: Go, front: Exchange[AsyncEngine], session: Any) -> None:
         """The dependency has claimed: this is the current attempt now, and the answer counts."""
-        opened = going.opened
-        assert isinstance(opened, AsyncCall)  # noqa: S101 - the engine is of this colour
-        self._opened = opened
+        call = going.call
+        assert isinstance(call, AsyncCall)  # noqa: S101 - the engine is of this colour
+        self._opened = call
         self._inside.enter_context(running_in(session))
-        self._inside.enter_context(opened.current())
+        self._inside.enter_context(call.current())
         if session is None:
-            self._answering = Answering(self, going, opened, front)
+            self._answering = Answering(self, going, front)
         else:
-            self.joined = Joined(going, opened, front, session)
+            self.joined = Joined(going, front, session)
 
     def note_raised(self, error: Exception) -> None:
         """The endpoint raised: what an exception handler answers to it, if there is one, counts by policy first."""
@@ -174,7 +176,7 @@ class Visit(Call):
 
     def _waiting(self) -> Answering | None:
         """The answer, while it is not settled."""
-        return None if self._answering is None or self._answering.settled else self._answering
+        return None if self._answering is None or self._answering.going.is_settled else self._answering
 
     async def _heard(self) -> Message:
         return await (self._received_again() if self.passes else self._received())
@@ -189,9 +191,8 @@ class Visit(Call):
 class Joined:
     """An open call in the transaction of the endpoint's session, settled by the route before that commits."""
 
-    def __init__(self, going: Go, opened: AsyncCall[Response], front: Front[AsyncEngine], session: Any) -> None:
+    def __init__(self, going: Go, front: Exchange[AsyncEngine], session: Any) -> None:
         self._going = going
-        self._opened = opened
         self._front = front
         self._listener = CommitListener(session)
         self._listening = ExitStack()
@@ -208,7 +209,7 @@ class Joined:
         self._is_recorded = False
         self._listening.close()
         if not self._listener.has_heard:
-            instead = await arun(self._front.committed(self._going), settlement(self._opened))
+            instead = await arun(self._front.check_commit(self._going), self._going.perform)
             if instead is not None:
                 raise TakenBack(answer_of(instead.response))
 
@@ -224,7 +225,7 @@ class Joined:
             return await self.failed(_stream_refused())
         headers, most = _texts(response.raw_headers), self._going.route.settings.max_response
         answer = kept_whole(most, response.status_code, headers, bytes(body))
-        verdict = await self._recorded(self._front.answered(self._going, answer))
+        verdict = await arun(self._front.on_response(self._going, answer), self._going.perform)
         if isinstance(verdict, Answer):
             raise TakenBack(answer_of(verdict.response))
         for name, value in verdict.marks:
@@ -237,17 +238,16 @@ class Joined:
 
     async def failed(self, error: Exception) -> Answered:
         """Record an error by policy; it is raised again, and the session's dependency rolls back."""
-        verdict = await self._recorded(self._front.raised(self._going, error))
+        verdict = await arun(self._front.on_error(self._going, error), self._going.perform)
         if isinstance(verdict, Answer):
             raise TakenBack(answer_of(verdict.response)) from error
         raise error
 
     async def abandoned(self, error: BaseException) -> None:
         """It was cut off."""
-        await self._opened.abandon(error)
-
-    async def _recorded(self, flow: Flow[Send | Answer]) -> Send | Answer:
-        return await arun(flow, settlement(self._opened))
+        call = self._going.call
+        assert isinstance(call, AsyncCall)  # noqa: S101 - the engine is of this colour
+        await call.abandon(error)
 
 
 async def settled(handler: Handler, request: Request) -> Answered:

@@ -85,7 +85,7 @@ class IdempotentRoute(APIRoute):
         if is_within_limit:
             await once.tasks.shielded(visit.see_through(), visit.client_left)
         else:
-            link = once.front(scope.get("app")).link(scope.get("root_path", ""))
+            link = once.front(scope.get("app")).policy_link(scope.get("root_path", ""))
             await visit.answer(problem.too_large(limit).response(link))
 
 

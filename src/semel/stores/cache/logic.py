@@ -1,4 +1,4 @@
-"""What the tiers do with an operation, as flows: they yield operations, for the cache (`InFront`) or the store behind.
+"""What the tiers do with an operation, as flows: they yield operations of the store, and `CacheRequest` for the cache.
 
 What always holds: only completed, unexpired records of the same key are taken from a cache, and their fingerprint is
 compared as the store would. A cache is filled from what the store answered to a claim, never by a completion, and under
@@ -52,8 +52,18 @@ from semel.core.operations import (
     Reused,
 )
 from semel.core.record import NOTHING, Status, StoredRecord
-from semel.core.store import CacheOperation, Drop, Dropped, Fill, Filled, Hit, InFront, Look, Missed
 from semel.errors import SemelError, StoreUnavailable
+from semel.stores.cache.operations import (
+    CacheGet,
+    CacheHit,
+    CacheInvalidate,
+    CacheInvalidated,
+    CacheMiss,
+    CacheOperation,
+    CachePut,
+    CachePutResult,
+    CacheRequest,
+)
 from semel.stores.cache.settings import Cache
 
 LARGEST: Final = 262_144
@@ -94,7 +104,7 @@ def unpacked(body: bytes) -> tuple[StoredRecord, int] | None:
     return entry.record, entry.now_us
 
 
-class Gate:
+class CacheBreaker:
     """A circuit breaker that threads share."""
 
     def __init__(self, breaker: Breaker, monotonic: Callable[[], float], observer: Observer) -> None:
@@ -151,7 +161,7 @@ _BESIDES: Final = 1024
 """Bytes that an entry takes beside that, roughly."""
 
 
-class Kept(NamedTuple):
+class LruEntry(NamedTuple):
     """A record, with the store's now when it was read there, and the monotonic instant at which it is forgotten."""
 
     record: StoredRecord
@@ -164,13 +174,13 @@ class Kept(NamedTuple):
         return _BESIDES + size_of(self.record)
 
 
-class Local:
+class LruCache:
     """Records by digest."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._kept: OrderedDict[bytes, LruEntry] = OrderedDict()
         self._bytes = 0
         self.generation = 0
         """How often something was dropped; whoever is about to keep a record took note of it before reading it."""
@@ -183,7 +193,7 @@ class Local:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, digest: bytes, now: float) -> Kept | None:
+    def get(self, digest: bytes, now: float) -> LruEntry | None:
         """What is kept of a digest at the monotonic instant `now`."""
         if digest not in self._kept:
             return None
@@ -196,7 +206,7 @@ class Local:
                 self._kept.move_to_end(digest)
             return kept
 
-    def keep(self, kept: Kept, generation: int) -> None:
+    def keep(self, kept: LruEntry, generation: int) -> None:
         """Keep a record that was read while `generation` was the current one."""
         digest = kept.record.key.digest
         with self._lock:
@@ -228,7 +238,7 @@ _TWO_DAYS_US: Final = 2 * 86_400 * _SECOND
 finds out that this is so, also if it comes a little late."""
 _COMMIT_US: Final = 60 * _SECOND
 """How long an erase may take from the instant that it notes to its commit; until then others read what it erases."""
-_NOTHING: Final = Missed()
+_NOTHING: Final = CacheMiss()
 _FULL_FOR: Final = 5.0
 """Seconds without a fill after one that the cache had no room for: each would be a round trip for nothing."""
 
@@ -239,8 +249,8 @@ class Tiers:
     def __init__(
         self,
         cache: Cache,
-        gate: Gate,
-        local: Local | None,
+        gate: CacheBreaker,
+        local: LruCache | None,
         *,
         monotonic: Callable[[], float],
         observer: Observer,
@@ -284,40 +294,40 @@ class Tiers:
     def _claim(self, claim: Claim) -> Flow[Answer]:
         asked = self._monotonic()
         generation = 0 if self._local is None else self._local.generation
-        seen: Hit | Missed = yield from self._look(claim)
-        if isinstance(seen, Hit):
-            self._keep(Kept(seen.record, seen.now_us, self._until(asked, seen.rest_us)), generation)
+        seen: CacheHit | CacheMiss = yield from self._look(claim)
+        if isinstance(seen, CacheHit):
+            self._keep(LruEntry(seen.record, seen.now_us, self._until(asked, seen.rest_us)), generation)
             return self._hit(claim, seen.record, seen.now_us, "redis")
         self._tell("cache_miss", claim, "")
         answer: Answer = yield claim
         if isinstance(answer, Replay) and answer.record.status is Status.COMPLETED:
             rest_us = answer.record.expires_us - answer.now_us
-            self._keep(Kept(answer.record, answer.now_us, self._until(asked, rest_us)), generation)
+            self._keep(LruEntry(answer.record, answer.now_us, self._until(asked, rest_us)), generation)
             yield from self._fill(answer, seen, rest_us)
         return answer
 
-    def _look(self, claim: Claim) -> Flow[Hit | Missed]:
+    def _look(self, claim: Claim) -> Flow[CacheHit | CacheMiss]:
         if not self._shared or not self._gate.admits():
             return _NOTHING
-        seen: Hit | Missed = (yield from self._in_front(Look(claim.key, self._new_epoch()))) or _NOTHING
-        return seen if isinstance(seen, Missed) or _is_good(seen.record, claim) else _NOTHING
+        seen: CacheHit | CacheMiss = (yield from self._ask_cache(CacheGet(claim.key, self._new_epoch()))) or _NOTHING
+        return seen if isinstance(seen, CacheMiss) or _is_good(seen.record, claim) else _NOTHING
 
-    def _fill(self, answer: Replay, seen: Missed, rest_us: int) -> Flow[None]:
+    def _fill(self, answer: Replay, seen: CacheMiss, rest_us: int) -> Flow[None]:
         """Cache what the store has just replayed: from the instant of the look on, which was before the store's."""
         life_us = min(rest_us, round(self._cache.cap * _SECOND))
         if not seen.epoch or life_us <= 0 or self._gate.shut or not fits(answer.record):
             return
         if self._monotonic() < self._fills_from:
             return
-        fill = Fill(answer.record, seen.epoch, seen.now_us + life_us, answer.now_us)
-        filled: Filled | None = yield from self._in_front(fill)
+        fill = CachePut(answer.record, seen.epoch, seen.now_us + life_us, answer.now_us)
+        filled: CachePutResult | None = yield from self._ask_cache(fill)
         if filled is not None and filled.full:
             self._fills_from = self._monotonic() + _FULL_FOR
 
-    def _in_front(self, operation: CacheOperation) -> Flow[Any]:
+    def _ask_cache(self, operation: CacheOperation) -> Flow[Any]:
         """What the cache says; None where anything went wrong, which is no reason to fail a caller."""
         try:
-            return (yield InFront(operation))
+            return (yield CacheRequest(operation))
         except Exception:  # noqa: BLE001 - as the docstring says
             return None
 
@@ -331,7 +341,7 @@ class Tiers:
         """When this process forgets what it is told: counted from before it asked."""
         return asked + min(self._cache.local_for, rest_us / _SECOND)
 
-    def _keep(self, kept: Kept, generation: int) -> None:
+    def _keep(self, kept: LruEntry, generation: int) -> None:
         if self._local is not None:
             self._local.keep(kept, generation)
 
@@ -347,7 +357,7 @@ class Tiers:
 
         The other way round, somebody could read the store in between and fill in what is about to be erased.
         """
-        answer: Answer = yield replace(erase, tiers=True)
+        answer: Answer = yield replace(erase, invalidates=True)
         if isinstance(answer, Erased):
             try:
                 yield from self._confirmed(erase.digest, answer.record.key.operation)
@@ -384,9 +394,9 @@ class Tiers:
             return -1 if dropped is None else dropped.since_us
         return max(since_us - _COMMIT_US, 0)
 
-    def _dropped(self, digest: bytes, operation: str, quiet_us: int) -> Flow[Dropped | None]:
+    def _dropped(self, digest: bytes, operation: str, quiet_us: int) -> Flow[CacheInvalidated | None]:
         """Have the caches forget a digest, this process last: until the shared one has, it could be told again."""
-        dropped = (yield from self._in_front(Drop(digest, operation, quiet_us))) if self._shared else None
+        dropped = (yield from self._ask_cache(CacheInvalidate(digest, operation, quiet_us))) if self._shared else None
         if self._local is not None:
             self._local.drop(digest)
         return dropped

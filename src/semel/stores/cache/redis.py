@@ -11,13 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from semel.core.store import CacheOperation, Drop, Dropped, Fill, Filled, Hit, Look, Missed, Plan
+from semel.core.store import Plan
 from semel.errors import StoreUnavailable
-from semel.stores.cache.logic import Gate, packed, unpacked
+from semel.stores.cache.logic import CacheBreaker, packed, unpacked
+from semel.stores.cache.operations import (
+    CacheGet,
+    CacheHit,
+    CacheInvalidate,
+    CacheInvalidated,
+    CacheMiss,
+    CacheOperation,
+    CachePut,
+    CachePutResult,
+)
 from semel.stores.cache.settings import PATTERN, Cache
 from semel.stores.redis.driver import AsyncRedisDriver, RedisDriver
 from semel.stores.redis.key_names import Place
-from semel.stores.redis.pipeline import route
+from semel.stores.redis.pipeline import ScriptSource, route
 from semel.stores.redis.plan import Reply, Script
 from semel.stores.redis.settings import Pattern, Settings
 from semel.stores.settings import StoreClock
@@ -25,6 +35,7 @@ from semel.stores.settings import StoreClock
 EPOCH_US: Final = 10_000_000
 """How long an epoch stands: a store that takes longer to answer a claim fills nothing in."""
 
+CACHE_SCRIPTS: Final = ScriptSource("semel.stores.cache", "rules", ("get", "put", "invalidate"))
 _NO_ROOM: Final = 2
 
 
@@ -34,7 +45,7 @@ class RedisCache:
     max_operations = 64
 
     def __init__(
-        self, cache: Cache, gate: Gate, install_id: Callable[[], bytes | None], clock: StoreClock | None = None
+        self, cache: Cache, gate: CacheBreaker, install_id: Callable[[], bytes | None], clock: StoreClock | None = None
     ) -> None:
         assert cache.url is not None  # noqa: S101 - without a URL there is no such tier
         spelt = {} if "pattern=" in cache.url else {"pattern": PATTERN}
@@ -60,7 +71,7 @@ class RedisCache:
         install_id = self._install_id()
         if install_id is None:
             replies = [_unknown()] * len(operations)
-        elif self._gate.resting and not isinstance(operations[0], Drop):
+        elif self._gate.resting and not isinstance(operations[0], CacheInvalidate):
             replies = [_passed_by()] * len(operations)
         else:
             naming = Naming(self._place.pattern, install_id)
@@ -77,11 +88,11 @@ class RedisCache:
 
     def driver(self) -> RedisDriver:
         """A driver for threads."""
-        return RedisDriver(self._place, route(self._place.settings))
+        return RedisDriver(self._place, route(self._place.settings, CACHE_SCRIPTS))
 
     def async_driver(self) -> AsyncRedisDriver:
         """A driver for an event loop."""
-        return AsyncRedisDriver(self._place, route(self._place.settings))
+        return AsyncRedisDriver(self._place, route(self._place.settings, CACHE_SCRIPTS))
 
 
 class Naming(NamedTuple):
@@ -95,48 +106,48 @@ class Naming(NamedTuple):
         return self.pattern.key(operation, self.install_id + digest)
 
 
-def _look(naming: Naming, operation: Look) -> Script:
+def _look(naming: Naming, operation: CacheGet) -> Script:
     key = operation.key
-    return Script("cache_look", naming.key(key.operation, key.digest), (operation.epoch, EPOCH_US))
+    return Script("get", naming.key(key.operation, key.digest), (operation.epoch, EPOCH_US))
 
 
-def _looked(operation: Look, reply: Reply) -> Any:
+def _looked(operation: CacheGet, reply: Reply) -> Any:
     del operation
     match reply:
         case [1, bytes(body), int(), int(rest)]:
             entry = unpacked(body)
-            return Missed() if entry is None else Hit(*entry, rest)
+            return CacheMiss() if entry is None else CacheHit(*entry, rest)
         case [0, bytes(epoch), int(now), int()]:
-            return Missed(epoch, now)
-    return Missed()
+            return CacheMiss(epoch, now)
+    return CacheMiss()
 
 
-def _fill(naming: Naming, operation: Fill) -> Script:
+def _fill(naming: Naming, operation: CachePut) -> Script:
     key = operation.record.key
     body = packed(operation.record, operation.now_us)
-    return Script("cache_fill", naming.key(key.operation, key.digest), (operation.epoch, operation.until_us, body))
+    return Script("put", naming.key(key.operation, key.digest), (operation.epoch, operation.until_us, body))
 
 
-def _filled(operation: Fill, reply: Reply) -> Any:
+def _filled(operation: CachePut, reply: Reply) -> Any:
     del operation
-    return Filled(reply == 1, full=reply == _NO_ROOM)
+    return CachePutResult(reply == 1, full=reply == _NO_ROOM)
 
 
-def _drop(naming: Naming, operation: Drop) -> Script:
-    return Script("cache_drop", naming.key(operation.operation, operation.digest), (operation.quiet_us,))
+def _drop(naming: Naming, operation: CacheInvalidate) -> Script:
+    return Script("invalidate", naming.key(operation.operation, operation.digest), (operation.quiet_us,))
 
 
-def _dropped(operation: Drop, reply: Reply) -> Any:
+def _dropped(operation: CacheInvalidate, reply: Reply) -> Any:
     del operation
     if isinstance(reply, int):
-        return Dropped(reply)
+        return CacheInvalidated(reply)
     return reply if isinstance(reply, Exception) else _not_understood()
 
 
 _WAYS: Final[dict[type, tuple[Callable[[Naming, Any], Script], Callable[[Any, Reply], Any]]]] = {
-    Look: (_look, _looked),
-    Fill: (_fill, _filled),
-    Drop: (_drop, _dropped),
+    CacheGet: (_look, _looked),
+    CachePut: (_fill, _filled),
+    CacheInvalidate: (_drop, _dropped),
 }
 
 

@@ -2,7 +2,7 @@
 
 What always holds: as a store it is the one behind, untouched: plans, drivers and joined connections are its own, so
 inside the caller's transaction nothing is looked up in a cache and nothing is filled in. What the caches answer is
-decided in `flows`, which the engine drives, with a lane for the cache beside the lane of the store.
+decided in `logic`, and asked by the lane that the store puts around the engine's.
 """
 
 from __future__ import annotations
@@ -19,10 +19,22 @@ from semel.core.circuit import Breaker
 from semel.core.flow import Flow
 from semel.core.observer import Logging, Observer
 from semel.core.operations import Answer, Operation
-from semel.core.store import AsyncDriver, Behind, Capabilities, Capability, Front, SeparateLoop, Store
+from semel.core.store import (
+    AsyncDriver,
+    Batching,
+    CacheableStore,
+    Capabilities,
+    Capability,
+    Driver,
+    LanePort,
+    SeparateLoop,
+    Store,
+)
 from semel.errors import UsageError
 from semel.extras import requires
-from semel.stores.cache.logic import Gate, Local, Tiers
+from semel.stores.cache.lane import AsyncCacheLane, SyncCacheLane
+from semel.stores.cache.logic import CacheBreaker, LruCache, Tiers
+from semel.stores.cache.operations import SharedCache
 from semel.stores.cache.settings import Cache
 from semel.stores.settings import StoreClock
 from semel.stores.wrapper import StoreWrapper
@@ -60,10 +72,10 @@ class TieredStore(StoreWrapper):
         given = Cache.of(cache)
         observer = observer or Logging()
         breaker = Breaker(failures=2, rest=0.2, longest=5.0, chance=random.random)
-        self._store = behind = cast("Behind", store)
-        self._gate = Gate(breaker, monotonic, observer)
-        self._local = Local(given.local, given.local_bytes) if given.local else None
-        self.front = _front(given, self._gate, lambda: behind.install_id, clock)
+        self._store = behind = cast("CacheableStore", store)
+        self._gate = CacheBreaker(breaker, monotonic, observer)
+        self._local = LruCache(given.local, given.local_bytes) if given.local else None
+        self._shared = _shared_cache(given, self._gate, lambda: behind.install_id, clock)
         self._tiers = Tiers(
             given,
             self._gate,
@@ -86,11 +98,19 @@ class TieredStore(StoreWrapper):
     @property
     def capabilities(self) -> Capabilities:
         """What the store behind can do; a second cache cannot stand in front of the first."""
-        return (super().capabilities | {Capability.CACHED}) - {Capability.INVALIDATIONS}
+        return (super().capabilities | {Capability.LANE_WRAPPER}) - {Capability.INVALIDATIONS}
 
     def separate_async_driver(self) -> AsyncDriver:
         """A driver of the store behind for another event loop than the caller's."""
         return cast("SeparateLoop", self._store).separate_async_driver()
+
+    def wrap_lane(self, lane: LanePort, open_lane: Callable[[Batching, Driver], LanePort]) -> SyncCacheLane:
+        """The lane for threads, with the caches in front of it."""
+        return SyncCacheLane(self, self._shared, lane, open_lane)
+
+    def async_wrap_lane(self, lane: LanePort, open_lane: Callable[[Batching, AsyncDriver], LanePort]) -> AsyncCacheLane:
+        """The lane for an event loop, with the caches in front of it."""
+        return AsyncCacheLane(self, self._shared, lane, open_lane)
 
     def at_hand(self, operation: Operation) -> Answer | None:
         """The answer, where this process knows it."""
@@ -101,7 +121,9 @@ class TieredStore(StoreWrapper):
         return self._tiers.ask(operation)
 
 
-def _front(cache: Cache, gate: Gate, install_id: Callable[[], bytes | None], clock: StoreClock | None) -> Front | None:
+def _shared_cache(
+    cache: Cache, gate: CacheBreaker, install_id: Callable[[], bytes | None], clock: StoreClock | None
+) -> SharedCache | None:
     if cache.url is None:
         return None
     with requires("cache=", "redis"):

@@ -171,7 +171,7 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
         case JoinTransaction():
             return Lost()  # there is no transaction to enter
         case Invalidate():
-            return Recorded(0)  # there is no cache in front of DynamoDB
+            return Recorded(0)  # no copies are kept beside DynamoDB
         case Pending() | Confirm():
             raise lacking_error("DynamoDB", Capability.INVALIDATIONS)
 

@@ -200,19 +200,19 @@ class MysqlDialect:
 
     def erase(self, operation: Erase) -> Command:
         """Leave of a record what keeps its key shut. One transaction: nobody sees a part of it."""
-        digest, note, tiers, tombstone, error_type, error_message = erase_row(operation)
+        digest, note, invalidates, tombstone, error_type, error_message = erase_row(operation)
         back = Command(self._sql["erased"], (digest,))
-        if tiers:
+        if invalidates:
             back = Command(self._sql["note_invalidation"], (digest,), back)
         steps = Command(self._sql["erase_steps"], (digest, digest), back)
         return Command(self._sql["erase"], (tombstone, error_type, error_message, note, digest), steps, atomic=True)
 
     def pending(self, operation: Pending) -> Command:
-        """What caches have not confirmed."""
+        """Invalidations that are not confirmed."""
         return Command(self._sql["pending"], (max(operation.limit, 0),))
 
     def confirm(self, operation: Confirm) -> Command:
-        """Every cache has forgotten it."""
+        """Every copy is gone: remove the note."""
         return Command(self._sql["confirm"], (operation.digest, operation.before_us), Command(self._sql["instant"]))
 
     def purge(self, operation: Purge) -> Sweep:

@@ -63,7 +63,7 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     "erase": {
         "digest": "bytea",
         "note": "text",
-        "tiers": "boolean",
+        "invalidates": "boolean",
         "tombstone": "bytea",
         "error_type": "text",
         "error_message": "text",
@@ -271,11 +271,11 @@ class PostgresDialect:
         return Command(self.text("erase", "one"), erase_row(operation))
 
     def pending(self, operation: Pending) -> Command:
-        """What caches have not confirmed."""
+        """Invalidations that are not confirmed."""
         return Command(self._sql["pending"], (max(operation.limit, 0),))
 
     def confirm(self, operation: Confirm) -> Command:
-        """Every cache has forgotten it."""
+        """Every copy is gone: remove the note."""
         return Command(self.text("confirm", "one"), (operation.digest, operation.before_us))
 
     def purge(self, operation: Purge) -> Sweep:

@@ -262,7 +262,7 @@ WITH e AS MATERIALIZED ({input}), done AS (
     DELETE FROM {step_table} AS s USING done WHERE s.digest = done.digest
 ), noted AS (
     INSERT INTO {invalidation_table} AS i (noted_us, digest, operation)
-    SELECT e.now, d.digest, d.operation FROM done AS d JOIN e ON e.digest = d.digest WHERE e.tiers
+    SELECT e.now, d.digest, d.operation FROM done AS d JOIN e ON e.digest = d.digest WHERE e.invalidates
     ON CONFLICT (digest) DO UPDATE SET noted_us = greatest(excluded.noted_us, i.noted_us + 1)
 )
 SELECT {r_record} FROM done AS r;

@@ -39,8 +39,17 @@ NAMES: Final = (
     "lapse",
     "tally",
 )
-CACHE_NAMES: Final = ("cache_look", "cache_fill", "cache_drop")
-"""Scripts on the entries of a cache, which are no records."""
+
+
+class ScriptSource(NamedTuple):
+    """Where scripts are: a package with a folder `scripts`, the file that each begins with, and their own files."""
+
+    package: str
+    rules: str
+    names: tuple[str, ...]
+
+
+RECORD_SCRIPTS: Final = ScriptSource("semel.stores.redis", "rules", NAMES)
 
 
 class Text(NamedTuple):
@@ -51,24 +60,20 @@ class Text(NamedTuple):
 
 
 @cache
-def scripts(*, virtual: bool) -> dict[str, Text]:
-    """Every script by name."""
+def scripts(source: ScriptSource, *, virtual: bool) -> dict[str, Text]:
+    """The scripts of a source by name."""
     names = ", ".join(f"'{name}'" for name in FIELDS)
-    time = _file("virtual_time" if virtual else "time")
-    head = time + _file("rules").replace("{fields}", names)
-    cache_head = time + _file("cache_rules")
-    return {
-        **{name: _text(head + _file(name)) for name in NAMES},
-        **{name: _text(cache_head + _file(name)) for name in CACHE_NAMES},
-    }
+    time = _file(RECORD_SCRIPTS.package, "virtual_time" if virtual else "time")
+    head = time + _file(source.package, source.rules).replace("{fields}", names)
+    return {name: _text(head + _file(source.package, name)) for name in source.names}
 
 
 def _text(body: str) -> Text:
     return Text(body, hashlib.sha1(body.encode(), usedforsecurity=False).hexdigest())
 
 
-def _file(name: str) -> str:
-    return files(__package__).joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
+def _file(package: str, name: str) -> str:
+    return files(package).joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
 
 
 Args = tuple[Any, ...]
@@ -115,10 +120,10 @@ def run_side_by_side(plans: Sequence[Plan]) -> Generator[Batch, list[Reply], lis
 class CommandEncoder:
     """Encodes commands as arguments for the server, and decodes replies into what plans expect."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, source: ScriptSource) -> None:
         self._name = settings.name
         self._clock = settings.clock
-        self._scripts = scripts(virtual=settings.clock is not None)
+        self._scripts = scripts(source, virtual=settings.clock is not None)
         self._calls = {name: ("EVALSHA", text.sha, 1) for name, text in self._scripts.items()}
 
     def args(self, command: Command) -> Args:
@@ -331,7 +336,7 @@ class Route(Protocol):
         """Send a batch, and give the replies in its order."""
 
 
-def route(settings: Settings) -> Route:
-    """The way that fits the settings."""
-    encoder = CommandEncoder(settings)
+def route(settings: Settings, source: ScriptSource = RECORD_SCRIPTS) -> Route:
+    """The way that fits the settings, for the scripts of `source`."""
+    encoder = CommandEncoder(settings, source)
     return Cluster(settings, encoder) if settings.kind == "cluster" else SingleNode(encoder)

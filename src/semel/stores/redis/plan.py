@@ -434,11 +434,11 @@ def _erase_answer(operation: Erase, reply: Reply) -> Answer:
 
 
 def _ignore_invalidations(_place: Place, operations: Sequence[Invalidate]) -> Steps:
-    return [Recorded(0)] * len(operations)  # there is no cache in front of Redis
+    return [Recorded(0)] * len(operations)  # no copies are kept beside Redis
     yield []
 
 
-def _refuse_cache_operations(_place: Place, operations: Sequence[Pending | Confirm]) -> Steps:
+def _refuse_pending(_place: Place, operations: Sequence[Pending | Confirm]) -> Steps:
     return [lacking_error("Redis", Capability.INVALIDATIONS)] * len(operations)
     yield []
 
@@ -462,8 +462,8 @@ _PLANS: dict[type, Many] = {
     Resolve: _resolve_records,
     Erase: _erase_records,
     Invalidate: _ignore_invalidations,
-    Pending: _refuse_cache_operations,
-    Confirm: _refuse_cache_operations,
+    Pending: _refuse_pending,
+    Confirm: _refuse_pending,
     Purge: purge,
     MarkLapsed: lapse,
     AddReplays: _add_replays,

@@ -6,7 +6,7 @@
 - A claim is decided by one statement for the whole list, which returns the row as it is afterwards, so a refusal is
   judged on the very row that refused it. The same key twice in a list is sent once; the second is judged by what the
   first found. A joined claim has no lease and notes the name of the caller's transaction.
-- Erasing changes a settled record, its finished steps and the note for the caches in one command.
+- Erasing changes a settled record, its finished steps and the note of its invalidation in one command.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _erase(dialect: Dialect, operation: Erase) -> Generator[Command, list[Row], 
 
 
 def note_invalidations(_dialect: Dialect, operations: Sequence[Invalidate], *, joined: bool) -> Plan:
-    """Answers to `Invalidate`: there is no cache in front of the server."""
+    """Answers to `Invalidate`: no copy of a record is kept beside the server."""
     del joined
     return [Recorded(0)] * len(operations)
     yield

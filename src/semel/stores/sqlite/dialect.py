@@ -264,15 +264,15 @@ class SqliteDialect:
             "error_type": ERASED_FAILURE.type,
             "error_message": ERASED_FAILURE.message,
         }
-        noted = (SQL["note_invalidation"],) if operation.tiers else ()
+        noted = (SQL["note_invalidation"],) if operation.invalidates else ()
         return SqliteCommand(SQL["erase"], named=named, follow=(SQL["forget_steps"], *noted, SQL["seen"]))
 
     def pending(self, operation: Pending) -> SqliteCommand:
-        """What caches have not confirmed."""
+        """Invalidations that are not confirmed."""
         return SqliteCommand(SQL["invalidations"], kind=Kind.SCAN, named={"limit": max(operation.limit, 0)})
 
     def confirm(self, operation: Confirm) -> SqliteCommand:
-        """Every cache has forgotten it."""
+        """Every copy is gone: remove the note."""
         named = {"digest": operation.digest, "before_us": operation.before_us}
         return SqliteCommand(SQL["confirm"], named=named, to_rows=lambda _rows, _changed, now: [(now,)])
 

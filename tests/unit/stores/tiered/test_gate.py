@@ -3,7 +3,7 @@
 from semel.core.circuit import Breaker
 from semel.core.observer import Signal
 from semel.errors import StoreUnavailable
-from semel.stores.cache.logic import Gate
+from semel.stores.cache.logic import CacheBreaker
 
 SILENCE = StoreUnavailable("nothing came")
 
@@ -13,7 +13,7 @@ class World:
         self.now = 0.0
         self.heard: list[str] = []
         breaker = Breaker(failures=2, rest=1, longest=4, chance=lambda: 1.0)
-        self.gate = Gate(breaker, lambda: self.now, self)
+        self.gate = CacheBreaker(breaker, lambda: self.now, self)
 
     def observe(self, event: Signal) -> None:
         self.heard.append(event.kind)

@@ -8,17 +8,25 @@ import pytest
 
 from semel.core.circuit import Breaker
 from semel.core.observer import Logging
-from semel.core.store import CacheOperation, Drop, Dropped, Fill, Filled, Look, Missed
 from semel.errors import StoreUnavailable
-from semel.stores.cache.logic import Gate
+from semel.stores.cache.logic import CacheBreaker
+from semel.stores.cache.operations import (
+    CacheGet,
+    CacheInvalidate,
+    CacheInvalidated,
+    CacheMiss,
+    CacheOperation,
+    CachePut,
+    CachePutResult,
+)
 from semel.stores.cache.redis import RedisCache
 from semel.stores.cache.settings import Cache
 from tests.unit.stores.operations import KEYS, START
 from tests.unit.stores.tiered.records import completed
 
-LOOK = Look(KEYS[0], b"epoch")
-FILL = Fill(completed(KEYS[0]), b"epoch", START, START)
-DROP = Drop(KEYS[0].digest, KEYS[0].operation, 1)
+LOOK = CacheGet(KEYS[0], b"epoch")
+FILL = CachePut(completed(KEYS[0]), b"epoch", START, START)
+DROP = CacheInvalidate(KEYS[0].digest, KEYS[0].operation, 1)
 NONSENSE = [
     None,
     b"OK",
@@ -33,7 +41,7 @@ NONSENSE = [
 
 
 def answered(operation: CacheOperation, reply: Any) -> Any:
-    gate = Gate(Breaker(failures=2, rest=1, longest=1, chance=float), float, Logging())
+    gate = CacheBreaker(Breaker(failures=2, rest=1, longest=1, chance=float), float, Logging())
     plan = RedisCache(Cache("redis://host"), gate, lambda: b"which").plan([operation], joined=False)
     next(plan)
     try:
@@ -45,12 +53,12 @@ def answered(operation: CacheOperation, reply: Any) -> Any:
 
 @pytest.mark.parametrize("reply", NONSENSE)
 def test_a_look_that_is_answered_with_nonsense_is_a_miss(reply: Any) -> None:
-    assert answered(LOOK, reply) == Missed()
+    assert answered(LOOK, reply) == CacheMiss()
 
 
 @pytest.mark.parametrize("reply", NONSENSE)
 def test_a_fill_that_is_answered_with_nonsense_filled_nothing(reply: Any) -> None:
-    assert answered(FILL, reply) == Filled(done=False)
+    assert answered(FILL, reply) == CachePutResult(done=False)
 
 
 @pytest.mark.parametrize("reply", NONSENSE)
@@ -63,4 +71,4 @@ def test_a_drop_that_no_redis_would_answer_so_can_be_tried_again() -> None:
 
 
 def test_a_number_is_how_long_ago_it_was_dropped() -> None:
-    assert answered(DROP, 7) == Dropped(7)
+    assert answered(DROP, 7) == CacheInvalidated(7)

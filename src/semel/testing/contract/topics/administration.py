@@ -15,12 +15,12 @@ from semel.core.policy import Policy
 from semel.core.record import Cancelled, DidNotHappen, Happened, Status, Unknown, instant
 from semel.core.store import (
     ADMINISTRATION,
-    Behind,
+    CacheableStore,
     Capability,
     Store,
+    lane_wrapper_of,
     listener_of,
     maker_of_separate_drivers,
-    tiers_of,
 )
 from semel.engine.admin import PAGE, SweepReport
 from semel.errors import InProgress, UsageError
@@ -444,10 +444,10 @@ class CapabilityContract(Contract):
             with pytest.raises(UsageError, match=r"cannot stand behind a cache: .* Nothing was changed\."):
                 await world.perform(Pending(10))
             return
-        assert Capability.CACHED in TieredStore(store, Cache(local=10)).capabilities
+        assert Capability.LANE_WRAPPER in TieredStore(store, Cache(local=10)).capabilities
         assert await world.perform(Pending(10)) == [PendingInvalidations(())]
         await world.client(store).run()
-        assert cast("Behind", store).install_id
+        assert cast("CacheableStore", store).install_id
 
     async def test_drivers_tell_of_ends_where_that_is_declared(self, world: World) -> None:
         store = world.store()
@@ -468,18 +468,39 @@ class CapabilityContract(Contract):
         if Capability.SEPARATE_LOOP in store.capabilities:
             assert isinstance(await asyncio.to_thread(asyncio.run, _read_in_this_loop(store)), Found)
 
-    async def test_tiers_are_there_where_caches_are_declared(self, world: World) -> None:
+    async def test_a_lane_is_put_around_the_engines_where_that_is_declared(self, world: World) -> None:
         store = world.store()
-        tiers = tiers_of(store)
-        assert (tiers is not None) == (Capability.CACHED in store.capabilities)
-        if tiers is not None:
-            assert tiers.at_hand(Read(bytes(32))) is None
+        wrapper = lane_wrapper_of(store)
+        assert (wrapper is not None) == (Capability.LANE_WRAPPER in store.capabilities)
+        if wrapper is None:
+            return
+        asked: list[Any] = []
+        lane = wrapper.wrap_lane(_RecordingLane(asked), lambda _target, _driver: _RecordingLane(asked))
+        try:
+            assert lane.perform(Read(bytes(32))) is asked
+        finally:
+            lane.close()
+        assert asked == [Read(bytes(32))], "a read goes to the engine's lane, once"
 
     async def test_what_is_no_connection_is_refused_by_both_joins(self, world: World) -> None:
         store = world.store()
         for join in (store.join, store.async_join):
             with pytest.raises(UsageError, match="nothing ran"):
                 join(object())
+
+
+class _RecordingLane:
+    """A lane that notes what it is asked, and answers with the list of it."""
+
+    def __init__(self, asked: list[Any]) -> None:
+        self._asked = asked
+
+    def perform(self, operation: Any) -> Any:
+        self._asked.append(operation)
+        return self._asked
+
+    def close(self) -> None:
+        pass
 
 
 async def _read_in_this_loop(store: Store) -> object:

@@ -243,7 +243,7 @@ class InvalidationContract(Contract, calls=False):
     """What a store does that can stand behind caches: it notes what they have to forget until they have confirmed."""
 
     async def test_nothing_is_noted_without_tiers(self, world: World) -> None:
-        await _erased(world, "k", tiers=False)
+        await _erased(world, "k", invalidates=False)
         assert await _pending(world) == []
 
     async def test_erasing_notes_an_invalidation(self, world: World) -> None:
@@ -253,8 +253,8 @@ class InvalidationContract(Contract, calls=False):
 
     async def test_what_was_not_erased_is_not_noted(self, world: World) -> None:
         lease = await world.crash()
-        await world.perform(Erase(lease.key.digest, NOTE, tiers=True))
-        await world.perform(Erase(world.claim("absent").key.digest, NOTE, tiers=True))
+        await world.perform(Erase(lease.key.digest, NOTE, invalidates=True))
+        await world.perform(Erase(world.claim("absent").key.digest, NOTE, invalidates=True))
         assert await _pending(world) == []
 
     async def test_the_oldest_come_first(self, world: World) -> None:
@@ -272,7 +272,7 @@ class InvalidationContract(Contract, calls=False):
     async def test_erasing_again_notes_it_anew(self, world: World) -> None:
         lease = await _erased(world, "k")
         world.clock.advance(1)
-        await world.perform(Erase(lease.key.digest, NOTE, tiers=True))
+        await world.perform(Erase(lease.key.digest, NOTE, invalidates=True))
         assert [noted.noted_us for noted in await _pending(world)] == [world.clock.store_clock()]
 
     async def test_what_is_confirmed_is_forgotten(self, world: World) -> None:
@@ -288,7 +288,7 @@ class InvalidationContract(Contract, calls=False):
         lease = await _erased(world, "k")
         (noted,) = await _pending(world)
         world.clock.advance(1)
-        await world.perform(Erase(lease.key.digest, NOTE, tiers=True))
+        await world.perform(Erase(lease.key.digest, NOTE, invalidates=True))
         await world.perform(Confirm(noted.digest, noted.noted_us))
         assert len(await _pending(world)) == 1
 
@@ -296,7 +296,7 @@ class InvalidationContract(Contract, calls=False):
         lease = await _erased(world, "k")
         (first,) = await _pending(world)
         world.clock.set_back(60)
-        await world.perform(Erase(lease.key.digest, NOTE, tiers=True))
+        await world.perform(Erase(lease.key.digest, NOTE, invalidates=True))
         (second,) = await _pending(world)
         assert second.noted_us > first.noted_us, "who confirms the first note would take the second one away"
         await world.perform(Confirm(first.digest, first.noted_us))
@@ -340,10 +340,10 @@ async def _settled(world: World, how: str) -> StoredRecord:
     return record
 
 
-async def _erased(world: World, key: str, *, tiers: bool = True) -> Lease:
+async def _erased(world: World, key: str, *, invalidates: bool = True) -> Lease:
     lease = await world.crash(key)
     await world.perform(Complete(lease, VALUE))
-    await world.perform(Erase(lease.key.digest, NOTE, tiers=tiers))
+    await world.perform(Erase(lease.key.digest, NOTE, invalidates=invalidates))
     return lease
 
 

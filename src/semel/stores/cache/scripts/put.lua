@@ -1,4 +1,4 @@
--- A compare-and-set on the epoch: whoever read the store before a drop shows an epoch that the drop removed.
+-- A compare-and-set on the epoch: whoever read the store before an invalidation shows an epoch that it removed.
 -- Answers 1: done, 0: not under this epoch, 2: no room.
 -- ARGV: epoch, when the record ends, the record
 local kind, body = cached()

@@ -1,5 +1,5 @@
--- Gives the record, or the epoch under which one may be filled in: the one that stands, else the caller's, placed in the
--- same step, so that a drop after it is noticed by the fill. Behind a tombstone there is none, nor where there is no room.
+-- Gives the record, or the epoch under which one may be put in: the one that stands, else the caller's, placed in the
+-- same step, so that an invalidation after it is noticed by the put. Behind a tombstone there is none, nor where there is no room.
 -- ARGV: epoch, how long it stands
 local kind, body, ends = cached()
 if kind == '1' then

@@ -1,4 +1,4 @@
--- Puts a tombstone in the place of record and epoch, so that nothing is filled in for a while, and says for how long
+-- Puts a tombstone in the place of record and epoch, so that nothing is put in for a while, and says for how long
 -- there has been one: whoever was told a record before that may keep it for a time that is known.
 -- The deletion comes first: it needs no memory, and after it a server that is full does not refuse the rest.
 -- ARGV: how long the tombstone stands
