@@ -18,6 +18,7 @@ from semel.engine.engine import EngineBase, SemelBase
 from semel.engine.sync_engine import SyncEngine, SyncSemelBase
 from semel.errors import UsageError
 from semel.extras import missing_error
+from semel.settings import BELONGS
 
 if TYPE_CHECKING:
     from semel.stores.cache import Cache
@@ -67,10 +68,8 @@ def _with_own_settings(store: Store, settings: dict[str, Any]) -> Store:
     """
     if not settings:
         return store
-    from semel.stores.settings import HINTS
-
     name = min(settings)
-    hint = HINTS.get(name, "Give it to the store itself.")
+    hint = BELONGS.get(name, "Give it to the store itself.")
     message = f"{store.name} is already made, so the setting {name!r} is of no use here; nothing was opened. {hint}"
     raise UsageError(message)
 

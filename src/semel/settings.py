@@ -21,6 +21,37 @@ Duration = timedelta | float
 LONGEST: Final = timedelta(days=365 * 100)
 """The longest duration that is taken where nothing else is said."""
 
+_PLACES: Final = {
+    "It belongs to the policy: policy=Policy({}=…).": (
+        "final_errors",
+        "in_doubt",
+        "keep_for",
+        "lease_for",
+        "max_attempts",
+        "max_result",
+        "max_runtime",
+        "reconcile",
+        "reconcile_after",
+        "retry_errors",
+        "store_down",
+        "wait_for",
+        "when_running",
+    ),
+    "It belongs to the limits: Semel(…, limits=Limits({}=…)).": (
+        "backoff",
+        "max_backoff",
+        "max_queue",
+        "open_after",
+        "retry_budget",
+        "slow_call",
+        "waiters",
+        "waiters_per_key",
+    ),
+    "It belongs to the cache: Semel(…, cache=Cache(…, {}=…)).": ("cap", "local", "local_bytes", "local_for"),
+}
+BELONGS: Final = {name: place.format(name) for place, names in _PLACES.items() for name in names}
+"""For the settings of policies, limits and caches: where each belongs."""
+
 _T = TypeVar("_T")
 _CLOSE: Final = 0.7
 _LONG: Final = 128
@@ -86,7 +117,7 @@ def explain_unknown(
         hints: for words that are often tried, the sentence that says what to write instead.
     """
     names = sorted(known)
-    hint = (hints or {}).get(name)
+    hint = (hints or {}).get(name) or BELONGS.get(name)
     if hint is None:
         near = get_close_matches(name, names, n=1, cutoff=_CLOSE)
         hint = f"Did you mean {near[0]!r}?" if near else ""

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ _NOT_SENT: Final = (
     httpx.UnsupportedProtocol,
 )
 _OUR_FAULT: Final = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
+_THEIRS: Final = frozenset(inspect.signature(httpx.Client.__init__).parameters)
 _CARRIED: Final = frozenset({"verify", "cert", "trust_env", "http1", "http2", "limits", "proxy"})
 _FETCHED_IN: Final = 5.0
 _FOUND: Final = 200
@@ -107,7 +109,7 @@ class AsyncClient(httpx.AsyncClient):
         now: Now = time.time,
         **settings: Any,
     ) -> None:
-        ours, theirs = split(settings)
+        ours, theirs = split(settings, _THEIRS)
         carried = _carried(theirs)
         below = transport or httpx.AsyncHTTPTransport(**carried)
         self._once = AsyncOnceTransport(keys, transport=below, now=now, **ours)
@@ -289,7 +291,7 @@ class Client(httpx.Client):
         now: Now = time.time,
         **settings: Any,
     ) -> None:
-        ours, theirs = split(settings)
+        ours, theirs = split(settings, _THEIRS)
         carried = _carried(theirs)
         below = transport or httpx.HTTPTransport(**carried)
         self._once = OnceTransport(keys, transport=below, now=now, **ours)

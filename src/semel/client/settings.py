@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
 from semel.client.retry import Backoff
 from semel.core.policy import Policy
 from semel.errors import UsageError
-from semel.settings import Duration, to_timedelta
+from semel.settings import Duration, explain_unknown, refuses_unknown, to_timedelta
 
 HeaderRule = str | Callable[[str, str], str]
 UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -22,6 +22,7 @@ _PASSING: Final = timedelta(minutes=1)
 _DURATIONS: Final = ("give_up_after", "first_pause", "longest_pause", "retention", "keep_for", "lease_for")
 
 
+@refuses_unknown("A client", UsageError)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How a client keeps keys and asks again. A number stands for so many seconds.
@@ -134,7 +135,13 @@ class Given(TypedDict, total=False):
     max_body: int
 
 
-def split(settings: dict[str, Any]) -> tuple[Given, dict[str, Any]]:
-    """Settings of ours, and those of somebody else."""
+def split(settings: dict[str, Any], others: Collection[str]) -> tuple[Given, dict[str, Any]]:
+    """Settings of ours, and those of a library that has `others`.
+
+    Raises:
+        UsageError: one of them is neither.
+    """
+    for name in sorted(settings.keys() - Given.__annotations__.keys() - set(others)):
+        raise UsageError(explain_unknown("A client", name, Given.__annotations__, outcome="nothing was set up"))
     ours = {name: value for name, value in settings.items() if name in Given.__annotations__}
     return cast("Given", ours), {name: value for name, value in settings.items() if name not in ours}

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from contextvars import Token
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, Unpack, overload
 
 from semel.core import codec
 from semel.core.flow import Flow, arun
@@ -61,7 +61,7 @@ from semel.engine.decorator import (
     handler_with_attempt,
     rules_of,
 )
-from semel.engine.engine import Asked, EngineBase, Known, SemelBase, engine_of, query_of
+from semel.engine.engine import ASKED, Asked, EngineBase, Known, SemelBase, engine_of, query_of, refuse_unknown
 from semel.engine.runtime import AsyncRuntime, AsyncRuntimes, AsyncTurn, async_finish_apart, async_wait_for_threads
 from semel.errors import InProgress
 
@@ -613,6 +613,7 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
         policy: Policy | None = None,
         about: About | Mapping[str, Any] | None = None,
         returns: Any = codec.NO_ANNOTATION,
+        **unknown: Never,
     ) -> Result[T]:
         """Run `handler` once for `key`, or give what it gave before.
 
@@ -628,6 +629,8 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
             about: what people search by.
             returns: the type of the result, if the handler does not declare it.
         """
+        if unknown:
+            refuse_unknown("run()", unknown, ASKED)
         check_async_handler(handler)
         request = self._engine.request(
             key,

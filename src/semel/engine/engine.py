@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any, Generic, Required, TypedDict, TypeVar, get_args
+from typing import Any, Final, Generic, Required, TypedDict, TypeVar, get_args
 
 from semel.core import codec
 from semel.core.circuit import Change, Guard, Limits
@@ -28,6 +28,7 @@ from semel.engine.decorator import Shapes, resolved_hints, shape_of_result
 from semel.engine.lane import Lane
 from semel.engine.runtime import Host
 from semel.errors import InProgress, LeaseLost, NotInTransaction, SemelError, UsageError
+from semel.settings import explain_unknown
 
 _NONCE = 16
 _KINDS = {
@@ -61,6 +62,19 @@ class Asked(TypedDict, total=False):
     policy: Policy | None
     about: About | Mapping[str, Any] | None
     returns: Any
+
+
+ASKED: Final = frozenset(Asked.__annotations__)
+
+
+def refuse_unknown(call: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse keywords that a call does not take.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for name in sorted(given):
+        raise UsageError(explain_unknown(call, name, known, outcome="nothing ran"))
 
 
 class EngineBase:
@@ -189,6 +203,8 @@ class EngineBase:
         if "fingerprint" not in asked:
             message = "fingerprint= says what was asked, and None that nothing is compared; nothing ran."
             raise UsageError(message)
+        if not asked.keys() <= ASKED:
+            refuse_unknown("open()", asked.keys() - ASKED, ASKED)
         return self._asked(
             key,
             operation=asked["operation"],

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from contextvars import Token
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, Unpack, overload
 
 from semel.core import codec
 from semel.core.flow import Flow, run
@@ -62,7 +62,7 @@ from semel.engine.decorator import (
     sync_call_function,
     sync_call_hook,
 )
-from semel.engine.engine import Asked, EngineBase, Known, SemelBase, engine_of, query_of
+from semel.engine.engine import ASKED, Asked, EngineBase, Known, SemelBase, engine_of, query_of, refuse_unknown
 from semel.engine.runtime import SyncRuntime, SyncRuntimes, SyncTurn, sync_finish_apart, sync_wait_for_threads
 from semel.errors import InProgress
 
@@ -610,6 +610,7 @@ class SyncSemelBase(SemelBase[SyncEngine]):
         policy: Policy | None = None,
         about: About | Mapping[str, Any] | None = None,
         returns: Any = codec.NO_ANNOTATION,
+        **unknown: Never,
     ) -> Result[T]:
         """Run `handler` once for `key`, or give what it gave before.
 
@@ -625,6 +626,8 @@ class SyncSemelBase(SemelBase[SyncEngine]):
             about: what people search by.
             returns: the type of the result, if the handler does not declare it.
         """
+        if unknown:
+            refuse_unknown("run()", unknown, ASKED)
         check_sync_handler(handler)
         request = self._engine.request(
             key,

@@ -157,7 +157,6 @@ class Settings:
 
 _NAMES: Final = frozenset(known.name for known in fields(Settings))
 _HINTS: Final = {
-    **{name: f"It belongs to the policy: policy=Policy({name}=…)." for name in Policy.__slots__},
     **{name: f"{name}= is given to the middleware, for all routes." for name in ("semel", "scope", "policy_path")},
     "stored": "Write final_statuses={…}.",
     "retried": "Write retry_statuses={…}.",

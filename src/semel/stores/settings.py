@@ -17,10 +17,8 @@ from inspect import Parameter, signature
 from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult
 
-from semel.core.circuit import Limits
-from semel.core.policy import Policy
 from semel.errors import UsageError
-from semel.settings import explain_unknown, to_timedelta
+from semel.settings import BELONGS, explain_unknown, to_timedelta
 
 T = TypeVar("T")
 StoreClock = Callable[[], int]
@@ -48,14 +46,6 @@ def read(given: Mapping[str, Any], readers: Mapping[str, Reader]) -> dict[str, A
     return {name: readers[name](name, value) if name in readers else value for name, value in given.items()}
 
 
-HINTS: Final = {
-    **{name: f"It belongs to the policy: policy=Policy({name}=…)." for name in Policy.__slots__},
-    **{name: f"It belongs to the limits: limits=Limits({name}=…)." for name in Limits.__slots__},
-    **{name: f"It belongs to the cache: cache=Cache(…, {name}=…)." for name in ("cap", "local", "local_for")},
-}
-"""Where settings belong that are no store's."""
-
-
 def make_store(scheme: str, kind: Callable[..., T], *arguments: Any, **settings: Any) -> T:
     """A store of `kind`; its settings come from people, who may have meant another place for them.
 
@@ -64,8 +54,8 @@ def make_store(scheme: str, kind: Callable[..., T], *arguments: Any, **settings:
     """
     known = _names_of(kind)
     for name in sorted(settings):
-        if name not in known if known is not None else name in HINTS:
-            message = explain_unknown(f"{scheme}://", name, known or (), outcome="nothing was opened", hints=HINTS)
+        if name not in known if known is not None else name in BELONGS:
+            message = explain_unknown(f"{scheme}://", name, known or (), outcome="nothing was opened")
             raise UsageError(message)
     return kind(*arguments, **settings)
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from semel.core.store import Store
 from semel.errors import UsageError
 from semel.extras import requires
-from semel.settings import to_timedelta
+from semel.settings import BELONGS, explain_unknown, to_timedelta
 from semel.stores.settings import make_store
 
 GROUP: Final = "semel.stores"
@@ -32,6 +32,7 @@ _DRIVERS: Final = {
     "sqlite": frozenset({"aiosqlite", "pysqlite"}),
 }
 """Drivers that SQLAlchemy names after a plus sign. semel has libraries of its own, so the name changes nothing."""
+_SCHEMES: Final = frozenset({"sqlite", "memory", "postgresql", "django", "mysql", "redis", "rediss", "dynamodb"})
 _ALIASES: Final = {"postgres": "postgresql", "mariadb": "mysql"}
 _USED: Final = {"postgresql": "psycopg and asyncpg", "mysql": "PyMySQL and asyncmy", "sqlite": "Python's sqlite3"}
 
@@ -78,6 +79,7 @@ def store_from_url(url: str, **settings: Any) -> Store:
     if not scheme:
         message = f"A store is named by a URL, and this one has no scheme; nothing was opened. Write {_FORMS}."
         raise UsageError(message)
+    _refuse_settings_of_others(scheme, rest)
     match scheme:
         case "sqlite":
             return _sqlite(rest, settings)
@@ -105,6 +107,19 @@ def store_from_url(url: str, **settings: Any) -> Store:
 
             return make_store(scheme, DynamoStore, f"dynamodb://{rest}", **settings)
     return make_store(scheme, _third_party(scheme), url, **settings)
+
+
+def _refuse_settings_of_others(scheme: str, rest: str) -> None:
+    """Refuse a URL that sets what belongs to a policy, to limits or to a cache; stores of others have their own names.
+
+    Raises:
+        UsageError: it does.
+    """
+    if scheme.partition("+")[0] not in _SCHEMES:
+        return
+    for name, _ in parse_qsl(rest.partition("?")[2], keep_blank_values=True):
+        if name in BELONGS:
+            raise UsageError(explain_unknown(f"A {scheme} URL", name, (), outcome="nothing was opened"))
 
 
 def _sqlite(rest: str, settings: dict[str, Any]) -> Store:

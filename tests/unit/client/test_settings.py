@@ -46,7 +46,7 @@ def test_every_setting_is_described() -> None:
 
 
 def test_settings_of_others_are_told_apart() -> None:
-    assert split({"tries": 3, "timeout": 1.0}) == ({"tries": 3}, {"timeout": 1.0})
+    assert split({"tries": 3, "timeout": 1.0}, {"timeout"}) == ({"tries": 3}, {"timeout": 1.0})
 
 
 def test_methods_and_headers_are_compared_without_regard_to_case() -> None:

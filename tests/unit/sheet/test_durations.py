@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from semel import Policy, Semel
+from semel import AsyncSemel, Policy, Semel
 from semel.client.settings import Settings as ClientSettings
 from semel.core.circuit import Limits
-from semel.errors import SemelError
+from semel.errors import SemelError, UsageError
 from semel.http import Route
 from semel.stores.cache import Cache
 from semel.stores.dynamodb.settings import Settings as DynamoSettings
@@ -79,6 +79,10 @@ TABLE: dict[str, Take] = {
         f"postgresql {name}": server(SqlSettings, "postgresql://host/shop", name)
         for name in ("connect_timeout", "statement_timeout", "lock_timeout")
     },
+    **{
+        f"mysql {name}": server(SqlSettings, "mysql://host/shop", name)
+        for name in ("connect_timeout", "statement_timeout", "lock_timeout")
+    },
     **{f"redis {name}": server(RedisSettings, "redis://host", name) for name in ("connect_timeout", "timeout")},
     **{
         f"dynamodb {name}": server(DynamoSettings, "dynamodb://records", name)
@@ -123,6 +127,31 @@ def test_a_duration_may_hold_a_part_of_a_second(take: Take, given: Any) -> None:
 def test_what_is_no_duration_is_refused_with_a_typed_error(take: Take, wrong: Any) -> None:
     with pytest.raises(SemelError, match="must be"):
         take(wrong)
+
+
+URLS = {
+    "sqlite:////nowhere/shop.db": ("busy_for",),
+    "postgresql://host/shop": ("connect_timeout", "statement_timeout", "lock_timeout"),
+    "mysql://host/shop": ("connect_timeout", "statement_timeout", "lock_timeout"),
+    "redis://host": ("connect_timeout", "timeout"),
+    "redis+cluster://host": ("connect_timeout", "timeout"),
+    "dynamodb://records": ("connect_timeout", "read_timeout", "throttled_for"),
+}
+in_urls = pytest.mark.parametrize(("url", "name"), [(url, name) for url, names in URLS.items() for name in names])
+
+
+@in_urls
+@pytest.mark.parametrize("kind", [Semel, AsyncSemel])
+def test_a_store_takes_a_duration_as_a_keyword_and_as_seconds_in_its_url(kind: Any, url: str, name: str) -> None:
+    assert repr(kind(url, **{name: timedelta(seconds=2.5)})) == repr(kind(url, **{name: 2.5})) == repr(kind(url))
+    assert repr(kind(f"{url}?{name}=2.5")) == repr(kind(url))
+
+
+@in_urls
+@pytest.mark.parametrize("wrong", ["soon", "-1", "nan", "inf"])
+def test_what_is_no_duration_in_a_url_is_refused_by_its_name(url: str, name: str, wrong: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} must be .*; nothing was opened"):
+        Semel(f"{url}?{name}={wrong}")
 
 
 def test_every_duration_of_a_policy_is_in_the_table() -> None:
