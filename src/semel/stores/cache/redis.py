@@ -1,9 +1,8 @@
-"""The cache in Redis: one script on one key for each operation, and one round trip for all that go together.
+"""The cache in Redis: one script on one key for each operation, one round trip for all that go together.
 
-What always holds: nothing that befalls a look or a fill is an error, nor is any answer to it; it is a miss. A drop that
-was not acknowledged is an error. Every key says which database it stands for; while that is not known, the cache is not
-asked. The deadlines of entries, epochs and tombstones are compared with the server's clock
-inside the script.
+- An error of a look or a fill is a miss. A drop that was not acknowledged is an error.
+- Every key names the database it stands for; while that is not known, the cache is not asked.
+- The deadlines of entries, epochs and tombstones are compared with the server's clock inside the script.
 """
 
 from __future__ import annotations

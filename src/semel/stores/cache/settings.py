@@ -1,8 +1,9 @@
-"""How a cache in front of a store is set up: where it is, how long it keeps, how long it may take.
+"""Settings of a cache in front of a store: where it is, how long it keeps records, how long it may take.
 
-What always holds: everything is checked before anything is opened. Processes that share a database give the same
-settings, because each of them has to know how long the others may hold what was erased. The URL, which may hold a
-password, is in no representation and no message.
+- Everything is checked before anything is opened.
+- Processes that share a database give the same settings, because each has to know how long the others may hold what was
+  erased.
+- The URL, which may hold a password, is in no representation and no message.
 """
 
 from __future__ import annotations
