@@ -26,7 +26,7 @@ class SqlStore(Store, Protocol):
     """A store on a server, as far as tests look inside."""
 
     @property
-    def _place(self) -> Any: ...
+    def _context(self) -> Any: ...
 
 
 def key(value: str) -> Key:

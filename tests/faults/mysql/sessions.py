@@ -47,4 +47,4 @@ class TellingStore(MysqlStore):
 
     def driver(self) -> Driver:
         """A driver for threads."""
-        return SqlDriver(self._place, TellingAdapter(self._victims))
+        return SqlDriver(self._context, TellingAdapter(self._victims))

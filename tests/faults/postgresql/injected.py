@@ -86,8 +86,8 @@ class FaultyStore(PostgresStore):
 
     def driver(self) -> Driver:
         """A driver for threads."""
-        return SqlDriver(self._place, FaultyPsycopg(self._faults))
+        return SqlDriver(self._context, FaultyPsycopg(self._faults))
 
     def async_driver(self) -> AsyncDriver:
         """A driver for an event loop."""
-        return AsyncSqlDriver(self._place, FaultyAsyncpg(self._faults))
+        return AsyncSqlDriver(self._context, FaultyAsyncpg(self._faults))

@@ -31,7 +31,7 @@ class Outsider:
 
     def claim(self, claim: Claim) -> None:
         """Claim as the store does, in a transaction that stays open."""
-        place = PostgresStore(self._url)._place
+        place = PostgresStore(self._url)._context
         command = place.render(place.dialect.claim([claim], joined=False, first=False))
         PsycopgAdapter(POSTGRESQL).execute(self.session, command)
 

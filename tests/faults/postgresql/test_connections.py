@@ -136,7 +136,7 @@ def test_a_password_is_never_in_a_message(make_user: MakeUser, url: str, port: i
     told, problem = "", caught.value.__cause__
     while problem is not None:
         told, problem = f"{told} {problem!r}", problem.__cause__
-    assert SECRET not in f"{caught.value} {caught.value.facts} {told} {user.store.name} {user.store._place.name}"
+    assert SECRET not in f"{caught.value} {caught.value.facts} {told} {user.store.name} {user.store._context.name}"
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ def test_nothing_is_sent_again_in_the_transaction_of_a_caller(url: str, code: st
     with User(store, "threads") as user:
         user.completed("other")
     with psycopg.connect(url) as connection:
-        joined = SqlJoined(store._place, FaultyPsycopg(faults), connection, lambda: None)
+        joined = SqlJoined(store._context, FaultyPsycopg(faults), connection, lambda: None)
         (answer,) = _answers(joined, store)
     assert isinstance(answer, TransactionAborted), answer
     assert "run all of it again" in str(answer)

@@ -42,7 +42,7 @@ class Asker(Asking):
     def __init__(self, store: DynamoStore, clock: Clock) -> None:
         self.store = store
         self.clock = clock
-        self.driver = WatchedDriver(store._place)
+        self.driver = WatchedDriver(store._context)
         self.driver.sent, self.driver.pauses = [], []
 
     def perform(self, *plans: Plan) -> list[Answers | Exception]:

@@ -148,7 +148,7 @@ def test_what_was_throttled_is_sent_again(asker: Asker, code: str) -> None:
 
 def test_throttled_for_too_long_is_unavailable(asker: Asker) -> None:
     span = Clock()
-    asker.store._place.clock.span = span
+    asker.store._context.clock.span = span
 
     def throttle(_wanted: Send, _send: Any) -> Any:
         span.advance(0.3)
@@ -305,7 +305,7 @@ def test_the_time_of_the_service_lies_between_what_is_known_of_it(url: str) -> N
     assert asker.actions() == ["get_item", "put_item"]  # the first request of a process also asks for the time
     asker.one(Complete(lease, b""), Recorded)
     assert asker.actions() == ["update_item"]
-    moment = store._place.clock.moment()
+    moment = store._context.clock.moment()
     assert moment is not None
     assert moment.low <= machine_clock() <= moment.high + SECOND
     asker.driver.close()

@@ -53,9 +53,9 @@ def coarse(asker: Asker) -> Asker:
 
 
 def _set_clock(asker: Asker, clock: ServiceClock) -> None:
-    place = replace(asker.store._place, clock=clock)
-    asker.store._place = place
-    asker.driver._place = place
+    place = replace(asker.store._context, clock=clock)
+    asker.store._context = place
+    asker.driver._context = place
 
 
 def test_a_lease_counts_from_the_latest_that_now_can_be(coarse: Asker) -> None:

@@ -83,5 +83,5 @@ def release(url: str, given: Scripts, **settings: Any) -> MysqlStore:
     """A store of a release that has these migrations."""
     store = MysqlStore(url, **settings)
     known = Settings.of(url, **settings)
-    store._schema = store._place.schema = MysqlSchema(known, MysqlDialect(known), given)
+    store._schema = store._context.schema = MysqlSchema(known, MysqlDialect(known), given)
     return store

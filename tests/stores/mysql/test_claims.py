@@ -46,7 +46,7 @@ def test_a_late_copy_of_a_completed_claim_changes_nothing(asker: Asker) -> None:
     granted = asker.one(claim(), Granted)
     asker.one(Complete(granted.lease, b"\x01"), Recorded)
     before = asker.record()
-    asker.store._place.dialect._sql["unless"] = ""  # type: ignore[attr-defined]  # the dialect of this store
+    asker.store._context.dialect._sql["unless"] = ""  # type: ignore[attr-defined]  # the dialect of this store
     asker.clock.advance(60)
     asker.one(claim(), Replay)
     assert asker.record() == before

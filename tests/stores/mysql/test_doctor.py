@@ -29,8 +29,8 @@ def wrong(findings: list[Finding]) -> dict[str, tuple[str, ...]]:
 def test_a_real_server_answers_every_question(mariadb: Databases) -> None:
     store = MysqlStore(mariadb.new_database())
     store._fetch_install_id()
-    doctor = MysqlDoctor(store._place.settings)
-    with AdminConnection(store._place, PymysqlAdapter(MYSQL)) as talk:
+    doctor = MysqlDoctor(store._context.settings)
+    with AdminConnection(store._context, PymysqlAdapter(MYSQL)) as talk:
         topics = {finding.topic for finding in talk.run(doctor.server())}
         session, tables = talk.run(doctor.connection()), talk.run(doctor.tables())
         numbers = talk.run(doctor.numbers())

@@ -41,7 +41,7 @@ JOINED = (Claim, Complete, Fail, Checkpoint, Read)
 @pytest.mark.parametrize("start", SEEDS)
 def test_random_sequences_are_answered_as_by_the_table(asker: Asker, url: str, start: int, blind: bool) -> None:
     if blind:
-        asker.store._place.dialect._sql["unless"] = ""  # type: ignore[attr-defined]  # the dialect of this store
+        asker.store._context.dialect._sql["unless"] = ""  # type: ignore[attr-defined]  # the dialect of this store
     for seed, number, table, sequences, operation in _turns(asker, url, start):
         expected = _as_told(table.apply(operation, asker.clock.now))
         assert asker.all([operation]) == [expected], f"seed {seed}, operation {number}: {operation}"

@@ -171,8 +171,8 @@ def test_a_deadlock_ends_the_callers_transaction(asker: Asker) -> None:
     from semel.stores.sql.joined import SqlJoined
 
     asker.record()
-    joined = SqlJoined(asker.store._place, Refusing(), object(), lambda: None)
-    asker.store._place.savepoints = None
+    joined = SqlJoined(asker.store._context, Refusing(), object(), lambda: None)
+    asker.store._context.savepoints = None
     with pytest.raises(TransactionAborted):
         joined.perform(asker.store.plan([claim()], joined=True))
 

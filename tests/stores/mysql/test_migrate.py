@@ -74,7 +74,7 @@ def test_a_worker_may_come_first(fresh: str, asker: Asker) -> None:
 
 def test_the_lock_is_free_again(fresh: str) -> None:
     admin = MysqlStore(fresh).admin()
-    with AdminConnection(admin.place, admin.adapter) as talk:
+    with AdminConnection(admin.context, admin.adapter) as talk:
         talk.run(migrate_schema(admin.migrations, None, search=True, partitions=0))
         assert rows(fresh, FREE) == [(1,)]
 
@@ -148,7 +148,7 @@ def test_a_half_that_failed_is_not_noted_and_goes_on_when_it_is_run_again(fresh:
     MysqlStore(fresh).admin().migrate()
     broken = {**NEXT, (3, "pre"): f"{NEXT[3, 'pre']}THIS IS NOT SQL;\n"}
     admin = release(fresh, broken).admin()
-    with AdminConnection(admin.place, admin.adapter) as talk:
+    with AdminConnection(admin.context, admin.adapter) as talk:
         with pytest.raises(pymysql.ProgrammingError):
             talk.run(migrate_schema(admin.migrations, None, search=False, partitions=0))
         assert rows(fresh, FREE) == [(1,)]
@@ -161,7 +161,7 @@ def test_what_cannot_get_its_lock_steps_aside_and_tries_again(fresh: str, search
     MysqlStore(fresh).admin().migrate()
     admin = (MysqlStore(fresh, lock_timeout=0.05) if search else release(fresh, NEXT, lock_timeout=0.05)).admin()
     failed: list[StoreUnavailable] = []
-    with connected(fresh) as worker, AdminConnection(admin.place, admin.adapter) as talk:
+    with connected(fresh) as worker, AdminConnection(admin.context, admin.adapter) as talk:
         told(worker, "SELECT COUNT(*) FROM semel_record")  # holds the table until its transaction ends
 
         def perform(command: Command) -> Any:
@@ -181,7 +181,7 @@ def test_the_lock_is_kept_while_a_half_is_tried_again(fresh: str) -> None:
     MysqlStore(fresh).admin().migrate()
     admin = release(fresh, NEXT).admin()
     held: list[Any] = []
-    with AdminConnection(admin.place, admin.adapter) as talk:
+    with AdminConnection(admin.context, admin.adapter) as talk:
 
         def perform(command: Command) -> Any:
             if command.text.startswith("ALTER") and not held:

@@ -203,7 +203,7 @@ def test_without_tables_there_is_nothing_to_mark(fresh: str) -> None:
 def test_one_mark_replaces_another_without_a_moment_between(asker: Asker, admin: SqlAdmin, fresh: str) -> None:
     admin.restored(START, HOUR)
     standing: list[int] = []
-    with AdminConnection(admin.place, admin.adapter) as talk:
+    with AdminConnection(admin.context, admin.adapter) as talk:
 
         def perform(command: Command) -> Any:
             answer = talk._execute(command)
@@ -218,7 +218,7 @@ def test_one_mark_replaces_another_without_a_moment_between(asker: Asker, admin:
 
 
 def test_a_mark_that_was_set_half_way_holds_and_can_be_taken_away(asker: Asker, admin: SqlAdmin, fresh: str) -> None:
-    with AdminConnection(admin.place, admin.adapter) as talk:
+    with AdminConnection(admin.context, admin.adapter) as talk:
 
         def perform(command: Command) -> Any:
             if command.text == "BEGIN":
@@ -235,7 +235,7 @@ def test_a_mark_that_was_set_half_way_holds_and_can_be_taken_away(asker: Asker, 
 def test_a_row_that_is_held_is_waited_for(asker: Asker, admin: SqlAdmin, fresh: str) -> None:
     asker.one(claim(), Granted)
     sent: list[str] = []
-    with connected(fresh) as worker, AdminConnection(admin.place, admin.adapter) as talk:
+    with connected(fresh) as worker, AdminConnection(admin.context, admin.adapter) as talk:
 
         def perform(command: Command) -> Any:
             if command.text == "BEGIN" and not sent:
@@ -251,7 +251,7 @@ def test_a_row_that_is_held_is_waited_for(asker: Asker, admin: SqlAdmin, fresh: 
 
 
 def test_a_mark_that_could_not_be_set_says_what_may_be_left_of_it(admin: SqlAdmin, fresh: str) -> None:
-    with AdminConnection(admin.place, admin.adapter) as talk:
+    with AdminConnection(admin.context, admin.adapter) as talk:
 
         def perform(command: Command) -> Any:
             if command.text == "BEGIN":

@@ -59,7 +59,7 @@ def test_whoever_comes_first_creates_them_for_all(fresh: str) -> None:
 @pytest.mark.parametrize("done", range(1, 8))
 def test_a_creation_that_ended_half_way_is_completed(fresh: str, done: int) -> None:
     store = MysqlStore(fresh)
-    schema = store._place.schema
+    schema = store._context.schema
     assert isinstance(schema, MysqlSchema)
     with connected(fresh, autocommit=True) as connection:
         for statement in list(schema._creating())[:done]:

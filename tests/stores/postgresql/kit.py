@@ -78,7 +78,7 @@ def release(url: str, given: Scripts, **settings: Any) -> PostgresStore:
     """A store of a release that has these migrations."""
     store = PostgresStore(url, **settings)
     known = Settings.of(url, **settings)
-    store._schema = store._place.schema = PostgresSchema(known, PostgresDialect(known), given)
+    store._schema = store._context.schema = PostgresSchema(known, PostgresDialect(known), given)
     return store
 
 

@@ -150,7 +150,7 @@ def test_a_migration_that_cannot_get_its_lock_steps_aside_and_tries_again(url: s
     PostgresStore(url).admin().migrate()
     admin = release(url, NEXT, lock_timeout=0.05).admin()
     sent: list[str] = []
-    with psycopg.connect(url) as worker, AdminConnection(admin.place, admin.adapter) as talk:
+    with psycopg.connect(url) as worker, AdminConnection(admin.context, admin.adapter) as talk:
         worker.execute("SELECT count(*) FROM semel_record")  # holds the table until its transaction ends
 
         def perform(command: Command) -> Any:
@@ -186,7 +186,7 @@ def test_the_indexes_are_built_while_somebody_writes(url: str, asker: Asker) -> 
     lease = asker.lease(claim())
     admin = PostgresStore(url).admin()
     written: list[Any] = []
-    with AdminConnection(admin.place, admin.adapter) as talk:
+    with AdminConnection(admin.context, admin.adapter) as talk:
 
         def perform(command: Command) -> Any:
             if "CONCURRENTLY" in command.text and not written:

@@ -13,7 +13,7 @@ class Broken(ListeningTask):
 
     def __init__(self) -> None:
         self.tried = asyncio.Event()
-        super().__init__()
+        self._start()
 
     async def _listened(self) -> None:
         self.tried.set()

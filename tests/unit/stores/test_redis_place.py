@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from semel.core.key import Key
-from semel.stores.redis.key_names import _MOST, Place
+from semel.stores.redis.key_names import _MOST, RedisContext
 from semel.stores.redis.settings import DEFAULT, Pattern, Settings
 
 
-def place() -> Place:
-    return Place(Settings.of("redis://localhost"), Pattern(DEFAULT))
+def place() -> RedisContext:
+    return RedisContext(Settings.of("redis://localhost"), Pattern(DEFAULT))
 
 
 def digest(number: int) -> bytes:

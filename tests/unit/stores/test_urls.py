@@ -113,8 +113,8 @@ def test_a_driver_of_sqlalchemy_changes_nothing(url: str, name: str) -> None:
 def test_what_sqlalchemy_calls_ssl_for_asyncpg_is_sslmode() -> None:
     store = store_from_url("postgresql+asyncpg://u@h/db?ssl=require&pool_size=2")
     assert isinstance(store, PostgresStore)
-    assert store._place.settings.url == "postgresql://u@h/db?sslmode=require"
-    assert store._place.settings.pool_size == 2
+    assert store._context.settings.url == "postgresql://u@h/db?sslmode=require"
+    assert store._context.settings.pool_size == 2
 
 
 @pytest.mark.parametrize("url", ["postgresql+carrier://u:s3cret@h/db", "mysql+pigeon://h/db", "sqlite+x:///a.db"])

@@ -25,7 +25,7 @@ from semel.stores.cache.operations import (
 )
 from semel.stores.cache.settings import PATTERN, Cache
 from semel.stores.redis.driver import AsyncRedisDriver, RedisDriver
-from semel.stores.redis.key_names import Place
+from semel.stores.redis.key_names import RedisContext
 from semel.stores.redis.pipeline import ScriptSource, route
 from semel.stores.redis.plan import Reply, Script
 from semel.stores.redis.settings import Pattern, Settings
@@ -55,7 +55,7 @@ class RedisCache:
             timeout=cache.timeout,
             connect_timeout=cache.timeout,
         )
-        self._place = Place(settings, Pattern(settings.pattern))
+        self._context = RedisContext(settings, Pattern(settings.pattern))
         self._gate = gate
         self._install_id = install_id
         self.name = settings.name
@@ -73,7 +73,7 @@ class RedisCache:
         elif self._gate.resting and not isinstance(operations[0], CacheInvalidate):
             replies = [_passed_by()] * len(operations)
         else:
-            naming = Naming(self._place.pattern, install_id)
+            naming = Naming(self._context.pattern, install_id)
             replies = yield [write(naming, operation) for operation in operations]
             self._note(replies)
         return [read(operation, reply) for operation, reply in zip(operations, replies, strict=True)]
@@ -87,11 +87,11 @@ class RedisCache:
 
     def driver(self) -> RedisDriver:
         """A driver for threads."""
-        return RedisDriver(self._place, route(self._place.settings, CACHE_SCRIPTS))
+        return RedisDriver(self._context, route(self._context.settings, CACHE_SCRIPTS))
 
     def async_driver(self) -> AsyncRedisDriver:
         """A driver for an event loop."""
-        return AsyncRedisDriver(self._place, route(self._place.settings, CACHE_SCRIPTS))
+        return AsyncRedisDriver(self._context, route(self._context.settings, CACHE_SCRIPTS))
 
 
 class Naming(NamedTuple):

@@ -100,7 +100,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DynamoContext:
     """A table, and what is known of it; shared by the drivers of a store."""
 
     settings: Settings
@@ -109,13 +109,13 @@ class Place:
     chance: Callable[[], float] = random.random
 
     @classmethod
-    def of(cls, settings: Settings) -> Place:
+    def of(cls, settings: Settings) -> DynamoContext:
         """The place that settings name."""
         virtual = settings.clock
         return cls(settings, ServiceClock() if virtual is None else VirtualServiceClock(virtual))
 
 
-def exchange(place: Place, command: Call | Now | Pause) -> Flow[Any]:
+def exchange(context: DynamoContext, command: Call | Now | Pause) -> Flow[Any]:
     """The reply to a command.
 
     Raises:
@@ -124,18 +124,18 @@ def exchange(place: Place, command: Call | Now | Pause) -> Flow[Any]:
     """
     match command:
         case Now():
-            return (yield from _now(place))
+            return (yield from _now(context))
         case Pause():
             return (yield command)
         case Call():
-            return (yield from _send_call(place, command))
+            return (yield from _send_call(context, command))
 
 
-def _send_call(place: Place, call: Call) -> Flow[Any]:
-    began = place.clock.span()
+def _send_call(context: DynamoContext, call: Call) -> Flow[Any]:
+    began = context.clock.span()
     pause = _FIRST_PAUSE
     while True:
-        sent = place.clock.span()
+        sent = context.clock.span()
         try:
             response = yield Send(call)
         except SemelError:
@@ -143,37 +143,37 @@ def _send_call(place: Place, call: Call) -> Flow[Any]:
         except Exception as error:
             from semel.stores.dynamodb.errors import AGAIN, error_kind_of, expected_reply, response_of, translate_error
 
-            _learn_time(place, sent, response_of(error))
+            _learn_time(context, sent, response_of(error))
             known = expected_reply(error)
             if known is not None:
                 return known
-            passed = (place.clock.span() - began) / SECOND
-            if error_kind_of(error) not in AGAIN or passed + pause > place.settings.throttled_for:
-                raise translate_error(error, place.settings.name) from error
+            passed = (context.clock.span() - began) / SECOND
+            if error_kind_of(error) not in AGAIN or passed + pause > context.settings.throttled_for:
+                raise translate_error(error, context.settings.name) from error
         else:
-            _learn_time(place, sent, response)
+            _learn_time(context, sent, response)
             return response
         # Somewhere between nothing and all of it: those who were throttled together do not come back together.
-        yield Pause(pause * place.chance())
+        yield Pause(pause * context.chance())
         pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-def _learn_time(place: Place, sent: int, response: dict[str, Any]) -> None:
+def _learn_time(context: DynamoContext, sent: int, response: dict[str, Any]) -> None:
     headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     date = instant_of(headers.get("date", ""))
     # A reply that a proxy made up has no request id of the service, and a Date of the proxy.
     if date is not None and _REQUEST_ID in headers:
-        place.clock.hear(sent, place.clock.span(), date)
+        context.clock.hear(sent, context.clock.span(), date)
 
 
-def _now(place: Place) -> Flow[Moment]:
-    moment = place.clock.moment()
+def _now(context: DynamoContext) -> Flow[Moment]:
+    moment = context.clock.moment()
     if moment is None or moment.high - moment.low > WIDEST:
-        yield from _send_call(place, request_builders.get(place.settings.table, _NOBODY))
-        moment = place.clock.moment()
+        yield from _send_call(context, request_builders.get(context.settings.table, _NOBODY))
+        moment = context.clock.moment()
     if moment is None:
         message = (
-            f"{place.settings.name} sends replies without a Date, so its time is not known; nothing was recorded. "
+            f"{context.settings.name} sends replies without a Date, so its time is not known; nothing was recorded. "
             f"Let the proxy in between pass that header on."
         )
         raise StoreUnavailable(message)
@@ -228,8 +228,8 @@ def _finish_plan(plan: Plan, given: Sequence[Answers]) -> Answers | Exception:
 class DynamoDriver:
     """Rounds for threads: one chain in the calling thread, several in threads of the driver."""
 
-    def __init__(self, place: Place, client: Any = None) -> None:
-        self._place = place
+    def __init__(self, context: DynamoContext, client: Any = None) -> None:
+        self._context = context
         self._given = client
         self._start_over()
 
@@ -262,7 +262,7 @@ class DynamoDriver:
     def _executed(self, command: Any, together: Callable[[Sequence[Chain]], list[Answers]]) -> Any:
         if isinstance(command, Together):
             return together(command.chains)
-        return run(exchange(self._place, command), self._act)
+        return run(exchange(self._context, command), self._act)
 
     def _act(self, wanted: Send | Pause) -> Any:
         if isinstance(wanted, Pause):
@@ -272,13 +272,13 @@ class DynamoDriver:
     def _opened(self) -> Any:
         with self._lock:
             if self._client is None:
-                self._client = make_client(self._place.settings)
+                self._client = make_client(self._context.settings)
             return self._client
 
     def _threads(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._place.settings.pool_size, "semel-dynamodb")
+                self._pool = ThreadPoolExecutor(self._context.settings.pool_size, "semel-dynamodb")
             return self._pool
 
     def close(self) -> None:
@@ -296,12 +296,12 @@ class DynamoDriver:
 class AsyncDynamoDriver:
     """The same on an event loop."""
 
-    def __init__(self, place: Place, client: Any = None) -> None:
-        self._place = place
+    def __init__(self, context: DynamoContext, client: Any = None) -> None:
+        self._context = context
         self._given = client
         self._opening = asyncio.Lock()
         self._entered: tuple[Any, Any] | None = None
-        self._room = asyncio.BoundedSemaphore(place.settings.pool_size)
+        self._room = asyncio.BoundedSemaphore(context.settings.pool_size)
 
     async def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round."""
@@ -317,7 +317,7 @@ class AsyncDynamoDriver:
     async def _executed(self, command: Any) -> Any:
         if isinstance(command, Together):
             return await asyncio.gather(*map(self.carry, command.chains))
-        return await arun(exchange(self._place, command), self._act)
+        return await arun(exchange(self._context, command), self._act)
 
     async def _act(self, wanted: Send | Pause) -> Any:
         if isinstance(wanted, Pause):
@@ -331,8 +331,8 @@ class AsyncDynamoDriver:
             return self._given
         async with self._opening:
             if self._entered is None:
-                context = make_async_client(self._place.settings)
-                self._entered = context, await context.__aenter__()
+                manager = make_async_client(self._context.settings)
+                self._entered = manager, await manager.__aenter__()
             return self._entered[1]
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from semel.core.operations import Operation
 from semel.core.store import AsyncDriver, Capability, Plan
 from semel.stores.admin import Admin
-from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoDriver, Place
+from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoContext, DynamoDriver
 from semel.stores.dynamodb.plan import plan
 from semel.stores.dynamodb.settings import Settings
 from semel.stores.dynamodb.transact import AsyncDynamoJoined, DynamoJoined, joined_plan, writes_of
@@ -30,22 +30,22 @@ class DynamoStore:
     setting_names = frozenset(Settings.__dataclass_fields__) - {"table"}
 
     def __init__(self, url: str, **settings: Any) -> None:
-        self._place = Place.of(Settings.of(url, **settings))
-        self.name = self._place.settings.name
+        self._context = DynamoContext.of(Settings.of(url, **settings))
+        self.name = self._context.settings.name
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands for `operations`, all of one kind."""
         if joined:
             return joined_plan(operations[0])
-        return plan(self._place.settings.table, self._place.sweeps, operations)
+        return plan(self._context.settings.table, self._context.sweeps, operations)
 
     def driver(self) -> DynamoDriver:
         """A driver for threads."""
-        return DynamoDriver(self._place)
+        return DynamoDriver(self._context)
 
     def async_driver(self) -> AsyncDynamoDriver:
         """A driver for an event loop."""
-        return AsyncDynamoDriver(self._place)
+        return AsyncDynamoDriver(self._context)
 
     def separate_async_driver(self) -> AsyncDriver:
         """A driver for an event loop of semel's own: connections belong to no loop of the caller."""
@@ -55,7 +55,7 @@ class DynamoStore:
         """What operators do: make the table, look."""
         from semel.stores.dynamodb.admin import DynamoAdmin
 
-        return DynamoAdmin(self._place.settings, self.driver)
+        return DynamoAdmin(self._context.settings, self.driver)
 
     def join(self, connection: Any) -> DynamoJoined:
         """The caller's writes as a place for plans.
@@ -63,7 +63,7 @@ class DynamoStore:
         Raises:
             UsageError: it is no `Writes`, or one with a client that has to be awaited.
         """
-        return DynamoJoined(self._place, writes_of(connection, awaited=False))
+        return DynamoJoined(self._context, writes_of(connection, awaited=False))
 
     def async_join(self, connection: Any) -> AsyncDynamoJoined:
         """The caller's writes as a place for plans, on an event loop.
@@ -71,4 +71,4 @@ class DynamoStore:
         Raises:
             UsageError: it is no `Writes`, or one with a client that cannot be awaited.
         """
-        return AsyncDynamoJoined(self._place, writes_of(connection, awaited=True))
+        return AsyncDynamoJoined(self._context, writes_of(connection, awaited=True))

@@ -43,7 +43,7 @@ from semel.errors import ConcurrentModification, NotInTransaction, StoreUnavaila
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Cancelled, Inside, Now, Steps, TooLarge
-from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoDriver, Place
+from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoContext, DynamoDriver
 from semel.stores.dynamodb.items import Seen, seen_of
 from semel.stores.dynamodb.plan import apply, changed_by, one, read_item, too_large
 
@@ -278,21 +278,21 @@ def _writes_refused_error(reply: Cancelled) -> ConcurrentModification:
 class AsyncDynamoJoined:
     """The writes of a handler, as a place for single plans."""
 
-    def __init__(self, place: Place, writes: Writes) -> None:
-        self._place = place
+    def __init__(self, context: DynamoContext, writes: Writes) -> None:
+        self._context = context
         self._writes = writes
 
     async def perform(self, plan: Plan) -> Answers:
         """Run one plan."""
-        driver = AsyncDynamoDriver(self._place, self._writes.client)
+        driver = AsyncDynamoDriver(self._context, self._writes.client)
         try:
-            return await arun(plan, lambda wanted: driver.carry(_steps(self._place, self._writes, wanted)))
+            return await arun(plan, lambda wanted: driver.carry(_steps(self._context, self._writes, wanted)))
         finally:
             await driver.close()
 
 
-def _steps(place: Place, writes: Writes, wanted: Inside) -> Flow[Any]:
-    return inside(place.settings.table, writes, wanted.operation)
+def _steps(context: DynamoContext, writes: Writes, wanted: Inside) -> Flow[Any]:
+    return inside(context.settings.table, writes, wanted.operation)
 
 
 def writes_of(given: object, *, awaited: bool) -> Writes:
@@ -322,14 +322,14 @@ def _is_awaited(client: object) -> bool:
 class DynamoJoined:
     """The writes of a handler, as a place for single plans."""
 
-    def __init__(self, place: Place, writes: Writes) -> None:
-        self._place = place
+    def __init__(self, context: DynamoContext, writes: Writes) -> None:
+        self._context = context
         self._writes = writes
 
     def perform(self, plan: Plan) -> Answers:
         """Run one plan."""
-        driver = DynamoDriver(self._place, self._writes.client)
+        driver = DynamoDriver(self._context, self._writes.client)
         try:
-            return run(plan, lambda wanted: driver.carry(_steps(self._place, self._writes, wanted)))
+            return run(plan, lambda wanted: driver.carry(_steps(self._context, self._writes, wanted)))
         finally:
             driver.close()

@@ -10,7 +10,7 @@ from semel.stores.mysql.errors import mysql_error_kind
 from semel.stores.mysql.settings import address, session_of
 from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
 from semel.stores.sql.admin import SqlAdmin
-from semel.stores.sql.context import Place, Savepoints
+from semel.stores.sql.context import Savepoints, SqlContext
 from semel.stores.sql.settings import Settings
 from semel.stores.sql.store import SqlStore
 
@@ -39,7 +39,7 @@ class MysqlStore(SqlStore):
         address(given)  # refuses what it does not know before anything is opened
         dialect = MysqlDialect(given)
         self._schema = MysqlSchema(given, dialect)
-        super().__init__(Place(given, dialect, self._schema, savepoints=Savepoints()))
+        super().__init__(SqlContext(given, dialect, self._schema, savepoints=Savepoints()))
 
     def _adapter(self) -> Adapter:
         from semel.stores.sql.adapters.pymysql import PymysqlAdapter
@@ -55,8 +55,8 @@ class MysqlStore(SqlStore):
         """What operators do: migrate, look, mark as restored."""
         from semel.stores.mysql.admin import MysqlDoctor, MysqlRestoring, search_sql
 
-        settings, schema = self._place.settings, self._schema
+        settings, schema = self._context.settings, self._schema
         restoring = MysqlRestoring(settings, schema)
         return SqlAdmin(
-            self._place, self._adapter(), schema, MysqlDoctor(settings), restoring, search_sql=search_sql(settings)
+            self._context, self._adapter(), schema, MysqlDoctor(settings), restoring, search_sql=search_sql(settings)
         )

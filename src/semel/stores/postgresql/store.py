@@ -10,7 +10,7 @@ from semel.stores.postgresql.errors import postgresql_error_kind
 from semel.stores.postgresql.settings import check_tls, session_settings
 from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
 from semel.stores.sql.admin import SqlAdmin
-from semel.stores.sql.context import Place
+from semel.stores.sql.context import SqlContext
 from semel.stores.sql.driver import ListenerFactory
 from semel.stores.sql.external_pool import ExternalPool
 from semel.stores.sql.settings import Settings
@@ -43,10 +43,10 @@ class PostgresStore(SqlStore):
             check_tls(address)
         dialect = PostgresDialect(given)
         self._schema = PostgresSchema(given, dialect)
-        super().__init__(Place(given, dialect, self._schema), pool)
+        super().__init__(SqlContext(given, dialect, self._schema), pool)
 
     def _adapter(self) -> Adapter:
-        if self._place.settings.pooled:
+        if self._context.settings.pooled:
             from semel.stores.sql.adapters.pgbouncer import PooledPsycopg
 
             return PooledPsycopg(POSTGRESQL)
@@ -55,7 +55,7 @@ class PostgresStore(SqlStore):
         return PsycopgAdapter(POSTGRESQL)
 
     def _async_adapter(self) -> AsyncAdapter:
-        if self._place.settings.pooled:
+        if self._context.settings.pooled:
             from semel.stores.sql.adapters.pgbouncer import PooledAsyncpg
 
             return PooledAsyncpg(POSTGRESQL)
@@ -66,7 +66,7 @@ class PostgresStore(SqlStore):
     def _listener_factories(self) -> tuple[ListenerFactory | None, ListenerFactory | None]:
         from semel.stores.postgresql.listener import AsyncListener, Listener
 
-        if self._place.settings.pooled and not self._place.settings.listen_url:
+        if self._context.settings.pooled and not self._context.settings.listen_url:
             return None, None
         return Listener, AsyncListener
 
@@ -75,9 +75,9 @@ class PostgresStore(SqlStore):
         from semel.stores.postgresql.admin import PostgresDoctor, PostgresRestoring, search_sql
         from semel.stores.sql.adapters.psycopg import PsycopgAdapter
 
-        settings, schema = self._place.settings, self._schema
+        settings, schema = self._context.settings, self._schema
         restoring = PostgresRestoring(settings, schema)
         doctor = PostgresDoctor(settings)
         return SqlAdmin(
-            self._place, PsycopgAdapter(POSTGRESQL), schema, doctor, restoring, search_sql=search_sql(settings)
+            self._context, PsycopgAdapter(POSTGRESQL), schema, doctor, restoring, search_sql=search_sql(settings)
         )

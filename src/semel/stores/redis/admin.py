@@ -16,7 +16,7 @@ from semel.stores.admin import Admin, Finding, Need, Numbers, about_clock, about
 from semel.stores.redis import connections
 from semel.stores.redis.connections import NEVER, evicts, info_of
 from semel.stores.redis.driver import RedisDriver
-from semel.stores.redis.key_names import Place
+from semel.stores.redis.key_names import RedisContext
 from semel.stores.redis.pipeline import route
 from semel.stores.redis.plan import Clock, Look, Reply, step
 from semel.stores.redis.settings import Address, Settings
@@ -31,16 +31,16 @@ Numbered = Generator[Any, list[Reply], tuple[Numbers, int]]
 class RedisAdmin(Admin):
     """What operators do to a store on Redis."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place.settings.name)
-        self._place = place
+    def __init__(self, context: RedisContext) -> None:
+        super().__init__(context.settings.name)
+        self._context = context
 
     def examine(self, horizon: timedelta) -> list[Finding]:
         """What `semel doctor` finds here."""
-        return examine(self._place, RedisDriver(self._place, route(self._place.settings), greet=False), horizon)
+        return examine(self._context, RedisDriver(self._context, route(self._context.settings), greet=False), horizon)
 
 
-def examine(place: Place, driver: RedisDriver, horizon: timedelta) -> list[Finding]:
+def examine(context: RedisContext, driver: RedisDriver, horizon: timedelta) -> list[Finding]:
     """What is found.
 
     Raises:
@@ -49,13 +49,13 @@ def examine(place: Place, driver: RedisDriver, horizon: timedelta) -> list[Findi
     with closing(driver):
         findings = []
         for node in driver.nodes():
-            findings += _node(place.settings, node)
+            findings += _node(context.settings, node)
         findings.append(_clock(driver))
         findings.append(
             Finding("within", "Redis cannot join a transaction; each record is a commit of its own", breaks=("joins",))
         )
         try:
-            numbers, unreadable = driver.talk(_numbers(place))
+            numbers, unreadable = driver.talk(_numbers(context))
         except SemelError as error:
             return [*findings, Finding("records", f"not known: {error.message}", "note", "try again")]
     if unreadable:
@@ -157,14 +157,14 @@ def _now() -> Generator[Any, list[Reply], int]:
     return int(now)
 
 
-def _numbers(place: Place) -> Numbered:
+def _numbers(context: RedisContext) -> Numbered:
     """Figures about the first records that a walk meets, a hundred thousand at most, and how many of them are none."""
     now = yield from _now()
     in_doubt = lapsed = expired = unreadable = met = 0
     shortest: int | None = None
     at: Any = None
     while True:
-        at, keys = yield from step(place.pattern.match(), at)
+        at, keys = yield from step(context.pattern.match(), at)
         for reply in (yield [Look(key, ("status", "lease_us", "expires_us", "keep_us")) for key in keys]):
             if isinstance(reply, Exception) or None in reply:
                 unreadable += 1

@@ -20,7 +20,7 @@ from semel.core.store import Answers, Plan
 from semel.stores.redis import connections
 from semel.stores.redis.connections import RecheckSchedule
 from semel.stores.redis.errors import WIRE, is_demoted, lost_reply_error
-from semel.stores.redis.key_names import Place
+from semel.stores.redis.key_names import RedisContext
 from semel.stores.redis.listener import AsyncListener, Listener
 from semel.stores.redis.pipeline import Args, BatchByNode, Route, run_side_by_side
 from semel.stores.redis.plan import Batch, Reply
@@ -36,7 +36,7 @@ _inherited: Final[list[Any]] = []
 class _AsyncExchange(ABC):
     """Sends to nodes side by side, in tasks of an event loop."""
 
-    _place: Place
+    _context: RedisContext
     _idle: dict[Address | None, list[Any]]
 
     @abstractmethod
@@ -61,11 +61,11 @@ class _AsyncExchange(ABC):
             return [error] * len(words)
         replies: list[Reply] = []
         try:
-            async with asyncio.timeout(self._place.settings.timeout):
+            async with asyncio.timeout(self._context.settings.timeout):
                 await connection.send_packed_command(connections.packed(words))
-                await connections.async_receive(connection, len(words), self._place.name, replies)
+                await connections.async_receive(connection, len(words), self._context.name, replies)
         except WIRE as error:
-            replies.extend([lost_reply_error(error, self._place.name)] * (len(words) - len(replies)))
+            replies.extend([lost_reply_error(error, self._context.name)] * (len(words) - len(replies)))
             await connections.async_disconnect(connection)
         except BaseException:
             await connections.async_disconnect(connection)
@@ -81,7 +81,7 @@ class _AsyncExchange(ABC):
 class _SyncExchange(ABC):
     """Sends to all nodes before it reads the first reply, in one thread, so that they work at the same time."""
 
-    _place: Place
+    _context: RedisContext
     _idle: dict[Address | None, list[Any]]
     _lock: threading.Lock
 
@@ -105,7 +105,7 @@ class _SyncExchange(ABC):
                     lent[address] = sent
             for address in list(lent):
                 count = len(parcels[address])
-                replies[address] = connections.sync_receive(lent[address], count, self._place.name, [])
+                replies[address] = connections.sync_receive(lent[address], count, self._context.name, [])
                 self._give_back(address, lent.pop(address), replies[address])
             return replies
         finally:
@@ -122,7 +122,7 @@ class _SyncExchange(ABC):
             connection.send_packed_command(connections.packed(words))
         except WIRE as error:
             self._drop(address)
-            return lost_reply_error(error, self._place.name)
+            return lost_reply_error(error, self._context.name)
         except BaseException:
             connection.disconnect()
             raise
@@ -140,8 +140,8 @@ class _SyncExchange(ABC):
 class AsyncRedisDriver(_AsyncExchange):
     """Carries rounds out. Without `greet` servers are not checked: for the doctor."""
 
-    def __init__(self, place: Place, route: Route, *, greet: bool = True) -> None:
-        self._place = place
+    def __init__(self, context: RedisContext, route: Route, *, greet: bool = True) -> None:
+        self._context = context
         self._route = route
         self._greet = greet
         self._start_over()
@@ -151,7 +151,7 @@ class AsyncRedisDriver(_AsyncExchange):
         self._idle: dict[Address | None, list[Any]] = {}
         self._listener: AsyncListener | None = None
         self._lock = threading.Lock()  # never held while something is awaited
-        self._looks = RecheckSchedule(self._place.settings)
+        self._looks = RecheckSchedule(self._context.settings)
 
     async def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round: what the plans ask for goes together."""
@@ -180,14 +180,14 @@ class AsyncRedisDriver(_AsyncExchange):
                 return await self._recheck(address, connection)
             await connections.async_disconnect(connection)
             await self._drop(address)
-        connection = await connections.async_connect(self._place.settings, address, greet=self._greet)
+        connection = await connections.async_connect(self._context.settings, address, greet=self._greet)
         self._looks.done(address)
         return connection
 
     async def _recheck(self, address: Address | None, connection: Any) -> Any:
         if self._greet and self._looks.is_due(address):
             try:
-                await connections.async_recheck(connection, self._place.settings)
+                await connections.async_recheck(connection, self._context.settings)
             except BaseException:
                 await connections.async_disconnect(connection)
                 await self._drop(address)
@@ -204,8 +204,8 @@ class AsyncRedisDriver(_AsyncExchange):
 
     def listen(self, told: Told) -> None:
         """Have `told` called when somebody else ends what is waited for: in this loop, or in a thread."""
-        if self._place.settings.listen:
-            self._listener = AsyncListener(self._place, told)
+        if self._context.settings.listen:
+            self._listener = AsyncListener(self._context, told)
 
     async def close(self) -> None:
         """Let go of every connection."""
@@ -224,8 +224,8 @@ class AsyncRedisDriver(_AsyncExchange):
 class RedisDriver(_SyncExchange):
     """Carries rounds out. Without `greet` servers are not checked: for the doctor."""
 
-    def __init__(self, place: Place, route: Route, *, greet: bool = True) -> None:
-        self._place = place
+    def __init__(self, context: RedisContext, route: Route, *, greet: bool = True) -> None:
+        self._context = context
         self._route = route
         self._greet = greet
         self._start_over()
@@ -235,7 +235,7 @@ class RedisDriver(_SyncExchange):
         self._idle: dict[Address | None, list[Any]] = {}
         self._listener: Listener | None = None
         self._lock = threading.Lock()  # never held while something is awaited
-        self._looks = RecheckSchedule(self._place.settings)
+        self._looks = RecheckSchedule(self._context.settings)
 
     def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round: what the plans ask for goes together."""
@@ -264,14 +264,14 @@ class RedisDriver(_SyncExchange):
                 return self._recheck(address, connection)
             connections.sync_disconnect(connection)
             self._drop(address)
-        connection = connections.sync_connect(self._place.settings, address, greet=self._greet)
+        connection = connections.sync_connect(self._context.settings, address, greet=self._greet)
         self._looks.done(address)
         return connection
 
     def _recheck(self, address: Address | None, connection: Any) -> Any:
         if self._greet and self._looks.is_due(address):
             try:
-                connections.sync_recheck(connection, self._place.settings)
+                connections.sync_recheck(connection, self._context.settings)
             except BaseException:
                 connections.sync_disconnect(connection)
                 self._drop(address)
@@ -288,8 +288,8 @@ class RedisDriver(_SyncExchange):
 
     def listen(self, told: Told) -> None:
         """Have `told` called when somebody else ends what is waited for: in this loop, or in a thread."""
-        if self._place.settings.listen:
-            self._listener = Listener(self._place, told)
+        if self._context.settings.listen:
+            self._listener = Listener(self._context, told)
 
     def close(self) -> None:
         """Let go of every connection."""

@@ -16,7 +16,7 @@ _MOST: Final = 32_768
 
 
 @dataclass(slots=True)
-class Place:
+class RedisContext:
     """Shared by every plan and driver of a store."""
 
     settings: Settings

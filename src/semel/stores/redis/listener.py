@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from semel.stores.listener import AGAIN_AFTER, ListeningTask, Told, log_broken, pass_on
 from semel.stores.redis import connections
-from semel.stores.redis.key_names import Place
+from semel.stores.redis.key_names import RedisContext
 from semel.stores.redis.pipeline import HOME
 
 _MESSAGE: Final = b"message"
@@ -24,11 +24,11 @@ _MESSAGE: Final = b"message"
 class _Channel:
     """What is listened to, and whom to tell."""
 
-    def __init__(self, place: Place, told: Told) -> None:
-        self._place = place
+    def __init__(self, context: RedisContext, told: Told) -> None:
+        self._context = context
         self._told = told
         # One after the other: any node of a cluster is told of what is published at another.
-        self._nodes = cycle(place.settings.addresses if place.settings.kind == "cluster" else (HOME,))
+        self._nodes = cycle(context.settings.addresses if context.settings.kind == "cluster" else (HOME,))
 
     def _pass_on(self, reply: Any) -> None:
         if reply[0] == _MESSAGE:
@@ -38,8 +38,8 @@ class _Channel:
 class Listener(_Channel):
     """A thread that listens. It looks up from the channel twice a second, to see whether it shall end."""
 
-    def __init__(self, place: Place, told: Told) -> None:
-        super().__init__(place, told)
+    def __init__(self, context: RedisContext, told: Told) -> None:
+        super().__init__(context, told)
         self._ended = threading.Event()
         self._pid = os.getpid()
         self._connection: Any = None
@@ -56,9 +56,9 @@ class Listener(_Channel):
             self._ended.wait(AGAIN_AFTER)
 
     def _listened(self) -> None:
-        connection = self._connection = connections.sync_connect(self._place.settings, next(self._nodes), greet=False)
+        connection = self._connection = connections.sync_connect(self._context.settings, next(self._nodes), greet=False)
         try:
-            connection.send_command("SUBSCRIBE", self._place.pattern.channel)
+            connection.send_command("SUBSCRIBE", self._context.pattern.channel)
             while not self._ended.is_set():
                 if connection.can_read(0.5):
                     self._pass_on(connection.read_response())
@@ -79,14 +79,14 @@ class Listener(_Channel):
 class AsyncListener(_Channel, ListeningTask):
     """A task that listens."""
 
-    def __init__(self, place: Place, told: Told) -> None:
-        super().__init__(place, told)
+    def __init__(self, context: RedisContext, told: Told) -> None:
+        super().__init__(context, told)
         self._start()
 
     async def _listened(self) -> None:
-        connection = await connections.async_connect(self._place.settings, next(self._nodes), greet=False)
+        connection = await connections.async_connect(self._context.settings, next(self._nodes), greet=False)
         try:
-            await connection.send_command("SUBSCRIBE", self._place.pattern.channel)
+            await connection.send_command("SUBSCRIBE", self._context.pattern.channel)
             while True:
                 self._pass_on(await connection.read_response())
         finally:

@@ -51,7 +51,7 @@ from semel.core.store import Answers, Capability, Plan
 from semel.errors import RecordUnreadable, StoreUnavailable
 from semel.stores.admin import lacking_error
 from semel.stores.memory import matches
-from semel.stores.redis.key_names import Place
+from semel.stores.redis.key_names import RedisContext
 from semel.stores.redis.record_hash import (
     about_of,
     instant_told,
@@ -89,7 +89,7 @@ class Walk(msgspec.Struct, frozen=True):
     """The next few keys that fit `match`. The reply is a pair: where to go on (None: that was all), and the keys."""
 
     match: str
-    place: Any = None
+    cursor: Any = None
 
 
 class Clock(msgspec.Struct, frozen=True):
@@ -111,62 +111,62 @@ FoundKeys = tuple[int, bytes, str]
 def scan_keys(match: str) -> Keys:
     """Every key that fits, once."""
     found: dict[str, None] = {}
-    place: Any = None
+    cursor: Any = None
     while True:
-        place, keys = yield from step(match, place)
+        cursor, keys = yield from step(match, cursor)
         found.update(dict.fromkeys(keys))
-        if place is None:
+        if cursor is None:
             return list(found)
 
 
-def step(match: str, place: Any) -> Generator[Any, list[Reply], tuple[Any, list[str]]]:
+def step(match: str, cursor: Any) -> Generator[Any, list[Reply], tuple[Any, list[str]]]:
     """The next few keys, and where to go on; None: that was all."""
-    (reply,) = yield [Walk(match, place)]
+    (reply,) = yield [Walk(match, cursor)]
     if isinstance(reply, Exception):
         raise reply
     onward, keys = reply
     return onward, keys
 
 
-def scan(place: Place, operations: Sequence[Scan]) -> Steps:
+def scan(context: RedisContext, operations: Sequence[Scan]) -> Steps:
     """A page for each."""
     answers: Answers = []
     for operation in operations:
-        answers.append((yield from _page(place, operation)))
+        answers.append((yield from _page(context, operation)))
     return answers
 
 
-def _page(place: Place, operation: Scan) -> Generator[Any, list[Reply], Page]:
+def _page(context: RedisContext, operation: Scan) -> Generator[Any, list[Reply], Page]:
     """One pass over all records finds the oldest that fit; those are read as they are then."""
     query = operation.query
     if query.reference is not None and not _HEX.fullmatch(query.reference):
         return Page((), None)
-    match = place.pattern.match(query.operation, query.reference or "")
-    fields = _DEEP if _is_deep(place, query) else _QUICK
+    match = context.pattern.match(query.operation, query.reference or "")
+    fields = _DEEP if _is_deep(context, query) else _QUICK
     oldest: list[FoundKeys] = []
     at: Any = None
     while True:
         at, keys = yield from step(match, at)
         looks = yield [Look(key, fields) for key in keys]
-        found = {one for key, reply in zip(keys, looks, strict=True) if (one := _fits(place, key, reply, operation))}
+        found = {one for key, reply in zip(keys, looks, strict=True) if (one := _fits(context, key, reply, operation))}
         oldest = heapq.nsmallest(operation.limit + 1, found.union(oldest))
         if at is None:
             break
     page = oldest[: operation.limit]
-    records = yield from _read(place, page, query)
+    records = yield from _read(context, page, query)
     last = page[-1] if len(oldest) > operation.limit else None
     return Page(tuple(records), None if last is None else (last[0], last[1]))
 
 
-def _is_deep(place: Place, query: Query) -> bool:
+def _is_deep(context: RedisContext, query: Query) -> bool:
     """Whether more than status and time has to be looked at."""
-    unnamed = query.operation is not None and not place.pattern.names_operation
+    unnamed = query.operation is not None and not context.pattern.names_operation
     return unnamed or any((query.scope is not None, query.process_instance is not None, query.business_key is not None))
 
 
-def _fits(place: Place, key: str, reply: Reply, operation: Scan) -> FoundKeys | None:
+def _fits(context: RedisContext, key: str, reply: Reply, operation: Scan) -> FoundKeys | None:
     """Whether what was looked at may be part of the page; when the record is read, all of it is compared."""
-    digest = place.pattern.digest(key)
+    digest = context.pattern.digest(key)
     if digest is None or isinstance(reply, Exception) or None in reply[:2]:
         return None  # it is gone, or no record
     query, found = operation.query, (int(reply[0]), digest)
@@ -193,7 +193,9 @@ def _fits_deep(reply: Sequence[bytes | None], query: Query) -> bool:
     return all(asked is None or asked == there for asked, there in wanted)
 
 
-def _read(place: Place, page: Sequence[FoundKeys], query: Query) -> Generator[Any, list[Reply], list[StoredRecord]]:
+def _read(
+    context: RedisContext, page: Sequence[FoundKeys], query: Query
+) -> Generator[Any, list[Reply], list[StoredRecord]]:
     """The records of a page as they are now, without those of another store whose pattern begins alike."""
     replies = yield [Script("read", key, (0,)) for _, _, key in page]
     records: list[StoredRecord] = []
@@ -202,7 +204,7 @@ def _read(place: Place, page: Sequence[FoundKeys], query: Query) -> Generator[An
             record = _record_from_reply(digest, reply)
         except RecordUnreadable:
             continue  # it does not hide the others; the doctor counts it, and a claim of it fails
-        if record is None or place.pattern.key(record.key.operation, digest) != key:
+        if record is None or context.pattern.key(record.key.operation, digest) != key:
             continue
         records += [record] if matches(record, query) else []
     return records
@@ -214,34 +216,34 @@ def _record_from_reply(digest: bytes, reply: Reply) -> StoredRecord | None:
     return None if isinstance(reply, int) else record_of(digest, reply)
 
 
-def purge(place: Place, operations: Sequence[Purge]) -> Steps:
+def purge(context: RedisContext, operations: Sequence[Purge]) -> Steps:
     """Delete what is settled and expired; on a real clock Redis has done most of it by itself."""
     answers: Answers = []
     for operation in operations:
-        count = yield from _sweep(place, "purge", (), operation.limit)
+        count = yield from _sweep(context, "purge", (), operation.limit)
         answers.append(SweepCount(count))
     return answers
 
 
-def lapse(place: Place, operations: Sequence[MarkLapsed]) -> Steps:
+def lapse(context: RedisContext, operations: Sequence[MarkLapsed]) -> Steps:
     """Mark running records whose lease is over."""
     answers: Answers = []
     for operation in operations:
-        count = yield from _sweep(place, "lapse", (packed_failure(LEASE_ENDED),), operation.limit)
+        count = yield from _sweep(context, "lapse", (packed_failure(LEASE_ENDED),), operation.limit)
         answers.append(SweepCount(count))
     return answers
 
 
-def _sweep(place: Place, script: str, values: tuple[Any, ...], limit: int) -> Generator[Any, list[Reply], int]:
+def _sweep(context: RedisContext, script: str, values: tuple[Any, ...], limit: int) -> Generator[Any, list[Reply], int]:
     count = 0
     at: Any = None
     while True:
-        at, keys = yield from step(place.pattern.match(), at)
+        at, keys = yield from step(context.pattern.match(), at)
         now, *looks = yield [Clock(), *(Look(key, ("status", "expires_us", "lease_us")) for key in keys)]
         if isinstance(now, Exception):
             raise now
         due = [key for key, reply in zip(keys, looks, strict=True) if _is_due(script, reply, now)]
-        due = [key for key in dict.fromkeys(due) if place.pattern.digest(key)][: limit - count]
+        due = [key for key in dict.fromkeys(due) if context.pattern.digest(key)][: limit - count]
         done = yield [Script(script, key, values) for key in due]
         for reply in done:
             if isinstance(reply, Exception):
@@ -261,15 +263,15 @@ def _is_due(script: str, reply: Reply, now: int) -> bool:
 
 
 Values = tuple[Any, ...]
-Many = Callable[[Place, Sequence[Any]], Steps]
+Many = Callable[[RedisContext, Sequence[Any]], Steps]
 
 
-def plan(place: Place, operations: Sequence[Operation]) -> Plan:
+def plan(context: RedisContext, operations: Sequence[Operation]) -> Plan:
     """The commands for `operations`, all of one kind."""
     if not operations:
         return []
     try:
-        return cast("Answers", (yield from _PLANS[type(operations[0])](place, operations)))
+        return cast("Answers", (yield from _PLANS[type(operations[0])](context, operations)))
     except Exception as error:  # noqa: BLE001 - it failed all of them
         return [error] * len(operations)
 
@@ -290,8 +292,8 @@ def _each(
     return answers
 
 
-def _claim_records(place: Place, claims: Sequence[Claim]) -> Steps:
-    replies = yield [Script("claim", place.key(claim.key), _claim_values(claim)) for claim in claims]
+def _claim_records(context: RedisContext, claims: Sequence[Claim]) -> Steps:
+    replies = yield [Script("claim", context.key(claim.key), _claim_values(claim)) for claim in claims]
     return _each(claims, replies, _claim_answer)
 
 
@@ -322,10 +324,12 @@ def _claim_answer(claim: Claim, reply: Reply) -> Answer | Exception:
     return answer
 
 
-def _write_plan(name: str, values: Callable[[Place, Any], Values]) -> Many:
-    def many(place: Place, operations: Sequence[Any]) -> Steps:
+def _write_plan(name: str, values: Callable[[RedisContext, Any], Values]) -> Many:
+    def many(context: RedisContext, operations: Sequence[Any]) -> Steps:
         scripts = [
-            Script(name, place.key(operation.lease.key), (*_lease_values(operation.lease), *values(place, operation)))
+            Script(
+                name, context.key(operation.lease.key), (*_lease_values(operation.lease), *values(context, operation))
+            )
             for operation in operations
         ]
         return _each(operations, (yield scripts), _write_answer)
@@ -337,21 +341,21 @@ def _lease_values(lease: Lease) -> Values:
     return lease.nonce, lease.fence
 
 
-def _notification_values(place: Place, digest: bytes) -> Values:
-    return place.pattern.channel, digest.hex()
+def _notification_values(context: RedisContext, digest: bytes) -> Values:
+    return context.pattern.channel, digest.hex()
 
 
-def _complete_values(place: Place, operation: Complete) -> Values:
-    return operation.outcome, *_notification_values(place, operation.lease.key.digest)
+def _complete_values(context: RedisContext, operation: Complete) -> Values:
+    return operation.outcome, *_notification_values(context, operation.lease.key.digest)
 
 
-def _fail_values(place: Place, operation: Fail) -> Values:
+def _fail_values(context: RedisContext, operation: Fail) -> Values:
     return (
         operation.ending,
         packed_failure(operation.error),
         int(operation.doubtful),
         int(not operation.started),
-        *_notification_values(place, operation.lease.key.digest),
+        *_notification_values(context, operation.lease.key.digest),
     )
 
 
@@ -361,30 +365,32 @@ def _write_answer(operation: Renew | Complete | Fail | Checkpoint, reply: int) -
     return Renewed(reply) if isinstance(operation, Renew) else Recorded(reply)
 
 
-def _join_transactions(_place: Place, operations: Sequence[JoinTransaction]) -> Steps:
+def _join_transactions(_context: RedisContext, operations: Sequence[JoinTransaction]) -> Steps:
     return [Lost()] * len(operations)  # there is no transaction to enter
     yield []
 
 
-def _locate(place: Place, wanted: Sequence[tuple[bytes, str]]) -> Generator[Any, list[Reply], list[str]]:
+def _locate(context: RedisContext, wanted: Sequence[tuple[bytes, str]]) -> Generator[Any, list[Reply], list[str]]:
     """The keys of digests. One whose operation nobody named since this process began is looked for among all."""
     keys: list[str] = []
     for digest, operation in wanted:
-        key = place.known_key(digest, operation)
+        key = context.known_key(digest, operation)
         if key is None:
-            found = yield from scan_keys(place.pattern.match(reference=digest.hex()))
-            key = next((place.remember(digest, each) for each in found if place.pattern.digest(each) == digest), None)
-        keys.append(key or _key_of_nothing(place, digest))
+            found = yield from scan_keys(context.pattern.match(reference=digest.hex()))
+            key = next(
+                (context.remember(digest, each) for each in found if context.pattern.digest(each) == digest), None
+            )
+        keys.append(key or _key_of_nothing(context, digest))
     return keys
 
 
-def _key_of_nothing(place: Place, digest: bytes) -> str:
+def _key_of_nothing(context: RedisContext, digest: bytes) -> str:
     """A key that no record has, because no operation is empty: what is asked of it is asked of nothing."""
-    return place.pattern.key("", digest)
+    return context.pattern.key("", digest)
 
 
-def _read_records(place: Place, operations: Sequence[Read]) -> Steps:
-    keys = yield from _locate(place, [(operation.digest, operation.operation) for operation in operations])
+def _read_records(context: RedisContext, operations: Sequence[Read]) -> Steps:
+    keys = yield from _locate(context, [(operation.digest, operation.operation) for operation in operations])
     scripts = [Script("read", key, (int(operation.waits),)) for key, operation in zip(keys, operations, strict=True)]
     return _each(operations, (yield scripts), _read_answer)
 
@@ -395,18 +401,18 @@ def _read_answer(operation: Read, reply: Reply) -> Answer:
     return Found(record_of(operation.digest, reply), instant_told(reply))
 
 
-def _resolve_records(place: Place, operations: Sequence[Resolve]) -> Steps:
-    keys = yield from _locate(place, [(operation.digest, operation.operation) for operation in operations])
+def _resolve_records(context: RedisContext, operations: Sequence[Resolve]) -> Steps:
+    keys = yield from _locate(context, [(operation.digest, operation.operation) for operation in operations])
     scripts = [
-        Script("resolve", key, _resolve_values(place, operation))
+        Script("resolve", key, _resolve_values(context, operation))
         for key, operation in zip(keys, operations, strict=True)
     ]
     return _each(operations, (yield scripts), _resolve_answer)
 
 
-def _resolve_values(place: Place, operation: Resolve) -> Values:
+def _resolve_values(context: RedisContext, operation: Resolve) -> Values:
     outcome = (0, b"") if operation.outcome is None else (1, operation.outcome)
-    told = _notification_values(place, operation.digest)
+    told = _notification_values(context, operation.digest)
     return operation.nonce, operation.status.value, operation.note, *told, *outcome, operation.corrects or b""
 
 
@@ -418,8 +424,8 @@ def _resolve_answer(operation: Resolve, reply: Reply) -> Answer:
     return Resolved(record) if done else StateMismatch(record)
 
 
-def _erase_records(place: Place, operations: Sequence[Erase]) -> Steps:
-    keys = yield from _locate(place, [(operation.digest, operation.operation) for operation in operations])
+def _erase_records(context: RedisContext, operations: Sequence[Erase]) -> Steps:
+    keys = yield from _locate(context, [(operation.digest, operation.operation) for operation in operations])
     left = (ERASED_OUTCOME, packed_failure(ERASED_FAILURE))
     scripts = [Script("erase", key, (operation.note, *left)) for key, operation in zip(keys, operations, strict=True)]
     return _each(operations, (yield scripts), _erase_answer)
@@ -433,19 +439,21 @@ def _erase_answer(operation: Erase, reply: Reply) -> Answer:
     return Erased(record) if done else StateMismatch(record)
 
 
-def _ignore_invalidations(_place: Place, operations: Sequence[Invalidate]) -> Steps:
+def _ignore_invalidations(_context: RedisContext, operations: Sequence[Invalidate]) -> Steps:
     return [Recorded(0)] * len(operations)  # no copies are kept beside Redis
     yield []
 
 
-def _refuse_pending(_place: Place, operations: Sequence[Pending | Confirm]) -> Steps:
+def _refuse_pending(_context: RedisContext, operations: Sequence[Pending | Confirm]) -> Steps:
     return [lacking_error("Redis", Capability.INVALIDATIONS)] * len(operations)
     yield []
 
 
-def _add_replays(place: Place, operations: Sequence[AddReplays]) -> Steps:
+def _add_replays(context: RedisContext, operations: Sequence[AddReplays]) -> Steps:
     # The counter has claimed here, so it knows the key; one forgotten since is not worth a search of all keys.
-    keys = [place.known_key(operation.digest) or _key_of_nothing(place, operation.digest) for operation in operations]
+    keys = [
+        context.known_key(operation.digest) or _key_of_nothing(context, operation.digest) for operation in operations
+    ]
     scripts = [Script("tally", key, (operation.replays,)) for key, operation in zip(keys, operations, strict=True)]
     return _each(operations, (yield scripts), lambda _, now: Recorded(now))
 

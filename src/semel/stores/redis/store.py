@@ -10,7 +10,7 @@ from semel.core.store import AsyncDriver, AsyncJoined, Capability, Joined, Plan
 from semel.errors import UsageError
 from semel.stores.admin import Admin
 from semel.stores.redis.driver import AsyncRedisDriver, RedisDriver
-from semel.stores.redis.key_names import Place
+from semel.stores.redis.key_names import RedisContext
 from semel.stores.redis.pipeline import route
 from semel.stores.redis.plan import plan
 from semel.stores.redis.settings import Pattern, Settings
@@ -31,21 +31,21 @@ class RedisStore:
 
     def __init__(self, url: str, **settings: Any) -> None:
         given = Settings.of(url, **settings)
-        self._place = Place(given, Pattern(given.pattern))
+        self._context = RedisContext(given, Pattern(given.pattern))
         self.name = given.name
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands for `operations`, all of one kind."""
         del joined  # `join` refuses first
-        return plan(self._place, operations)
+        return plan(self._context, operations)
 
     def driver(self) -> RedisDriver:
         """A driver for threads."""
-        return RedisDriver(self._place, route(self._place.settings))
+        return RedisDriver(self._context, route(self._context.settings))
 
     def async_driver(self) -> AsyncRedisDriver:
         """A driver for an event loop."""
-        return AsyncRedisDriver(self._place, route(self._place.settings))
+        return AsyncRedisDriver(self._context, route(self._context.settings))
 
     def separate_async_driver(self) -> AsyncDriver:
         """A driver for an event loop of semel's own: connections belong to no loop of the caller."""
@@ -55,7 +55,7 @@ class RedisStore:
         """What operators do: look."""
         from semel.stores.redis.admin import RedisAdmin
 
-        return RedisAdmin(self._place)
+        return RedisAdmin(self._context)
 
     def join(self, connection: Any) -> Joined:
         """Redis cannot join a transaction."""

@@ -24,7 +24,7 @@ from semel.core.record import Failure
 from semel.errors import SchemaOutdated, SemelError
 from semel.stores.admin import Admin, Finding, Half, Mark, Marked, Numbers, about_clock, about_records
 from semel.stores.sql.adapter import Adapter
-from semel.stores.sql.context import Place
+from semel.stores.sql.context import SqlContext
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import RowError, translate_connecting_error, translate_error
 from semel.stores.sql.migrations import Migrations, choose_steps, migrate_schema, pending
@@ -38,10 +38,10 @@ LONG: Final = 24 * 3600.0
 class AdminConnection:
     """A connection that flows are run on, one after the other."""
 
-    def __init__(self, place: Place, adapter: Adapter, *, statement_timeout: float | None = None) -> None:
-        self._place = place
+    def __init__(self, context: SqlContext, adapter: Adapter, *, statement_timeout: float | None = None) -> None:
+        self._context = context
         self._adapter = adapter
-        settings = place.settings
+        settings = context.settings
         self._settings = dataclasses.replace(
             settings, statement_timeout=statement_timeout or settings.statement_timeout
         )
@@ -50,7 +50,7 @@ class AdminConnection:
         try:
             self._connection: Any = self._adapter.connect(self._settings)
         except Exception as error:
-            raise translate_connecting_error(error, self._adapter.error_kind(error), self._place.name) from error
+            raise translate_connecting_error(error, self._adapter.error_kind(error), self._context.name) from error
         return self
 
     def __exit__(
@@ -64,12 +64,12 @@ class AdminConnection:
 
     def _execute(self, command: Command) -> list[Row]:
         try:
-            return self._adapter.execute(self._connection, self._place.render(command))
+            return self._adapter.execute(self._connection, self._context.render(command))
         except Exception as error:
             raise self._meaning(error) from error
 
     def _meaning(self, error: Exception) -> Exception:
-        meant = translate_error(error, self._adapter.error_kind(error), self._place.name)
+        meant = translate_error(error, self._adapter.error_kind(error), self._context.name)
         return meant.error if isinstance(meant, RowError) else meant
 
 
@@ -212,7 +212,7 @@ class SqlAdmin(Admin):
 
     def __init__(
         self,
-        place: Place,
+        context: SqlContext,
         adapter: Adapter,
         migrations: Migrations,
         doctor: Doctor,
@@ -220,8 +220,8 @@ class SqlAdmin(Admin):
         *,
         search_sql: str,
     ) -> None:
-        super().__init__(place.name)
-        self.place = place
+        super().__init__(context.name)
+        self.context = context
         self.adapter = adapter
         self.migrations = migrations
         self.doctor = doctor
@@ -272,4 +272,4 @@ class SqlAdmin(Admin):
             return talk.run(self.restoring.ending())
 
     def _talk(self, statement_timeout: float | None = None) -> AdminConnection:
-        return AdminConnection(self.place, self.adapter, statement_timeout=statement_timeout)
+        return AdminConnection(self.context, self.adapter, statement_timeout=statement_timeout)

@@ -121,7 +121,7 @@ def create(schema: Schema) -> Generator[Command, list[Row], None]:
 
 
 @dataclass(slots=True)
-class Place:
+class SqlContext:
     """Shared by every driver and joined connection of a store."""
 
     settings: Settings

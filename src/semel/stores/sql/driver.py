@@ -22,7 +22,7 @@ from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable
 from semel.stores.sql.adapter import Adapter, AsyncAdapter
-from semel.stores.sql.context import Place
+from semel.stores.sql.context import SqlContext
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import ErrorKind, translate_connecting_error, translate_error
 from semel.stores.sql.settings import Settings
@@ -97,16 +97,18 @@ class AsyncSqlDriver:
     """Carries plans out on connections of the store's own, or on ones that an adapter borrows.
 
     Args:
-        place: what is known of the database.
+        context: what is known of the database.
         adapter: the client library.
         make_listener: makes what listens for ends, where the server can tell of them.
     """
 
-    def __init__(self, place: Place, adapter: AsyncAdapter, make_listener: ListenerFactory | None = None) -> None:
-        self._place = place
+    def __init__(
+        self, context: SqlContext, adapter: AsyncAdapter, make_listener: ListenerFactory | None = None
+    ) -> None:
+        self._context = context
         self._adapter = adapter
         self._keeps = adapter.keeps
-        self._make_listener = make_listener if place.settings.listen else None
+        self._make_listener = make_listener if context.settings.listen else None
         self._start_over()
 
     def _start_over(self) -> None:
@@ -114,7 +116,7 @@ class AsyncSqlDriver:
         self._idle: list[Any] = []
         self._listener: Any = None
         self._lock = threading.Lock()  # never held while something is awaited
-        self._room = AsyncSemaphore(self._place.settings.pool_size)
+        self._room = AsyncSemaphore(self._context.settings.pool_size)
 
     async def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round."""
@@ -140,7 +142,7 @@ class AsyncSqlDriver:
             await self._release(pooled)
 
     async def _execute(self, pooled: PooledConnection, command: Command) -> list[Row]:
-        rendered = self._place.render(command)
+        rendered = self._context.render(command)
         turn = 0
         while True:
             try:
@@ -148,11 +150,11 @@ class AsyncSqlDriver:
             except Exception as error:
                 turn += 1
                 if not _may_send_again(self._adapter, error, turn):
-                    raise pooled.translate(self._adapter, error, self._place.name) from error
+                    raise pooled.translate(self._adapter, error, self._context.name) from error
 
     async def _acquire(self) -> PooledConnection:
-        if not await async_enter(self._room, self._place.settings.connect_timeout):
-            raise _exhausted(self._place.name)
+        if not await async_enter(self._room, self._context.settings.connect_timeout):
+            raise _exhausted(self._context.name)
         try:
             with self._lock:
                 idle = self._idle.pop() if self._idle else None
@@ -164,13 +166,13 @@ class AsyncSqlDriver:
     async def _connect(self) -> Any:
         pooled = PooledConnection(None)
         try:
-            pooled.connection = await self._adapter.connect(self._place.settings)
+            pooled.connection = await self._adapter.connect(self._context.settings)
         except Exception as error:
-            raise translate_connecting_error(error, self._adapter.error_kind(error), self._place.name) from error
-        if self._place.install_id is not None and not self._keeps:
+            raise translate_connecting_error(error, self._adapter.error_kind(error), self._context.name) from error
+        if self._context.install_id is not None and not self._keeps:
             return pooled.connection  # looked at before, by the first one that was borrowed
         try:
-            self._place.install_id = await arun(self._place.check(), partial(self._execute, pooled))
+            self._context.install_id = await arun(self._context.check(), partial(self._execute, pooled))
         except BaseException:
             await self._adapter.close(pooled.connection)
             raise
@@ -190,7 +192,7 @@ class AsyncSqlDriver:
     def listen(self, told: Callable[[bytes], None]) -> None:
         """Have `told` called when somebody else ends what is waited for: in this loop, or in a thread."""
         if self._make_listener is not None:
-            self._listener = self._make_listener(self._place.settings, self._adapter, told)
+            self._listener = self._make_listener(self._context.settings, self._adapter, told)
 
     async def fetch_install_id(self) -> None:
         """Open a connection once, where nothing is known of the place yet."""
@@ -213,16 +215,16 @@ class SqlDriver:
     """Carries plans out on connections of the store's own, or on ones that an adapter borrows.
 
     Args:
-        place: what is known of the database.
+        context: what is known of the database.
         adapter: the client library.
         make_listener: makes what listens for ends, where the server can tell of them.
     """
 
-    def __init__(self, place: Place, adapter: Adapter, make_listener: ListenerFactory | None = None) -> None:
-        self._place = place
+    def __init__(self, context: SqlContext, adapter: Adapter, make_listener: ListenerFactory | None = None) -> None:
+        self._context = context
         self._adapter = adapter
         self._keeps = adapter.keeps
-        self._make_listener = make_listener if place.settings.listen else None
+        self._make_listener = make_listener if context.settings.listen else None
         self._start_over()
 
     def _start_over(self) -> None:
@@ -230,7 +232,7 @@ class SqlDriver:
         self._idle: list[Any] = []
         self._listener: Any = None
         self._lock = threading.Lock()  # never held while something is awaited
-        self._room = SyncSemaphore(self._place.settings.pool_size)
+        self._room = SyncSemaphore(self._context.settings.pool_size)
 
     def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round."""
@@ -256,7 +258,7 @@ class SqlDriver:
             self._release(pooled)
 
     def _execute(self, pooled: PooledConnection, command: Command) -> list[Row]:
-        rendered = self._place.render(command)
+        rendered = self._context.render(command)
         turn = 0
         while True:
             try:
@@ -264,11 +266,11 @@ class SqlDriver:
             except Exception as error:
                 turn += 1
                 if not _may_send_again(self._adapter, error, turn):
-                    raise pooled.translate(self._adapter, error, self._place.name) from error
+                    raise pooled.translate(self._adapter, error, self._context.name) from error
 
     def _acquire(self) -> PooledConnection:
-        if not sync_enter(self._room, self._place.settings.connect_timeout):
-            raise _exhausted(self._place.name)
+        if not sync_enter(self._room, self._context.settings.connect_timeout):
+            raise _exhausted(self._context.name)
         try:
             with self._lock:
                 idle = self._idle.pop() if self._idle else None
@@ -280,13 +282,13 @@ class SqlDriver:
     def _connect(self) -> Any:
         pooled = PooledConnection(None)
         try:
-            pooled.connection = self._adapter.connect(self._place.settings)
+            pooled.connection = self._adapter.connect(self._context.settings)
         except Exception as error:
-            raise translate_connecting_error(error, self._adapter.error_kind(error), self._place.name) from error
-        if self._place.install_id is not None and not self._keeps:
+            raise translate_connecting_error(error, self._adapter.error_kind(error), self._context.name) from error
+        if self._context.install_id is not None and not self._keeps:
             return pooled.connection  # looked at before, by the first one that was borrowed
         try:
-            self._place.install_id = run(self._place.check(), partial(self._execute, pooled))
+            self._context.install_id = run(self._context.check(), partial(self._execute, pooled))
         except BaseException:
             self._adapter.close(pooled.connection)
             raise
@@ -306,7 +308,7 @@ class SqlDriver:
     def listen(self, told: Callable[[bytes], None]) -> None:
         """Have `told` called when somebody else ends what is waited for: in this loop, or in a thread."""
         if self._make_listener is not None:
-            self._listener = self._make_listener(self._place.settings, self._adapter, told)
+            self._listener = self._make_listener(self._context.settings, self._adapter, told)
 
     def fetch_install_id(self) -> None:
         """Open a connection once, where nothing is known of the place yet."""

@@ -20,7 +20,7 @@ from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.errors import NotInTransaction, TransactionAborted, UsageError
 from semel.stores.sql.adapter import AsyncJoinable, Joinable, Server, kinds
-from semel.stores.sql.context import Place
+from semel.stores.sql.context import SqlContext
 from semel.stores.sql.dialect import Command, Known, Row
 from semel.stores.sql.errors import ErrorKind, ended, translate_server_error_in_joined
 
@@ -159,8 +159,8 @@ def _give(server: Server[Any], colour: Colour) -> str:
 class _Membership:
     """What both colours know of a transaction they take part in."""
 
-    def __init__(self, place: Place, adapter: Joinable | AsyncJoinable, connection: Any) -> None:
-        self._place = place
+    def __init__(self, context: SqlContext, adapter: Joinable | AsyncJoinable, connection: Any) -> None:
+        self._context = context
         self._told = adapter
         self._connection = connection
         self._entered = False
@@ -173,11 +173,11 @@ class _Membership:
         """
         if opens or not self._entered:
             self._told.demand_transaction(self._connection)
-        return opens and self._place.install_id is None
+        return opens and self._context.install_id is None
 
     def _render(self, command: Command) -> Command:
-        savepoints = self._place.savepoints
-        return self._place.render(command if savepoints is None else savepoints.note(self._connection, command))
+        savepoints = self._context.savepoints
+        return self._context.render(command if savepoints is None else savepoints.note(self._connection, command))
 
     @contextmanager
     def _sending(self, *, opens: bool) -> Iterator[None]:
@@ -195,16 +195,16 @@ class _Membership:
         kind = self._told.error_kind(error)
         if kind is ErrorKind.NO_TRANSACTION and self._entered and not opens:
             return ended()
-        return translate_server_error_in_joined(error, kind, self._place.name)
+        return translate_server_error_in_joined(error, kind, self._context.name)
 
 
 class AsyncSqlJoined(_Membership):
     """A connection of the caller as a place for single plans."""
 
     def __init__(
-        self, place: Place, adapter: AsyncJoinable, connection: Any, learn: Callable[[], Awaitable[None]]
+        self, context: SqlContext, adapter: AsyncJoinable, connection: Any, learn: Callable[[], Awaitable[None]]
     ) -> None:
-        super().__init__(place, adapter, connection)
+        super().__init__(context, adapter, connection)
         self._adapter = adapter
         self._learn = learn
 
@@ -237,8 +237,8 @@ def checked(answers: Answers) -> Answers:
 class SqlJoined(_Membership):
     """A connection of the caller as a place for single plans."""
 
-    def __init__(self, place: Place, adapter: Joinable, connection: Any, learn: Callable[[], None]) -> None:
-        super().__init__(place, adapter, connection)
+    def __init__(self, context: SqlContext, adapter: Joinable, connection: Any, learn: Callable[[], None]) -> None:
+        super().__init__(context, adapter, connection)
         self._adapter = adapter
         self._learn = learn
 

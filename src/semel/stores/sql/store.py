@@ -12,7 +12,7 @@ from typing import Any
 from semel.core.operations import Operation
 from semel.core.store import ADMINISTRATION, AsyncDriver, AsyncJoined, Capabilities, Capability, Driver, Joined, Plan
 from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
-from semel.stores.sql.context import Place
+from semel.stores.sql.context import SqlContext
 from semel.stores.sql.driver import AsyncSqlDriver, ListenerFactory, SqlDriver
 from semel.stores.sql.external_pool import ExternalPool
 from semel.stores.sql.joined import AsyncSqlJoined, SqlJoined, async_joinable, joinable, meant
@@ -27,15 +27,15 @@ class SqlStore:
     libraries: tuple[str, str]
     """The modules of its client libraries, for threads and for event loops."""
 
-    def __init__(self, place: Place, pool: ExternalPool | None = None) -> None:
-        self._place = place
+    def __init__(self, context: SqlContext, pool: ExternalPool | None = None) -> None:
+        self._context = context
         self._pool = pool
-        self.name = place.name
+        self.name = context.name
 
     @property
     def install_id(self) -> bytes | None:
         """Which database this is, where that was learnt by now: from the connection that was opened last."""
-        return self._place.install_id
+        return self._context.install_id
 
     def _adapter(self) -> Adapter:
         """The library for threads."""
@@ -51,7 +51,7 @@ class SqlStore:
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands for `operations`, all of one kind."""
-        return plan(self._place.dialect, operations, joined=joined)
+        return plan(self._context.dialect, operations, joined=joined)
 
     def driver(self) -> Driver:
         """A driver for threads."""
@@ -69,7 +69,7 @@ class SqlStore:
             found.add(Capability.CLIENT_LIBRARIES)  # those of the caller's own pool are there
         if self._pool is None or self._pool.separate is not None:
             found.add(Capability.SEPARATE_LOOP)
-        if self._pool is None and self._place.settings.listen and any(self._listener_factories()):
+        if self._pool is None and self._context.settings.listen and any(self._listener_factories()):
             found.add(Capability.NOTIFY)
         return frozenset(found)
 
@@ -81,17 +81,17 @@ class SqlStore:
         """
         if self._pool is None:
             return self._async_driver()
-        return AsyncSqlDriver(self._place, self._pool.separate_adapter())
+        return AsyncSqlDriver(self._context, self._pool.separate_adapter())
 
     def _driver(self) -> SqlDriver:
         if self._pool is not None:
-            return SqlDriver(self._place, self._pool.adapter())
-        return SqlDriver(self._place, self._adapter(), self._listener_factories()[0])
+            return SqlDriver(self._context, self._pool.adapter())
+        return SqlDriver(self._context, self._adapter(), self._listener_factories()[0])
 
     def _async_driver(self) -> AsyncSqlDriver:
         if self._pool is not None:
-            return AsyncSqlDriver(self._place, self._pool.async_adapter())
-        return AsyncSqlDriver(self._place, self._async_adapter(), self._listener_factories()[1])
+            return AsyncSqlDriver(self._context, self._pool.async_adapter())
+        return AsyncSqlDriver(self._context, self._async_adapter(), self._listener_factories()[1])
 
     def join(self, connection: Any) -> Joined:
         """The caller's connection as a place for plans.
@@ -100,7 +100,7 @@ class SqlStore:
             UsageError: it is none that `Semel` can join.
         """
         connection = meant(connection)
-        return SqlJoined(self._place, joinable(connection, self.server), connection, self._fetch_install_id)
+        return SqlJoined(self._context, joinable(connection, self.server), connection, self._fetch_install_id)
 
     def async_join(self, connection: Any) -> AsyncJoined:
         """The same for connections that are awaited.
@@ -110,7 +110,7 @@ class SqlStore:
         """
         connection = meant(connection)
         return AsyncSqlJoined(
-            self._place, async_joinable(connection, self.server), connection, self._async_fetch_install_id
+            self._context, async_joinable(connection, self.server), connection, self._async_fetch_install_id
         )
 
     def _fetch_install_id(self) -> None:
