@@ -56,6 +56,7 @@ def cover(rows: Sequence[Row], name: str = "") -> list[int]:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known, and listen to workers."""
     config.pluginmanager.register(_Listener(config))
+    config.pluginmanager.register(_SlowRows())
     config.addinivalue_line(
         "markers",
         "covering(across_classes=False, shared=(), spread=(), whole=None): at the small effort, run only as many rows "
@@ -64,6 +65,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "test of it. spread: the names of tests for which the classes of all modules that say so are one more "
         "parameter. whole: with `shared`, only tests that these classes define run all their rows, others one row.",
     )
+    config.addinivalue_line(
+        "markers",
+        "fast_rows(...): the same choice, of the rows that `make check` runs; the others are marked slow, and run at "
+        "either effort.",
+    )
 
 
 @pytest.hookimpl(trylast=True)
@@ -71,18 +77,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what the small effort leaves out; last, so that whoever asks for one row by its id gets that row."""
     if FULL:
         return
-    left_out = _left_out(items)
+    left_out = _left_out(items, "covering")
     config.stash[_LEFT_OUT] = len(left_out)
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
         items[:] = [item for item in items if item.nodeid not in left_out]
 
 
-def _left_out(items: Iterable[pytest.Item]) -> set[str]:
+class _SlowRows:
+    """Marks the rows of a table that are not chosen for the fast tests."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Before anybody looks for the mark."""
+        slow = _left_out(items, "fast_rows")
+        for item in items if slow else ():
+            if item.nodeid in slow:
+                item.add_marker(pytest.mark.slow)
+
+
+def _left_out(items: Iterable[pytest.Item], mark: str) -> set[str]:
     """The ids of the tests that are marked, and not chosen."""
     tables: dict[tuple[str, ...], list[tuple[str, Row]]] = defaultdict(list)
     for item in items:
-        marker = item.get_closest_marker("covering")
+        marker = item.get_closest_marker(mark)
         if marker is not None and isinstance(item, pytest.Function):
             name, row = _place(item, **marker.kwargs)
             tables[name].append((item.nodeid, row))

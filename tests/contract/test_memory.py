@@ -7,6 +7,7 @@ from semel.testing.clock import VirtualClock
 from semel.testing.contract import InvalidationContract, MakeStore, StoreContract
 
 
+@pytest.mark.fast_rows(shared=("colour", "call_style"))
 class TestMemory(StoreContract, InvalidationContract):
     @pytest.fixture
     def make_store(self, clock: VirtualClock) -> MakeStore:

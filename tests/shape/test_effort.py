@@ -18,7 +18,7 @@ LONGEST = 90.0
 TABLES = """
 import pytest
 
-pytestmark = pytest.mark.covering{arguments}
+pytestmark = pytest.mark.{mark}{arguments}
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -78,12 +78,21 @@ def test_another_name_pairs_the_values_otherwise() -> None:
     assert {number for name in "abcdef" for number in cover(rows, name)} == set(range(len(rows)))
 
 
-def collected(folder: Path, arguments: str = "", *, effort: str = "small") -> set[str]:
+def tables_of(arguments: str, mark: str = "covering") -> str:
+    """A module of tables that are marked so."""
+    return TABLES.replace("{mark}", mark).replace("{arguments}", arguments)
+
+
+def collected(
+    folder: Path, arguments: str = "", *options: str, mark: str = "covering", effort: str = "small"
+) -> set[str]:
     """The ids of the tests that a run with this effort takes from the tables."""
-    (folder / "test_tables.py").write_text(TABLES.replace("{arguments}", arguments))
+    (folder / "test_tables.py").write_text(tables_of(arguments, mark))
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "tests.effort", "-p", "no:cacheprovider"]
     environment = {**os.environ, "SEMEL_EFFORT": effort, "PYTHONPATH": str(ROOT)}
-    ran = run_bounded([*command, "-c", os.devnull, "--rootdir", str(folder), str(folder)], LONGEST, env=environment)
+    ran = run_bounded(
+        [*command, *options, "-c", os.devnull, "--rootdir", str(folder), str(folder)], LONGEST, env=environment
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return set(re.findall(r"^test_\w+\.py::(.*)$", ran.stdout, re.MULTILINE))
 
@@ -132,8 +141,8 @@ def test_a_column_can_be_shared_by_the_tests_of_a_class(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_rows_of_a_test_can_be_spread_over_the_classes_of_all_modules(tmp_path: Path) -> None:
     arguments = '(spread={"test_pairs"})'
-    others = TABLES.replace("TestFirst", "TestThird").replace("TestSecond", "TestFourth")
-    (tmp_path / "test_others.py").write_text(others.replace("{arguments}", arguments))
+    others = tables_of(arguments).replace("TestFirst", "TestThird").replace("TestSecond", "TestFourth")
+    (tmp_path / "test_others.py").write_text(others)
     ids = collected(tmp_path, arguments)
     classes = {"TestFirst", "TestSecond", "TestThird", "TestFourth"}
     assert columns(ids, "Test.*", "test_pairs") == (COLOURS, PAIRS)
@@ -149,3 +158,10 @@ def test_every_test_can_run_one_row_but_those_of_a_class(tmp_path: Path) -> None
         assert len(columns(ids, cls, "test_pairs")[1]) <= len(COLOURS)
     assert len(ids) == 2 * 3
     assert collected(tmp_path, '(shared=("colour",), whole={"Cases"})') == collected(tmp_path, '(shared=("colour",))')
+
+
+@pytest.mark.slow
+def test_rows_that_are_not_fast_are_left_to_runs_of_slow_tests(tmp_path: Path) -> None:
+    shared = '(shared=("colour",))'
+    assert collected(tmp_path, shared, "-m", "not slow", mark="fast_rows") == collected(tmp_path, shared)
+    assert len(collected(tmp_path, shared, mark="fast_rows")) == 2 * (8 + 2 + 1)
