@@ -1,4 +1,4 @@
-"""The port that stores implement: plans of operations and drivers that execute them.
+"""The port that stores implement: plans of operations, and drivers that execute them.
 
 - `plan` is neither sync nor async and takes operations of one kind. It returns one answer per operation, in order; an
   error of one operation is the answer of that one alone.

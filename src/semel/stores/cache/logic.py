@@ -1,24 +1,18 @@
-"""What the tiers do with an operation, as flows: they yield operations of the store, and `CacheRequest` for the cache.
+"""What a cache does with an operation, as flows; its breaker, the LRU cache in the process, and its entries as bytes.
 
-What always holds: only completed, unexpired records of the same key are taken from a cache, and their fingerprint is
-compared as the store would. A cache is filled from what the store answered to a claim, never by a completion, and under
-an epoch that was there before the claim was sent; not for a while after it said that there is no room. Whatever befalls
-a cache, the store behind it is asked.
+The flows yield operations of the store, and `CacheRequest` for the shared cache.
 
-A cached record as bytes, and back.
-
-What always holds: what this release cannot read is no entry, so it counts as a miss. Finished steps are left out: a
-completed record is replayed without them.
-
-The gate in front of a cache: shut while the cache does not answer, so that callers go past it at once.
-
-What always holds: a round counts once, however many it was for. While it is shut one look at a time finds out whether
-the cache is back. Each change of it is told to the observer, once.
-
-The tier in the process: a few completed records, for a few seconds. No I/O.
-
-What always holds: no more entries and bytes than were allowed, the least recently used go first; nothing is given at or
-after its end. After a drop nothing comes in that was on its way before it.
+- Only completed, unexpired records of the same key are taken from a cache, and their fingerprint is compared as the
+  store would.
+- A cache is filled from what the store answered to a claim, never by a completion, under an epoch that was there before
+  the claim was sent, and not for a while after it said that it is full.
+- If a cache fails in any way, the store behind it is asked.
+- What this release cannot read counts as a miss. Finished steps are not cached: a completed record is replayed without
+  them.
+- While the breaker is open, callers go past the cache at once, and one request at a time finds out whether it is back.
+  A batch counts once, however many callers it was for; each change is reported to the observer once.
+- The LRU cache holds no more entries and bytes than allowed and gives nothing at or after its end. After an
+  invalidation nothing is kept that was read before it.
 """
 
 from __future__ import annotations
@@ -90,12 +84,12 @@ def fits(record: StoredRecord) -> bool:
     return size_of(record) <= LARGEST
 
 
-def packed(record: StoredRecord, now_us: int) -> bytes:
+def pack_record(record: StoredRecord, now_us: int) -> bytes:
     """An entry; `now_us` is the store's now when the record was read there."""
     return _ENCODER.encode(_Entry(now_us, replace(record, steps=()) if record.steps else record))
 
 
-def unpacked(body: bytes) -> tuple[StoredRecord, int] | None:
+def unpack_record(body: bytes) -> tuple[StoredRecord, int] | None:
     """The record of an entry and when it was read; None where it cannot be read."""
     try:
         entry = _DECODER.decode(body)

@@ -1,6 +1,6 @@
 """The cache in Redis: one script on one key for each operation, one round trip for all that go together.
 
-- An error of a look or a fill is a miss. A drop that was not acknowledged is an error.
+- An error of a get or a put is a miss. An invalidation that was not acknowledged is an error.
 - Every key names the database it stands for; while that is not known, the cache is not asked.
 - The deadlines of entries, epochs and tombstones are compared with the server's clock inside the script.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from semel.core.store import Plan
 from semel.errors import StoreUnavailable
-from semel.stores.cache.logic import CacheBreaker, packed, unpacked
+from semel.stores.cache.logic import CacheBreaker, pack_record, unpack_record
 from semel.stores.cache.operations import (
     CacheGet,
     CacheHit,
@@ -69,9 +69,9 @@ class RedisCache:
         # key, where the epoch of the look does not stand.
         install_id = self._install_id()
         if install_id is None:
-            replies = [_unknown()] * len(operations)
+            replies = [_unknown_database_error()] * len(operations)
         elif self._gate.resting and not isinstance(operations[0], CacheInvalidate):
-            replies = [_passed_by()] * len(operations)
+            replies = [_breaker_open_error()] * len(operations)
         else:
             naming = Naming(self._context.pattern, install_id)
             replies = yield [write(naming, operation) for operation in operations]
@@ -105,63 +105,63 @@ class Naming(NamedTuple):
         return self.pattern.key(operation, self.install_id + digest)
 
 
-def _look(naming: Naming, operation: CacheGet) -> Script:
+def _get_script(naming: Naming, operation: CacheGet) -> Script:
     key = operation.key
     return Script("get", naming.key(key.operation, key.digest), (operation.epoch, EPOCH_US))
 
 
-def _looked(operation: CacheGet, reply: Reply) -> Any:
+def _get_answer(operation: CacheGet, reply: Reply) -> Any:
     del operation
     match reply:
         case [1, bytes(body), int(), int(rest)]:
-            entry = unpacked(body)
+            entry = unpack_record(body)
             return CacheMiss() if entry is None else CacheHit(*entry, rest)
         case [0, bytes(epoch), int(now), int()]:
             return CacheMiss(epoch, now)
     return CacheMiss()
 
 
-def _fill(naming: Naming, operation: CachePut) -> Script:
+def _put_script(naming: Naming, operation: CachePut) -> Script:
     key = operation.record.key
-    body = packed(operation.record, operation.now_us)
+    body = pack_record(operation.record, operation.now_us)
     return Script("put", naming.key(key.operation, key.digest), (operation.epoch, operation.until_us, body))
 
 
-def _filled(operation: CachePut, reply: Reply) -> Any:
+def _put_answer(operation: CachePut, reply: Reply) -> Any:
     del operation
     return CachePutResult(reply == 1, full=reply == _NO_ROOM)
 
 
-def _drop(naming: Naming, operation: CacheInvalidate) -> Script:
+def _invalidate_script(naming: Naming, operation: CacheInvalidate) -> Script:
     return Script("invalidate", naming.key(operation.operation, operation.digest), (operation.quiet_us,))
 
 
-def _dropped(operation: CacheInvalidate, reply: Reply) -> Any:
+def _invalidate_answer(operation: CacheInvalidate, reply: Reply) -> Any:
     del operation
     if isinstance(reply, int):
         return CacheInvalidated(reply)
-    return reply if isinstance(reply, Exception) else _not_understood()
+    return reply if isinstance(reply, Exception) else _not_understood_error()
 
 
 _WAYS: Final[dict[type, tuple[Callable[[Naming, Any], Script], Callable[[Any, Reply], Any]]]] = {
-    CacheGet: (_look, _looked),
-    CachePut: (_fill, _filled),
-    CacheInvalidate: (_drop, _dropped),
+    CacheGet: (_get_script, _get_answer),
+    CachePut: (_put_script, _put_answer),
+    CacheInvalidate: (_invalidate_script, _invalidate_answer),
 }
 
 
-def _not_understood() -> StoreUnavailable:
+def _not_understood_error() -> StoreUnavailable:
     return StoreUnavailable(
         "The cache gave an answer that no Redis gives, so nothing is confirmed. Look at its address."
     )
 
 
-def _unknown() -> StoreUnavailable:
+def _unknown_database_error() -> StoreUnavailable:
     return StoreUnavailable(
         "Which database stands behind the cache is not known before it was reached, so nothing was asked of the cache. "
         "Try again once the database answers."
     )
 
 
-def _passed_by() -> StoreUnavailable:
+def _breaker_open_error() -> StoreUnavailable:
     return StoreUnavailable("The cache does not answer and is left alone for a moment; the store behind it is asked.")

@@ -1,8 +1,8 @@
-"""The store with tiers: a SQL store that decides, and caches of completed records in front of it.
+"""A SQL store that decides, with caches of completed records in front of it.
 
-What always holds: as a store it is the one behind, untouched: plans, drivers and joined connections are its own, so
-inside the caller's transaction nothing is looked up in a cache and nothing is filled in. What the caches answer is
-decided in `logic`, and asked by the lane that the store puts around the engine's.
+- Plans, drivers and joined connections are those of the store behind, so inside the caller's transaction nothing is
+  taken from a cache and nothing is put into one.
+- What the caches answer is decided in `logic`, and asked by the lane that the store puts around the engine's.
 """
 
 from __future__ import annotations
