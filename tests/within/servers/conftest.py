@@ -23,7 +23,7 @@ def _prepared(databases: Databases, server: str, prepared: dict[str, str]) -> st
     if server not in prepared:
         url = prepared[server] = databases.new_database()
         databases.admin(SERVERS[server].table, url)
-    return emptied(databases, prepared[server], "TRUNCATE TABLE effect")  # its rows are numbered from one again
+    return emptied(databases, prepared[server], SERVERS[server].emptying)
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ class Server:
     """What tests have to say differently to each kind of server."""
 
     table: str
+    emptying: str
     process: str
     kill: str
     patience: str
@@ -44,6 +45,7 @@ class Server:
 SERVERS = {
     "postgresql": Server(
         "CREATE TABLE effect (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL)",
+        "DELETE FROM effect",  # to truncate would make new files
         "SELECT pg_backend_pid()",
         "SELECT pg_terminate_backend({}, 10000)",
         "SET LOCAL lock_timeout = '60s'",
@@ -51,6 +53,7 @@ SERVERS = {
     ),
     "mariadb": Server(
         "CREATE TABLE effect (number bigint AUTO_INCREMENT PRIMARY KEY, name varchar(40) NOT NULL)",
+        "TRUNCATE TABLE effect",  # a deletion would lock the gaps between rows
         "SELECT CONNECTION_ID()",
         "KILL {}",
         "SET SESSION innodb_lock_wait_timeout = 60",
