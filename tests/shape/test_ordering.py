@@ -1,4 +1,4 @@
-"""Tests that may take longer than others come first, and the rest stays in order."""
+"""Tests that may take longer than others come first in the part of each worker, and the rest stays in order."""
 
 import os
 import re
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ordering import arrange
 from tests.processes import run_bounded
 
 ROOT = Path(__file__).parents[2]
@@ -36,3 +37,29 @@ def test_tests_that_may_take_longer_than_others_come_first(tmp_path: Path) -> No
     options = ["-c", os.devnull, "-o", "timeout=120", "--rootdir", str(tmp_path), str(tmp_path)]
     ran = run_bounded([*command, *options], LONGEST, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert re.findall(r"::test_(\w+)", ran.stdout) == ["long", "long_too", "short", "of_a_shorter_limit", "last"]
+
+
+def file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+LONG = ["b::1", "b::2", "b::3", "d::1", "e::1", "e::2"]
+SHORT = [f"{file}::{number}" for file in "acf" for number in range(5)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_every_part_begins_with_whole_files_of_long_tests(workers: int) -> None:
+    arranged = arrange(LONG, SHORT, workers, file_of)
+    assert sorted(arranged) == sorted([*LONG, *SHORT])
+    assert [test for test in arranged if test in SHORT] == SHORT
+    size = len(arranged) // workers
+    parts = [arranged[start : start + size] for start in range(0, size * workers, size)]
+    first = [{file_of(test) for test in part if test in LONG} for part in parts]
+    assert all(first), "a worker begins with short tests"
+    assert sum(map(len, first)) == len({*map(file_of, LONG)}), "the long tests of a file are in two parts"
+    assert all(sorted(part, key=lambda test: test in SHORT) == part for part in parts), "a long test behind a short one"
+
+
+@pytest.mark.parametrize(("long", "short"), [([], []), (LONG, []), ([], SHORT), (["b::1"], ["a::1"])])
+def test_nothing_is_lost_where_there_are_few(long: list[str], short: list[str]) -> None:
+    assert sorted(arrange(long, short, 3, file_of)) == sorted([*long, *short])
