@@ -55,15 +55,8 @@ class AsyncStream(AsyncStreamBase):
         super().client_left()
         self._wake.set()
 
-    def _on_close(self) -> None:
-        """Called by Django in the request's thread; a test may call it in the thread of the loop."""
-        try:
-            if not self._is_over:
-                self._finish()
-        finally:
-            self._close()
-
     def _finish(self) -> None:
+        # Called by Django in the request's thread; a test may call it in the thread of the loop.
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -114,7 +107,7 @@ class AsyncKeyedRequest(AsyncKeyedRequestBase):
         if self._going is None:
             return await view()
         try:
-            return await to_the_end(self._answered(view))
+            return await to_the_end(self._run(functools.partial(self._call_view, view)))
         except asyncio.CancelledError:
             if self._stream is not None:  # nobody will ask for what the view streams
                 await to_the_end(self._stream.work_off())
@@ -134,21 +127,10 @@ class AsyncKeyedRequest(AsyncKeyedRequestBase):
         with self._open.current():
             yield
 
-    async def _answered(self, view: Callable[[], Awaitable[Any]]) -> Any:
-        try:
-            with self.current():
-                response = await view()
-                if is_unrendered(response):
-                    response = await sync_to_async(rendered)(response)
-            return await self._on_response(response)
-        except Exception as error:
-            if self._claimed.is_settled:
-                raise
-            return await self._on_error(error, None)
-        except BaseException as error:
-            if not self._claimed.is_settled:
-                await self.abandon(error)
-            raise
+    async def _call_view(self, view: Callable[[], Awaitable[Any]]) -> Any:
+        with self.current():
+            response = await view()
+            return await sync_to_async(rendered)(response) if is_unrendered(response) else response
 
     async def _on_response(self, response: Any) -> Any:
         noted = self._noted.counts(response)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -90,6 +90,24 @@ class AsyncKeyedRequestBase(ABC):
                 self._going = verdict
                 self._noted = carry(self._django)
         return None
+
+    @abstractmethod
+    async def _on_response(self, response: Any) -> Any:
+        """The view, which was to run, has answered: record it, and give what is sent."""
+
+    async def _run(self, answer: Callable[[], Awaitable[Any]]) -> Any:
+        """Give what is sent for what `answer` gives or raises, once that is recorded where there is a claim."""
+        try:
+            response = await answer()
+            return response if self._going is None else await self._on_response(response)
+        except Exception as error:
+            if self._going is None or self._going.is_settled:
+                raise
+            return await self._on_error(error, None)
+        except BaseException as error:
+            if self._going is not None and not self._going.is_settled:
+                await self.abandon(error)
+            raise
 
     async def _perform(self, wanted: Any) -> Any:
         match wanted:
@@ -205,8 +223,16 @@ class AsyncStreamBase(ABC):
         """No more chunks are taken."""
 
     @abstractmethod
+    def _finish(self) -> None:
+        """Have what is left worked off."""
+
     def _on_close(self) -> None:
-        """The server has closed the response: what is left is worked off."""
+        """The server has closed the response."""
+        try:
+            if not self._is_over:
+                self._finish()
+        finally:
+            self._close()
 
     def client_left(self) -> None:
         """Nobody listens any more."""
@@ -319,6 +345,24 @@ class SyncKeyedRequestBase(ABC):
                 self._going = verdict
                 self._noted = carry(self._django)
         return None
+
+    @abstractmethod
+    def _on_response(self, response: Any) -> Any:
+        """The view, which was to run, has answered: record it, and give what is sent."""
+
+    def _run(self, answer: Callable[[], Any]) -> Any:
+        """Give what is sent for what `answer` gives or raises, once that is recorded where there is a claim."""
+        try:
+            response = answer()
+            return response if self._going is None else self._on_response(response)
+        except Exception as error:
+            if self._going is None or self._going.is_settled:
+                raise
+            return self._on_error(error, None)
+        except BaseException as error:
+            if self._going is not None and not self._going.is_settled:
+                self.abandon(error)
+            raise
 
     def _perform(self, wanted: Any) -> Any:
         match wanted:
@@ -434,8 +478,16 @@ class SyncStreamBase(ABC):
         """No more chunks are taken."""
 
     @abstractmethod
+    def _finish(self) -> None:
+        """Have what is left worked off."""
+
     def _on_close(self) -> None:
-        """The server has closed the response: what is left is worked off."""
+        """The server has closed the response."""
+        try:
+            if not self._is_over:
+                self._finish()
+        finally:
+            self._close()
 
     def client_left(self) -> None:
         """Nobody listens any more."""

@@ -16,7 +16,7 @@ from asgiref.sync import async_to_sync, iscoroutinefunction
 from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.http.django.adapters import body_of, ends_with_head, rendered
 from semel.http.django.keyed_request import SyncKeyedRequestBase, SyncStreamBase
-from semel.http.exchange import Answer, Exchange, Go, NotStored, Open, Send, Undone, gather
+from semel.http.exchange import Answer, Exchange, NotStored, Open, Send, Undone, gather
 from semel.http.problem import Refused
 from semel.http.response import Response
 from semel.http.route import Route
@@ -29,11 +29,8 @@ class SyncStream(SyncStreamBase):
     def __iter__(self) -> Iterator[bytes]:
         return self._passing
 
-    def _on_close(self) -> None:
-        try:
-            self.work_off()
-        finally:
-            self._close()
+    def _finish(self) -> None:
+        self.work_off()
 
     def _close_chunks(self) -> None:
         self._close()
@@ -105,28 +102,15 @@ class SyncKeyedRequest(SyncKeyedRequestBase):
     def see_through(self, called: Callable[[], Any]) -> Any:
         """Give what `called` answers, once it is recorded. It claims on its way, or does not."""
         try:
-            return self._seen_through(called)
+            response = self._run(lambda: self._whole(rendered(called())))
+            if self._going is None:
+                self._unit.roll_back(Undone("the view did not run"))
         except BaseException as error:
             self._unit.roll_back(error)
             raise
-
-    def _seen_through(self, called: Callable[[], Any]) -> Any:
-        try:
-            response = self._whole(rendered(called()))
-            if self._going is not None:
-                return self._on_response(self._going, response)
-        except Exception as error:
-            if self._going is None or self._going.is_settled:
-                raise
-            return self._on_error(error, None)
-        except BaseException as error:
-            if self._going is not None and not self._going.is_settled:
-                self.abandon(error)
-            raise
-        self._unit.roll_back(Undone("the view did not run"))
         return response
 
-    def _on_response(self, going: Go, response: Any) -> Any:
+    def _on_response(self, response: Any) -> Any:
         error = self._noted.counts(response)
         if error is not None:
             return self._on_error(error, response)
@@ -134,7 +118,7 @@ class SyncKeyedRequest(SyncKeyedRequestBase):
             SyncStream(self, response, iter(response.streaming_content))
             return response
         if self._unit.connection is not None and (self._noted.error is not None or self._is_given_up):
-            return self._taken_back(going, response)
+            return self._taken_back(response)
         return self._record_whole(response, response.content if self._gathered is None else b"".join(self._gathered))
 
     def _whole(self, response: Any) -> Any:
@@ -153,16 +137,16 @@ class SyncKeyedRequest(SyncKeyedRequestBase):
         """Whether Django will roll the transaction back, as the view or an error in it has said."""
         return bool(getattr(self._unit.connection, "needs_rollback", False))
 
-    def _taken_back(self, going: Go, response: Any) -> Any:
+    def _taken_back(self, response: Any) -> Any:
         """The transaction is rolled back, nothing is kept, and what the view answers is sent if it says no."""
         undo = NotStored("the transaction is rolled back")
-        going.is_settled = True
+        self._claimed.is_settled = True
         try:
             self._open.fail(undo)
         except Exception as told:  # noqa: BLE001 - the record goes with the transaction, whatever is said of it
             undo.__cause__ = None if told is undo else told
         is_success = response.status_code < _FIRST_REFUSAL
-        return self._conclude(self._front.on_no_commit(going) if is_success else Send((), undo), response)
+        return self._conclude(self._front.on_no_commit(self._claimed) if is_success else Send((), undo), response)
 
     def _end_transaction(self, verdict: Send | Answer) -> Send | Answer:
         """Commit the transaction of the request, or take it back."""

@@ -17,6 +17,7 @@ import os
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -225,8 +226,8 @@ def _finish_plan(plan: Plan, given: Sequence[Answers]) -> Answers | Exception:
     return AssertionError(message)
 
 
-class DynamoDriver:
-    """Rounds for threads: one chain in the calling thread, several in threads of the driver."""
+class _Client:
+    """What sends requests: a client that was given, or one that is made on first use."""
 
     def __init__(self, context: DynamoContext, client: Any = None) -> None:
         self._context = context
@@ -235,34 +236,71 @@ class DynamoDriver:
 
     def _start_over(self) -> None:
         self._pid = os.getpid()
+
+
+class _AsyncClient(_Client, ABC):
+    """Sends in tasks, chains side by side."""
+
+    def _start_over(self) -> None:
+        super()._start_over()
+        self._opening = asyncio.Lock()
+        self._entered: tuple[Any, Any] | None = None
+        self._room = asyncio.BoundedSemaphore(self._context.settings.pool_size)
+
+    @abstractmethod
+    async def carry(self, chain: Flow[T]) -> T:
+        """Run one chain."""
+
+    async def _side_by_side(self, chains: Sequence[Chain]) -> list[Answers]:
+        return await asyncio.gather(*map(self.carry, chains))
+
+    async def _act(self, wanted: Send | Pause) -> Any:
+        if isinstance(wanted, Pause):
+            return await asyncio.sleep(wanted.seconds)
+        client = await self._opened()
+        async with self._room:
+            return await getattr(client, wanted.call.action)(**wanted.call.parameters)
+
+    async def _opened(self) -> Any:
+        if self._given is not None:
+            return self._given
+        async with self._opening:
+            if self._entered is None:
+                manager = make_async_client(self._context.settings)
+                self._entered = manager, await manager.__aenter__()
+            return self._entered[1]
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        entered, self._entered = self._entered, None
+        if entered is not None:
+            await entered[0].__aexit__(None, None, None)
+
+
+class _SyncClient(_Client, ABC):
+    """Sends in threads: one chain in the calling thread, several in threads of the driver."""
+
+    def _start_over(self) -> None:
+        super()._start_over()
         self._lock = threading.Lock()
         self._client: Any = self._given
         self._pool: ThreadPoolExecutor | None = None
 
-    def perform(self, plans: Sequence[Plan]) -> Replies:
-        """Run one round."""
-        if self._pid != os.getpid():
-            self._start_over()
-        work = Round(plans)
-        if len(work.chains) == 1:
-            return work.replies([self.carry(work.chains[0])])
-        return work.replies(self._side_by_side(work.chains))
-
-    def carry(self, chain: Flow[T]) -> T:
-        """Run one chain, or other work made of the same commands, in the calling thread."""
-        return run(chain, lambda command: self._executed(command, self._side_by_side))
+    @abstractmethod
+    def _execute(self, command: Any) -> Any:
+        """Carry out one command."""
 
     def _side_by_side(self, chains: Sequence[Chain]) -> list[Answers]:
-        return list(self._threads().map(self._in_pool, chains))
+        return list(self._threads().map(self._carry_in_pool, chains))
 
-    def _in_pool(self, chain: Chain) -> Answers:
+    def _carry_in_pool(self, chain: Chain) -> Answers:
         """Run a chain in a thread of the pool, which must not wait for another one of it."""
-        return run(chain, lambda command: self._executed(command, lambda chains: [*map(self._in_pool, chains)]))
+        return run(chain, self._execute_in_pool)
 
-    def _executed(self, command: Any, together: Callable[[Sequence[Chain]], list[Answers]]) -> Any:
+    def _execute_in_pool(self, command: Any) -> Any:
         if isinstance(command, Together):
-            return together(command.chains)
-        return run(exchange(self._context, command), self._act)
+            return list(map(self._carry_in_pool, command.chains))
+        return self._execute(command)
 
     def _act(self, wanted: Send | Pause) -> Any:
         if isinstance(wanted, Pause):
@@ -293,50 +331,46 @@ class DynamoDriver:
             client.close()
 
 
-class AsyncDynamoDriver:
-    """The same on an event loop."""
-
-    def __init__(self, context: DynamoContext, client: Any = None) -> None:
-        self._context = context
-        self._given = client
-        self._opening = asyncio.Lock()
-        self._entered: tuple[Any, Any] | None = None
-        self._room = asyncio.BoundedSemaphore(context.settings.pool_size)
+class AsyncDynamoDriver(_AsyncClient):
+    """Carries rounds out with a client of DynamoDB."""
 
     async def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round."""
+        if self._pid != os.getpid():
+            self._start_over()
         work = Round(plans)
         if len(work.chains) == 1:
             return work.replies([await self.carry(work.chains[0])])
-        return work.replies(await asyncio.gather(*map(self.carry, work.chains)))
+        return work.replies(await self._side_by_side(work.chains))
 
     async def carry(self, chain: Flow[T]) -> T:
         """Run one chain, or other work made of the same commands."""
-        return await arun(chain, self._executed)
+        return await arun(chain, self._execute)
 
-    async def _executed(self, command: Any) -> Any:
+    async def _execute(self, command: Any) -> Any:
         if isinstance(command, Together):
-            return await asyncio.gather(*map(self.carry, command.chains))
+            return await self._side_by_side(command.chains)
         return await arun(exchange(self._context, command), self._act)
 
-    async def _act(self, wanted: Send | Pause) -> Any:
-        if isinstance(wanted, Pause):
-            return await asyncio.sleep(wanted.seconds)
-        client = await self._opened()
-        async with self._room:
-            return await getattr(client, wanted.call.action)(**wanted.call.parameters)
 
-    async def _opened(self) -> Any:
-        if self._given is not None:
-            return self._given
-        async with self._opening:
-            if self._entered is None:
-                manager = make_async_client(self._context.settings)
-                self._entered = manager, await manager.__aenter__()
-            return self._entered[1]
+# Generated by scripts/generate-sync from what is awaited above: change that, and run the script.
+class DynamoDriver(_SyncClient):
+    """Carries rounds out with a client of DynamoDB."""
 
-    async def close(self) -> None:
-        """Let go of every connection."""
-        entered, self._entered = self._entered, None
-        if entered is not None:
-            await entered[0].__aexit__(None, None, None)
+    def perform(self, plans: Sequence[Plan]) -> Replies:
+        """Run one round."""
+        if self._pid != os.getpid():
+            self._start_over()
+        work = Round(plans)
+        if len(work.chains) == 1:
+            return work.replies([self.carry(work.chains[0])])
+        return work.replies(self._side_by_side(work.chains))
+
+    def carry(self, chain: Flow[T]) -> T:
+        """Run one chain, or other work made of the same commands."""
+        return run(chain, self._execute)
+
+    def _execute(self, command: Any) -> Any:
+        if isinstance(command, Together):
+            return self._side_by_side(command.chains)
+        return run(exchange(self._context, command), self._act)

@@ -11,11 +11,11 @@ import dataclasses
 import os
 import select
 import threading
+from abc import ABC, abstractmethod
 from typing import Any
 
 from semel.stores.listener import AGAIN_AFTER, ListeningTask, Told, log_broken, pass_on
 from semel.stores.postgresql.dialect import channel
-from semel.stores.sql.adapter import Adapter, AsyncAdapter
 from semel.stores.sql.dialect import Command
 from semel.stores.sql.settings import Settings
 
@@ -24,13 +24,18 @@ def _listen(settings: Settings) -> Command:
     return Command(f'LISTEN "{channel(settings)}"')
 
 
-class _Channel:
+class _Channel(ABC):
     """What is listened to, through which library, and whom to tell."""
 
     def __init__(self, settings: Settings, library: Any, told: Told) -> None:
         self._settings = dataclasses.replace(settings, url=settings.listen_url or settings.url)
         self._library = library
         self._told = told
+        self._start()
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Begin to listen."""
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:
@@ -41,8 +46,7 @@ def _wake(waiting: asyncio.Future[None]) -> None:
 class Listener(_Channel):
     """A thread that listens on a psycopg connection."""
 
-    def __init__(self, settings: Settings, library: Adapter, told: Told) -> None:
-        super().__init__(settings, library, told)
+    def _start(self) -> None:
         self._pid = os.getpid()
         self._pipe = os.pipe()
         self._thread = threading.Thread(target=self._run, name="semel-listener", daemon=True)
@@ -83,12 +87,8 @@ class Listener(_Channel):
                 os.close(end)
 
 
-class AsyncListener(_Channel, ListeningTask):
+class AsyncListener(ListeningTask, _Channel):
     """A task that listens on an asyncpg connection."""
-
-    def __init__(self, settings: Settings, library: AsyncAdapter, told: Told) -> None:
-        super().__init__(settings, library, told)
-        self._start()
 
     async def _listened(self) -> None:
         connection = await self._library.connect(self._settings)

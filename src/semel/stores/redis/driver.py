@@ -33,19 +33,24 @@ _inherited: Final[list[Any]] = []
 """Connections of a parent process, kept so that no collection closes them: the parent still uses them."""
 
 
-class _AsyncExchange(ABC):
-    """Sends to nodes side by side, in tasks of an event loop."""
+class _Connections(ABC):
+    """Connections to each node; what is abstract here is awaited in an event loop."""
 
     _context: RedisContext
     _idle: dict[Address | None, list[Any]]
+    _lock: threading.Lock
 
     @abstractmethod
-    async def _take(self, address: Address | None) -> Any:
+    def _take(self, address: Address | None) -> Any:
         """A connection to a node."""
 
     @abstractmethod
-    async def _drop(self, address: Address | None) -> None:
+    def _drop(self, address: Address | None) -> Any:
         """Use no older connection to a node that has broken one."""
+
+
+class _AsyncExchange(_Connections):
+    """Sends to nodes side by side, in tasks of an event loop."""
 
     async def _exchange(self, parcels: BatchByNode) -> dict[Address | None, list[Reply]]:
         if len(parcels) == 1:
@@ -78,20 +83,8 @@ class _AsyncExchange(ABC):
         return replies
 
 
-class _SyncExchange(ABC):
+class _SyncExchange(_Connections):
     """Sends to all nodes before it reads the first reply, in one thread, so that they work at the same time."""
-
-    _context: RedisContext
-    _idle: dict[Address | None, list[Any]]
-    _lock: threading.Lock
-
-    @abstractmethod
-    def _take(self, address: Address | None) -> Any:
-        """A connection to a node."""
-
-    @abstractmethod
-    def _drop(self, address: Address | None) -> None:
-        """Use no older connection to a node that has broken one."""
 
     def _exchange(self, parcels: BatchByNode) -> dict[Address | None, list[Reply]]:
         lent: dict[Address | None, Any] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from itertools import cycle
 from typing import Any, Final
@@ -21,7 +22,7 @@ from semel.stores.redis.pipeline import HOME
 _MESSAGE: Final = b"message"
 
 
-class _Channel:
+class _Channel(ABC):
     """What is listened to, and whom to tell."""
 
     def __init__(self, context: RedisContext, told: Told) -> None:
@@ -29,6 +30,11 @@ class _Channel:
         self._told = told
         # One after the other: any node of a cluster is told of what is published at another.
         self._nodes = cycle(context.settings.addresses if context.settings.kind == "cluster" else (HOME,))
+        self._start()
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Begin to listen."""
 
     def _pass_on(self, reply: Any) -> None:
         if reply[0] == _MESSAGE:
@@ -38,8 +44,7 @@ class _Channel:
 class Listener(_Channel):
     """A thread that listens. It looks up from the channel twice a second, to see whether it shall end."""
 
-    def __init__(self, context: RedisContext, told: Told) -> None:
-        super().__init__(context, told)
+    def _start(self) -> None:
         self._ended = threading.Event()
         self._pid = os.getpid()
         self._connection: Any = None
@@ -76,12 +81,8 @@ class Listener(_Channel):
             self._thread.join()
 
 
-class AsyncListener(_Channel, ListeningTask):
+class AsyncListener(ListeningTask, _Channel):
     """A task that listens."""
-
-    def __init__(self, context: RedisContext, told: Told) -> None:
-        super().__init__(context, told)
-        self._start()
 
     async def _listened(self) -> None:
         connection = await connections.async_connect(self._context.settings, next(self._nodes), greet=False)
