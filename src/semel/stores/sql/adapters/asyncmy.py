@@ -15,6 +15,7 @@ from semel.stores.sql.adapters.multi_statement import (
     AsyncMysqlJoined,
     MysqlAdapter,
     OwnConnection,
+    commits_by_itself,
     connect_arguments,
     no_transaction_error,
 )
@@ -23,7 +24,6 @@ from semel.stores.sql.settings import Settings
 with requires("mysql://", "asyncmy"):
     import asyncmy
     from asyncmy import errors
-    from asyncmy.constants.SERVER_STATUS import SERVER_STATUS_AUTOCOMMIT, SERVER_STATUS_IN_TRANS
     from asyncmy.cursors import Cursor
 
 
@@ -55,7 +55,5 @@ class AsyncmyJoined(_Asyncmy, AsyncMysqlJoined):
 
     def demand_transaction(self, connection: Any) -> None:
         """A transaction must be open, or begin with the first statement."""
-        status = connection.server_status
-        begun = status & SERVER_STATUS_IN_TRANS
-        if not connection.connected or (status & SERVER_STATUS_AUTOCOMMIT and not begun):
+        if not connection.connected or commits_by_itself(connection.server_status):
             raise no_transaction_error("asyncmy", "Write `await connection.begin()`")

@@ -27,6 +27,9 @@ FACTS: Final = "SELECT VERSION(), @@max_allowed_packet"
 _HEAD: Final = 64  # bytes of a packet that are not the text
 _WIDEST: Final = 4  # bytes of a character
 
+_IN_TRANSACTION: Final = 1  # SERVER_STATUS_IN_TRANS
+_AUTOCOMMIT: Final = 2  # SERVER_STATUS_AUTOCOMMIT
+
 texts: Final = PlaceholderStyle("%s")
 
 
@@ -115,6 +118,11 @@ class MysqlAdapter:
     def is_tried_again(self, own: OwnConnection, kind: ErrorKind | None, turn: int) -> bool:
         """Whether a statement is sent again: it met a locked row on a server that does not wait."""
         return kind is ErrorKind.HELD and not own.waits and turn < TRIES
+
+
+def commits_by_itself(server_status: int) -> bool:
+    """Whether the next statement of a connection would commit by itself: in autocommit, with no transaction begun."""
+    return bool(server_status & _AUTOCOMMIT and not server_status & _IN_TRANSACTION)
 
 
 def no_transaction_error(library: str, begin: str) -> NotInTransaction:

@@ -14,6 +14,7 @@ from semel.stores.sql.adapters.multi_statement import (
     OwnConnection,
     SyncMysqlAdapter,
     SyncMysqlJoined,
+    commits_by_itself,
     connect_arguments,
     no_transaction_error,
 )
@@ -21,7 +22,7 @@ from semel.stores.sql.settings import Settings
 
 with requires("mysql://", "pymysql"):
     import pymysql
-    from pymysql.constants import CLIENT, SERVER_STATUS
+    from pymysql.constants import CLIENT
     from pymysql.cursors import Cursor
 
     # By name: once PyMySQL was installed as MySQLdb, as for Django, `pymysql.err` may be a second copy of the module.
@@ -55,7 +56,5 @@ class PymysqlJoined(_Pymysql, SyncMysqlJoined):
 
     def demand_transaction(self, connection: Any) -> None:
         """A transaction must be open, or begin with the first statement."""
-        status = connection.server_status
-        begun = status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
-        if not connection.open or (status & SERVER_STATUS.SERVER_STATUS_AUTOCOMMIT and not begun):
+        if not connection.open or commits_by_itself(connection.server_status):
             raise no_transaction_error("PyMySQL", "Call `connection.begin()`")
