@@ -210,7 +210,7 @@ def test_one_mark_replaces_another_without_a_moment_between(asker: Asker, admin:
             standing.append(len(rows(fresh, TRIGGERS)))
             return answer
 
-        run(admin.restoring.marking(START, 2 * HOUR, None), perform)
+        run(admin.restoring.set_mark(START, 2 * HOUR, None), perform)
     assert min(standing) == 1
     assert standing[-1] == 1
     asker.clock.now += HOUR
@@ -226,7 +226,7 @@ def test_a_mark_that_was_set_half_way_holds_and_can_be_taken_away(asker: Asker, 
             return talk._execute(command)
 
         with pytest.raises(KeyboardInterrupt):
-            run(admin.restoring.marking(START, HOUR, None), perform)
+            run(admin.restoring.set_mark(START, HOUR, None), perform)
     asker.one(claim(), InDoubtAnswer)
     assert admin.end_restored()
     assert rows(fresh, TRIGGERS) == []
@@ -246,7 +246,7 @@ def test_a_row_that_is_held_is_waited_for(asker: Asker, admin: SqlAdmin, fresh: 
                 sent.append(command.text)
             return talk._execute(command)
 
-        assert run(admin.restoring.marking(START, HOUR, None), perform).held == 1
+        assert run(admin.restoring.set_mark(START, HOUR, None), perform).held == 1
     assert sent == ["BEGIN", "ROLLBACK", "BEGIN", "COMMIT"]
 
 
@@ -260,7 +260,7 @@ def test_a_mark_that_could_not_be_set_says_what_may_be_left_of_it(admin: SqlAdmi
             return [] if "SLEEP" in command.text else talk._execute(command)
 
         with pytest.raises(StoreUnavailable, match=r"It was not to be had\..* set in part"):
-            run(admin.restoring.marking(START, HOUR, None), perform)
+            run(admin.restoring.set_mark(START, HOUR, None), perform)
     assert rows(fresh, TRIGGERS) == [("semel_restored",)]
 
 

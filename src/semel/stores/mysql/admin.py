@@ -167,7 +167,7 @@ class MysqlRestoring:
         self._settings = settings
         self._migrations = migrations
 
-    def marking(
+    def set_mark(
         self, at_us: int, for_us: int, operations: tuple[str, ...] | None
     ) -> Generator[Command, list[Row], Marked]:
         """Set the mark."""
@@ -188,7 +188,7 @@ class MysqlRestoring:
         yield self._migrations.unlock()
         return Marked(mark, held, forgotten)
 
-    def ending(self) -> Generator[Command, list[Row], bool]:
+    def remove_mark(self) -> Generator[Command, list[Row], bool]:
         """Take the mark away."""
         yield from acquire_lock(self._migrations)
         there = yield from with_retries(self._migrations, self._removing)

@@ -226,7 +226,7 @@ class PostgresRestoring:
         schema, now = (yield Command(text, (table_names(self._settings)["record_table"],)))[0]
         return self._texts(schema), now
 
-    def marking(
+    def set_mark(
         self, at_us: int, for_us: int, operations: tuple[str, ...] | None
     ) -> Generator[Command, list[Row], Marked]:
         """Set the mark."""
@@ -238,7 +238,7 @@ class PostgresRestoring:
         held, forgotten = yield from with_retries(self._migrations, lambda: _set_mark(texts, mark))
         return Marked(mark, held, forgotten)
 
-    def ending(self) -> Generator[Command, list[Row], bool]:
+    def remove_mark(self) -> Generator[Command, list[Row], bool]:
         """Take the mark away."""
         texts, _ = yield from self._place()
         return (yield from with_retries(self._migrations, lambda: _remove_mark(texts)))

@@ -55,7 +55,7 @@ def examine(context: RedisContext, driver: RedisDriver, horizon: timedelta) -> l
             Finding("within", "Redis cannot join a transaction; each record is a commit of its own", breaks=("joins",))
         )
         try:
-            numbers, unreadable = driver.talk(_numbers(context))
+            numbers, unreadable = driver.run_flow(_numbers(context))
         except SemelError as error:
             return [*findings, Finding("records", f"not known: {error.message}", "note", "try again")]
     if unreadable:
@@ -143,7 +143,7 @@ def _clock(driver: RedisDriver) -> Finding:
     measured = []
     for _ in range(_ROUNDS):
         before = time.time_ns()
-        store = driver.talk(_now())
+        store = driver.run_flow(_now())
         after = time.time_ns()
         measured.append((after - before, (before + after) // 2000 - store))
     way, offset = min(measured)

@@ -32,7 +32,7 @@ from semel.stores.redis.pipeline import HOME, Args
 from semel.stores.redis.plan import Reply
 from semel.stores.redis.settings import Address, Settings
 
-Greeting = Generator[list[tuple[Any, ...]], list[Reply], None]
+ServerCheck = Generator[list[tuple[Any, ...]], list[Reply], None]
 NEVER: Final = "noeviction"
 EVERY = 60.0
 """Seconds after which a server is looked at again: its settings may be changed while connections stand."""
@@ -54,7 +54,7 @@ class RecheckSchedule:
         self._due[address] = time.monotonic() + EVERY
 
 
-def greeting(settings: Settings) -> Greeting:
+def check_server(settings: Settings) -> ServerCheck:
     """Look at a connection.
 
     Raises:
@@ -238,7 +238,7 @@ async def async_connect(settings: Settings, address: Address | None, *, greet: b
             connection = kind(**options(settings, where, **_async_options(settings)))
             await connection.connect()
             if greet:
-                await arun(greeting(settings), lambda words: async_ask(connection, words, settings.name))
+                await arun(check_server(settings), lambda words: async_ask(connection, words, settings.name))
     except Exception as error:
         if connection is not None:
             await async_disconnect(connection)
@@ -254,7 +254,7 @@ async def async_recheck(connection: Any, settings: Settings) -> None:
     """
     try:
         async with async_time_limit(settings.timeout):
-            await arun(greeting(settings), lambda words: async_ask(connection, words, settings.name))
+            await arun(check_server(settings), lambda words: async_ask(connection, words, settings.name))
     except Exception as error:
         await async_disconnect(connection)
         raise unreached_error(error, settings.name) from error
@@ -310,7 +310,7 @@ def sync_connect(settings: Settings, address: Address | None, *, greet: bool = T
             connection = kind(**options(settings, where, **_sync_options(settings)))
             connection.connect()
             if greet:
-                run(greeting(settings), lambda words: sync_ask(connection, words, settings.name))
+                run(check_server(settings), lambda words: sync_ask(connection, words, settings.name))
     except Exception as error:
         if connection is not None:
             sync_disconnect(connection)
@@ -326,7 +326,7 @@ def sync_recheck(connection: Any, settings: Settings) -> None:
     """
     try:
         with sync_time_limit(settings.timeout):
-            run(greeting(settings), lambda words: sync_ask(connection, words, settings.name))
+            run(check_server(settings), lambda words: sync_ask(connection, words, settings.name))
     except Exception as error:
         sync_disconnect(connection)
         raise unreached_error(error, settings.name) from error

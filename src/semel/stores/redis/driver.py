@@ -153,7 +153,7 @@ class AsyncRedisDriver(_AsyncExchange):
             self._start_over()
         return await arun(run_side_by_side(plans), self._run_batch)
 
-    async def talk(self, flow: Generator[Batch, list[Reply], T]) -> T:
+    async def run_flow(self, flow: Generator[Batch, list[Reply], T]) -> T:
         """Run a flow that is no plan, for the doctor."""
         return await arun(flow, self._run_batch)
 
@@ -237,7 +237,7 @@ class RedisDriver(_SyncExchange):
             self._start_over()
         return run(run_side_by_side(plans), self._run_batch)
 
-    def talk(self, flow: Generator[Batch, list[Reply], T]) -> T:
+    def run_flow(self, flow: Generator[Batch, list[Reply], T]) -> T:
         """Run a flow that is no plan, for the doctor."""
         return run(flow, self._run_batch)
 

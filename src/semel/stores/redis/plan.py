@@ -54,12 +54,12 @@ from semel.stores.memory import matches
 from semel.stores.redis.key_names import RedisContext
 from semel.stores.redis.record_hash import (
     about_of,
-    instant_told,
     packed_about,
     packed_failure,
     packed_key,
     packed_step,
     record_of,
+    server_time_of,
     texts_of,
 )
 from semel.stores.rows import new_record
@@ -318,7 +318,7 @@ def _claim_answer(claim: Claim, reply: Reply) -> Answer | Exception:
     record = record_of(claim.key.digest, reply)
     if record.nonce == claim.nonce and record.status is Status.RUNNING:
         return granted(record)
-    answer = judge(record, claim, instant_told(reply))
+    answer = judge(record, claim, server_time_of(reply))
     if isinstance(answer, MayWrite):
         return StoreUnavailable("The record could be claimed and was not; nothing ran. Try again.", conflict=True)
     return answer
@@ -398,7 +398,7 @@ def _read_records(context: RedisContext, operations: Sequence[Read]) -> Steps:
 def _read_answer(operation: Read, reply: Reply) -> Answer:
     if isinstance(reply, int):
         return Found(None, reply)
-    return Found(record_of(operation.digest, reply), instant_told(reply))
+    return Found(record_of(operation.digest, reply), server_time_of(reply))
 
 
 def _resolve_records(context: RedisContext, operations: Sequence[Resolve]) -> Steps:

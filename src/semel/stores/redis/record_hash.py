@@ -101,7 +101,7 @@ def about_of(packed: bytes | None) -> About:
         raise RecordUnreadable("What a record is about cannot be read; nothing ran.") from problem
 
 
-def instant_told(reply: Sequence[Any]) -> int:
+def server_time_of(reply: Sequence[Any]) -> int:
     """The store's now that a script told beside a record."""
     return int(reply[_NOW])
 

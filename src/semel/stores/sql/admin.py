@@ -81,7 +81,7 @@ RESTORED: Final = Failure(
 class Restoring(Protocol):
     """How one kind of server keeps the mark."""
 
-    def marking(
+    def set_mark(
         self, at_us: int, for_us: int, operations: tuple[str, ...] | None
     ) -> Generator[Command, list[Row], Marked]:
         """Set the mark, in the place of an earlier one.
@@ -90,7 +90,7 @@ class Restoring(Protocol):
             UsageError: the restore point is in the future of the store's clock.
         """
 
-    def ending(self) -> Generator[Command, list[Row], bool]:
+    def remove_mark(self) -> Generator[Command, list[Row], bool]:
         """Take the mark away; answers whether there was one."""
 
     def mark(self) -> Generator[Command, list[Row], Mark | None]:
@@ -141,18 +141,18 @@ class ServerDoctor:
 
 
 def examine(
-    talk: AdminConnection, doctor: Doctor, migrations: Migrations, restoring: Restoring, horizon: timedelta
+    connection: AdminConnection, doctor: Doctor, migrations: Migrations, restoring: Restoring, horizon: timedelta
 ) -> list[Finding]:
     """Everything that is found."""
-    findings = [*talk.run(doctor.server()), *talk.run(doctor.connection()), _clock(talk, doctor)]
-    schema = _schema(talk, migrations)
+    findings = [*connection.run(doctor.server()), *connection.run(doctor.connection()), _clock(connection, doctor)]
+    schema = _schema(connection, migrations)
     findings.append(schema)
     if schema.verdict == "fix":
         return findings  # the tables are not those that the rest would ask
     try:
-        findings += talk.run(doctor.tables())
-        findings += _mark(talk.run(restoring.mark()), _now(talk, doctor))
-        findings += about_records(talk.run(doctor.numbers()), horizon)
+        findings += connection.run(doctor.tables())
+        findings += _mark(connection.run(restoring.mark()), _now(connection, doctor))
+        findings += about_records(connection.run(doctor.numbers()), horizon)
     except SemelError as error:
         findings.append(Finding("records", f"not known: {error.message}", "note", "look at what keeps the server busy"))
     return findings
@@ -171,9 +171,9 @@ def about_schema(version: str, left: Sequence[tuple[int, str]] | None) -> Findin
     return Finding("schema", f"version {version}, nothing pending")
 
 
-def _schema(talk: AdminConnection, migrations: Migrations) -> Finding:
+def _schema(connection: AdminConnection, migrations: Migrations) -> Finding:
     try:
-        return about_schema(str(migrations.newest), talk.run(pending(migrations)))
+        return about_schema(str(migrations.newest), connection.run(pending(migrations)))
     except SchemaOutdated as error:
         return Finding("schema", error.message, "fix", "use the newer release", ("schema",))
 
@@ -187,20 +187,20 @@ def _mark(mark: Mark | None, now: int) -> list[Finding]:
     return [Finding("restore mark", found, "note", "take it away: `semel restored --end`" if over else "")]
 
 
-def _now(talk: AdminConnection, doctor: Doctor) -> int:
-    return int(talk.run(_one(doctor.now()))[0][0])
+def _now(connection: AdminConnection, doctor: Doctor) -> int:
+    return int(connection.run(_one(doctor.now()))[0][0])
 
 
 def _one(command: Command) -> Generator[Command, list[Row], list[Row]]:
     return (yield command)
 
 
-def _clock(talk: AdminConnection, doctor: Doctor) -> Finding:
+def _clock(connection: AdminConnection, doctor: Doctor) -> Finding:
     """The round with the shortest way there and back is the most precise."""
     measured = []
     for _ in range(_ROUNDS):
         before = time.time_ns()
-        store = _now(talk, doctor)
+        store = _now(connection, doctor)
         after = time.time_ns()
         measured.append((after - before, (before + after) // 2000 - store))
     way, offset = min(measured)
@@ -236,19 +236,19 @@ class SqlAdmin(Admin):
             StoreUnavailable: the server did not answer, or a lock was not to be had.
             UsageError: what was asked for does not fit what is there.
         """
-        with self._talk(LONG) as talk:
-            return talk.run(migrate_schema(self.migrations, half, search=search, partitions=partitions))
+        with self._connect(LONG) as connection:
+            return connection.run(migrate_schema(self.migrations, half, search=search, partitions=partitions))
 
     def pending(self) -> list[str]:
         """The halves that are not applied yet."""
-        with self._talk() as talk:
-            steps = talk.run(pending(self.migrations))
+        with self._connect() as connection:
+            steps = connection.run(pending(self.migrations))
         return [f"{version:04} {half}" for version, half in steps or []]
 
     def pending_sql(self, half: Half | None = None, *, search: bool = False, partitions: int = 0) -> str:
         """The SQL that `migrate` would run now, empty where nothing is pending. Changes nothing."""
-        with self._talk() as talk:
-            steps = talk.run(pending(self.migrations))
+        with self._connect() as connection:
+            steps = connection.run(pending(self.migrations))
         if steps is None:
             text = self.migrations.creation_sql(partitions)
         else:
@@ -258,18 +258,18 @@ class SqlAdmin(Admin):
 
     def examine(self, horizon: timedelta) -> list[Finding]:
         """What is found here."""
-        with self._talk() as talk:
-            return examine(talk, self.doctor, self.migrations, self.restoring, horizon)
+        with self._connect() as connection:
+            return examine(connection, self.doctor, self.migrations, self.restoring, horizon)
 
     def restored(self, at_us: int, for_us: int, operations: tuple[str, ...] | None = None) -> Marked:
         """Set the restore mark: see `Restoring`."""
-        with self._talk(LONG) as talk:
-            return talk.run(self.restoring.marking(at_us, for_us, operations))
+        with self._connect(LONG) as connection:
+            return connection.run(self.restoring.set_mark(at_us, for_us, operations))
 
     def end_restored(self) -> bool:
         """Take the restore mark away; answers whether there was one."""
-        with self._talk() as talk:
-            return talk.run(self.restoring.ending())
+        with self._connect() as connection:
+            return connection.run(self.restoring.remove_mark())
 
-    def _talk(self, statement_timeout: float | None = None) -> AdminConnection:
+    def _connect(self, statement_timeout: float | None = None) -> AdminConnection:
         return AdminConnection(self.context, self.adapter, statement_timeout=statement_timeout)
