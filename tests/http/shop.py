@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 
 from semel import Policy
 from semel.core.circuit import Limits
-from semel.http.route import Given
+from semel.http.route import RouteOptions
 
 STORE, FOLDER, GATE, SETTINGS, LIMITS = "SHOP_STORE", "SHOP_FOLDER", "SHOP_GATE", "SHOP_SETTINGS", "SHOP_LIMITS"
 """Names of environment variables: the store's URL, where effects are written, the gate's port, settings and limits as
@@ -102,7 +102,7 @@ def limits() -> Limits:
     return Limits(**json.loads(os.environ.get(LIMITS, "{}")))
 
 
-def route_settings() -> dict[str, Given]:
+def route_settings() -> dict[str, RouteOptions]:
     """Settings of routes that have some, by path; those of the test come last."""
     given = json.loads(os.environ.get(SETTINGS, "{}"))
     return {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from semel import SHARED, Semel
 from semel.engine.engine import engine_of
-from semel.http.exchange import Exchange, Go, Settle
+from semel.http.exchange import Exchange, RunApp, Settle
 from semel.http.request import Headers, Request, State
 from semel.http.response import REPLAYED, Response
 from semel.http.response import Answered as Whole
@@ -148,7 +148,7 @@ def recorded(headers: list[tuple[str, str]]) -> Response:
     exchange = Exchange(engine_of(Semel("memory://")), SHARED, [Route("/orders")], None, {})
     route = exchange.find("POST", "/orders")
     assert route is not None
-    wanted = next(exchange.on_response(Go(None, route, request), Whole(201, headers, b"")))  # type: ignore[arg-type]
+    wanted = next(exchange.on_response(RunApp(None, route, request), Whole(201, headers, b"")))  # type: ignore[arg-type]
     assert isinstance(wanted, Settle)
     assert isinstance(wanted.value, Response)
     return wanted.value

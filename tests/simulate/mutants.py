@@ -35,9 +35,9 @@ from semel.core.operations import (
 )
 from semel.core.record import Failure, Lease, Status, StoredRecord, erase_record
 from semel.engine import call_errors
-from semel.engine.background import Beat, Heartbeat, Waiter, Waiting
+from semel.engine.background import Heartbeat, HeldLease, Waiter, Waiting
 from semel.engine.call_flow import CallFlow, Pause, Request, Result
-from semel.engine.lane import AsyncLane, Lane, ThreadLane, Ticket
+from semel.engine.lane import AsyncLane, Lane, PendingOperation, ThreadLane
 from semel.errors import LeaseLost, StoreUnavailable
 from semel.stores import memory
 from semel.stores.memory import Table
@@ -351,10 +351,10 @@ def _() -> AbstractContextManager[Any]:
     right = CallFlow.__init__
 
     def init(
-        self: CallFlow, request: Any, clock: Any, new_nonce: Callable[[], bytes], resends: Any, **more: Any
+        self: CallFlow, request: Any, clock: Any, new_nonce: Callable[[], bytes], retry_budget: Any, **more: Any
     ) -> None:
         new_nonce()
-        right(self, request, clock, lambda: b"0.1", resends, **more)
+        right(self, request, clock, lambda: b"0.1", retry_budget, **more)
 
     return patch.object(CallFlow, "__init__", init)
 
@@ -420,7 +420,7 @@ def _() -> AbstractContextManager[Any]:
 @mutant("a waiter that times out does no last read", "impatient", "waiters")
 def _() -> AbstractContextManager[Any]:
     def last_look(self: CallFlow, remaining_us: int) -> Generator[Any, Any, Any]:
-        raise call_errors.in_progress(self.request.key, remaining_us)
+        raise call_errors.in_progress_error(self.request.key, remaining_us)
         yield
 
     return patch.object(CallFlow, "_last_look", last_look)
@@ -468,7 +468,7 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("a cancelled caller keeps its claim", "rerun, one batch", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(Lane, "abandon", lambda self, ticket: None)
+    return patch.object(Lane, "abandon", lambda self, pending: None)
 
 
 @mutant("what is granted to a caller who is gone is not given back", "rerun, one batch", "ownerless")
@@ -478,11 +478,11 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("the lead is not handed on", "one batch, threads", "I8", "leftover", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    def hand_over(self: Lane) -> Ticket | None:
+    def next_leader(self: Lane) -> PendingOperation | None:
         self._leading = False
         return None
 
-    return patch.object(Lane, "hand_over", hand_over)
+    return patch.object(Lane, "next_leader", next_leader)
 
 
 @mutant(
@@ -497,13 +497,13 @@ def _() -> AbstractContextManager[Any]:
     "ownerless",
 )
 def _() -> AbstractContextManager[Any]:
-    right = Lane.settle
+    right = Lane.deliver
 
-    def settle(self: Lane, round_: Any, replies: Any, struck: Exception | None = None) -> list[Ticket]:
+    def deliver(self: Lane, flight: Any, replies: Any, struck: Exception | None = None) -> list[PendingOperation]:
         turned = replies and [reply if isinstance(reply, Exception) else list(reversed(reply)) for reply in replies]
-        return right(self, round_, turned, struck)
+        return right(self, flight, turned, struck)
 
-    return patch.object(Lane, "settle", settle)
+    return patch.object(Lane, "deliver", deliver)
 
 
 LONG_UNTOUCHED = World(name="long, untouched", askers=PAIR, work=(0.5, 0.2), wait_for=3.0, touches=False)
@@ -519,7 +519,7 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = Heartbeat.hold
 
-    def hold(self: Heartbeat, lease: Lease, *, length: float, max_runtime: float, asked: float) -> Beat:
+    def hold(self: Heartbeat, lease: Lease, *, length: float, max_runtime: float, asked: float) -> HeldLease:
         return right(self, lease, length=length, max_runtime=max_runtime * 100, asked=asked)
 
     return patch.object(Heartbeat, "hold", hold)
@@ -527,7 +527,7 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("the heartbeat never tells the attempt that it lost", "rerun, long handler", "told", "I1")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(Beat, "over", lambda self, now: None)
+    return patch.object(HeldLease, "over", lambda self, now: None)
 
 
 JUMPED = World(name="jumped", askers=PAIR, faults=("jump",), budget=1, work=(0.3, 0.0), wait_for=2.0)
@@ -582,7 +582,7 @@ RIVALS = World(
 def _() -> AbstractContextManager[Any]:
     right = Waiting.join
     return patch.object(
-        Waiting, "join", lambda self, digest, until, now, seat=None, last=None: right(self, digest, until, now, seat)
+        Waiting, "join", lambda self, digest, until, now, event=None, last=None: right(self, digest, until, now, event)
     )
 
 
@@ -596,30 +596,30 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = AsyncLane._leave
 
-    def leave(self: AsyncLane, ticket: Ticket) -> None:
-        if ticket.answer is None:
-            right(self, ticket)
+    def leave(self: AsyncLane, pending: PendingOperation) -> None:
+        if pending.answer is None:
+            right(self, pending)
 
     return patch.object(AsyncLane, "_leave", leave)
 
 
 @mutant("a task that is cancelled leaves its claim in the lane", "rerun, one batch", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(AsyncLane, "_leave", lambda self, ticket: None)
+    return patch.object(AsyncLane, "_leave", lambda self, pending: None)
 
 
 @mutant("a task that gives back waits for somebody else to send it", "rerun, one batch", "ownerless", "leftover")
 def _() -> AbstractContextManager[Any]:
-    return patch.object(AsyncLane, "_leave", lambda self, ticket: self._lane.abandon(ticket))
+    return patch.object(AsyncLane, "_leave", lambda self, pending: self._lane.abandon(pending))
 
 
 @mutant("a thread struck on its seat does not give back what it was brought", "threads", "ownerless")
 def _() -> AbstractContextManager[Any]:
     right = ThreadLane._leave
 
-    def leave(self: ThreadLane, ticket: Ticket) -> Generator[Any, Any, None]:
-        if ticket.answer is None:
-            yield from right(self, ticket)
+    def leave(self: ThreadLane, pending: PendingOperation) -> Generator[Any, Any, None]:
+        if pending.answer is None:
+            yield from right(self, pending)
 
     return patch.object(ThreadLane, "_leave", leave)
 
@@ -632,8 +632,8 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("a thread that is struck takes the lead with it", "threads", "I8", "leftover", "ownerless")
 def _() -> AbstractContextManager[Any]:
-    def leave(self: ThreadLane, ticket: Ticket) -> Generator[Any, Any, None]:
-        self._lane.abandon(ticket)
+    def leave(self: ThreadLane, pending: PendingOperation) -> Generator[Any, Any, None]:
+        self._lane.abandon(pending)
         yield from ()
 
     return patch.object(ThreadLane, "_leave", leave)
@@ -643,11 +643,11 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = ThreadLane._leave
 
-    def leave(self: ThreadLane, ticket: Ticket) -> Generator[Any, Any, None]:
-        if ticket.leads:
-            yield from right(self, ticket)
+    def leave(self: ThreadLane, pending: PendingOperation) -> Generator[Any, Any, None]:
+        if pending.leads:
+            yield from right(self, pending)
         else:
-            self._lane.abandon(ticket)
+            self._lane.abandon(pending)
 
     return patch.object(ThreadLane, "_leave", leave)
 

@@ -16,7 +16,7 @@ import msgspec
 from semel.core.flow import Flow
 from semel.core.key import Key
 from semel.core.record import Status
-from semel.engine.engine import Asked
+from semel.engine.engine import CallOptions
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -139,7 +139,7 @@ class Carry:
     """Asks to run `flow` once for a key; answered with its `Result`, raises what the flow raises."""
 
     key: Key
-    asked: Asked
+    asked: CallOptions
     flow: Flow[Reply]
 
 

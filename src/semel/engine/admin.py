@@ -48,7 +48,7 @@ from semel.core.record import (
 from semel.core.store import Capability, Store
 from semel.engine.call_flow import Pause, Request, RunCall, terms_of
 from semel.engine.clock import Clock
-from semel.engine.engine import Known
+from semel.engine.engine import RegisteredOperation
 from semel.errors import NotResolvable, SemelError, StoreUnavailable, UsageError
 
 _INVALIDATIONS_PER_PAGE: Final = 100
@@ -147,7 +147,7 @@ def resolve(
     reason: str,
     by: str,
     nonce: bytes,
-    known: Known | None,
+    known: RegisteredOperation | None,
     correct: bool = False,
 ) -> Flow[StoredRecord]:
     """End a doubt by decision. Where the operation is known, a value has to fit what it declares to return.
@@ -212,7 +212,7 @@ def _stated(key: Key, resolution: Resolution) -> Flow[bytes]:
     return found.record.nonce
 
 
-def _check_fit(outcome: bytes, known: Known) -> None:
+def _check_fit(outcome: bytes, known: RegisteredOperation) -> None:
     try:
         codec.decode(outcome, known.shape)
     except SemelError as problem:
@@ -253,7 +253,7 @@ class SweepReport:
     invalidated: int = 0
 
 
-def sweep(known: dict[str, Known], clock: Clock, *, copies: bool = False) -> Flow[SweepReport]:
+def sweep(known: dict[str, RegisteredOperation], clock: Clock, *, copies: bool = False) -> Flow[SweepReport]:
     """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held.
 
     With `copies` of records beside the store, first repeat the invalidations that are not confirmed.
@@ -289,7 +289,7 @@ def _until_none(operation: Purge | MarkLapsed, clock: Clock) -> Flow[int]:
             yield from ask(Pause(min(took, _LONGEST_REST)))
 
 
-def _reconcile(record: StoredRecord, known: Known | None) -> Flow[bool]:
+def _reconcile(record: StoredRecord, known: RegisteredOperation | None) -> Flow[bool]:
     """Whether the doubt of this record could be ended by asking."""
     if known is None or known.policy.reconcile is None:
         return False

@@ -30,7 +30,7 @@ from semel.core.record import About, Record, Resolution, Status, is_tombstone, s
 from semel.core.store import AsyncJoined
 from semel.engine import admin, call_errors, context
 from semel.engine.admin import SweepReport
-from semel.engine.background import Beat, Crowded, Promoted, TimedOut
+from semel.engine.background import Crowded, HeldLease, Promoted, TimedOut
 from semel.engine.call_flow import (
     AskReconcileHook,
     CallFlow,
@@ -49,19 +49,28 @@ from semel.engine.clock import async_pause
 from semel.engine.context import AttemptView, async_threads_of, refuse_plain_step
 from semel.engine.decorator import (
     AboutRule,
+    CallSpec,
     FingerprintRule,
     HandlerWithAttempt,
     KeyRule,
-    Rules,
     ScopeRule,
     async_call_function,
     async_call_hook,
+    call_spec_of,
     check_async_function,
     check_async_handler,
     handler_with_attempt,
-    rules_of,
 )
-from semel.engine.engine import ASKED, Asked, EngineBase, Known, SemelBase, engine_of, query_of, refuse_unknown
+from semel.engine.engine import (
+    ASKED,
+    CallOptions,
+    EngineBase,
+    RegisteredOperation,
+    SemelBase,
+    engine_of,
+    query_of,
+    refuse_unknown,
+)
 from semel.engine.runtime import AsyncRuntime, AsyncRuntimes, AsyncTurn, async_finish_apart, async_wait_for_threads
 from semel.errors import InProgress
 
@@ -103,7 +112,7 @@ class AsyncPerformer:
     async def _perform_joined(self, joined: AsyncJoined, operation: Operation) -> Any:
         answer = (await joined.perform(self._engine.store.plan([operation], joined=True)))[0]
         if isinstance(answer, Exception):
-            raise call_errors.joined(answer)
+            raise call_errors.joined_error(answer)
         return answer
 
     def _perform_effect(self, wanted: Effect) -> Awaitable[Any]:
@@ -135,7 +144,7 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
     _answer: Any = None
     """What the flow was answered last, whether it has heard it or not."""
     _waiter: Any = None
-    _held: Beat | None = None
+    _held: HeldLease | None = None
     _is_handed_out = False
     _is_claimed = False
     _view: AsyncAttempt | None = None
@@ -151,7 +160,9 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
         *,
         only_reconcile: bool = False,
     ) -> None:
-        CallFlow.__init__(self, request, engine.clock, engine.new_nonce, engine.resends, only_reconcile=only_reconcile)
+        CallFlow.__init__(
+            self, request, engine.clock, engine.new_nonce, engine.retry_budget, only_reconcile=only_reconcile
+        )
         self._engine = engine
         self._function = handler
         self._joined = joined
@@ -255,7 +266,7 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
         refuse_plain_step(name, self, within)
         joined = None if within is None else engine.store.async_join(within)
         shape, most = engine.shapes.of(work.func), self.request.policy.max_result
-        flow: Flow[Any] = step(self, name, shape, most, joined=joined is not None, resends=engine.resends)
+        flow: Flow[Any] = step(self, name, shape, most, joined=joined is not None, retry_budget=engine.retry_budget)
         with context.joining(engine.store.name, joined), context.in_step(name):
             return await arun(flow, AsyncPerformer(engine, joined, work).perform)
 
@@ -359,7 +370,7 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
             runtime = self._runtime or self._engine.runtime()
             if self._held is not None:  # of a claim that was over before anything ran
                 runtime.release(self._held)
-            runtime.hold(self)
+            runtime.keep_lease(self)
             self._held = self.beat
 
     def _leave(self) -> None:
@@ -373,7 +384,7 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
         """The call is over: stop renewing, and let waiters of this process look."""
         if self._joined is None and (self._held or self._waiter):
             runtime = self._runtime or self._engine.runtime()
-            runtime.done(self._held, self.request.key.digest, self._waiter)
+            runtime.finish(self._held, self.request.key.digest, self._waiter)
 
     async def _settle_after(self, error: BaseException) -> None:
         """The caller was cut off: write down what is known, where nothing that cuts it off again reaches."""
@@ -431,7 +442,7 @@ class AsyncAttempt(AttemptView):
 class AsyncOnceFunction(Generic[P, T]):
     """A function that runs once per key. Call it for the value, `.result` for all that is known of the call."""
 
-    def __init__(self, engine: AsyncEngine, function: Callable[P, Awaitable[T]], rules: Rules) -> None:
+    def __init__(self, engine: AsyncEngine, function: Callable[P, Awaitable[T]], rules: CallSpec) -> None:
         functools.update_wrapper(self, function)
         self._engine = engine
         self._function = function
@@ -537,7 +548,7 @@ class AsyncEngine(EngineBase):
             handler.call = call
         return await call.run()
 
-    async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncCall[Any]:
+    async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[CallOptions]) -> AsyncCall[Any]:
         """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
         request = self._request_to_open(key, asked)
         call = AsyncCall[Any](self, request, None, self._joined(request))
@@ -545,7 +556,7 @@ class AsyncEngine(EngineBase):
         return await call.start()
 
     async def open_within(
-        self, connection: Any, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]
+        self, connection: Any, key: str | tuple[object, ...] | Key, **asked: Unpack[CallOptions]
     ) -> AsyncCall[Any]:
         """Open one call inside the caller's transaction; other arguments as for `open`.
 
@@ -555,7 +566,7 @@ class AsyncEngine(EngineBase):
         with context.joining(self.store.name, self.store.async_join(connection)):
             return await self.open(key, **asked)
 
-    def turn(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncTurn:
+    def turn(self, key: str | tuple[object, ...] | Key, **asked: Unpack[CallOptions]) -> AsyncTurn:
         """Get in line for `key`, which will be opened in a transaction; arguments as for `open`.
 
         Raises:
@@ -644,7 +655,7 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
         )
         return await self._engine.call(request, handler_with_attempt(handler, AsyncAttempt, request.policy))
 
-    async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> AsyncCall[Any]:
+    async def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[CallOptions]) -> AsyncCall[Any]:
         """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
         return await self._engine.open(key, **asked)
 
@@ -683,7 +694,7 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
 
         def decorate(function: Callable[P, Awaitable[T]]) -> AsyncOnceFunction[P, T]:
             check_async_function(function)
-            rules = rules_of(
+            rules = call_spec_of(
                 function,
                 key=key,
                 scope=scope,
@@ -695,7 +706,7 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
                 secrets=engine.secrets,
                 attempt_class=AsyncAttempt,
             )
-            engine.known[rules.operation] = Known(settled, rules.shape, rules.terms)
+            engine.known[rules.operation] = RegisteredOperation(settled, rules.shape, rules.terms)
             return AsyncOnceFunction(engine, function, rules)
 
         return decorate

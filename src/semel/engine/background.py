@@ -9,7 +9,7 @@ Pure state machines say what is due, flows ask for it, and a watch runs such a f
 - `Heartbeat` knows every lease of this process. A lease is renewed at a third of its length, and no longer than
   `max_runtime`; an attempt whose lease was refused, or whose renewals stayed without answer until the lease must be
   over, is told that it is lost before anybody else can have been granted the key by the store's clock.
-- `Keeper` looks for the waiters, and writes down replays. An error of the store never ends it.
+- `Background` looks for the waiters, and writes down replays. An error of the store never ends it.
 - `Renewer` renews all leases that are due as one list, which never waits behind what callers ask the store for. If it
   comes too late, because the process or the event loop stood still, it marks the leases that are over as lost before
   anything else, and says once how long that was.
@@ -90,7 +90,7 @@ News = Ended | Promoted | TimedOut | Crowded
 _PART = 3
 
 
-class Beat:
+class HeldLease:
     """One lease kept alive. `lost` says why it is not any more."""
 
     __slots__ = ("deadline", "lease", "length", "lost", "next", "stop")
@@ -118,15 +118,15 @@ class Heartbeat:
     """Every lease that a handler of this process holds."""
 
     def __init__(self) -> None:
-        self._beats: dict[bytes, Beat] = {}
+        self._beats: dict[bytes, HeldLease] = {}
 
-    def hold(self, lease: Lease, *, length: float, max_runtime: float, asked: float) -> Beat:
+    def hold(self, lease: Lease, *, length: float, max_runtime: float, asked: float) -> HeldLease:
         """Keep a lease alive; `asked` is when the claim was sent, so that the deadline errs on the safe side."""
-        beat = Beat(lease, length, asked, asked + max_runtime)
+        beat = HeldLease(lease, length, asked, asked + max_runtime)
         self._beats[lease.nonce] = beat
         return beat
 
-    def release(self, beat: Beat) -> None:
+    def release(self, beat: HeldLease) -> None:
         """The attempt is over."""
         self._beats.pop(beat.lease.nonce, None)
 
@@ -135,7 +135,7 @@ class Heartbeat:
         times = [min(beat.next, beat.deadline, beat.stop) for beat in self._beats.values() if beat.lost is None]
         return min(times, default=None)
 
-    def lapse(self, now: float) -> list[Beat]:
+    def lapse(self, now: float) -> list[HeldLease]:
         """Mark leases whose time is over as lost; answers those that were not renewed in time."""
         lapsed = []
         for beat in self._beats.values():
@@ -176,14 +176,14 @@ JITTER = 0.1
 
 
 class Waiter:
-    """One caller that waits. `seat` is whatever its shell waits on; `news` is what ends the wait."""
+    """One caller that waits. `event` is whatever its shell waits on; `news` is what ends the wait."""
 
-    __slots__ = ("digest", "news", "seat", "until")
+    __slots__ = ("digest", "event", "news", "until")
 
-    def __init__(self, digest: bytes, until: float, seat: Any = None) -> None:
+    def __init__(self, digest: bytes, until: float, event: Any = None) -> None:
         self.digest = digest
         self.until = until
-        self.seat = seat
+        self.event = event
         self.news: News | None = None
 
 
@@ -200,14 +200,14 @@ class Waiting:
         self._look_at: float | None = None
         self._last_look = float("-inf")
 
-    def join(self, digest: bytes, until: float, now: float, seat: Any = None, last: Waiter | None = None) -> Waiter:
+    def join(self, digest: bytes, until: float, now: float, event: Any = None, last: Waiter | None = None) -> Waiter:
         """Begin to wait. Whoever waits again, after `last` was promoted, did not get the key: its turn is over.
 
         A waiter who cannot stay comes back with its news at once; whoever waited before keeps its place.
         """
         if last is not None and self._heirs.get(digest) is last:
             del self._heirs[digest]
-        waiter = Waiter(digest, until, seat)
+        waiter = Waiter(digest, until, event)
         if last is None and (crowded := self._crowded(digest)) is not None:
             waiter.news = crowded
             return waiter
@@ -311,7 +311,7 @@ _MOST_COUNTED = 1000
 _MOST_WRITTEN = 32
 
 
-class Keeper:
+class Background:
     """What a process keeps an eye on: who waits. `wake_up` is told which waiter has news."""
 
     def __init__(self, clock: Clock, waiting: Waiting, wake_up: Callable[[Waiter], None]) -> None:
@@ -321,7 +321,7 @@ class Keeper:
         self._wake_up = wake_up
         self._tally_at: float | None = None
 
-    def replayed(self, digest: bytes) -> bool:
+    def count_replay(self, digest: bytes) -> bool:
         """Count a replay, to be written down later; whether it is the first since the last time that was done.
 
         Under heavy load some stay uncounted.
@@ -428,7 +428,7 @@ class ThreadWatch:
         self._turn: _Turn | None = None
         self._stirred = False
 
-    def rouse(self, at: float | None) -> None:
+    def wake_by(self, at: float | None) -> None:
         """Make sure the thread is awake at `at` (None: now). To be called under `lock`."""
         self._stirred = True
         turn = self._turn
@@ -541,7 +541,7 @@ class TaskWatch:
         self._resting_until: float | None = None
         self._stirred = False
 
-    def rouse(self, at: float | None) -> None:
+    def wake_by(self, at: float | None) -> None:
         """Make sure the task is awake at `at` (None: now)."""
         self._stirred = True
         if self._task is None or self._task.done():
@@ -620,7 +620,7 @@ class Watch(Protocol):
     def lock(self) -> AbstractContextManager[Any]:
         """What guards the leases."""
 
-    def rouse(self, at: float | None) -> None:
+    def wake_by(self, at: float | None) -> None:
         """Be awake at `at`."""
 
 
@@ -643,9 +643,9 @@ class Renewals:
                 asked=call.asked_at,
             )
             call.keep(beat, self._clock.monotonic)
-            self._watch.rouse(beat.next)
+            self._watch.wake_by(beat.next)
 
-    def release(self, beat: Beat) -> None:
+    def release(self, beat: HeldLease) -> None:
         """The attempt is over."""
         with self._watch.lock:
             self._heartbeat.release(beat)

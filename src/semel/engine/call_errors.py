@@ -33,7 +33,7 @@ def named(key: Key) -> str:
     return f"{key.operation} ({key.reference[:16]})"
 
 
-def reused(key: Key) -> KeyReused:
+def key_reused_error(key: Key) -> KeyReused:
     """The same key came with other arguments."""
     return KeyReused(
         f"The key of {named(key)} was used before with other arguments, or the function compares other ones since "
@@ -43,7 +43,7 @@ def reused(key: Key) -> KeyReused:
     )
 
 
-def reentered(key: Key) -> KeyReentered:
+def key_reentered_error(key: Key) -> KeyReentered:
     """A handler asked for its own key."""
     return KeyReentered(
         f"{named(key)} is already running in this very call, so waiting for it would never end; nothing ran twice. "
@@ -52,7 +52,7 @@ def reentered(key: Key) -> KeyReentered:
     )
 
 
-def in_progress(key: Key, remaining_us: int) -> InProgress:
+def in_progress_error(key: Key, remaining_us: int) -> InProgress:
     """Somebody else runs it."""
     return InProgress(
         f"{named(key)} is being run by another caller; nothing ran here. Ask again with the same key.",
@@ -61,7 +61,7 @@ def in_progress(key: Key, remaining_us: int) -> InProgress:
     )
 
 
-def too_many_wait(key: Key, remaining_us: int, *, whole_process: bool) -> InProgress:
+def too_many_waiting_error(key: Key, remaining_us: int, *, whole_process: bool) -> InProgress:
     """Somebody else runs it, and nobody else may wait for it here."""
     kind, whom = (TooManyWaiting, "others") if whole_process else (InProgress, "it")
     return kind(
@@ -72,7 +72,7 @@ def too_many_wait(key: Key, remaining_us: int, *, whole_process: bool) -> InProg
     )
 
 
-def in_doubt(record: StoredRecord, remaining_us: int | None) -> InDoubt:
+def in_doubt_error(record: StoredRecord, remaining_us: int | None) -> InDoubt:
     """It may or may not have happened."""
     then = (
         "It waits to be resolved: semel show, then semel resolve."
@@ -86,7 +86,7 @@ def in_doubt(record: StoredRecord, remaining_us: int | None) -> InDoubt:
     )
 
 
-def lease_lost(key: Key) -> LeaseLost:
+def lease_lost_error(key: Key) -> LeaseLost:
     """The attempt is not the owner any more and there is no outcome to give instead."""
     return LeaseLost(
         f"{named(key)} ran here, but the lease was lost before its outcome could be recorded, so it was not. "
@@ -95,7 +95,7 @@ def lease_lost(key: Key) -> LeaseLost:
     )
 
 
-def granted_too_late(key: Key) -> StoreUnavailable:
+def granted_too_late_error(key: Key) -> StoreUnavailable:
     """Every claim was over by the time its answer was read here."""
     return StoreUnavailable(
         f"{named(key)} was granted several times, and each time the lease was over before the answer was read here; "
@@ -103,7 +103,7 @@ def granted_too_late(key: Key) -> StoreUnavailable:
     )
 
 
-def not_given_back(key: Key, error: Exception) -> StoreUnavailable:
+def not_given_back_error(key: Key, error: Exception) -> StoreUnavailable:
     """A claim was granted, its lease was over when that was read, and the store stayed silent since."""
     return StoreUnavailable(
         f"{named(key)} was granted, but the lease was over before the answer was read here, and it could not be given "
@@ -111,7 +111,7 @@ def not_given_back(key: Key, error: Exception) -> StoreUnavailable:
     )
 
 
-def not_recorded(key: Key, error: Exception) -> StoreUnavailable:
+def not_recorded_error(key: Key, error: Exception) -> StoreUnavailable:
     """The handler ran and the store stayed silent."""
     return StoreUnavailable(
         f"{named(key)} ran, but its outcome could not be recorded: {error} "
@@ -121,7 +121,7 @@ def not_recorded(key: Key, error: Exception) -> StoreUnavailable:
     )
 
 
-def not_sent_again(failure: str, retry_after: float) -> StoreUnavailable:
+def not_sent_again_error(failure: str, retry_after: float) -> StoreUnavailable:
     """The claim was sent, failed, and is refused the next time: only its own failure knows whether it was recorded."""
     return StoreUnavailable(
         f"{failure} It was not sent again; retry with the same key in {retry_after:.2f} s. Nothing ran.",
@@ -130,7 +130,7 @@ def not_sent_again(failure: str, retry_after: float) -> StoreUnavailable:
     )
 
 
-def failed_before(failure: Failure, record: StoredRecord) -> FailedBefore:
+def failed_before_error(failure: Failure, record: StoredRecord) -> FailedBefore:
     """A stored failure, again."""
     return FailedBefore(
         f"{named(record.key)} failed before with {failure.type}: {failure.message}. Nothing ran now; "
@@ -141,7 +141,7 @@ def failed_before(failure: Failure, record: StoredRecord) -> FailedBefore:
     )
 
 
-def bad_verdict(verdict: object) -> UsageError:
+def bad_verdict_error(verdict: object) -> UsageError:
     """The reconcile hook answered something else."""
     return UsageError(
         f"The reconcile hook answered {verdict!r}; nothing ran, and the record stays in doubt. "
@@ -163,8 +163,8 @@ def replay(record: StoredRecord, shape: codec.Shape) -> Any:
             raise RecordUnreadable(message)
         return codec.decode(record.outcome, shape)
     if record.status is Status.CANCELLED:
-        raise failed_before(Failure("semel.Cancelled", _why_cancelled(record.note)), record)
-    raise failed_before(record.error or Failure("semel.Unknown", "no error was kept"), record)
+        raise failed_before_error(Failure("semel.Cancelled", _why_cancelled(record.note)), record)
+    raise failed_before_error(record.error or Failure("semel.Unknown", "no error was kept"), record)
 
 
 def _why_cancelled(note: Note | None) -> str:
@@ -173,7 +173,7 @@ def _why_cancelled(note: Note | None) -> str:
     return ERASED_REASON if note.resolution == ERASED_RESOLUTION else note.reason
 
 
-def joined(error: Exception) -> Exception:
+def joined_error(error: Exception) -> Exception:
     """An error on the caller's connection: nothing is sent again there, so what looks passing ends the transaction."""
     if not isinstance(error, StoreUnavailable):
         return error

@@ -60,7 +60,7 @@ from semel.core.record import (
 )
 from semel.engine import call_errors
 from semel.engine.background import Crowded, Ended, News, Promoted
-from semel.engine.clock import Clock, Crash, Resends
+from semel.engine.clock import Clock, Crash, RetryBudget
 from semel.engine.context import AttemptState
 from semel.errors import NotInTransaction, StoreMisconfigured, StoreUnavailable, TransactionAborted, TryLater
 
@@ -229,7 +229,7 @@ class CallFlow(AttemptState):
         request: Request,
         clock: Clock,
         new_nonce: Callable[[], bytes],
-        resends: Resends,
+        retry_budget: RetryBudget,
         *,
         only_reconcile: bool = False,
     ) -> None:
@@ -237,7 +237,7 @@ class CallFlow(AttemptState):
         self.fingerprint = request.fingerprint
         self._clock = clock
         self._new_nonce = new_nonce
-        self._resends = resends
+        self._retry_budget = retry_budget
         self._only_reconcile = only_reconcile
         self._began = self.asked_at = clock.monotonic()
 
@@ -248,7 +248,7 @@ class CallFlow(AttemptState):
 
     def flow(self) -> Flow[Result[Any]]:
         """Claim, and do what the answer calls for."""
-        self._resends.called()
+        self._retry_budget.on_call()
         while True:
             answer = yield from self._claim()
             match answer:
@@ -261,7 +261,7 @@ class CallFlow(AttemptState):
                 case Reused(record):
                     self._compare(record.fingerprint)
                 case InDoubtAnswer(record, remaining_us):
-                    raise call_errors.in_doubt(record, remaining_us)
+                    raise call_errors.in_doubt_error(record, remaining_us)
                 case Running(remaining_us):
                     deadline = self._began + self.request.policy.wait_for.total_seconds()
                     ended = yield from self._wait(remaining_us, deadline)
@@ -278,7 +278,7 @@ class CallFlow(AttemptState):
             RecordUnreadable: nobody here can tell.
         """
         if stored == self.fingerprint or not self.request.is_asked_by(stored):
-            raise call_errors.reused(self.request.key)
+            raise call_errors.key_reused_error(self.request.key)
         self.fingerprint = stored
 
     def _claim(self) -> Flow[ClaimAnswer | None]:
@@ -298,13 +298,13 @@ class CallFlow(AttemptState):
                     sent += 1
                     failure = error.message
                     self._unsure = claim
-                    pause = self._resends.of_claim(sent)
+                    pause = self._retry_budget.of_claim(sent)
                 if pause is not None:
                     yield Pause(pause)
                 elif request.policy.store_down == "run":
                     return None
                 elif sent and not error.asked:
-                    raise call_errors.not_sent_again(failure, error.retry_after) from error
+                    raise call_errors.not_sent_again_error(failure, error.retry_after) from error
                 else:
                     raise
             else:
@@ -319,7 +319,7 @@ class CallFlow(AttemptState):
         """The record to replay, or None to claim again. Raises `InProgress` when the time is over."""
         key = self.request.key
         if not self.may_wait or self.request.policy.when_running == "reject":
-            raise call_errors.in_progress(key, remaining_us)
+            raise call_errors.in_progress_error(key, remaining_us)
         news = yield from ask(Wait(key.digest, deadline))
         match news:
             case Ended(record) if self._is_answered_by(record):
@@ -327,7 +327,7 @@ class CallFlow(AttemptState):
             case Ended() | Promoted():
                 return None
             case Crowded(whole_process):
-                raise call_errors.too_many_wait(key, remaining_us, whole_process=whole_process)
+                raise call_errors.too_many_waiting_error(key, remaining_us, whole_process=whole_process)
         return (yield from self._last_look(remaining_us))  # the time is over
 
     def _is_answered_by(self, record: StoredRecord) -> bool:
@@ -343,7 +343,7 @@ class CallFlow(AttemptState):
                 return record
         elif record is not None:
             remaining_us = record.lease_us - found.now_us
-        raise call_errors.in_progress(self.request.key, remaining_us)
+        raise call_errors.in_progress_error(self.request.key, remaining_us)
 
     def _is_over(self) -> bool:
         """Whether the lease is over before the handler was called: this process, or its event loop, stood still.
@@ -370,10 +370,10 @@ class CallFlow(AttemptState):
             # taken for something that may have run. So it is tried for longer than an outcome.
             yield from self._settle(undo_grant(granted, _TOO_LATE), longer)
         except StoreUnavailable as error:
-            raise call_errors.not_given_back(self.request.key, error) from error
+            raise call_errors.not_given_back_error(self.request.key, error) from error
         self.written = None
         if self._late > _MOST_LATE:
-            raise call_errors.granted_too_late(self.request.key)
+            raise call_errors.granted_too_late_error(self.request.key)
 
     def _granted(self, granted: Granted) -> Flow[Result[Any] | None]:
         """Run it, and record what came of it. None: the lease was over before that, so nothing ran; claim again."""
@@ -393,7 +393,7 @@ class CallFlow(AttemptState):
         # No limit inside a transaction: attempts that were rolled back are not counted.
         if most is not None and granted.record.attempts > most and not self.lease.transaction:
             yield from self._settle(Fail(self.lease, "final", _EXHAUSTED, self.in_doubt, started=False))
-            raise call_errors.failed_before(_EXHAUSTED, granted.record)
+            raise call_errors.failed_before_error(_EXHAUSTED, granted.record)
         try:
             self.started = True
             value = yield RunHandler(self)
@@ -445,9 +445,9 @@ class CallFlow(AttemptState):
             case Unknown():
                 unknown = Failure("semel.Unknown", "the reconcile hook could not tell whether it happened")
                 yield from self._settle(Fail(self.lease, "doubt", unknown, doubtful=True, started=False))
-                raise call_errors.in_doubt(self.granted.record, self.request.terms.reconcile_after_us)
+                raise call_errors.in_doubt_error(self.granted.record, self.request.terms.reconcile_after_us)
             case other:
-                problem = call_errors.bad_verdict(other)
+                problem = call_errors.bad_verdict_error(other)
                 yield from self._settle(Fail(self.lease, "doubt", Failure.of(problem), doubtful=True, started=False))
                 raise problem
 
@@ -496,9 +496,9 @@ class CallFlow(AttemptState):
                 answer = yield from ask(write)
             except StoreUnavailable as error:
                 sent += 1
-                pause = self._resends.of_outcome(sent)
+                pause = self._retry_budget.of_outcome(sent)
                 if self._clock.monotonic() + pause > until:
-                    raise call_errors.not_recorded(self.request.key, error) from error
+                    raise call_errors.not_recorded_error(self.request.key, error) from error
                 yield Pause(pause)
             else:
                 self._settling = None
@@ -510,13 +510,13 @@ class CallFlow(AttemptState):
         try:
             found = yield from ask(Read(self.request.key.digest, operation=self.request.key.operation))
         except StoreUnavailable as silent:
-            raise call_errors.lease_lost(self.request.key) from (
+            raise call_errors.lease_lost_error(self.request.key) from (
                 error or silent
             )  # it ran, whatever the store has to say
         record = found.record
         if record is not None and record.final and record.is_for(self.fingerprint):
             return self._replayed(record)
-        raise call_errors.lease_lost(self.request.key) from error
+        raise call_errors.lease_lost_error(self.request.key) from error
 
     def _replayed(self, record: StoredRecord, *, cached: bool = False) -> Result[Any]:
         value = call_errors.replay(record, self.request.shape)
@@ -570,7 +570,7 @@ def read_committed(lease: Lease) -> Flow[StoredRecord | None]:
 
 
 def step(
-    attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, *, joined: bool, resends: Resends
+    attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, *, joined: bool, retry_budget: RetryBudget
 ) -> Flow[Any]:
     """One step: its recorded value if it is finished, else run it and record it under the lease."""
     attempt.check()
@@ -581,7 +581,7 @@ def step(
     if joined:
         entered = yield from ask(JoinTransaction(lease))
         if isinstance(entered, Lost):
-            raise call_errors.lease_lost(attempt.key)
+            raise call_errors.lease_lost_error(attempt.key)
         lease = call_errors.with_transaction(lease, entered)
         # A commit whose answer was lost may have been one: then the step is finished, whatever its caller thinks.
         committed = (yield from _committed(attempt.key, index)) if again else None
@@ -595,9 +595,9 @@ def step(
         raise
     attempt.check()
     outcome = codec.encode(value, shape, max_result)
-    answer = yield from _save_step(attempt, Checkpoint(lease, Step(index, name, outcome)), resends)
+    answer = yield from _save_step(attempt, Checkpoint(lease, Step(index, name, outcome)), retry_budget)
     if isinstance(answer, Lost):
-        raise call_errors.lease_lost(attempt.key)
+        raise call_errors.lease_lost_error(attempt.key)
     return value
 
 
@@ -607,7 +607,7 @@ def _committed(key: Key, index: int) -> Flow[Step | None]:
     return next((step for step in steps if step.index == index), None)
 
 
-def _save_step(attempt: AttemptState, checkpoint: Checkpoint, resends: Resends) -> Flow[Recorded | Lost]:
+def _save_step(attempt: AttemptState, checkpoint: Checkpoint, retry_budget: RetryBudget) -> Flow[Recorded | Lost]:
     """Record a step whose effect has happened.
 
     Closes: somebody else's claim holds the record for a moment, in a round of its own, so that this write finds it
@@ -622,7 +622,7 @@ def _save_step(attempt: AttemptState, checkpoint: Checkpoint, resends: Resends) 
         except StoreUnavailable as error:
             sent += 1
             is_held = error.conflict and is_alone and not attempt.is_lost
-            pause = resends.of_outcome(sent) if is_held else resends.of_step(sent)
+            pause = retry_budget.of_outcome(sent) if is_held else retry_budget.of_step(sent)
             if pause is None:
                 raise
             yield Pause(pause)

@@ -2,12 +2,11 @@
 
 The clock is only for waiting and for stopping before a lease ends, never for deciding who owns a key.
 
-`Resends` is pure: chance comes in from outside. Claims of all calls of a process are sent again out of one budget, to
-which each call adds a little, so that at a loss of every reply the store is asked a tenth more and not three times as
-often; what an attempt that runs has to write is sent again whatever the budget.
-
-After a `Crash` an engine writes nothing for the attempt that raised it, and renews nothing, as if its process had been
-killed. Other calls of the process go on.
+`RetryBudget` is pure: chance comes in from outside. Claims of all calls of a process are sent again out of one
+budget, to which each call adds a little, so that at a loss of every reply the store is asked a tenth more and not
+three times as often; what an attempt that runs has to write is sent again whatever the budget. After a `Crash` an
+engine writes nothing for the attempt that raised it, and renews nothing, as if its process had been killed. Other
+calls of the process go on.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _MOST = 10
 _WRITE_FIRST = 0.02
 
 
-class Resends:
+class RetryBudget:
     """The budget of a process. `random` gives the jitter, from 0 to 1; `least` is what there is at the start.
 
     Threads share it without a lock: an update that is lost is worth one operation more or less, and costs nothing else.
@@ -88,7 +87,7 @@ class Resends:
         """How many operations may be sent again now."""
         return self._left
 
-    def called(self) -> None:
+    def on_call(self) -> None:
         """A call began."""
         left = self._left
         if left < self._most:

@@ -24,7 +24,7 @@ from semel.core.key import Key, make_key
 from semel.core.operations import Granted
 from semel.core.record import About, Lease, Step
 from semel.engine import call_errors
-from semel.engine.background import Beat
+from semel.engine.background import HeldLease
 from semel.errors import LeaseLost, StepsChanged, UsageError
 
 
@@ -91,7 +91,7 @@ class AttemptState:
 
     granted: Granted
     lease: Lease
-    beat: Beat | None = None
+    beat: HeldLease | None = None
     in_doubt = False
     active = False
     joined = False
@@ -141,7 +141,7 @@ class AttemptState:
         number = next(derived.setdefault((step, what), count(1)))
         return self.key.derive(make_key("next", step, what, number))
 
-    def keep(self, beat: Beat, monotonic: Callable[[], float]) -> None:
+    def keep(self, beat: HeldLease, monotonic: Callable[[], float]) -> None:
         """Its lease is kept alive from now on; `monotonic` is the engine's clock."""
         self.beat = beat
         self._monotonic = monotonic
@@ -302,7 +302,7 @@ def refuse_reentry(key: Key, store: str) -> None:
     running = current_handler.get()
     while running is not None:
         if running.call.active and running.store == store and running.call.key.digest == key.digest:
-            raise call_errors.reentered(key)
+            raise call_errors.key_reentered_error(key)
         running = running.outer
 
 

@@ -35,7 +35,7 @@ from semel.engine.context import AttemptView
 from semel.errors import KeyMissing, UsageError
 
 
-def wrong_colour(function: Any, *, wanted: str) -> UsageError:
+def wrong_kind_error(function: Any, *, wanted: str) -> UsageError:
     """The error for a function of the other colour."""
     other = "AsyncSemel" if wanted == "def" else "Semel"
     return UsageError(
@@ -44,7 +44,7 @@ def wrong_colour(function: Any, *, wanted: str) -> UsageError:
     )
 
 
-def gave_wrong_colour(function: Any, value: Any, *, wanted: str) -> UsageError:
+def gave_wrong_kind_error(function: Any, value: Any, *, wanted: str) -> UsageError:
     """The error for a function whose colour shows only in what it gives; by then it was called."""
     other = "AsyncSemel" if wanted == "def" else "Semel"
     return UsageError(
@@ -77,7 +77,7 @@ def check_async_function(function: Any) -> None:
     """
     _refuse_generator(function)
     if not is_async(function):
-        raise wrong_colour(function, wanted="async def")
+        raise wrong_kind_error(function, wanted="async def")
 
 
 def check_sync_function(function: Any) -> None:
@@ -87,7 +87,7 @@ def check_sync_function(function: Any) -> None:
         UsageError: `function` gives something to await, or is a generator.
     """
     if is_async(function):
-        raise wrong_colour(function, wanted="def")
+        raise wrong_kind_error(function, wanted="def")
     _refuse_generator(function)
 
 
@@ -98,7 +98,7 @@ def check_async_handler(function: Any) -> None:
         UsageError: it is a plain function.
     """
     if is_plainly_sync(function):
-        raise wrong_colour(function, wanted="async def")
+        raise wrong_kind_error(function, wanted="async def")
 
 
 def check_sync_handler(function: Any) -> None:
@@ -108,14 +108,14 @@ def check_sync_handler(function: Any) -> None:
         UsageError: it is a coroutine function.
     """
     if is_async(function):
-        raise wrong_colour(function, wanted="def")
+        raise wrong_kind_error(function, wanted="def")
 
 
 def async_call_function(function: Callable[[], Any]) -> Awaitable[Any]:
     """Call what must give something to await, and give that."""
     value: Awaitable[Any] = function()
     if not inspect.isawaitable(value):
-        raise gave_wrong_colour(function, value, wanted="async def")
+        raise gave_wrong_kind_error(function, value, wanted="async def")
     return value
 
 
@@ -124,7 +124,7 @@ def sync_call_function(function: Callable[[], Any]) -> Any:
     value = function()
     if inspect.iscoroutine(value):
         value.close()
-        raise gave_wrong_colour(function, value, wanted="def")
+        raise gave_wrong_kind_error(function, value, wanted="def")
     return value
 
 
@@ -316,12 +316,12 @@ AboutRule = Mapping[str, Any] | About | Callable[..., Any] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CallSpec:
     """How to read one function's calls."""
 
     operation: str
     signature: inspect.Signature
-    names: Names | None
+    names: FastBinder | None
     key: Callable[[Mapping[str, Any], Any, Any], Any]
     scope: Callable[[Mapping[str, Any], Any, Any], Any]
     about: AboutRule
@@ -357,7 +357,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class FastBinder:
     """The parameters of an ordinary function: binds ordinary calls, in a tenth of the time `Signature.bind` takes."""
 
     every: tuple[str, ...]
@@ -365,13 +365,13 @@ class Names:
     defaults: dict[str, Any]
 
     @staticmethod
-    def of(parameters: Mapping[str, inspect.Parameter]) -> Names | None:
+    def of(parameters: Mapping[str, inspect.Parameter]) -> FastBinder | None:
         """The names, or None where a call has to be bound with care: `*args`, `**kwargs`, positional-only."""
         kinds = [parameter.kind for parameter in parameters.values()]
         if not set(kinds) <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}:
             return None
         positional = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        return Names(tuple(parameters), positional, _defaults(parameters))
+        return FastBinder(tuple(parameters), positional, _defaults(parameters))
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """The arguments by name; None for a call that is not in order."""
@@ -393,7 +393,7 @@ def _defaults(parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
     return {name: default for name, default in given.items() if default is not inspect.Parameter.empty}
 
 
-def rules_of(
+def call_spec_of(
     function: Callable[..., Any],
     *,
     key: KeyRule,
@@ -406,7 +406,7 @@ def rules_of(
     secrets: Secrets = NO_SECRETS,
     hints: Mapping[str, Any] | None = None,
     attempt_class: type[AttemptView] = AttemptView,
-) -> Rules:
+) -> CallSpec:
     """Work out how calls of `function` are read; `attempt_class` is what those get who ask for their attempt.
 
     Raises:
@@ -421,17 +421,21 @@ def rules_of(
         signature = signature.replace(parameters=given)
         ignore = tuple(name for name in _names(ignore) if name != attempt.name)
     parameters = signature.parameters
-    roots = [*_roots("key", key, parameters), *_roots("scope", scope, parameters), *_ignored(ignore, parameters)]
+    roots = [
+        *_whole_parameters("key", key, parameters),
+        *_whole_parameters("scope", scope, parameters),
+        *_ignored(ignore, parameters),
+    ]
     compared = _compared(fingerprint, ignore, parameters)
     if compared is None:
         compared = tuple(name for name in parameters if name not in roots)
     _check_encodable([path for path in compared if "." not in path], hints, function)
-    return Rules(
+    return CallSpec(
         operation=operation_name(function, operation),
         signature=signature,
-        names=Names.of(parameters),
-        key=_reader("key", key),
-        scope=_reader("scope", scope),
+        names=FastBinder.of(parameters),
+        key=_make_reader("key", key),
+        scope=_make_reader("scope", scope),
         about=about,
         asked=_asked_reader(fingerprint, compared),
         fingerprints=_fingerprints(fingerprint, compared, parameters, secrets),
@@ -468,7 +472,7 @@ def shape_of_result(function: Callable[..., Any], hints: Mapping[str, Any] | Non
     return codec.shape_of(hints.get("return", codec.NO_ANNOTATION))
 
 
-class Shapes:
+class ShapeCache:
     """The shapes of results by function, each looked at once: a step is run over and over."""
 
     def __init__(self) -> None:
@@ -511,12 +515,12 @@ def resolved_hints(function: Callable[..., Any]) -> Mapping[str, Any]:
     if not hasattr(target, "__annotations__"):
         target = getattr(type(target), "__call__", target)  # noqa: B004 - an object that can be called
     try:
-        return typing.get_type_hints(target, localns=_nonlocals(target))
+        return typing.get_type_hints(target, localns=_enclosing_names(target))
     except Exception:  # noqa: BLE001 - names only known to type checkers; then one by one
         return _hints_one_by_one(target)
 
 
-def _nonlocals(target: Any) -> dict[str, Any]:
+def _enclosing_names(target: Any) -> dict[str, Any]:
     """Names that annotations may use besides the module's: the closure, and where the function is being defined."""
     names: dict[str, Any] = {}
     frame = inspect.currentframe()
@@ -529,7 +533,7 @@ def _nonlocals(target: Any) -> dict[str, Any]:
 
 def _hints_one_by_one(target: Any) -> Mapping[str, Any]:
     hints: dict[str, Any] = {}
-    namespace = {**getattr(target, "__globals__", {}), **_nonlocals(target)}
+    namespace = {**getattr(target, "__globals__", {}), **_enclosing_names(target)}
     for name, annotation in getattr(target, "__annotations__", {}).items():
         try:
             hints[name] = eval(annotation, namespace) if isinstance(annotation, str) else annotation  # noqa: S307 - the function's own source
@@ -543,7 +547,7 @@ def _hints_one_by_one(target: Any) -> Mapping[str, Any]:
     return hints
 
 
-def _roots(what: str, rule: Any, parameters: Mapping[str, Any]) -> list[str]:
+def _whole_parameters(what: str, rule: Any, parameters: Mapping[str, Any]) -> list[str]:
     """The parameters that are wholly key or scope; of a dotted path the rest of the object stays in the fingerprint."""
     if (isinstance(rule, Shared) and what == "scope") or callable(rule):
         return []
@@ -577,7 +581,7 @@ def _compared(rule: Any, ignore: tuple[str, ...], parameters: Mapping[str, Any])
     paths = (rule,) if isinstance(rule, str) else rule
     if callable(paths) or paths == ():
         return ()
-    _roots("fingerprint", paths, parameters)
+    _whole_parameters("fingerprint", paths, parameters)
     return tuple(dict.fromkeys(paths))
 
 
@@ -587,7 +591,7 @@ def _asked_reader(rule: Any, compared: tuple[str, ...]) -> Callable[[Mapping[str
         return lambda _values, args, kwargs: rule(*args, **kwargs)
     if not any("." in path for path in compared):
         return None
-    readers = {path: _path(path, UsageError) for path in compared}
+    readers = {path: _make_path_reader(path, UsageError) for path in compared}
     return lambda values, _args, _kwargs: {path: read(values) for path, read in readers.items()}
 
 
@@ -614,24 +618,24 @@ def _check_encodable(asked: Iterable[str], hints: Mapping[str, Any], function: C
             raise UsageError(message)
 
 
-def _reader(what: str, rule: Any) -> Callable[[Mapping[str, Any], Any, Any], Any]:
+def _make_reader(what: str, rule: Any) -> Callable[[Mapping[str, Any], Any, Any], Any]:
     if isinstance(rule, Shared):
         return lambda _values, _args, _kwargs: SHARED
     if callable(rule):
         return lambda _values, args, kwargs: _as_key(what, rule(*args, **kwargs))
     if isinstance(rule, str):
-        read = _path(rule)
+        read = _make_path_reader(rule)
 
         def read_one(values: Mapping[str, Any], _args: Any, _kwargs: Any) -> Any:
             value = read(values)
             return value if type(value) is str else _as_key(what, value)
 
         return read_one
-    readers = [_path(path) for path in rule]
+    readers = [_make_path_reader(path) for path in rule]
     return lambda values, _args, _kwargs: tuple(read(values) for read in readers)
 
 
-def _path(path: str, error: type[UsageError] = KeyMissing) -> Callable[[Mapping[str, Any]], Any]:
+def _make_path_reader(path: str, error: type[UsageError] = KeyMissing) -> Callable[[Mapping[str, Any]], Any]:
     root, *rest = path.split(".")
     if not rest:
         return operator.itemgetter(root)

@@ -23,10 +23,10 @@ from semel.core.store import Capability, Store
 from semel.engine import context
 from semel.engine.background import Stalled, Waiting
 from semel.engine.call_flow import CallFlow, Request, Result, terms_of
-from semel.engine.clock import Clock, Crash, Resends, SystemClock
-from semel.engine.decorator import Shapes, resolved_hints, shape_of_result
+from semel.engine.clock import Clock, Crash, RetryBudget, SystemClock
+from semel.engine.decorator import ShapeCache, resolved_hints, shape_of_result
 from semel.engine.lane import Lane
-from semel.engine.runtime import Host
+from semel.engine.runtime import EnginePort
 from semel.errors import InProgress, LeaseLost, NotInTransaction, SemelError, UsageError
 from semel.settings import explain_unknown
 
@@ -45,7 +45,7 @@ _KINDS = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Known:
+class RegisteredOperation:
     """An operation this engine was told about: how to reconcile it and how to read its results."""
 
     policy: Policy
@@ -53,7 +53,7 @@ class Known:
     terms: Terms
 
 
-class Asked(TypedDict, total=False):
+class CallOptions(TypedDict, total=False):
     """What a call is asked with, beside its key."""
 
     operation: Required[str]
@@ -64,7 +64,7 @@ class Asked(TypedDict, total=False):
     returns: Any
 
 
-ASKED: Final = frozenset(Asked.__annotations__)
+ASKED: Final = frozenset(CallOptions.__annotations__)
 
 
 def refuse_unknown(call: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -98,12 +98,12 @@ class EngineBase:
         self.new_nonce = new_nonce or partial(os.urandom, _NONCE)
         self.jitter = secrets.SystemRandom().random
         self.limits = limits or Limits()
-        self.resends = Resends(self.jitter, self.limits.retry_budget)
+        self.retry_budget = RetryBudget(self.jitter, self.limits.retry_budget)
         self._left: list[Guard] = []
-        self.known: dict[str, Known] = {}
+        self.known: dict[str, RegisteredOperation] = {}
         self.secrets = Secrets(fingerprint_secret)
         self.fingerprints = Fingerprints(self.secrets)
-        self.shapes = Shapes()
+        self.shapes = ShapeCache()
         self.reports = CallReports(self.observer)
 
     def _new_lane(self) -> Lane:
@@ -121,9 +121,9 @@ class EngineBase:
         """A new place to wait for keys that others run."""
         return Waiting(self.jitter, self.limits)
 
-    def _host(self) -> Host:
+    def _host(self) -> EnginePort:
         """What runtimes need of this engine."""
-        return Host(
+        return EnginePort(
             self,
             new_lane=self._new_lane,
             new_waiting=self._new_waiting,
@@ -189,12 +189,12 @@ class EngineBase:
         taken = self.fingerprints.take(asked)
         known = self.known.get(identity.operation)
         if known is None:
-            known = self.known.setdefault(identity.operation, Known(policy, shape, terms_of(policy)))
+            known = self.known.setdefault(identity.operation, RegisteredOperation(policy, shape, terms_of(policy)))
         terms = known.terms if known.policy is policy else terms_of(policy)
         searched = NOTHING if about is None else About.of(about)
         return Request(identity, taken, policy, terms, searched, shape, asked, self.fingerprints)
 
-    def _request_to_open(self, key: Any, asked: Asked) -> Request:
+    def _request_to_open(self, key: Any, asked: CallOptions) -> Request:
         """What a call asks for that `open` begins.
 
         Raises:

@@ -1,21 +1,21 @@
-"""The lane: what concurrent callers ask for while a round is on its way goes together in the next one.
+"""The lane: what concurrent callers ask for while a flight is on its way goes together in the next one.
 
-`Lane` is a pure state machine: tickets come in, rounds go out, replies come back. It has no timer and adds no delay
-when alone. Invariants: at most one round is on its way; a ticket is answered exactly once or dropped because its
+`Lane` is a pure state machine: operations come in, flights go out, replies come back. It has no timer and adds no delay
+when alone. Invariants: at most one flight is on its way; an operation is answered exactly once or dropped because its
 caller is gone; a claim granted to a caller who is gone is given back, so that no claim is without an owner, and where
 its reply was lost it is asked once more, as long as the store is not left alone. Whoever leads keeps leading until
 somebody who waits can take over, and a give-back never waits for a later visitor. What begins something or only looks
 is refused at once where the guard says so or too many wait; a write of an attempt that runs never is.
 
-`ThreadLane` is for threads: the first to arrive runs a round for those who wait, then hands the lead on. A thread is
-blocked only while somebody leads. If the leading thread is interrupted, its round fails with "outcome unknown", so
+`ThreadLane` is for threads: the first to arrive runs a flight for those who wait, then hands the lead on. A thread is
+blocked only while somebody leads. If the leading thread is interrupted, its flight fails with "outcome unknown", so
 that the others send again, and the lead passes on. A claim that was granted to a thread which is struck by a signal
-before it could take the answer is given back; what a handler of signals raises in a round is meant for the thread
-that leads, and is no answer to anybody else. What a thread does is a flow: it asks to have a round sent, or to wait
-for its seat.
+before it could take the answer is given back; what a handler of signals raises in a flight is meant for the thread
+that leads, and is no answer to anybody else. What a thread does is a flow: it asks to have a flight sent, or to wait
+for its event.
 
 `AsyncLane` is for one event loop: a task leads while there is something to send, so that a cancelled caller never
-cuts a round short. With an eager driver, which needs no task to itself, an answer that is at hand is given without a
+cuts a flight short. With an eager driver, which needs no task to itself, an answer that is at hand is given without a
 detour. It uses no more of an event loop than `Loop`. So the simulator drives the very same code of both.
 """
 
@@ -37,17 +37,17 @@ from semel.core.store import Answers, AsyncDriver, Batching, Capabilities, Capab
 from semel.errors import SemelError, StoreUnavailable
 
 _FULL_FOR = 1.0
-_CUT_SHORT = "The round was interrupted before the store answered; whether it took effect is not known."
+_CUT_SHORT = "The request to the store was interrupted before the store answered; whether it took effect is not known."
 
 
-class Ticket:
-    """One operation in a lane. `seat` is whatever the shell waits on; `again` says that it was sent before."""
+class PendingOperation:
+    """One operation in a lane. `event` is whatever the shell waits on; `again` says that it was sent before."""
 
-    __slots__ = ("abandoned", "again", "answer", "leads", "operation", "seat")
+    __slots__ = ("abandoned", "again", "answer", "event", "leads", "operation")
 
-    def __init__(self, operation: Operation, seat: Any = None) -> None:
+    def __init__(self, operation: Operation, event: Any = None) -> None:
         self.operation = operation
-        self.seat = seat
+        self.event = event
         self.answer: Answer | Exception | None = None
         self.abandoned = False
         self.again = False
@@ -57,43 +57,43 @@ class Ticket:
         """The answer; raises the error that was the answer."""
         if isinstance(self.answer, Exception):
             raise self.answer
-        assert self.answer is not None  # noqa: S101 - shells look only after the ticket was answered
+        assert self.answer is not None  # noqa: S101 - shells look only after the operation was answered
         return self.answer
 
 
 _operation_of = attrgetter("operation")
 
-Round = list[list[Ticket]]
+Flight = list[list[PendingOperation]]
 Tell = Callable[[Change], None]
 
 
 class Lane:
-    """Gathers tickets into rounds of at most `store.max_operations`, one list per kind of operation.
+    """Gathers operations into flights of at most `store.max_operations`, one list per kind of operation.
 
     Args:
         store: what makes plans.
         guard: what stands in front of the store; none where the store has its own.
-        most_waiting: how many tickets may wait.
+        most_waiting: how many operations may wait.
     """
 
     def __init__(self, store: Batching, guard: Guard | None = None, most_waiting: int = 10_000) -> None:
         self._store = store
         self.guard = self._guard = guard
         self._most_waiting = most_waiting
-        self._waiting: deque[Ticket] = deque()
+        self._waiting: deque[PendingOperation] = deque()
         self._leading = False
 
-    def submit(self, ticket: Ticket) -> bool:
-        """Queue a ticket, or answer it with a refusal. True means that nobody leads: the submitter has to."""
+    def submit(self, pending: PendingOperation) -> bool:
+        """Queue an operation, or answer it with a refusal. True means that nobody leads: the submitter has to."""
         guard = self._guard
         if (guard is not None and not guard.closed) or len(self._waiting) >= self._most_waiting:
-            ticket.answer = self._refusal(ticket.operation)
-            if ticket.answer is not None:
+            pending.answer = self._refusal(pending.operation)
+            if pending.answer is not None:
                 return False
-        self._waiting.append(ticket)
+        self._waiting.append(pending)
         if self._leading:
             return False
-        self._leading = ticket.leads = True
+        self._leading = pending.leads = True
         return True
 
     def _refusal(self, operation: Operation) -> StoreUnavailable | None:
@@ -105,108 +105,108 @@ class Lane:
             return StoreUnavailable(message, retry_after=_FULL_FOR, asked=False)
         return None if self._guard is None else self._guard.check(operation)
 
-    def take(self) -> Round:
-        """The next round; empty when nothing is left to send."""
-        kinds: dict[type, list[Ticket]] = {}
+    def next_flight(self) -> Flight:
+        """The next flight; empty when nothing is left to send."""
+        kinds: dict[type, list[PendingOperation]] = {}
         room = self._store.max_operations
         while self._waiting and room:
-            ticket = self._waiting.popleft()
-            if ticket.abandoned and not ticket.again and isinstance(ticket.operation, (Claim, Read, Scan)):
+            pending = self._waiting.popleft()
+            if pending.abandoned and not pending.again and isinstance(pending.operation, (Claim, Read, Scan)):
                 continue  # never sent, so nothing to undo
-            kinds.setdefault(type(ticket.operation), []).append(ticket)
+            kinds.setdefault(type(pending.operation), []).append(pending)
             room -= 1
         if kinds and self._guard is not None:
             self._guard.on_send()
         return list(kinds.values())
 
-    def plans(self, round_: Round) -> list[Plan]:
-        """What a driver runs for a round."""
-        if len(round_) == 1:
-            return [self._store.plan(list(map(_operation_of, round_[0])), joined=False)]
-        return [self._store.plan(list(map(_operation_of, list_)), joined=False) for list_ in round_]
+    def make_plans(self, flight: Flight) -> list[Plan]:
+        """What a driver runs for a flight."""
+        if len(flight) == 1:
+            return [self._store.plan(list(map(_operation_of, flight[0])), joined=False)]
+        return [self._store.plan(list(map(_operation_of, list_)), joined=False) for list_ in flight]
 
-    def settle(
-        self, round_: Round, replies: Sequence[Answers | Exception] | None, struck: Exception | None = None
-    ) -> list[Ticket]:
-        """Hand the replies of a round to its tickets; returns those that somebody still waits for.
+    def deliver(
+        self, flight: Flight, replies: Sequence[Answers | Exception] | None, struck: Exception | None = None
+    ) -> list[PendingOperation]:
+        """Hand the replies of a flight to its operations; returns those that somebody still waits for.
 
-        With a store that is left alone from now on, those who wait for the next round are among them. None: the round
+        With a store that is left alone from now on, those who wait for the next flight are among them. None: the flight
         was cut short, so its fate is unknown, and it says nothing of the store. The same holds for those whose answer
-        would be `struck`: that error befell whoever sent the round, and is no answer of the store.
+        would be `struck`: that error befell whoever sent the flight, and is no answer of the store.
         """
         told = () if replies is None else replies
         if replies is None:
-            replies = [StoreUnavailable(_CUT_SHORT)] * len(round_)
+            replies = [StoreUnavailable(_CUT_SHORT)] * len(flight)
         guard = self._guard
         if guard is None:
-            return self._handed_out(round_, replies, struck)
+            return self._deliver(flight, replies, struck)
         guard.on_reply(told)
-        answered = self._handed_out(round_, replies, struck)
-        return answered if guard.closed else answered + self._sent_away()
+        answered = self._deliver(flight, replies, struck)
+        return answered if guard.closed else answered + self._fail_queued()
 
-    def _sent_away(self) -> list[Ticket]:
-        """Those who wait for a round that must not be sent: nobody waits for a store that rests."""
-        refused: list[Ticket] = []
-        for ticket in self._waiting:
-            if not ticket.abandoned:
-                ticket.answer = self._refusal(ticket.operation)
-                if ticket.answer is not None:
-                    refused.append(ticket)
+    def _fail_queued(self) -> list[PendingOperation]:
+        """Those who wait for a flight that must not be sent: nobody waits for a store that rests."""
+        refused: list[PendingOperation] = []
+        for pending in self._waiting:
+            if not pending.abandoned:
+                pending.answer = self._refusal(pending.operation)
+                if pending.answer is not None:
+                    refused.append(pending)
         if refused:
-            self._waiting = deque(ticket for ticket in self._waiting if ticket.answer is None)
+            self._waiting = deque(pending for pending in self._waiting if pending.answer is None)
         return refused
 
-    def _handed_out(
-        self, round_: Round, replies: Sequence[Answers | Exception], struck: Exception | None
-    ) -> list[Ticket]:
+    def _deliver(
+        self, flight: Flight, replies: Sequence[Answers | Exception], struck: Exception | None
+    ) -> list[PendingOperation]:
         answered = []
-        for list_, reply in zip(round_, replies, strict=True):
+        for list_, reply in zip(flight, replies, strict=True):
             answers = [reply] * len(list_) if isinstance(reply, Exception) else reply
-            for ticket, given in zip(list_, answers, strict=True):
+            for pending, given in zip(list_, answers, strict=True):
                 answer = given if struck is None or given is not struck else StoreUnavailable(_CUT_SHORT)
-                ticket.answer = answer
-                if not ticket.abandoned:
-                    answered.append(ticket)
-                elif isinstance(ticket.operation, Claim):
-                    self._undo(ticket, answer)
+                pending.answer = answer
+                if not pending.abandoned:
+                    answered.append(pending)
+                elif isinstance(pending.operation, Claim):
+                    self._undo(pending, answer)
         return answered
 
-    def abandon(self, ticket: Ticket) -> None:
+    def abandon(self, pending: PendingOperation) -> None:
         """The caller is gone. What was granted to it, or will be, is given back: once, however often this is said."""
-        if ticket.abandoned:
+        if pending.abandoned:
             return
-        already = ticket.answer
-        ticket.abandoned = True
-        if already is not None and isinstance(ticket.operation, Claim):
-            self._undo(ticket, already)
+        already = pending.answer
+        pending.abandoned = True
+        if already is not None and isinstance(pending.operation, Claim):
+            self._undo(pending, already)
 
-    def _undo(self, claim: Ticket, answer: Answer | Exception) -> None:
+    def _undo(self, claim: PendingOperation, answer: Answer | Exception) -> None:
         """A claim that may have been granted is asked again first: the same one says so, and is then given back."""
         undo = give_back(answer)
         if undo is None and not self._may_be_granted(claim, answer):
             return
-        ticket = Ticket(undo or claim.operation)
-        ticket.abandoned = True
-        ticket.again = undo is None
-        self._waiting.append(ticket)
+        pending = PendingOperation(undo or claim.operation)
+        pending.abandoned = True
+        pending.again = undo is None
+        self._waiting.append(pending)
 
-    def _may_be_granted(self, claim: Ticket, answer: Answer | Exception) -> bool:
+    def _may_be_granted(self, claim: PendingOperation, answer: Answer | Exception) -> bool:
         lost = isinstance(answer, StoreUnavailable) and answer.asked and not answer.conflict
         return lost and not claim.again and (self._guard is None or self._guard.closed)
 
-    def idle(self) -> bool:
+    def claim_lead(self) -> bool:
         """Whether there is something to send and nobody to send it: the asker then leads."""
         if self._leading or not self._waiting:
             return False
         self._leading = True
         return True
 
-    def hand_over(self) -> Ticket | None:
-        """Who leads next. None: the lane is empty and nobody leads; a ticket without a caller: go on leading."""
-        for ticket in self._waiting:
-            if not ticket.abandoned:
-                ticket.leads = True
-                return ticket
+    def next_leader(self) -> PendingOperation | None:
+        """Who leads next. None: the lane is empty and nobody leads; an operation without a caller: go on leading."""
+        for pending in self._waiting:
+            if not pending.abandoned:
+                pending.leads = True
+                return pending
         if self._waiting:
             return self._waiting[0]
         self._leading = False
@@ -217,17 +217,17 @@ T = TypeVar("T")
 Replies = list[Answers | Exception]
 
 SEND: Final = object()
-"""What a thread that leads asks for: have the next round sent. Everything else is a seat to wait for."""
+"""What a thread that leads asks for: have the next flight sent. Everything else is an event to wait for."""
 
-Visit = Generator[Any, Any, T]
+LaneFlow = Generator[Any, Any, T]
 """What one thread does in the lane."""
 
 
-def closed_seat() -> threading.Lock:
-    """A seat: whoever acquires it waits until somebody releases it."""
-    seat = threading.Lock()
-    seat.acquire()
-    return seat
+def locked_lock() -> threading.Lock:
+    """An event: whoever acquires it waits until somebody releases it."""
+    event = threading.Lock()
+    event.acquire()
+    return event
 
 
 class ThreadLane:
@@ -235,158 +235,158 @@ class ThreadLane:
 
     Args:
         lane: what waits, and in which order it goes.
-        driver: carries rounds out.
+        driver: carries flights out.
         tell: hears what becomes of the store, outside every lock.
-        new_seat: makes what a thread waits on.
+        new_event: makes what a thread waits on.
     """
 
-    def __init__(self, lane: Lane, driver: Driver, tell: Tell, new_seat: Callable[[], Any] = closed_seat) -> None:
+    def __init__(self, lane: Lane, driver: Driver, tell: Tell, new_event: Callable[[], Any] = locked_lock) -> None:
         self._lane = lane
         self._driver = driver
         self._tell = tell
-        self._new_seat = new_seat
+        self._new_event = new_event
         self._lock = threading.Lock()
-        self._round: Round = []  # on its way
+        self._flight: Flight = []  # on its way
 
     def perform(self, operation: Operation) -> Answer:
         """Have one operation performed, together with whatever else is asked meanwhile."""
-        return self._carried(self.asking(Ticket(operation)))
+        return self._run(self.perform_flow(PendingOperation(operation)))
 
     def perform_all(self, operations: Sequence[Operation]) -> list[Answer | Exception]:
         """Have a list performed; errors come back as values."""
-        return self._carried(self.asking_all([Ticket(operation) for operation in operations]))
+        return self._run(self.perform_all_flow([PendingOperation(operation) for operation in operations]))
 
-    def asking(self, ticket: Ticket) -> Visit[Answer]:
-        """One operation, from its ticket to its answer."""
+    def perform_flow(self, pending: PendingOperation) -> LaneFlow[Answer]:
+        """One operation, from the queue to its answer."""
         try:
-            self._submit((ticket,))
-            if ticket.leads:
-                yield from self._lead(ticket)
-            if ticket.answer is None:
-                yield from self._await(ticket)
-            answer = ticket.answer
+            self._submit((pending,))
+            if pending.leads:
+                yield from self._run_flights(pending)
+            if pending.answer is None:
+                yield from self._await(pending)
+            answer = pending.answer
             if isinstance(answer, Exception):
                 raise answer
             return answer  # type: ignore[return-value]  # it is answered by now
         except GeneratorExit:
             raise  # dropped together with the lane
         except BaseException as error:
-            if error is not ticket.answer:  # else it is what the store said
-                yield from self._leave(ticket)
+            if error is not pending.answer:  # else it is what the store said
+                yield from self._leave(pending)
             raise
 
-    def asking_all(self, tickets: Sequence[Ticket]) -> Visit[list[Answer | Exception]]:
-        """A list of operations, from their tickets to their answers."""
+    def perform_all_flow(self, queued: Sequence[PendingOperation]) -> LaneFlow[list[Answer | Exception]]:
+        """A list of operations, from the queue to their answers."""
         try:
-            self._submit(tickets)
-            for ticket in tickets:
-                yield from self._await(ticket)
+            self._submit(queued)
+            for pending in queued:
+                yield from self._await(pending)
         except GeneratorExit:
             raise
         except BaseException:
-            for ticket in tickets:  # one of them may have been handed the lead
-                yield from self._leave(ticket)
+            for pending in queued:  # one of them may have been handed the lead
+                yield from self._leave(pending)
             raise
-        return [ticket.answer for ticket in tickets if ticket.answer is not None]
+        return [pending.answer for pending in queued if pending.answer is not None]
 
-    def _carried(self, visit: Visit[T]) -> T:
+    def _run(self, flow: LaneFlow[T]) -> T:
         """Do what a visit asks for. Whatever strikes on the way is raised in the visit, which cleans up."""
         answer: Any = None
         error: BaseException | None = None
         while True:
             try:
                 while True:
-                    wanted = visit.send(answer) if error is None else visit.throw(error)
+                    wanted = flow.send(answer) if error is None else flow.throw(error)
                     error = None
-                    answer = self._sent() if wanted is SEND else wanted.acquire()
+                    answer = self._send_flight() if wanted is SEND else wanted.acquire()
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
             except BaseException as problem:
-                if inspect.getgeneratorstate(visit) == inspect.GEN_CLOSED:
+                if inspect.getgeneratorstate(flow) == inspect.GEN_CLOSED:
                     raise
                 error = problem
 
     def close(self) -> None:
-        """Nothing to wait for: a round on its way belongs to the thread that sends it."""
+        """Nothing to wait for: a flight on its way belongs to the thread that sends it."""
 
-    def _submit(self, tickets: Sequence[Ticket]) -> None:
+    def _submit(self, queued: Sequence[PendingOperation]) -> None:
         with self._lock:
-            for ticket in tickets:
-                if not self._lane.submit(ticket):
-                    ticket.seat = self._new_seat()
+            for pending in queued:
+                if not self._lane.submit(pending):
+                    pending.event = self._new_event()
 
-    def _await(self, ticket: Ticket) -> Visit[None]:
-        while ticket.answer is None:
-            if ticket.leads:
-                yield from self._lead(ticket)
+    def _await(self, pending: PendingOperation) -> LaneFlow[None]:
+        while pending.answer is None:
+            if pending.leads:
+                yield from self._run_flights(pending)
             else:
-                yield ticket.seat
+                yield pending.event
 
-    def _leave(self, ticket: Ticket) -> Visit[None]:
+    def _leave(self, pending: PendingOperation) -> LaneFlow[None]:
         """The thread goes, whatever it was about to get; what it leads or was granted is not left behind."""
         with self._lock:
-            self._lane.abandon(ticket)
-            led = ticket.leads
-            ticket.leads = led or self._lane.idle()
+            self._lane.abandon(pending)
+            led = pending.leads
+            pending.leads = led or self._lane.claim_lead()
         if led:
-            self._settled(ticket, None)
-        yield from self._lead(ticket)
+            self._deliver(pending, None)
+        yield from self._run_flights(pending)
 
-    def _lead(self, own: Ticket) -> Visit[None]:
-        """Send rounds until this thread's own ticket is answered and the lead handed on."""
+    def _run_flights(self, own: PendingOperation) -> LaneFlow[None]:
+        """Send flights until this thread's own operation is answered and the lead handed on."""
         while own.leads:
             try:
                 replies = yield SEND
             except Exception as error:
                 if _may_be_a_signals(error):
                     raise
-                replies = [error] * len(self._round)  # a failing driver fails its round, not the lane
-            struck = _struck(own, self._round, replies)
+                replies = [error] * len(self._flight)  # a failing driver fails its flight, not the lane
+            struck = _own_signal_error(own, self._flight, replies)
             if struck is not None:
                 own.abandoned = True
-            self._settled(own, replies, struck)
+            self._deliver(own, replies, struck)
             if struck is not None:
                 raise struck
 
-    def _sent(self) -> Replies:
-        """Send the next round; the replies."""
-        plans = self.take()
+    def _send_flight(self) -> Replies:
+        """Send the next flight; the replies."""
+        plans = self.next_plans()
         return self._driver.perform(plans) if plans else []
 
-    def take(self) -> list[Any]:
-        """Take the next round; its plans."""
+    def next_plans(self) -> list[Any]:
+        """Take the next flight; its plans."""
         with self._lock:
-            self._round = self._lane.take()
-            return self._lane.plans(self._round)
+            self._flight = self._lane.next_flight()
+            return self._lane.make_plans(self._flight)
 
-    def _settled(self, own: Ticket, replies: Replies | None, struck: Exception | None = None) -> None:
+    def _deliver(self, own: PendingOperation, replies: Replies | None, struck: Exception | None = None) -> None:
         """Hand out the replies, and the lead on, unless this very thread has to go on leading."""
         heir = None
         with self._lock:
-            round_, self._round = self._round, []
-            answered = self._lane.settle(round_, replies, struck)
+            flight, self._flight = self._flight, []
+            answered = self._lane.deliver(flight, replies, struck)
             guard = self._lane.guard
             changes = guard.take_events() if guard is not None and guard.has_changed else ()
             if own.answer is not None or own.abandoned:
-                heir = self._lane.hand_over()
+                heir = self._lane.next_leader()
                 own.leads = heir is not None and heir.abandoned  # nobody who waits can take over
-        for ticket in answered:
-            if ticket is not own and ticket.seat is not None:
-                ticket.seat.release()
+        for pending in answered:
+            if pending is not own and pending.event is not None:
+                pending.event.release()
         if heir is not None and not heir.abandoned:
-            heir.seat.release()
+            heir.event.release()
         for change in changes:
             self._tell(change)
 
 
-def _struck(own: Ticket, round_: Round, replies: Replies) -> Exception | None:
+def _own_signal_error(own: PendingOperation, flight: Flight, replies: Replies) -> Exception | None:
     """The error that is the answer to this thread's own operation, where a signal's handler may have raised it.
 
     Drivers and plans catch what a handler raises like any other error, so it comes back as a reply.
     """
     if threading.current_thread() is not threading.main_thread():
         return None
-    for list_, reply in zip(round_, replies, strict=True):
+    for list_, reply in zip(flight, replies, strict=True):
         if own in list_:
             answer = reply if isinstance(reply, Exception) else reply[list_.index(own)]
             return answer if isinstance(answer, Exception) and _may_be_a_signals(answer) else None
@@ -423,10 +423,10 @@ class AsyncLane:
 
     Args:
         lane: what waits, and in which order it goes.
-        driver: carries rounds out.
+        driver: carries flights out.
         tell: hears what becomes of the store.
         loop: what runs it.
-        can: what the store of `driver` declares: whether rounds may be started outside a task.
+        can: what the store of `driver` declares: whether flights may be started outside a task.
     """
 
     def __init__(
@@ -445,48 +445,48 @@ class AsyncLane:
 
     async def perform(self, operation: Operation) -> Answer:
         """Have one operation performed, together with whatever else is asked meanwhile."""
-        ticket = Ticket(operation)
-        if self._lane.submit(ticket):
+        pending = PendingOperation(operation)
+        if self._lane.submit(pending):
             try:
                 self._start_leading()
-            except BaseException:  # an eager round runs in here, and was interrupted
-                self._leave(ticket)
+            except BaseException:  # an eager flight runs in here, and was interrupted
+                self._leave(pending)
                 raise
-        if ticket.answer is None:
-            ticket.seat = self._loop.create_future()
+        if pending.answer is None:
+            pending.event = self._loop.create_future()
             try:
-                await ticket.seat
+                await pending.event
             except asyncio.CancelledError:
-                self._leave(ticket)
+                self._leave(pending)
                 raise
-        return ticket.result()
+        return pending.result()
 
     async def perform_all(self, operations: Sequence[Operation]) -> list[Answer | Exception]:
         """Have a list performed; errors come back as values."""
-        tickets = [Ticket(operation) for operation in operations]
+        queued = [PendingOperation(operation) for operation in operations]
         leads = False
-        for ticket in tickets:
-            leads = self._lane.submit(ticket) or leads
+        for pending in queued:
+            leads = self._lane.submit(pending) or leads
         if leads:
             self._start_leading()
-        for ticket in tickets:
-            if ticket.answer is None:
-                ticket.seat = self._loop.create_future()
+        for pending in queued:
+            if pending.answer is None:
+                pending.event = self._loop.create_future()
                 try:
-                    await ticket.seat
+                    await pending.event
                 except asyncio.CancelledError:
-                    self._leave(ticket)
+                    self._leave(pending)
                     raise
-        return [ticket.answer for ticket in tickets if ticket.answer is not None]
+        return [pending.answer for pending in queued if pending.answer is not None]
 
-    def _leave(self, ticket: Ticket) -> None:
+    def _leave(self, pending: PendingOperation) -> None:
         """The caller was cancelled."""
-        self._lane.abandon(ticket)
-        if self._lane.idle():
+        self._lane.abandon(pending)
+        if self._lane.claim_lead():
             self._start_leading()
 
     def _start_leading(self) -> None:
-        leading = self._lead()
+        leading = self._run_flights()
         if not self._eager or (self._gathers and self._others_ask()):
             self._leader = self._loop.create_task(leading)
             return
@@ -497,7 +497,7 @@ class AsyncLane:
         self._leader = self._loop.create_task(_rest(leading, first))
 
     def _others_ask(self) -> bool:
-        """Whether several tasks ask: two in one turn of the loop, and from then on until a round was for one alone.
+        """Whether several tasks ask: two in one turn of the loop, and from then on until a flight was for one alone.
 
         Somebody who asks again and again without waiting is made to, so that the others get their turn.
         """
@@ -513,41 +513,41 @@ class AsyncLane:
     def _next_turn(self) -> None:
         self._asker = None
 
-    async def _lead(self) -> None:
+    async def _run_flights(self) -> None:
         while True:
-            round_ = self._lane.take()
-            self._crowded = sum(map(len, round_)) > 1
+            flight = self._lane.next_flight()
+            self._crowded = sum(map(len, flight)) > 1
             replies: list[Answers | Exception] | None
             try:
-                replies = await self._driver.perform(self._lane.plans(round_)) if round_ else []
-            except Exception as error:  # noqa: BLE001 - a failing driver fails its round, not the lane
-                replies = [error] * len(round_)
+                replies = await self._driver.perform(self._lane.make_plans(flight)) if flight else []
+            except Exception as error:  # noqa: BLE001 - a failing driver fails its flight, not the lane
+                replies = [error] * len(flight)
             except asyncio.CancelledError:
                 # The loop is being shut down. Callers still have things to write down, so the lane must not die:
-                # whether this round took effect is not known, and what matters is sent again.
+                # whether this flight took effect is not known, and what matters is sent again.
                 replies = None
             except GeneratorExit:
                 raise  # dropped together with its loop
             except BaseException:
                 # An interrupt ends the loop's turn, not the lane: whoever runs the loop again, to clean up, needs it.
-                if self._settled(round_, None):
-                    self._leader = self._loop.create_task(self._lead())
+                if self._deliver(flight, None):
+                    self._leader = self._loop.create_task(self._run_flights())
                 raise
-            if not self._settled(round_, replies):
+            if not self._deliver(flight, replies):
                 return
 
-    def _settled(self, round_: Round, replies: Sequence[Answers | Exception] | None) -> bool:
+    def _deliver(self, flight: Flight, replies: Sequence[Answers | Exception] | None) -> bool:
         """Hand out the replies; whether there is more to send."""
-        for ticket in self._lane.settle(round_, replies):
-            if ticket.seat is not None and not ticket.seat.done():
-                ticket.seat.set_result(None)
+        for pending in self._lane.deliver(flight, replies):
+            if pending.event is not None and not pending.event.done():
+                pending.event.set_result(None)
         if (guard := self._lane.guard) is not None and guard.has_changed:
             for change in guard.take_events():
                 self._tell(change)
-        return self._lane.hand_over() is not None
+        return self._lane.next_leader() is not None
 
     async def close(self) -> None:
-        """Let the round on its way come home."""
+        """Let the flight on its way come home."""
         leader = self._leader
         if leader is not None and not leader.done():
             await asyncio.wait([leader])

@@ -39,9 +39,9 @@ from semel.core.store import (
 )
 from semel.engine import call_errors
 from semel.engine.background import (
-    Beat,
+    Background,
     Crowded,
-    Keeper,
+    HeldLease,
     News,
     Renewals,
     Renewer,
@@ -55,7 +55,7 @@ from semel.engine.background import (
     renewing_for_threads,
 )
 from semel.engine.clock import Clock
-from semel.engine.lane import AsyncLane, Lane, ThreadLane, closed_seat
+from semel.engine.lane import AsyncLane, Lane, ThreadLane, locked_lock
 from semel.errors import InProgress
 
 
@@ -71,7 +71,7 @@ class Placed(Protocol):
         """What waiting is measured by."""
 
 
-class Host:
+class EnginePort:
     """What a runtime needs of its engine.
 
     Args:
@@ -118,51 +118,51 @@ class RuntimeBase:
     _renewals: Renewals
     _driver: Driver | AsyncDriver
 
-    def __init__(self, host: Host, lane: Lane, wake: Callable[[Waiter], None]) -> None:
+    def __init__(self, host: EnginePort, lane: Lane, wake: Callable[[Waiter], None]) -> None:
         self.pid = os.getpid()
         self.guard = lane.guard
         self._store = host.store
         self._clock = host.clock
-        self._keeper = Keeper(host.clock, host.new_waiting(), wake)
+        self._background = Background(host.clock, host.new_waiting(), wake)
         self._listens = False
         self._lane_wrapper = lane_wrapper_of(host.store)
 
     def take_turn(self, digest: bytes) -> Waiter | None:
         """Become the one who claims a key; None while somebody else is."""
         with self._watch.lock:
-            return self._keeper.waiting.take_turn(digest)
+            return self._background.waiting.take_turn(digest)
 
-    def done(self, held: Beat | None, digest: bytes, waiter: Waiter | None) -> None:
+    def finish(self, held: HeldLease | None, digest: bytes, waiter: Waiter | None) -> None:
         """A call is over: let go of its lease, and let waiters look."""
         if held is not None:
             self._renewals.release(held)
         with self._watch.lock:
-            if self._keeper.waiting.done(digest, waiter):
-                self._watch.rouse(None)
+            if self._background.waiting.done(digest, waiter):
+                self._watch.wake_by(None)
 
     def count_replay(self, digest: bytes) -> None:
         """Count a replay that was served."""
         with self._watch.lock:
-            if self._keeper.replayed(digest):
-                self._watch.rouse(self._keeper.due())
+            if self._background.count_replay(digest):
+                self._watch.wake_by(self._background.due())
 
-    def _join(self, digest: bytes, until: float, seat: Any, last: Waiter | None) -> Waiter:
+    def _join(self, digest: bytes, until: float, event: Any, last: Waiter | None) -> Waiter:
         """Begin to wait for a key; a waiter who has news already need not. The store is asked to tell of ends."""
         with self._watch.lock:
             first, self._listens = not self._listens, True
         listener = listener_of(self._store, self._driver) if first else None
         if listener is not None:
-            listener.listen(lambda digest: self.done(None, digest, None))
+            listener.listen(lambda digest: self.finish(None, digest, None))
         with self._watch.lock:
-            waiter = self._keeper.waiting.join(digest, until, self._clock.monotonic(), seat, last)
+            waiter = self._background.waiting.join(digest, until, self._clock.monotonic(), event, last)
             if waiter.news is None:
-                self._watch.rouse(min(until, self._keeper.waiting.due() or until))
+                self._watch.wake_by(min(until, self._background.waiting.due() or until))
             return waiter
 
     @contextmanager
-    def _waiting(self, digest: bytes, until: float, seat: Any, last: Waiter | None) -> Iterator[Waiter]:
+    def _waiting(self, digest: bytes, until: float, event: Any, last: Waiter | None) -> Iterator[Waiter]:
         """Wait for a key inside; a caller who is cut off there waits no more."""
-        waiter = self._join(digest, until, seat, last)
+        waiter = self._join(digest, until, event, last)
         try:
             yield waiter
         except BaseException:
@@ -172,14 +172,14 @@ class RuntimeBase:
     def _leave(self, waiter: Waiter) -> None:
         """Take out a waiter whose caller was cut off."""
         with self._watch.lock:
-            self._keeper.waiting.leave(waiter)
-            if self._keeper.waiting.done(waiter.digest, waiter):
-                self._watch.rouse(None)
+            self._background.waiting.leave(waiter)
+            if self._background.waiting.done(waiter.digest, waiter):
+                self._watch.wake_by(None)
 
     def _drain(self) -> list[Operation]:
         """What was counted and is not written down yet."""
         with self._watch.lock:
-            return list[Operation](self._keeper.drain())
+            return list[Operation](self._background.drain())
 
 
 class SyncRuntime(RuntimeBase):
@@ -188,27 +188,27 @@ class SyncRuntime(RuntimeBase):
     _watch: ThreadWatch
     _driver: Driver
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: EnginePort) -> None:
         lane = host.new_lane()
-        super().__init__(host, lane, _release_seat)
+        super().__init__(host, lane, _release_event)
         self._driver = host.store.driver()
         self.lane = ThreadLane(lane, self._driver, host.tell_change)
         wrapper = self._lane_wrapper
         self._outer: LanePort = self.lane if wrapper is None else wrapper.wrap_lane(self.lane, _open_lane)
         self.perform: Callable[[Operation], Answer] = self._outer.perform
         opening = nullcontext(self.lane.perform_all)
-        self._watch = ThreadWatch(self._keeper, host.clock, lambda: opening, _nothing_else, "semel-keeper")
+        self._watch = ThreadWatch(self._background, host.clock, lambda: opening, _nothing_else, "semel-keeper")
         renewer = Renewer(host.clock)
         self._leases = renewing_for_threads(host.store, renewer, host.clock, host.tell_stall)
         self._renewals = Renewals(renewer, self._leases, host.clock)
-        self.hold, self.release = self._renewals.hold, self._renewals.release
+        self.keep_lease, self.release = self._renewals.hold, self._renewals.release
 
     def wait(self, digest: bytes, until: float, last: Waiter | None) -> Waiter:
         """Block until the waiter has news; `last` is the one this call waited with before."""
-        seat = closed_seat()
-        with self._waiting(digest, until, seat, last) as waiter:
+        event = locked_lock()
+        with self._waiting(digest, until, event, last) as waiter:
             if waiter.news is None:
-                seat.acquire()
+                event.acquire()
         return waiter
 
     def wakes(self) -> list[threading.Event]:
@@ -232,9 +232,9 @@ class AsyncRuntime(RuntimeBase):
     _watch: TaskWatch
     _driver: AsyncDriver
 
-    def __init__(self, host: Host, lease_thread: LeaseThread | None) -> None:
+    def __init__(self, host: EnginePort, lease_thread: LeaseThread | None) -> None:
         lane = host.new_lane()
-        super().__init__(host, lane, _set_seat)
+        super().__init__(host, lane, _set_event)
         self.loop = asyncio.get_running_loop()
         self._driver = host.store.async_driver()
         self.lane = AsyncLane(lane, self._driver, host.tell_change, can=host.store.capabilities)
@@ -243,13 +243,13 @@ class AsyncRuntime(RuntimeBase):
         else:
             self._outer = wrapper.async_wrap_lane(self.lane, _open_async_lane)
         self.perform: Callable[[Operation], Awaitable[Answer]] = self._outer.perform
-        self._watch = TaskWatch(self._keeper, host.clock, self.lane.perform_all, _nothing_else, "semel-keeper")
+        self._watch = TaskWatch(self._background, host.clock, self.lane.perform_all, _nothing_else, "semel-keeper")
         self._leases: TaskWatch | None = None
         self._renewals = self._make_renewals(host) if lease_thread is None else lease_thread.renewals
-        self.hold, self.release = self._renewals.hold, self._renewals.release
-        self._background: set[asyncio.Task[Any]] = set()
+        self.keep_lease, self.release = self._renewals.hold, self._renewals.release
+        self._spawned: set[asyncio.Task[Any]] = set()
 
-    def _make_renewals(self, host: Host) -> Renewals:
+    def _make_renewals(self, host: EnginePort) -> Renewals:
         """Renewal by this loop itself."""
         renewer = Renewer(host.clock)
         self._leases = TaskWatch(renewer, host.clock, self.lane.perform_all, host.tell_stall, "semel-leases")
@@ -257,17 +257,17 @@ class AsyncRuntime(RuntimeBase):
 
     async def wait(self, digest: bytes, until: float, last: Waiter | None) -> Waiter:
         """Wait until the waiter has news; `last` is the one this call waited with before."""
-        seat = asyncio.get_running_loop().create_future()
-        with self._waiting(digest, until, seat, last) as waiter:
+        event = asyncio.get_running_loop().create_future()
+        with self._waiting(digest, until, event, last) as waiter:
             if waiter.news is None:
-                await seat
+                await event
         return waiter
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run `work` in a task that outlives the caller; `close` waits for it."""
         task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
         return task
 
     def wakes(self) -> list[asyncio.Event]:
@@ -276,8 +276,8 @@ class AsyncRuntime(RuntimeBase):
 
     async def close(self) -> None:
         """Let what is under way come to its end, write down what was counted, let go of the connections."""
-        while self._background:
-            await asyncio.wait(set(self._background))
+        while self._spawned:
+            await asyncio.wait(set(self._spawned))
         tallies = self._drain()
         if tallies:
             await self.lane.perform_all(tallies)
@@ -292,7 +292,7 @@ class AsyncRuntime(RuntimeBase):
 class LeaseThread:
     """What renews the leases of all event loops of a process: a thread with a loop and a connection of its own."""
 
-    def __init__(self, host: Host, make_driver: Callable[[], AsyncDriver]) -> None:
+    def __init__(self, host: EnginePort, make_driver: Callable[[], AsyncDriver]) -> None:
         self.pid = os.getpid()
         renewer = Renewer(host.clock)
         self._watch: ThreadWatch = renewing_for_loops(host.store, make_driver, renewer, host.clock, host.tell_stall)
@@ -348,7 +348,7 @@ def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], Any]) -> No
 class SyncRuntimes:
     """The runtime of this process: one, made on first use."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: EnginePort) -> None:
         self._host = host
         self._made: SyncRuntime | None = None
         self._making = threading.Lock()
@@ -383,7 +383,7 @@ class SyncRuntimes:
 class AsyncRuntimes:
     """The runtimes of this process: one for each event loop, made on first use, and one thread for all their leases."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: EnginePort) -> None:
         self._host = host
         self._made: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncRuntime] = weakref.WeakKeyDictionary()
         self._latest: AsyncRuntime | None = None
@@ -438,13 +438,13 @@ class AsyncRuntimes:
             await leases.close()
 
 
-def _release_seat(waiter: Waiter) -> None:
-    waiter.seat.release()
+def _release_event(waiter: Waiter) -> None:
+    waiter.event.release()
 
 
-def _set_seat(waiter: Waiter) -> None:
-    if not waiter.seat.done():
-        waiter.seat.set_result(None)
+def _set_event(waiter: Waiter) -> None:
+    if not waiter.event.done():
+        waiter.event.set_result(None)
 
 
 def _nothing_else(effect: Any) -> None:
@@ -467,7 +467,7 @@ class Queue(Protocol):
     def take_turn(self, digest: bytes) -> Waiter | None:
         """Become the one who claims; None while somebody else is."""
 
-    def done(self, held: None, digest: bytes, waiter: Waiter | None) -> None:
+    def finish(self, held: None, digest: bytes, waiter: Waiter | None) -> None:
         """End a turn, and let those who wait look."""
 
 
@@ -509,7 +509,7 @@ class Turn:
     def _refuse_crowded(self, news: News | None) -> None:
         if isinstance(news, Crowded):
             self._tell(self.key)
-            raise call_errors.too_many_wait(self.key, 0, whole_process=news.whole_process)
+            raise call_errors.too_many_waiting_error(self.key, 0, whole_process=news.whole_process)
 
     def refuse(self, error: InProgress) -> None:
         """Somebody else runs the key: return if there is time to wait for it.
@@ -524,7 +524,7 @@ class Turn:
     def end(self) -> None:
         """The request is over, or claims no more: the next one may."""
         if self._waits:
-            self._queue().done(None, self.key.digest, self._waiter)
+            self._queue().finish(None, self.key.digest, self._waiter)
 
 
 class AsyncQueue(Queue, Protocol):

@@ -31,7 +31,7 @@ from semel.core.record import About, Record, Resolution, Status, is_tombstone, s
 from semel.core.store import Joined
 from semel.engine import admin, call_errors, context
 from semel.engine.admin import SweepReport
-from semel.engine.background import Beat, Crowded, Promoted, TimedOut
+from semel.engine.background import Crowded, HeldLease, Promoted, TimedOut
 from semel.engine.call_flow import (
     AskReconcileHook,
     CallFlow,
@@ -50,19 +50,28 @@ from semel.engine.clock import sync_pause
 from semel.engine.context import AttemptView, refuse_plain_step, sync_threads_of
 from semel.engine.decorator import (
     AboutRule,
+    CallSpec,
     FingerprintRule,
     HandlerWithAttempt,
     KeyRule,
-    Rules,
     ScopeRule,
+    call_spec_of,
     check_sync_function,
     check_sync_handler,
     handler_with_attempt,
-    rules_of,
     sync_call_function,
     sync_call_hook,
 )
-from semel.engine.engine import ASKED, Asked, EngineBase, Known, SemelBase, engine_of, query_of, refuse_unknown
+from semel.engine.engine import (
+    ASKED,
+    CallOptions,
+    EngineBase,
+    RegisteredOperation,
+    SemelBase,
+    engine_of,
+    query_of,
+    refuse_unknown,
+)
 from semel.engine.runtime import SyncRuntime, SyncRuntimes, SyncTurn, sync_finish_apart, sync_wait_for_threads
 from semel.errors import InProgress
 
@@ -102,7 +111,7 @@ class SyncPerformer:
     def _perform_joined(self, joined: Joined, operation: Operation) -> Any:
         answer = (joined.perform(self._engine.store.plan([operation], joined=True)))[0]
         if isinstance(answer, Exception):
-            raise call_errors.joined(answer)
+            raise call_errors.joined_error(answer)
         return answer
 
     def _perform_effect(self, wanted: Effect) -> Any:
@@ -134,7 +143,7 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
     _answer: Any = None
     """What the flow was answered last, whether it has heard it or not."""
     _waiter: Any = None
-    _held: Beat | None = None
+    _held: HeldLease | None = None
     _is_handed_out = False
     _is_claimed = False
     _view: Attempt | None = None
@@ -150,7 +159,9 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
         *,
         only_reconcile: bool = False,
     ) -> None:
-        CallFlow.__init__(self, request, engine.clock, engine.new_nonce, engine.resends, only_reconcile=only_reconcile)
+        CallFlow.__init__(
+            self, request, engine.clock, engine.new_nonce, engine.retry_budget, only_reconcile=only_reconcile
+        )
         self._engine = engine
         self._function = handler
         self._joined = joined
@@ -254,7 +265,7 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
         refuse_plain_step(name, self, within)
         joined = None if within is None else engine.store.join(within)
         shape, most = engine.shapes.of(work.func), self.request.policy.max_result
-        flow: Flow[Any] = step(self, name, shape, most, joined=joined is not None, resends=engine.resends)
+        flow: Flow[Any] = step(self, name, shape, most, joined=joined is not None, retry_budget=engine.retry_budget)
         with context.joining(engine.store.name, joined), context.in_step(name):
             return run(flow, SyncPerformer(engine, joined, work).perform)
 
@@ -358,7 +369,7 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
             runtime = self._runtime or self._engine.runtime()
             if self._held is not None:  # of a claim that was over before anything ran
                 runtime.release(self._held)
-            runtime.hold(self)
+            runtime.keep_lease(self)
             self._held = self.beat
 
     def _leave(self) -> None:
@@ -372,7 +383,7 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
         """The call is over: stop renewing, and let waiters of this process look."""
         if self._joined is None and (self._held or self._waiter):
             runtime = self._runtime or self._engine.runtime()
-            runtime.done(self._held, self.request.key.digest, self._waiter)
+            runtime.finish(self._held, self.request.key.digest, self._waiter)
 
     def _settle_after(self, error: BaseException) -> None:
         """The caller was cut off: write down what is known, where nothing that cuts it off again reaches."""
@@ -428,7 +439,7 @@ class Attempt(AttemptView):
 class OnceFunction(Generic[P, T]):
     """A function that runs once per key. Call it for the value, `.result` for all that is known of the call."""
 
-    def __init__(self, engine: SyncEngine, function: Callable[P, T], rules: Rules) -> None:
+    def __init__(self, engine: SyncEngine, function: Callable[P, T], rules: CallSpec) -> None:
         functools.update_wrapper(self, function)
         self._engine = engine
         self._function = function
@@ -534,7 +545,7 @@ class SyncEngine(EngineBase):
             handler.call = call
         return call.run()
 
-    def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> SyncCall[Any]:
+    def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[CallOptions]) -> SyncCall[Any]:
         """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
         request = self._request_to_open(key, asked)
         call = SyncCall[Any](self, request, None, self._joined(request))
@@ -542,7 +553,7 @@ class SyncEngine(EngineBase):
         return call.start()
 
     def open_within(
-        self, connection: Any, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]
+        self, connection: Any, key: str | tuple[object, ...] | Key, **asked: Unpack[CallOptions]
     ) -> SyncCall[Any]:
         """Open one call inside the caller's transaction; other arguments as for `open`.
 
@@ -552,7 +563,7 @@ class SyncEngine(EngineBase):
         with context.joining(self.store.name, self.store.join(connection)):
             return self.open(key, **asked)
 
-    def turn(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> SyncTurn:
+    def turn(self, key: str | tuple[object, ...] | Key, **asked: Unpack[CallOptions]) -> SyncTurn:
         """Get in line for `key`, which will be opened in a transaction; arguments as for `open`.
 
         Raises:
@@ -641,7 +652,7 @@ class SyncSemelBase(SemelBase[SyncEngine]):
         )
         return self._engine.call(request, handler_with_attempt(handler, Attempt, request.policy))
 
-    def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[Asked]) -> SyncCall[Any]:
+    def open(self, key: str | tuple[object, ...] | Key, **asked: Unpack[CallOptions]) -> SyncCall[Any]:
         """Claim `key` for work that somebody else carries out and settles; other arguments as for `run`."""
         return self._engine.open(key, **asked)
 
@@ -680,7 +691,7 @@ class SyncSemelBase(SemelBase[SyncEngine]):
 
         def decorate(function: Callable[P, T]) -> OnceFunction[P, T]:
             check_sync_function(function)
-            rules = rules_of(
+            rules = call_spec_of(
                 function,
                 key=key,
                 scope=scope,
@@ -692,7 +703,7 @@ class SyncSemelBase(SemelBase[SyncEngine]):
                 secrets=engine.secrets,
                 attempt_class=Attempt,
             )
-            engine.known[rules.operation] = Known(settled, rules.shape, rules.terms)
+            engine.known[rules.operation] = RegisteredOperation(settled, rules.shape, rules.terms)
             return OnceFunction(engine, function, rules)
 
         return decorate

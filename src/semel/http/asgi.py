@@ -29,22 +29,22 @@ from semel.engine.async_engine import AsyncCall, AsyncEngine, AsyncSemelBase
 from semel.engine.clock import Clock
 from semel.http.exchange import (
     POLICY_PATH,
-    Answer,
     Exchange,
-    Go,
+    Forward,
     NoAnswer,
     Open,
-    Pass,
+    PassThrough,
     ReadBody,
-    Send,
+    ResolveScope,
+    Respond,
+    Rollback,
+    RunApp,
     StreamLimit,
-    Undone,
-    WhoAsks,
     demand,
 )
 from semel.http.request import RawHeaders, Request, State, below
-from semel.http.response import Kept, Response, has_no_body
-from semel.http.route import Given, Route
+from semel.http.response import Response, ResponseBuffer, has_no_body
+from semel.http.route import Route, RouteOptions
 from semel.http.route import Scope as ScopeRule
 from semel.http.transaction import AsyncUnitOfWork, Running, running_in
 
@@ -155,7 +155,7 @@ _OFTEN: Final = 1000
 """How many messages of an answer that was stopped are dropped at a stretch."""
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client left before its request was whole."""
 
 
@@ -171,7 +171,7 @@ class Call:
     """A request on its way through the application."""
 
     def __init__(
-        self, app: App, scope: Scope, receive: Receive, send: SendMessage, front: Exchange[AsyncEngine]
+        self, app: App, scope: Scope, receive: Receive, send: SendMessage, exchange: Exchange[AsyncEngine]
     ) -> None:
         self.scope = scope
         self.unit: AsyncUnitOfWork | None = None
@@ -179,7 +179,7 @@ class Call:
         self._app = app
         self._receive = receive
         self._send = send
-        self._front = front
+        self._exchange = exchange
         self._body: bytes | None = None
         self._given = False
         self._over = False
@@ -196,11 +196,11 @@ class Call:
                 return self.body(limit)
             case Open():
                 if wanted.route.settings.transaction is None:
-                    return self._front.engine.open(wanted.key, **wanted.settings())
-                self.unit = AsyncUnitOfWork(self._front, wanted.route.settings.transaction)
+                    return self._exchange.engine.open(wanted.key, **wanted.settings())
+                self.unit = AsyncUnitOfWork(self._exchange, wanted.route.settings.transaction)
                 return self.unit.open(wanted)
-            case WhoAsks(rule, request):
-                return _said(rule(request))
+            case ResolveScope(rule, request):
+                return _maybe_await(rule(request))
         raise AssertionError(wanted)
 
     async def undo(self, why: BaseException) -> None:
@@ -222,7 +222,7 @@ class Call:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise Gone
+                raise ClientDisconnected
             chunk = message.get("body", b"")
             left -= len(chunk)
             if left < 0:
@@ -232,7 +232,7 @@ class Call:
                 self._body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
                 return self._body
 
-    async def passed_on(self) -> None:
+    async def pass_through(self) -> None:
         """Hand the request on untouched; what was read of it is given first."""
         await self._app(self.scope, self._receive if self._body is None else self._received_again, self._send)
 
@@ -271,9 +271,9 @@ class Call:
         if self._watch is not None:
             self._watch.client_left()
 
-    def watch(self, answering: Answering, limit: StreamLimit) -> StreamWatch:
+    def watch(self, recorder: ResponseRecorder, limit: StreamLimit) -> StreamWatch:
         """Watch an answer that begins to leave, until the application has ended."""
-        watch = self._watch = StreamWatch(limit, self._front.engine.clock, self._receive, answering.stop)
+        watch = self._watch = StreamWatch(limit, self._exchange.engine.clock, self._receive, recorder.stop)
         if self._gone:
             watch.client_left()
         return watch
@@ -286,7 +286,7 @@ class Call:
     def stop(self) -> None:
         """Have the application end, whatever it waits for."""
         self.was_stopped = True
-        self.over()
+        self.allow_disconnect()
         if self._task is not None:
             self._task.cancel()
 
@@ -299,61 +299,61 @@ class Call:
         finally:
             self._task = None
 
-    async def run(self, going: Go) -> None:
+    async def run(self, run_app: RunApp) -> None:
         """Call the application, and see its answer through."""
-        call = going.call
+        call = run_app.call
         assert isinstance(call, AsyncCall)  # noqa: S101 - the engine is of this colour
-        answering = Answering(self, going, self._front)
+        recorder = ResponseRecorder(self, run_app, self._exchange)
         try:
             if self.unit is None:
                 with call.current():
-                    await self._called(answering, call)
+                    await self._called(recorder, call)
             else:
-                await self._run_in(self.unit, answering, call)
+                await self._run_in(self.unit, recorder, call)
         finally:
-            self.over()
-        if answering.instead is not None:
-            await self.answer(answering.instead)
+            self.allow_disconnect()
+        if recorder.instead is not None:
+            await self.answer(recorder.instead)
 
-    async def _run_in(self, unit: AsyncUnitOfWork, answering: Answering, call: AsyncCall[Response]) -> None:
+    async def _run_in(self, unit: AsyncUnitOfWork, recorder: ResponseRecorder, call: AsyncCall[Response]) -> None:
         try:
             with running_in(unit.connection) as self.running, call.current():
-                await self._called(answering, call)
+                await self._called(recorder, call)
         except BaseException as error:
             await unit.roll_back(error)
             raise
-        await unit.roll_back(Undone("the application ended without an answer"))  # unless it is decided by now
+        await unit.roll_back(Rollback("the application ended without an answer"))  # unless it is decided by now
 
-    async def _called(self, answering: Answering, call: AsyncCall[Response]) -> None:
+    async def _called(self, recorder: ResponseRecorder, call: AsyncCall[Response]) -> None:
         try:
             with self.stoppable():
-                await self._app(self._shown(), self._received, answering.send)
-            if not answering.going.is_settled:
-                await answering.failed(NoAnswer("the application ended without a complete answer"))
+                await self._app(self._shown(), self._received, recorder.send)
+            if not recorder.run_app.is_settled:
+                await recorder.failed(NoAnswer("the application ended without a complete answer"))
         except NotSent:
             return  # the application was stopped at its answer
         except Exception as error:
-            if answering.stopped is not None:
-                await self.end_stopped(answering)
-            elif answering.going.is_settled:
+            if recorder.stopped is not None:
+                await self.end_stopped(recorder)
+            elif recorder.run_app.is_settled:
                 raise  # what it does after its answer is its own business
             else:
-                await answering.failed(error)
+                await recorder.failed(error)
         except BaseException as error:
-            if answering.stopped is not None:
+            if recorder.stopped is not None:
                 take_back_cancel()
-                await self.end_stopped(answering)
+                await self.end_stopped(recorder)
                 return
-            if not answering.going.is_settled:
+            if not recorder.run_app.is_settled:
                 await call.abandon(error)
             raise
 
-    async def end_stopped(self, answering: Answering) -> None:
+    async def end_stopped(self, recorder: ResponseRecorder) -> None:
         """The application has ended because its answer was stopped: see to it that this is recorded."""
         if self._watch is not None:
             await self._watch.finish()
-        if not answering.going.is_settled:
-            await answering.failed(NoAnswer(f"the answer was stopped: {answering.stopped}"))
+        if not recorder.run_app.is_settled:
+            await recorder.failed(NoAnswer(f"the answer was stopped: {recorder.stopped}"))
 
     def _shown(self) -> Scope:
         """The scope, without the ways to answer that cannot be looked at."""
@@ -363,7 +363,7 @@ class Call:
         shown = {name: value for name, value in extensions.items() if name not in _HIDDEN}
         return {**self.scope, "extensions": shown}
 
-    def over(self) -> None:
+    def allow_disconnect(self) -> None:
         """The answer is complete: from now on the application may learn that the client is gone."""
         self._over = True
         if self._listening is not None:
@@ -372,29 +372,29 @@ class Call:
             self._watch.close()
 
 
-class Answering:
+class ResponseRecorder:
     """The answer of the application, as it comes.
 
     Attributes:
-        going: the open call, which knows whether its outcome was told to the engine.
+        run_app: the open call, which knows whether its outcome was told to the engine.
         instead: what is sent and not the answer, where nothing of it has left yet.
         error: what was raised, where that is seen and a handler of the framework makes the answer of it.
         stopped: why the answer was stopped before its end, where it was.
     """
 
-    def __init__(self, call: Call, going: Go, front: Exchange[AsyncEngine]) -> None:
-        self.going = going
+    def __init__(self, call: Call, run_app: RunApp, exchange: Exchange[AsyncEngine]) -> None:
+        self.run_app = run_app
         self.instead: Response | None = None
         self.error: Exception | None = None
         self.stopped: str | None = None
         self._call = call
-        self._front = front
+        self._exchange = exchange
         self._held: list[Message] = []
-        self._holds_all = going.route.settings.transaction is not None
+        self._holds_all = run_app.route.settings.transaction is not None
         self._start: Message | None = None
         self._headers: list[tuple[str, str]] = []
         self._begun = False
-        self._kept = Kept(going.route.settings.max_response)
+        self._buffer = ResponseBuffer(run_app.route.settings.max_response)
         self._watch: StreamWatch | None = None
         self._ignored = 0
 
@@ -407,7 +407,7 @@ class Answering:
         if self.stopped is not None:
             await self._ignore(self.stopped)
             return
-        if self.going.is_settled:
+        if self.run_app.is_settled:
             if self.instead is None:
                 await self._call.send(message)
             return
@@ -415,11 +415,11 @@ class Answering:
         if kind == "http.response.start":
             self._start = message
             self._headers = _texts(message)
-            self._kept.begin(message["status"], self._headers)
+            self._buffer.begin(message["status"], self._headers)
             # Most answers are whole in this turn of the loop; the others may have to be stopped.
             asyncio.get_running_loop().call_soon(self._look)
         elif kind == "http.response.body":
-            self._kept.add(message.get("body", b""))
+            self._buffer.add(message.get("body", b""))
         self._held.append(message)
         if self._is_last(kind, message):
             await self._complete()
@@ -430,24 +430,24 @@ class Answering:
 
     def _look(self) -> None:
         """The answer has begun and has not ended: it may have to be stopped."""
-        if self.going.is_settled or self._call.has_ended:
+        if self.run_app.is_settled or self._call.has_ended:
             return
         if self._watch is None:
-            self._watch = self._call.watch(self, self._front.limit(self.going, self._kept))
-        elif self._kept.is_over_limit:
+            self._watch = self._call.watch(self, self._exchange.limit(self.run_app, self._buffer))
+        elif self._buffer.is_over_limit:
             self._watch.look()
 
     async def stop(self, reason: str) -> None:
         """End the answer where it is: recorded as carried out and not kept, then the application is cancelled."""
-        if self.going.is_settled:
+        if self.run_app.is_settled:
             return
         self.stopped = reason
         self._held = []
-        _log.warning("%s: the streamed answer was stopped: %s", self.going.operation, reason)
+        _log.warning("%s: the streamed answer was stopped: %s", self.run_app.operation, reason)
         try:
             if not self._holds_all:  # a transaction is taken back by the task that is in it
-                flow = self._front.on_response(self.going, self._kept.cut_off(), self.error)
-                await arun(flow, self.going.perform)
+                flow = self._exchange.on_response(self.run_app, self._buffer.cut_off(), self.error)
+                await arun(flow, self.run_app.perform)
         finally:
             await asyncio.sleep(0)  # whoever is in the middle of sending goes on to its next chunk first
             self._call.stop()
@@ -467,7 +467,7 @@ class Answering:
 
     def _must_hold(self) -> bool:
         """Whether nothing may leave yet."""
-        return self._holds_all or self._kept.is_complete
+        return self._holds_all or self._buffer.is_complete
 
     def _is_last(self, kind: str, message: Message) -> bool:
         if kind == "http.response.body":
@@ -481,45 +481,45 @@ class Answering:
         for message in held:
             if message["type"] == "http.response.start":
                 self._begun = True
-                message = _marked(message, self.going.marks)  # noqa: PLW2901 - the same message, with headers beside
+                message = _with_headers(message, self.run_app.marks)  # noqa: PLW2901 - the same message, with headers beside
             await self._call.send(message)
 
     async def _complete(self) -> None:
         assert self._start is not None  # noqa: S101 - servers refuse a body before its start
-        flow = self._front.on_response(self.going, self._kept.whole(), self.error)
-        await self._ended(await arun(flow, self.going.perform))
+        flow = self._exchange.on_response(self.run_app, self._buffer.whole(), self.error)
+        await self._ended(await arun(flow, self.run_app.perform))
         if self.instead is not None and self._call.unit is not None:
             raise NotSent("what the application did is rolled back, so its background work must not run either")
 
     async def failed(self, error: Exception) -> None:
         """The application raised; so does this, unless somebody else's outcome is there to be sent."""
-        await self._ended(await arun(self._front.on_error(self.going, error), self.going.perform))
+        await self._ended(await arun(self._exchange.on_error(self.run_app, error), self.run_app.perform))
 
-    async def _ended(self, verdict: Send | Answer) -> None:
+    async def _ended(self, verdict: Forward | Respond) -> None:
         match verdict:
-            case Send(_, undo):
+            case Forward(_, undo):
                 instead = None if self._call.unit is None else await self._decide(self._call.unit, undo)
                 if instead is not None:
                     self._replace(instead.response)
                 else:
                     await self._flush()
-            case Answer(response):
+            case Respond(response):
                 if self._call.unit is not None:
-                    await self._decide(self._call.unit, Undone("another answer is sent"))
+                    await self._decide(self._call.unit, Rollback("another answer is sent"))
                 self._replace(response)
-        self._call.over()
+        self._call.allow_disconnect()
 
     def _replace(self, response: Response) -> None:
         self._held = []
         # Once the application's own answer has begun there is only its end to withhold.
         self.instead = None if self._begun else response
 
-    async def _decide(self, unit: AsyncUnitOfWork, undo: Exception | None) -> Answer | None:
+    async def _decide(self, unit: AsyncUnitOfWork, undo: Exception | None) -> Respond | None:
         """Commit the transaction of the request, or roll it back, before anything is sent."""
         if self._call.running is not None:
             self._call.running.end()
         if undo is None:
-            return await unit.commit(self.going)
+            return await unit.commit(self.run_app)
         await unit.roll_back(undo)
         return None
 
@@ -531,7 +531,7 @@ def take_back_cancel() -> None:
         task.uncancel()
 
 
-async def _said(who: Any) -> Any:
+async def _maybe_await(who: Any) -> Any:
     """What a rule gave, which may be of either colour."""
     return await who if inspect.isawaitable(who) else who
 
@@ -545,7 +545,7 @@ def _texts(start: Message) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start.get("headers", ())]
 
 
-def _marked(start: Message, marks: Sequence[tuple[str, str]]) -> Message:
+def _with_headers(start: Message, marks: Sequence[tuple[str, str]]) -> Message:
     if not marks:
         return start
     extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in marks]
@@ -582,14 +582,14 @@ class IdempotencyMiddleware:
         scope: ScopeRule | Shared,
         routes: Iterable[Route] | None = None,
         policy_path: str | None = POLICY_PATH,
-        **settings: Unpack[Given],
+        **settings: Unpack[RouteOptions],
     ) -> None:
         engine = demand(semel, AsyncSemelBase, "An ASGI application", "AsyncSemel")
         self.app = app
-        self._front = Exchange(engine, scope, routes, policy_path, settings)
+        self._exchange = Exchange(engine, scope, routes, policy_path, settings)
         self._tasks = Tasks()
-        self._methods = self._front.routes.methods
-        self._find = self._front.routes.find
+        self._methods = self._exchange.routes.methods
+        self._find = self._exchange.routes.find
         self._policy_path = policy_path or "\0"  # the end of no path
 
     async def __call__(self, scope: Scope, receive: Receive, send: SendMessage) -> None:
@@ -600,30 +600,30 @@ class IdempotencyMiddleware:
             if method in self._methods:
                 route = self._find(method, _below(scope))
                 if route is not None:
-                    await self._exchanged(route, Call(self.app, scope, receive, send, self._front))
+                    await self._handle(route, Call(self.app, scope, receive, send, self._exchange))
                     return
             elif scope["path"].endswith(self._policy_path):
-                document = self._front.policy_document(method, _below(scope))
+                document = self._exchange.policy_document(method, _below(scope))
                 if document is not None:
                     await send_response(document, send, head=method == "HEAD")
                     return
         await self.app(scope, receive, send)
 
-    async def _exchanged(self, route: Route, call: Call) -> None:
+    async def _handle(self, route: Route, call: Call) -> None:
         try:
-            verdict = await arun(self._front.handle(_request(call.scope), route), call.perform)
-        except Gone:
+            verdict = await arun(self._exchange.handle(_request(call.scope), route), call.perform)
+        except ClientDisconnected:
             return  # the client left before its request was whole: nothing ran, and nobody is there to be told
         except BaseException as error:
             await call.undo(error)
             raise
         match verdict:
-            case Pass():
-                await call.passed_on()
-            case Answer(response):
-                await call.undo(Undone("another answer is sent"))
+            case PassThrough():
+                await call.pass_through()
+            case Respond(response):
+                await call.undo(Rollback("another answer is sent"))
                 await call.answer(response)
-            case Go():
+            case RunApp():
                 await self._tasks.shielded(call.run(verdict), call.client_left)
 
 

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 from semel.http.django.request_state import note_handled
 from semel.http.django.sync_call import SyncKeyedRequest
-from semel.http.django.transactions import Inside, as_requested
+from semel.http.django.transactions import AllAliases, as_requested
 from semel.http.django.view_settings import Guard
 from semel.http.request import Request
 
 
-class Instead(Exception):
+class RespondInstead(Exception):
     """Ends a view before its handler is called: another response is sent."""
 
     def __init__(self, response: Any) -> None:
@@ -59,15 +59,15 @@ class IdempotencyMixin:
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
         """The view; transactions by ATOMIC_REQUESTS are opened after the claim."""
         view = super().as_view(*args, **kwargs)  # type: ignore[misc]  # of the class that this is mixed into
-        view._non_atomic_requests = Inside(getattr(view, "_non_atomic_requests", ()))  # noqa: SLF001 - Django's name
+        view._non_atomic_requests = AllAliases(getattr(view, "_non_atomic_requests", ()))  # noqa: SLF001 - Django's name
         return view
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         """Handle a request, and record what came of it."""
-        front = self.semel_idempotent.sync_front
-        route = self.semel_idempotent.route(request, front.engine)
+        exchange = self.semel_idempotent.sync_exchange
+        route = self.semel_idempotent.route(request, exchange.engine)
         self._instead: Any = None
-        self._call = None if route is None else SyncKeyedRequest(front, route, request)
+        self._call = None if route is None else SyncKeyedRequest(exchange, route, request)
 
         def called() -> Any:
             with ExitStack() as self._inside:
@@ -88,13 +88,13 @@ class IdempotencyMixin:
         if self._call is not None:
             self._instead = self._call.begin(request)
             if self._instead is not None:
-                raise Instead(self._instead)
+                raise RespondInstead(self._instead)
             self._inside.enter_context(self._call.current())
         self._inside.enter_context(as_requested(getattr(type(self).dispatch, "_non_atomic_requests", ())))
 
     def handle_exception(self, exc: Exception) -> Any:
         """The response for an error."""
-        if isinstance(exc, Instead):
+        if isinstance(exc, RespondInstead):
             return exc.response
         response = super().handle_exception(exc)  # type: ignore[misc]  # raises again what has no handler
         note_handled(self.request._request, exc)  # type: ignore[attr-defined]  # noqa: SLF001 - Django's own request

@@ -37,7 +37,7 @@ from semel.core.record import Status
 from semel.engine.async_engine import AsyncCall
 from semel.engine.call_flow import Result, stored_record_of
 from semel.engine.clock import Clock
-from semel.engine.engine import Asked, EngineBase, SemelBase, engine_of
+from semel.engine.engine import CallOptions, EngineBase, SemelBase, engine_of
 from semel.engine.sync_engine import SyncCall
 from semel.errors import KeyReused, LeaseLost, NotInTransaction, SemelError, TransactionAborted, UsageError
 from semel.http import problem
@@ -45,8 +45,8 @@ from semel.http.body import BadBody, content_type_of, joined, meaning
 from semel.http.policy_document import document
 from semel.http.problem import Meaning, Problem, Refused
 from semel.http.request import BadKey, Request, key_of
-from semel.http.response import Answered, Kept, NotKept, Response, kept
-from semel.http.route import Given, Route, Routes, Scope, has_control_characters
+from semel.http.response import Answered, NotKept, Response, ResponseBuffer, storable_response
+from semel.http.route import Route, RouteOptions, Routes, Scope, has_control_characters
 
 VERSION: Final = "1"
 """Of what a fingerprint is made of. Another way of reading requests needs another number."""
@@ -193,7 +193,7 @@ class ReadBody(msgspec.Struct, frozen=True, eq=False):
     limit: int
 
 
-class WhoAsks(msgspec.Struct, frozen=True, eq=False):
+class ResolveScope(msgspec.Struct, frozen=True, eq=False):
     """Asks for the scope of the request; answered with what the rule gave."""
 
     rule: Scope
@@ -213,7 +213,7 @@ class Open(msgspec.Struct, frozen=True, eq=False):
     scope: Any
     asked: Any
 
-    def settings(self) -> Asked:
+    def settings(self) -> CallOptions:
         """The arguments of the engine's `open`, without the key."""
         return {
             "operation": _operation(self.request, self.route),
@@ -244,17 +244,17 @@ class ReadStatus(msgspec.Struct, frozen=True, eq=False):
     """Asks for the status of the record that the open call has committed; answered with it, or None."""
 
 
-class Pass(msgspec.Struct, frozen=True, eq=False):
+class PassThrough(msgspec.Struct, frozen=True, eq=False):
     """The request is none of ours: hand it on untouched."""
 
 
-class Answer(msgspec.Struct, frozen=True, eq=False):
+class Respond(msgspec.Struct, frozen=True, eq=False):
     """Send this, and nothing of the application's."""
 
     response: Response
 
 
-class Go:
+class RunApp:
     """The application is to run, under this open call.
 
     Attributes:
@@ -288,7 +288,7 @@ class Go:
         return self.call.fail(wanted.error)
 
 
-class Send(msgspec.Struct, frozen=True, eq=False):
+class Forward(msgspec.Struct, frozen=True, eq=False):
     """Send on what the application answered, with the marks of the call beside.
 
     `undo` says why the transaction of the request, where it has one, is taken back before that.
@@ -298,11 +298,11 @@ class Send(msgspec.Struct, frozen=True, eq=False):
     undo: Exception | None = None
 
 
-class NotStored(Exception):
+class RetryableResponse(Exception):
     """The application answered that nothing happened. Known to the engine, which lets the key be claimed again."""
 
 
-class NobodyKnows(Exception):
+class UnknownOutcome(Exception):
     """The application answered with a failure that says nothing. The engine leaves a doubt."""
 
 
@@ -310,7 +310,7 @@ class NoAnswer(Exception):
     """The application ended without a complete answer; whether it had an effect is not known."""
 
 
-class Undone(Exception):
+class Rollback(Exception):
     """Takes back the transaction of a request whose answer is not sent."""
 
 
@@ -318,7 +318,7 @@ def _value(answer: Answered, route: Route) -> Response | NotKept:
     """What is recorded of an answer: a tombstone where it is not kept."""
     if not route.settings.keep_response or answer.body is None or answer.contradiction is not None:
         return NotKept()
-    return kept(answer.status, answer.headers, answer.body, route.settings.allowed)
+    return storable_response(answer.status, answer.headers, answer.body, route.settings.allowed)
 
 
 def classify(route: Route, status: int, error: Exception | None) -> Meaning:
@@ -332,8 +332,8 @@ def classify(route: Route, status: int, error: Exception | None) -> Meaning:
     return route.settings.meaning(status)
 
 
-def _log_error(going: Go, what: str, error: Exception | None = None) -> None:
-    _log.error("%s %s %s.", going.request.method, going.route.path, what, exc_info=error)
+def _log_error(run_app: RunApp, what: str, error: Exception | None = None) -> None:
+    _log.error("%s %s %s.", run_app.request.method, run_app.route.path, what, exc_info=error)
 
 
 def policy_of(route: Route) -> Policy:
@@ -342,7 +342,7 @@ def policy_of(route: Route) -> Policy:
     if made is None:
         policy = route.settings.policy or Policy()
         made = route.__dict__["_policy"] = policy.replace(
-            retry_errors=(*policy.retry_errors, NotStored), max_result=route.settings.max_response + _ENVELOPE
+            retry_errors=(*policy.retry_errors, RetryableResponse), max_result=route.settings.max_response + _ENVELOPE
         )
     return made
 
@@ -355,7 +355,7 @@ def replay(result: Result[Response], route: Route, request: Request) -> Response
         marks.append(("Idempotency-Expires", _date(stored.expires_us // _SECOND)))
     if "origin" in request.headers:
         marks.append(("Access-Control-Expose-Headers", ", ".join(name for name, _ in marks)))
-    return result.value.marked(marks)
+    return result.value.with_headers(marks)
 
 
 @lru_cache(maxsize=1024)
@@ -368,18 +368,18 @@ class StreamLimit:
     """The limits of one answer, which begins to leave now.
 
     Args:
-        going: the call.
-        kept: what is kept of its answer.
+        run_app: the call.
+        buffer: what is kept of its answer.
         now: the instant, by the engine's clock.
     """
 
-    def __init__(self, going: Go, kept: Kept, now: float) -> None:
-        settings = going.route.settings
-        self._kept = kept
-        self._keeps = settings.keep_response and settings.meaning(kept.status) == "final"
-        self._is_joined = going.call.is_joined
+    def __init__(self, run_app: RunApp, buffer: ResponseBuffer, now: float) -> None:
+        settings = run_app.route.settings
+        self._buffer = buffer
+        self._keeps = settings.keep_response and settings.meaning(buffer.status) == "final"
+        self._is_joined = run_app.call.is_joined
         self._after_disconnect = settings.after_disconnect.total_seconds()
-        end = going.call.claimed_at + policy_of(going.route).max_runtime.total_seconds()
+        end = run_app.call.claimed_at + policy_of(run_app.route).max_runtime.total_seconds()
         # An answer that only begins after max_runtime gets a moment all the same: most are whole then.
         self._end = end if now < end else now + self._after_disconnect
         self._left: float | None = None
@@ -393,7 +393,7 @@ class StreamLimit:
         """When it is stopped, as far as is known now; the past means now."""
         if self._left is None or self._is_joined:
             return self._end  # a transaction ends with its answer, whoever listens
-        if self._kept.is_over_limit or not self._keeps:
+        if self._buffer.is_over_limit or not self._keeps:
             return self._left
         return min(self._end, self._left + self._after_disconnect)
 
@@ -403,7 +403,7 @@ class StreamLimit:
             return None
         if now >= self._end:
             return "it went on for longer than max_runtime"
-        if self._kept.is_over_limit or not self._keeps:
+        if self._buffer.is_over_limit or not self._keeps:
             return "its client left, and nothing of it would be kept"
         return "its client left, and it went on for longer than after_disconnect"
 
@@ -453,7 +453,7 @@ class Exchange(Generic[E]):
         scope: Scope | Shared,
         routes: Iterable[Route] | None,
         policy_path: str | None,
-        settings: Given,
+        settings: RouteOptions,
     ) -> None:
         if not callable(scope) and not isinstance(scope, Shared):
             raise UsageError("scope= is a function of the request, or SHARED; nothing was set up.")
@@ -473,7 +473,7 @@ class Exchange(Generic[E]):
         """The route of a request, if it is of one that carries keys; the path below the mount."""
         return self.routes.find(method, path) if method in self.routes.methods else None
 
-    def handle(self, request: Request, route: Route) -> Flow[Pass | Answer | Go]:
+    def handle(self, request: Request, route: Route) -> Flow[PassThrough | Respond | RunApp]:
         """What becomes of a request, for which `route` was found."""
         settings = route.settings
         try:
@@ -482,8 +482,8 @@ class Exchange(Generic[E]):
             if key is None and settings.key is None:
                 if settings.required:
                     raise Refused(problem.missing(settings.key_header))
-                return Pass()
-            who = SHARED if isinstance(self.scope, Shared) else (yield WhoAsks(self.scope, request))
+                return PassThrough()
+            who = SHARED if isinstance(self.scope, Shared) else (yield ResolveScope(self.scope, request))
             if who is None or (isinstance(who, tuple) and None in who):
                 raise Refused(problem.unauthenticated(settings.www_authenticate))
             who = scope_of(who)
@@ -494,7 +494,7 @@ class Exchange(Generic[E]):
             if key is None:
                 key = computed_key(request, route)
                 if key is None:
-                    return Pass()
+                    return PassThrough()
             check_first_sent(request, route)
             wanted = Open(request, route, identity_of(request, route, key), who, fingerprint_of(request, route))
         except Refused as refused:
@@ -506,74 +506,74 @@ class Exchange(Generic[E]):
                 raise  # the settings of the site, such as what scope= gives: for whoever runs it to see
             return self._refuse(error, route, request)
         if call.result is not None:
-            return Answer(replay(call.result, route, request))
-        return Go(call, route, request)
+            return Respond(replay(call.result, route, request))
+        return RunApp(call, route, request)
 
-    def on_response(self, going: Go, answer: Answered, error: Exception | None = None) -> Flow[Send | Answer]:
+    def on_response(self, run_app: RunApp, answer: Answered, error: Exception | None = None) -> Flow[Forward | Respond]:
         """Record what the application answered, and say what is sent.
 
         Args:
-            going: the call.
+            run_app: the call.
             answer: what it answered. Where its length contradicts its Content-Length nobody can tell whether it is
                 whole: it is neither kept nor sent.
             error: what the view raised, where a handler of the framework made the answer of it.
         """
-        meaning = classify(going.route, answer.status, error)
+        meaning = classify(run_app.route, answer.status, error)
         if meaning == "final":
-            return self._record(going, Settle(_value(answer, going.route)), answer)
-        failure = NotStored if meaning == "retry" else NobodyKnows
-        return self._record(going, Fail(failure(f"answered {answer.status}")), answer)
+            return self._record(run_app, Settle(_value(answer, run_app.route)), answer)
+        failure = RetryableResponse if meaning == "retry" else UnknownOutcome
+        return self._record(run_app, Fail(failure(f"answered {answer.status}")), answer)
 
-    def on_error(self, going: Go, error: Exception) -> Flow[Send | Answer]:
+    def on_error(self, run_app: RunApp, error: Exception) -> Flow[Forward | Respond]:
         """Record by policy what the application raised; raises it again unless somebody else's outcome is there."""
-        return self._record(going, Fail(error), None)
+        return self._record(run_app, Fail(error), None)
 
-    def _record(self, going: Go, wanted: Settle | Fail, answer: Answered | None) -> Flow[Send | Answer]:
-        verdict: Send | Answer
+    def _record(self, run_app: RunApp, wanted: Settle | Fail, answer: Answered | None) -> Flow[Forward | Respond]:
+        verdict: Forward | Respond
         try:
             result: Result[Response] = yield wanted
-        except (NotStored, NobodyKnows) as told:
-            verdict = Send(going.marks, told)
+        except (RetryableResponse, UnknownOutcome) as told:
+            verdict = Forward(run_app.marks, told)
         except NotInTransaction as error:
             if isinstance(wanted, Fail):
                 raise wanted.error from error
-            verdict = yield from self._on_transaction_ended(going, error)
+            verdict = yield from self._on_transaction_ended(run_app, error)
         except SemelError as error:
-            verdict = self._on_unrecorded(going, wanted, error)
+            verdict = self._on_unrecorded(run_app, wanted, error)
         else:
             if result.replayed:
-                return Answer(replay(result, going.route, going.request))
-            verdict = Send(going.marks)
-        if answer is None or answer.contradiction is None or isinstance(verdict, Answer):
+                return Respond(replay(result, run_app.route, run_app.request))
+            verdict = Forward(run_app.marks)
+        if answer is None or answer.contradiction is None or isinstance(verdict, Respond):
             return verdict
-        _log.warning("%s answered with %s, which is not sent", going.operation, answer.contradiction)
-        is_kept = isinstance(wanted, Settle) and not going.call.is_joined
-        return self._respond(problem.contradicts_length(runs_again=not is_kept), going.request)
+        _log.warning("%s answered with %s, which is not sent", run_app.operation, answer.contradiction)
+        is_kept = isinstance(wanted, Settle) and not run_app.call.is_joined
+        return self._respond(problem.contradicts_length(runs_again=not is_kept), run_app.request)
 
-    def _on_unrecorded(self, going: Go, wanted: Settle | Fail, error: SemelError) -> Send | Answer:
+    def _on_unrecorded(self, run_app: RunApp, wanted: Settle | Fail, error: SemelError) -> Forward | Respond:
         """What is sent where an outcome could not be recorded."""
         if isinstance(error, UsageError):
             if isinstance(wanted, Fail):
                 raise wanted.error from error
             raise error  # for whoever runs the site to see
         if isinstance(wanted, Fail):
-            return self._on_unrecorded_failure(going, wanted.error, error)
+            return self._on_unrecorded_failure(run_app, wanted.error, error)
         if isinstance(error, TransactionAborted):
-            _log_error(going, "could not be recorded, so what its view wrote is rolled back (503)", error)
-            return self._respond(problem.rolled_back(), going.request)
-        return self._refuse(error, going.route, going.request)
+            _log_error(run_app, "could not be recorded, so what its view wrote is rolled back (503)", error)
+            return self._respond(problem.rolled_back(), run_app.request)
+        return self._refuse(error, run_app.route, run_app.request)
 
-    def _on_unrecorded_failure(self, going: Go, failure: Exception, error: SemelError) -> Send | Answer:
+    def _on_unrecorded_failure(self, run_app: RunApp, failure: Exception, error: SemelError) -> Forward | Respond:
         """What is sent where not even a failure could be recorded."""
         match failure:
-            case NotStored() | NobodyKnows():
-                return Send(going.marks, failure)  # it could not be recorded, and is true all the same
+            case RetryableResponse() | UnknownOutcome():
+                return Forward(run_app.marks, failure)  # it could not be recorded, and is true all the same
             case LeaseLost():
                 # The handler was stopped where it would have gone on without its key; whoever asks again goes on.
-                return self._refuse(failure, going.route, going.request)
+                return self._refuse(failure, run_app.route, run_app.request)
         raise failure from (None if failure is error else error)
 
-    def _on_transaction_ended(self, going: Go, error: NotInTransaction) -> Flow[Answer]:
+    def _on_transaction_ended(self, run_app: RunApp, error: NotInTransaction) -> Flow[Respond]:
         """The view has ended the transaction that its response was to be recorded in."""
         try:
             status: Status | None = yield ReadStatus()
@@ -583,14 +583,14 @@ class Exchange(Generic[E]):
             end = "rolled back" if status is None else "committed, without a response"
             became = f"What it wrote before that is {end}"
         _log_error(
-            going,
+            run_app,
             f"ended its transaction by itself, so its response could not be recorded in it. {became}; the client was "
             f"told so (500). Leave commit and rollback to the transaction that transaction= opens",
             error,
         )
-        return self._respond(problem.transaction_ended(), going.request)
+        return self._respond(problem.transaction_ended(), run_app.request)
 
-    def check_commit(self, going: Go) -> Flow[Answer | None]:
+    def check_commit(self, run_app: RunApp) -> Flow[Respond | None]:
         """The transaction of the request has ended without an error; gives what is sent where it did not commit.
 
         Whoever asks has no other proof of the commit, so the record is looked for as everybody else sees it.
@@ -598,30 +598,30 @@ class Exchange(Generic[E]):
         try:
             status: Status | None = yield ReadStatus()
         except SemelError as error:
-            _log_error(going, "was carried out, and whether it is committed could not be seen", error)
-            return self._respond(problem.commit_unknown(), going.request)
-        return None if status is Status.COMPLETED else self.on_no_commit(going)
+            _log_error(run_app, "was carried out, and whether it is committed could not be seen", error)
+            return self._respond(problem.commit_unknown(), run_app.request)
+        return None if status is Status.COMPLETED else self.on_no_commit(run_app)
 
-    def on_no_commit(self, going: Go) -> Answer:
+    def on_no_commit(self, run_app: RunApp) -> Respond:
         """What is sent where the transaction of a request is known to have ended without a commit."""
         _log_error(
-            going,
+            run_app,
             "ended without a commit: what its view wrote is gone, nothing is recorded, and the client was told so "
             "(500). Let the transaction that transaction= opens commit at its end, as `with Session.begin()` does",
         )
-        return self._respond(problem.not_committed(), going.request)
+        return self._respond(problem.not_committed(), run_app.request)
 
-    def limit(self, going: Go, kept: Kept) -> StreamLimit:
+    def limit(self, run_app: RunApp, buffer: ResponseBuffer) -> StreamLimit:
         """When the answer of a call, which begins to leave now, is stopped before its end."""
-        return StreamLimit(going, kept, self.engine.clock.monotonic())
+        return StreamLimit(run_app, buffer, self.engine.clock.monotonic())
 
-    def _refuse(self, error: SemelError, route: Route, request: Request) -> Answer:
+    def _refuse(self, error: SemelError, route: Route, request: Request) -> Respond:
         settings = route.settings
         return self._respond(problem.of(error, settings.wording, settings.in_progress_status), request)
 
-    def _respond(self, found: Problem, request: Request) -> Answer:
+    def _respond(self, found: Problem, request: Request) -> Respond:
         """Send a problem, with a link to the policy document."""
-        return Answer(found.response(self.policy_link(request.mount)))
+        return Respond(found.response(self.policy_link(request.mount)))
 
     def policy_link(self, mount: str) -> str | None:
         """Where the policy document is; a mount may hold what the client wrote, and goes into a header."""

@@ -16,12 +16,12 @@ from semel.core.key import Shared
 from semel.engine.sync_engine import SyncSemelBase
 from semel.errors import UsageError
 from semel.extras import requires
-from semel.http.exchange import POLICY_PATH, Answer, Exchange, Pass, demand
+from semel.http.exchange import POLICY_PATH, Exchange, PassThrough, Respond, demand
 from semel.http.policy_document import document
 from semel.http.problem import Refused
 from semel.http.response import Response
-from semel.http.route import Given, Route, Routes, Scope, settings_of
-from semel.http.wsgi import Recording, Stream, body_of, request_of, take
+from semel.http.route import Route, RouteOptions, Routes, Scope, settings_of
+from semel.http.wsgi import Stream, SyncRecorder, body_of, request_of, take
 
 with requires("semel.http.flask", "flask"):
     import flask
@@ -60,11 +60,11 @@ class Idempotency:
         scope: Scope | Shared,
         routes: Iterable[Route] | None = None,
         policy_path: str | None = POLICY_PATH,
-        **settings: Unpack[Given],
+        **settings: Unpack[RouteOptions],
     ) -> None:
         engine = demand(semel, SyncSemelBase, "A Flask application", "Semel")
-        self._front = Exchange(engine, scope, routes, policy_path, settings)
-        self._common = Given(methods=_CHANGING, policy=engine.policy) | settings
+        self._exchange = Exchange(engine, scope, routes, policy_path, settings)
+        self._common = RouteOptions(methods=_CHANGING, policy=engine.policy) | settings
         if app is not None:
             self.init_app(app)
 
@@ -82,12 +82,12 @@ class Idempotency:
         dispatch = app.dispatch_request
         app.dispatch_request = partial(self._dispatched, app, dispatch)  # type: ignore[method-assign]
         # The first of all: once another function has parsed a form, nobody can have the bytes of the body any more.
-        app.before_request_funcs.setdefault(None, []).insert(0, partial(self._read_ahead, app))
-        if self._front.policy_path is not None:
+        app.before_request_funcs.setdefault(None, []).insert(0, partial(self._prefetch_body, app))
+        if self._exchange.policy_path is not None:
             view = partial(self._described, app)
-            app.add_url_rule(self._front.policy_path, "semel_idempotency_policy", view, methods=["GET"])
+            app.add_url_rule(self._exchange.policy_path, "semel_idempotency_policy", view, methods=["GET"])
 
-    def once(self, **settings: Unpack[Given]) -> Callable[[V], V]:
+    def once(self, **settings: Unpack[RouteOptions]) -> Callable[[V], V]:
         """Decorate a view, below `route`: it takes keys under these settings, whatever `routes=` says."""
         settings_of(settings)  # what is wrong with it is said here
 
@@ -102,11 +102,11 @@ class Idempotency:
         rule = request.url_rule
         marked = None if rule is None else _marked(app, rule.endpoint)
         if rule is None or marked is None:
-            return self._front.find(request.method, request.path)
+            return self._exchange.find(request.method, request.path)
         route = marked.route(rule.rule)
         return route if request.method in route.settings.methods else None
 
-    def _read_ahead(self, app: flask.Flask) -> None:
+    def _prefetch_body(self, app: flask.Flask) -> None:
         """Read the body of a request with a key, before any other function can take it."""
         request = flask.request
         route = self._route(app, request)
@@ -125,27 +125,27 @@ class Idempotency:
         if route is None:
             return dispatch()
         request = request_of(native.environ, vars(flask.g), native, (native.root_path, native.path))
-        verdict = take(self._front, request, route, lambda _: _body(native.environ))
+        verdict = take(self._exchange, request, route, lambda _: _body(native.environ))
         match verdict:
-            case Pass():
+            case PassThrough():
                 return dispatch()
-            case Answer(response):
+            case Respond(response):
                 return _response(app, response)
-            case Recording():
+            case SyncRecorder():
                 return self._run(app, dispatch, verdict)
 
-    def _run(self, app: flask.Flask, dispatch: Dispatch, recording: Recording) -> flask.Response:
+    def _run(self, app: flask.Flask, dispatch: Dispatch, recorder: SyncRecorder) -> flask.Response:
         try:
-            with recording.inside():
+            with recorder.inside():
                 response, handled = _viewed(app, dispatch)
-            return _recorded(app, recording, response, handled)
+            return _record(app, recorder, response, handled)
         except Exception as error:
-            if recording.done:
+            if recorder.done:
                 raise
-            return _response(app, recording.raised(error))
+            return _response(app, recorder.on_error(error))
         except BaseException as error:
-            if not recording.done:
-                recording.abandon(error)
+            if not recorder.done:
+                recorder.abandon(error)
             raise
 
     def _described(self, app: flask.Flask) -> flask.Response:
@@ -154,7 +154,7 @@ class Idempotency:
             for rule in app.url_map.iter_rules()
             if (marked := _marked(app, rule.endpoint)) is not None
         )
-        routes = Routes((*views, *self._front.routes.every), self._front.policy_path)
+        routes = Routes((*views, *self._exchange.routes.every), self._exchange.policy_path)
         return _response(app, document(routes))
 
 
@@ -166,11 +166,11 @@ def _viewed(app: flask.Flask, dispatch: Dispatch) -> tuple[flask.Response, Excep
         return app.make_response(app.handle_user_exception(error)), error
 
 
-def _recorded(
-    app: flask.Flask, recording: Recording, response: flask.Response, handled: Exception | None
+def _record(
+    app: flask.Flask, recorder: SyncRecorder, response: flask.Response, handled: Exception | None
 ) -> flask.Response:
     """The response, recorded already or once its last chunk is there."""
-    stream = Stream(recording, holds_all=not response.is_streamed, error=handled)
+    stream = Stream(recorder, holds_all=not response.is_streamed, error=handled)
     given: Any = response.response
     try:
         stream.head(response.status_code, list(response.headers))
@@ -186,7 +186,7 @@ def _recorded(
     response.headers.extend(stream.marks)
     stream.begun = True
     response.direct_passthrough = False
-    response.response = stream.rest() if recording.done else stream
+    response.response = stream.rest() if recorder.done else stream
     response.call_on_close(stream.close)  # also where another function puts its own iterable around this one
     return response
 
@@ -210,7 +210,7 @@ def _body(environ: dict[str, Any]) -> bytes | None:
 class _Marked:
     """The settings of one view under `once`, and the routes that lead to it."""
 
-    def __init__(self, given: Given, common: Given) -> None:
+    def __init__(self, given: RouteOptions, common: RouteOptions) -> None:
         self._given = given
         self._common = common
         self._routes: dict[str, Route] = {}

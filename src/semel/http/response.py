@@ -70,7 +70,7 @@ class Response(ClosedStruct, frozen=True):
     headers: Pairs
     body: bytes
 
-    def marked(self, marks: Iterable[tuple[str, str]]) -> Response:
+    def with_headers(self, marks: Iterable[tuple[str, str]]) -> Response:
         """The same, with further headers, and not to be cached whatever the application said."""
         headers = [pair for pair in self.headers if pair[0].lower() != "cache-control"]
         return Response(self.status, (*headers, *marks, _NOT_CACHED), self.body)
@@ -80,7 +80,9 @@ class NotKept:
     """Stands for a response of which nothing is stored but that it was given: no codec can keep it."""
 
 
-def kept(status: int, headers: Iterable[tuple[str, str]], body: bytes, allowed: frozenset[str]) -> Response:
+def storable_response(
+    status: int, headers: Iterable[tuple[str, str]], body: bytes, allowed: frozenset[str]
+) -> Response:
     """What is stored of a response."""
     pairs = [(name, value) for name, value in headers if name.lower() in allowed and not _BROKEN.search(value)]
     return Response(status, tuple(pairs), body)
@@ -112,7 +114,7 @@ class Answered(msgspec.Struct, frozen=True, eq=False):
     contradiction: str | None = None
 
 
-class Kept:
+class ResponseBuffer:
     """The body of an answer, as far as it is kept. `most` is the number of bytes that may be."""
 
     def __init__(self, most: int) -> None:
@@ -171,7 +173,7 @@ class Kept:
 
 def kept_whole(most: int, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> Answered:
     """An answer that is there at once, as far as it is kept."""
-    kept = Kept(most)
-    kept.begin(status, headers)
-    kept.add(body)
-    return kept.whole()
+    buffer = ResponseBuffer(most)
+    buffer.begin(status, headers)
+    buffer.add(body)
+    return buffer.whole()

@@ -174,7 +174,7 @@ _HINTS: Final = {
 """What to write instead of words that are often tried."""
 
 
-class Given(TypedDict, total=False):
+class RouteOptions(TypedDict, total=False):
     """Settings as they are written: by name, and only those that differ. `Settings` says what each means."""
 
     methods: Collection[str]
@@ -213,7 +213,7 @@ def _several(given: Any, name: str) -> Iterable[Any]:
     return given
 
 
-def settings_of(given: Given) -> Settings:
+def settings_of(given: RouteOptions) -> Settings:
     """Settings by name.
 
     Raises:
@@ -227,7 +227,7 @@ def settings_of(given: Given) -> Settings:
 class Route:
     """A path pattern, and the settings for it: `Route("/orders/*/pay", required=True)`."""
 
-    def __init__(self, path: str, **settings: Unpack[Given]) -> None:
+    def __init__(self, path: str, **settings: Unpack[RouteOptions]) -> None:
         if not path.startswith("/"):
             raise UsageError(f"A route begins with a slash, unlike {path!r}; nothing was set up.")
         if "**" in path[:-2]:
@@ -249,9 +249,9 @@ class Route:
             path = _SLASHES.sub("/", path).rstrip("/") or "/"
         return path == self._plain if self._pattern is None else self._pattern.fullmatch(path) is not None
 
-    def over(self, common: Given) -> Route:
+    def over(self, common: RouteOptions) -> Route:
         """The same route, where what it does not say is as in `common`."""
-        given: Given = {**common, **self._given}
+        given: RouteOptions = {**common, **self._given}
         return Route(self.path, **given)
 
     def is_exactly(self, path: str) -> bool:
@@ -279,10 +279,12 @@ class Routes:
     policy_path: str | None = field(default=None)
 
     @classmethod
-    def of(cls, routes: Iterable[Route] | None, common: Given, policy: Policy, policy_path: str | None) -> Routes:
+    def of(
+        cls, routes: Iterable[Route] | None, common: RouteOptions, policy: Policy, policy_path: str | None
+    ) -> Routes:
         """The routes with what is common to them; without any, one that fits everything."""
         settings_of(common)  # what is wrong with it is said even where every route says otherwise
-        common = Given(policy=policy) | common
+        common = RouteOptions(policy=policy) | common
         given = (Route("/**"),) if routes is None else tuple(routes)
         return cls(tuple(_checked(route).over(common) for route in given), policy_path)
 

@@ -30,7 +30,7 @@ from semel.engine.async_engine import AsyncCall, AsyncEngine
 from semel.engine.runtime import Turn
 from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.errors import InProgress, UsageError
-from semel.http.exchange import Answer, Exchange, Go, Open, Undone
+from semel.http.exchange import Exchange, Open, Respond, Rollback, RunApp
 from semel.http.response import Response
 from semel.http.route import Within
 
@@ -93,8 +93,8 @@ class TransactionFactory(ABC):
         """Give the connection of this thread back while its request waits."""
 
 
-def _waiting() -> Undone:
-    return Undone("the request waits for another one with the same key")
+def _waiting() -> Rollback:
+    return Rollback("the request waits for another one with the same key")
 
 
 class _Unit:
@@ -128,14 +128,14 @@ class _Unit:
 class AsyncUnitOfWork(_Unit):
     """The transaction of a request, in an engine of the same kind."""
 
-    def __init__(self, front: Exchange[AsyncEngine], within: Within | None) -> None:
+    def __init__(self, exchange: Exchange[AsyncEngine], within: Within | None) -> None:
         super().__init__(within)
-        self._front = front
+        self._exchange = exchange
         self._stack = AsyncExitStack()
 
     async def open(self, wanted: Open) -> AsyncCall[Response]:
         """Claim, in a transaction where the route has one. Raises what the engine raises."""
-        engine, settings = self._front.engine, wanted.settings()
+        engine, settings = self._exchange.engine, wanted.settings()
         if self._within is None:
             return await engine.open(wanted.key, **settings)
         turn = self._turn = engine.turn(wanted.key, **settings)
@@ -150,7 +150,7 @@ class AsyncUnitOfWork(_Unit):
             self._release()
             await turn.wait()
 
-    async def commit(self, going: Go) -> Answer | None:
+    async def commit(self, run_app: RunApp) -> Respond | None:
         """Leave the transaction so that it commits; gives what is sent where that was not seen to be so."""
         if self._within is None:
             return None
@@ -159,7 +159,7 @@ class AsyncUnitOfWork(_Unit):
                 await self._stack.aclose()
             if self._is_proof(listener):
                 return None
-            return await arun(self._front.check_commit(going), going.perform)
+            return await arun(self._exchange.check_commit(run_app), run_app.perform)
         finally:
             self._end_turn()
 
@@ -227,14 +227,14 @@ def running_in(connection: Any | None) -> Iterator[Running]:
 class UnitOfWork(_Unit):
     """The transaction of a request, in an engine of the same kind."""
 
-    def __init__(self, front: Exchange[SyncEngine], within: Within | None) -> None:
+    def __init__(self, exchange: Exchange[SyncEngine], within: Within | None) -> None:
         super().__init__(within)
-        self._front = front
+        self._exchange = exchange
         self._stack = ExitStack()
 
     def open(self, wanted: Open) -> SyncCall[Response]:
         """Claim, in a transaction where the route has one. Raises what the engine raises."""
-        engine, settings = self._front.engine, wanted.settings()
+        engine, settings = self._exchange.engine, wanted.settings()
         if self._within is None:
             return engine.open(wanted.key, **settings)
         turn = self._turn = engine.turn(wanted.key, **settings)
@@ -249,7 +249,7 @@ class UnitOfWork(_Unit):
             self._release()
             turn.wait()
 
-    def commit(self, going: Go) -> Answer | None:
+    def commit(self, run_app: RunApp) -> Respond | None:
         """Leave the transaction so that it commits; gives what is sent where that was not seen to be so."""
         if self._within is None:
             return None
@@ -258,7 +258,7 @@ class UnitOfWork(_Unit):
                 self._stack.close()
             if self._is_proof(listener):
                 return None
-            return run(self._front.check_commit(going), going.perform)
+            return run(self._exchange.check_commit(run_app), run_app.perform)
         finally:
             self._end_turn()
 

@@ -31,23 +31,23 @@ from semel.errors import UsageError
 from semel.http import problem
 from semel.http.exchange import (
     POLICY_PATH,
-    Answer,
     Exchange,
-    Go,
+    Forward,
     NoAnswer,
     Open,
-    Pass,
+    PassThrough,
     ReadBody,
-    Send,
+    ResolveScope,
+    Respond,
+    Rollback,
+    RunApp,
     StreamLimit,
-    Undone,
-    WhoAsks,
     demand,
 )
 from semel.http.problem import Refused
 from semel.http.request import Headers, Request, State
-from semel.http.response import Answered, Kept, Response, has_no_body
-from semel.http.route import Given, Route
+from semel.http.response import Answered, Response, ResponseBuffer, has_no_body
+from semel.http.route import Route, RouteOptions
 from semel.http.route import Scope as ScopeRule
 from semel.http.transaction import UnitOfWork, running_in
 
@@ -60,23 +60,23 @@ class EndWithheld(Exception):
     """The answer had begun to leave when it turned out that it does not count, or has no end: it is broken off."""
 
 
-class Recording:
+class SyncRecorder:
     """The open call behind a request, and its transaction where it has one: settled once, both together."""
 
-    def __init__(self, going: Go, front: Exchange[SyncEngine], unit: UnitOfWork) -> None:
-        opened = going.call
+    def __init__(self, run_app: RunApp, exchange: Exchange[SyncEngine], unit: UnitOfWork) -> None:
+        opened = run_app.call
         assert isinstance(opened, SyncCall)  # noqa: S101 - the engine is of this colour
-        self.settings = going.route.settings
-        self.marks = going.marks
-        self._going = going
+        self.settings = run_app.route.settings
+        self.marks = run_app.marks
+        self._run_app = run_app
         self._opened: SyncCall[Response] = opened
-        self._front = front
+        self._exchange = exchange
         self._unit = unit
 
     @property
     def done(self) -> bool:
         """Whether the engine was told what came of it."""
-        return self._going.is_settled
+        return self._run_app.is_settled
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -90,17 +90,17 @@ class Recording:
     @property
     def operation(self) -> str:
         """What is done, as the record names it."""
-        return self._going.operation
+        return self._run_app.operation
 
-    def limit(self, kept: Kept) -> StreamLimit:
+    def limit(self, buffer: ResponseBuffer) -> StreamLimit:
         """When the answer, which begins to leave now, is stopped before its end."""
-        return self._front.limit(self._going, kept)
+        return self._exchange.limit(self._run_app, buffer)
 
     def now(self) -> float:
         """The instant, by the engine's clock."""
-        return self._front.engine.clock.monotonic()
+        return self._exchange.engine.clock.monotonic()
 
-    def answered(self, answer: Answered, error: Exception | None = None) -> Send | Answer:
+    def on_response(self, answer: Answered, error: Exception | None = None) -> Forward | Respond:
         """The application has answered: recorded, then committed, or taken back if nothing is to stay of it.
 
         Args:
@@ -108,30 +108,30 @@ class Recording:
             error: what its framework made the answer of, if it was raised.
         """
         try:
-            return self._settled(self._front.on_response(self._going, answer, error))
+            return self._settle(self._exchange.on_response(self._run_app, answer, error))
         except Exception as failure:
             if self.done:
                 raise
-            return Answer(self.raised(failure))  # an answer that cannot even be looked at is none
+            return Respond(self.on_error(failure))  # an answer that cannot even be looked at is none
 
-    def raised(self, error: Exception) -> Response:
+    def on_error(self, error: Exception) -> Response:
         """The application has raised; so does this, unless somebody else's outcome is there to be sent."""
-        verdict = self._settled(self._front.on_error(self._going, error))
-        if isinstance(verdict, Answer):
+        verdict = self._settle(self._exchange.on_error(self._run_app, error))
+        if isinstance(verdict, Respond):
             return verdict.response
         raise error
 
     def abandon(self, error: BaseException) -> None:
         """The application was cut off."""
-        self._going.is_settled = True
+        self._run_app.is_settled = True
         try:
             self._opened.abandon(error)
         finally:
             self._unit.roll_back(error)
 
-    def _settled(self, flow: Flow[Send | Answer]) -> Send | Answer:
+    def _settle(self, flow: Flow[Forward | Respond]) -> Forward | Respond:
         try:
-            verdict = run(flow, self._going.perform)
+            verdict = run(flow, self._run_app.perform)
         except BaseException as error:
             if self.done:
                 self._unit.roll_back(error)
@@ -139,12 +139,12 @@ class Recording:
                 self.abandon(error)
             raise
         match verdict:
-            case Send(undo=None):
-                return self._unit.commit(self._going) or verdict
-            case Send(undo=Exception() as undo):
+            case Forward(undo=None):
+                return self._unit.commit(self._run_app) or verdict
+            case Forward(undo=Exception() as undo):
                 self._unit.roll_back(undo)
             case _:
-                self._unit.roll_back(Undone("another answer is sent"))
+                self._unit.roll_back(Rollback("another answer is sent"))
         return verdict
 
 
@@ -156,22 +156,22 @@ class Stream(Iterator[bytes]):
         marks: headers to be added.
 
     Args:
-        recording: the call.
+        recorder: the call.
         holds_all: whether nothing leaves before all of it is recorded.
         error: what the framework made the answer of, if it was raised.
     """
 
-    def __init__(self, recording: Recording, *, holds_all: bool = False, error: Exception | None = None) -> None:
-        self.recording = recording
+    def __init__(self, recorder: SyncRecorder, *, holds_all: bool = False, error: Exception | None = None) -> None:
+        self.recorder = recorder
         self.instead: Response | None = None
-        self.marks = recording.marks
+        self.marks = recorder.marks
         self.begun = False
         self._head: tuple[int, Pairs] | None = None
-        self._holds_all = holds_all or recording.settings.transaction is not None
+        self._holds_all = holds_all or recorder.settings.transaction is not None
         self._chunks: Iterator[bytes] = iter(())
         self._close: Callable[[], object] | None = None
         self._held: deque[bytes] = deque()
-        self._kept = Kept(recording.settings.max_response)
+        self._buffer = ResponseBuffer(recorder.settings.max_response)
         self._error = error
         self._gone = False
         self._is_whole = False
@@ -180,12 +180,12 @@ class Stream(Iterator[bytes]):
     @property
     def has_body(self) -> bool:
         """Whether the application has given any of it, whether or not it has left."""
-        return self._kept.seen > 0
+        return self._buffer.seen > 0
 
     def head(self, status: int, headers: Pairs) -> None:
         """The answer has this status and these headers."""
         self._head = (status, headers)
-        self._kept.begin(status, headers)
+        self._buffer.begin(status, headers)
 
     def take(self, call: Callable[[], Iterable[bytes]], close: Callable[[], object] | None = None) -> None:
         """Call what gives the chunks; `close` is called once at the end, the `close` of the chunks where none is given.
@@ -193,9 +193,9 @@ class Stream(Iterator[bytes]):
         Raises:
             Exception: what the call raises, unless somebody else's outcome is there to be sent.
         """
-        self.guarded(lambda: self._taken(call(), close))
+        self.guarded(lambda: self._start_chunks(call(), close))
 
-    def _taken(self, chunks: Iterable[bytes], close: Callable[[], object] | None) -> None:
+    def _start_chunks(self, chunks: Iterable[bytes], close: Callable[[], object] | None) -> None:
         self._close = close or getattr(chunks, "close", None)
         self._is_whole = isinstance(chunks, list | tuple)
         self._holds_all = self._holds_all or self._is_whole
@@ -211,15 +211,15 @@ class Stream(Iterator[bytes]):
             raise NoAnswer("the application gave a body before its status")
         if not self._gone:
             self._held.append(chunk)
-        self._kept.add(chunk)
+        self._buffer.add(chunk)
         if self._limit is None and not self._is_whole:
-            self._limit = self.recording.limit(self._kept)
+            self._limit = self.recorder.limit(self._buffer)
             if self._gone:
-                self._limit.client_left(self.recording.now())
+                self._limit.client_left(self.recorder.now())
 
     def ready(self) -> None:
         """Go on until something may leave, or until all is recorded or stopped."""
-        while not self.recording.done and not self.may_leave:
+        while not self.recorder.done and not self.may_leave:
             if self.stop_if_due():
                 return
             if self.guarded(self._pull):
@@ -231,15 +231,15 @@ class Stream(Iterator[bytes]):
         Raises:
             EndWithheld: somebody listens, who must not take it for the end.
         """
-        reason = None if self._limit is None else self._limit.reason(self.recording.now())
+        reason = None if self._limit is None else self._limit.reason(self.recorder.now())
         if reason is None:
             return False
         stopped = EndWithheld(f"the answer was stopped: {reason}")
-        _log.warning("%s: the streamed answer was stopped: %s", self.recording.operation, reason)
-        if self.recording.settings.transaction is not None:
-            self._replaced(self.recording.raised(stopped), stopped)
+        _log.warning("%s: the streamed answer was stopped: %s", self.recorder.operation, reason)
+        if self.recorder.settings.transaction is not None:
+            self._replaced(self.recorder.on_error(stopped), stopped)
             return True
-        self.recording.answered(self._kept.cut_off(), self._error)
+        self.recorder.on_response(self._buffer.cut_off(), self._error)
         self._held.clear()
         self.closed()
         if not self._gone:
@@ -249,9 +249,9 @@ class Stream(Iterator[bytes]):
     @property
     def may_leave(self) -> bool:
         """Whether a chunk may leave now: a client that has all the bytes it was promised takes them for the end."""
-        if self.recording.done:
+        if self.recorder.done:
             return bool(self._held)
-        return bool(self._held) and not self._holds_all and not self._kept.is_complete
+        return bool(self._held) and not self._holds_all and not self._buffer.is_complete
 
     def leave(self) -> bytes:
         """The chunk that may leave now."""
@@ -286,7 +286,7 @@ class Stream(Iterator[bytes]):
         """Nobody takes the chunks any more: from now on they are only kept."""
         self._gone = self._holds_all = True
         if self._limit is not None:
-            self._limit.client_left(self.recording.now())
+            self._limit.client_left(self.recorder.now())
 
     def closed(self) -> None:
         """Close what gave the chunks, once."""
@@ -308,22 +308,22 @@ class Stream(Iterator[bytes]):
     def guarded(self, work: Callable[[], T]) -> T | None:
         """Do work of the application: what it raises is recorded, and raised again unless `instead` is to be sent."""
         try:
-            with self.recording.inside():
+            with self.recorder.inside():
                 return work()
         except Exception as error:
-            if self.recording.done:
+            if self.recorder.done:
                 raise
-            self._replaced(self.recording.raised(error), error)
+            self._replaced(self.recorder.on_error(error), error)
         except BaseException as error:
-            if not self.recording.done:
-                self.recording.abandon(error)
+            if not self.recorder.done:
+                self.recorder.abandon(error)
             raise
         return None
 
     def _ended(self) -> None:
         assert self._head is not None  # noqa: S101 - it was looked for
-        verdict = self.recording.answered(self._kept.whole(), self._error)
-        if isinstance(verdict, Answer):
+        verdict = self.recorder.on_response(self._buffer.whole(), self._error)
+        if isinstance(verdict, Respond):
             self._replaced(verdict.response, EndWithheld("this answer does not count; what was sent is broken off"))
 
     def _replaced(self, response: Response, error: Exception) -> None:
@@ -358,51 +358,51 @@ class IdempotencyMiddleware:
         scope: ScopeRule | Shared,
         routes: Iterable[Route] | None = None,
         policy_path: str | None = POLICY_PATH,
-        **settings: Unpack[Given],
+        **settings: Unpack[RouteOptions],
     ) -> None:
         engine = demand(semel, SyncSemelBase, "A WSGI application", "Semel")
         self.app = app
-        self._front = Exchange(engine, scope, routes, policy_path, settings)
+        self._exchange = Exchange(engine, scope, routes, policy_path, settings)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Take a request, or hand it on."""
         method, path = environ["REQUEST_METHOD"].upper(), _decoded(environ.get("PATH_INFO") or "/")
-        route = self._front.find(method, path)
+        route = self._exchange.find(method, path)
         if route is not None:
-            return self._exchanged(route, environ, start_response)
-        document = self._front.policy_document(method, path)
+            return self._handle(route, environ, start_response)
+        document = self._exchange.policy_document(method, path)
         if document is None:
             return self.app(environ, start_response)
         return _sent(document, start_response, head=method == "HEAD")
 
-    def _exchanged(self, route: Route, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def _handle(self, route: Route, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         request = request_of(environ, environ, environ)
-        verdict = take(self._front, request, route, lambda limit: body_of(environ, limit))
+        verdict = take(self._exchange, request, route, lambda limit: body_of(environ, limit))
         match verdict:
-            case Pass():
+            case PassThrough():
                 return self.app(environ, start_response)
-            case Answer(response):
+            case Respond(response):
                 return _sent(response, start_response)
-            case Recording():
+            case SyncRecorder():
                 return _Call(verdict, start_response).run(lambda given: self.app(environ, given))
 
 
 def take(
-    front: Exchange[SyncEngine], request: Request, route: Route, body: Callable[[int], bytes | None]
-) -> Pass | Answer | Recording:
-    """What becomes of a request; a `Recording` where the application is to run.
+    exchange: Exchange[SyncEngine], request: Request, route: Route, body: Callable[[int], bytes | None]
+) -> PassThrough | Respond | SyncRecorder:
+    """What becomes of a request; a `SyncRecorder` where the application is to run.
 
     Args:
-        front: the settings of the application.
+        exchange: the settings of the application.
         request: its head.
         route: the one that was found for it.
         body: reads the body whole; gives None where it is longer than that.
     """
-    unit = UnitOfWork(front, route.settings.transaction)
+    unit = UnitOfWork(exchange, route.settings.transaction)
 
     def perform(wanted: Any) -> Any:
         match wanted:
-            case WhoAsks(rule, asking):
+            case ResolveScope(rule, asking):
                 return _who(rule(asking))
             case ReadBody(limit):
                 return body(limit)
@@ -411,13 +411,13 @@ def take(
         raise AssertionError(wanted)
 
     try:
-        verdict = run(front.handle(request, route), perform)
+        verdict = run(exchange.handle(request, route), perform)
     except BaseException as error:
         unit.roll_back(error)
         raise
-    if isinstance(verdict, Go):
-        return Recording(verdict, front, unit)
-    unit.roll_back(Undone("the application did not run"))
+    if isinstance(verdict, RunApp):
+        return SyncRecorder(verdict, exchange, unit)
+    unit.roll_back(Rollback("the application did not run"))
     return verdict
 
 
@@ -432,8 +432,8 @@ def _who(who: Any) -> Any:
 class _Call:
     """The application's own conversation with the server, looked at on the way."""
 
-    def __init__(self, recording: Recording, start_response: StartResponse) -> None:
-        self._stream = Stream(recording)
+    def __init__(self, recorder: SyncRecorder, start_response: StartResponse) -> None:
+        self._stream = Stream(recorder)
         self._start_response = start_response
         self._start: tuple[str, Pairs] | None = None
         self._write: Callable[[bytes], object] | None = None
@@ -451,7 +451,7 @@ class _Call:
         except BaseException:
             stream.closed()
             raise
-        return _Whole(stream.rest(), stream.close) if stream.recording.done else stream
+        return _Whole(stream.rest(), stream.close) if stream.recorder.done else stream
 
     def _started(self, status: str, headers: Pairs, exc_info: Any = None, /) -> Callable[[bytes], object]:
         """The `start_response` of the application."""
@@ -476,7 +476,7 @@ class _Call:
                 self._write(stream.leave())
             except OSError:
                 stream.lose()
-        if not stream.recording.done and stream.stop_if_due():
+        if not stream.recorder.done and stream.stop_if_due():
             raise EndWithheld("the answer was stopped, and its client has left")
 
     def _begin(self) -> None:

@@ -13,12 +13,12 @@ from typing import Any, Final, Self, cast
 
 from semel.api import Place, open_store
 from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
-from semel.engine.clock import Clock, Resends
+from semel.engine.clock import Clock, RetryBudget
 from semel.engine.engine import engine_of
 from semel.engine.sync_engine import SyncEngine, SyncSemelBase
 from semel.errors import UsageError
 
-_FIELDS: Final = ("store", "clock", "resends", "_left")
+_FIELDS: Final = ("store", "clock", "retry_budget", "_left")
 _CLOSED_WITHIN: Final = 10.0
 
 
@@ -47,7 +47,7 @@ class override:  # noqa: N801 - a context manager, used like a function
         self._saved = {name: getattr(engine, name) for name in _FIELDS if hasattr(engine, name)}
         engine.store = self._store
         engine.clock = self._clock or engine.clock
-        engine.resends = Resends(engine.jitter, engine.limits.retry_budget)
+        engine.retry_budget = RetryBudget(engine.jitter, engine.limits.retry_budget)
         engine._left = []
         self._runtimes = engine.runtimes
         engine._use_runtimes(type(engine.runtimes)(engine._host()))

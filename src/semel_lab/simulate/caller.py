@@ -20,7 +20,7 @@ from semel.core.flow import Flow
 from semel.core.operations import Found, Read, Resolve
 from semel.core.record import DidNotHappen, Happened, StoredRecord, Unknown
 from semel.engine import admin
-from semel.engine.background import Beat, Waiter
+from semel.engine.background import HeldLease, Waiter
 from semel.engine.call_flow import AskReconcileHook, CallFlow, Pause, Request, RunCall, RunHandler, RunStep, Wait, step
 from semel.engine.context import AttemptState
 from semel.errors import LeaseLost, NotResolvable
@@ -129,7 +129,7 @@ class Caller:
         self.visit: Visit | None = None  # in the lane
         self.waits: Waiter | None = None  # not yet answered
         self.waiter: Waiter | None = None  # the last one that was
-        self.held: Beat | None = None
+        self.held: HeldLease | None = None
         self.until_us: int | None = None
         self.value: Any = None
         self.error: BaseException | None = None
@@ -211,7 +211,7 @@ class Caller:
             self.sim.seen["promoted, too late"] += 1
         waiting = keeper.keeper.waiting
         self.waits = waiting.join(digest, until, self.worker.clock.monotonic(), self, self.waiter)
-        keeper.rouse(min(until, waiting.due() or until))
+        keeper.wake_by(min(until, waiting.due() or until))
 
     def woken(self) -> None:
         """It may go on with what it does in the lane, or that is over."""
@@ -247,12 +247,12 @@ class Caller:
             return driven(sweep, {RunCall: self._run_call})
         if self.sim.world.calls == "decorated":
             return call_decorated(self, self.request)
-        self.once = CallFlow(self.request, clock, self.new_nonce, self.worker.resends)
+        self.once = CallFlow(self.request, clock, self.new_nonce, self.worker.retry_budget)
         return driven(self.once.flow(), {RunHandler: self._call, AskReconcileHook: self._ask})
 
     def _run_call(self, wanted: RunCall) -> Generator[Any, Any, Any]:
-        clock, resends = self.worker.clock, self.worker.resends
-        self.once = CallFlow(wanted.request, clock, self.new_nonce, resends, only_reconcile=True)
+        clock, retry_budget = self.worker.clock, self.worker.retry_budget
+        self.once = CallFlow(wanted.request, clock, self.new_nonce, retry_budget, only_reconcile=True)
         try:
             result = yield from driven(self.once.flow(), {AskReconcileHook: self._ask})
         except Exception:
@@ -264,7 +264,7 @@ class Caller:
     def _done(self) -> None:
         """The call is over: stop renewing, and let waiters of this process look."""
         if self.once is not None and (self.held or self.waiter):
-            self.worker.done(self.held, self.once.request.key.digest, self.waiter)
+            self.worker.finish(self.held, self.once.request.key.digest, self.waiter)
         if self.request is None:
             self.once = self.held = self.waiter = None
 
@@ -272,7 +272,7 @@ class Caller:
         if self.once is not None and (state.beat is None or state.beat is not self.held):
             if self.held is not None:
                 self.worker.renewals.release(self.held)
-            self.worker.hold(self.once)
+            self.worker.keep_lease(self.once)
             self.held = state.beat
 
     def _call(self, call: RunHandler) -> Generator[Any, Any, Any]:
@@ -298,7 +298,7 @@ class Caller:
             if isinstance(self.body, DecoratedCall):
                 yield CallStep(name, self._step(state, index))
                 continue
-            flow = step(state, name, SHAPE, 1_000_000, joined=False, resends=self.worker.resends)
+            flow = step(state, name, SHAPE, 1_000_000, joined=False, retry_budget=self.worker.retry_budget)
             yield from driven(flow, {RunStep: lambda _: self._step(state, index)})  # noqa: B023 - used at once
         if before:
             yield before
@@ -360,7 +360,7 @@ class Caller:
                 self.worker.lane.cancel(visit)
         if waits is not None:
             self.worker.keeper.keeper.waiting.leave(waits)
-            self.worker.done(None, waits.digest, waits)
+            self.worker.finish(None, waits.digest, waits)
         self.value = self.error = None
         self.heir = False
         if isinstance(self.body, DecoratedCall):
@@ -388,8 +388,8 @@ class Caller:
             self.sim.answers.ended(self, result, error)
             if result is not None and result.replayed and self.once is not None:  # a decorated function counts it
                 keeper = self.worker.keeper
-                if keeper.keeper.replayed(self.request.key.digest):
-                    keeper.rouse(keeper.keeper.due())
+                if keeper.keeper.count_replay(self.request.key.digest):
+                    keeper.wake_by(keeper.keeper.due())
         elif self.asker.erases:
             self.sim.answers.erased(error)
         elif self.asker.resolves:

@@ -26,7 +26,7 @@ from semel.core.operations import Operation
 from semel.core.store import Store
 from semel.engine import context
 from semel.engine.async_engine import AsyncCall, AsyncEngine, AsyncSemelBase
-from semel.engine.background import Beat, Waiter
+from semel.engine.background import HeldLease, Waiter
 from semel.engine.call_flow import CallFlow, Request, Result, Wait
 from semel.engine.context import AttemptState
 from semel.engine.runtime import AsyncRuntime, AsyncRuntimes, SyncRuntime, SyncRuntimes
@@ -118,15 +118,15 @@ class _Moving:
 
     def __init__(self, call: DecoratedCall) -> None:
         self._worker = call.caller.worker
-        self.hold: Callable[[CallFlow], None] = self._worker.hold
-        self.release: Callable[[Beat], None] = self._worker.renewals.release
-        self.done: Callable[[Beat | None, bytes, Waiter | None], None] = self._worker.done
+        self.keep_lease: Callable[[CallFlow], None] = self._worker.keep_lease
+        self.release: Callable[[HeldLease], None] = self._worker.renewals.release
+        self.finish: Callable[[HeldLease | None, bytes, Waiter | None], None] = self._worker.finish
 
     def count_replay(self, digest: bytes) -> None:
         """Count a replay."""
         watch = self._worker.keeper
-        if watch.keeper.replayed(digest):
-            watch.rouse(watch.keeper.due())
+        if watch.keeper.count_replay(digest):
+            watch.wake_by(watch.keeper.due())
 
 
 class _Runtimes:
@@ -217,7 +217,7 @@ class _TaskEngine(AsyncEngine):
         super().__init__(
             cast("Store", caller.sim.store), clock=_TaskClock(call), observer=Silent(), new_nonce=caller.new_nonce
         )
-        self.resends = caller.worker.resends
+        self.retry_budget = caller.worker.retry_budget
         self._use_runtimes(cast("AsyncRuntimes", _Runtimes(call, cast("AsyncRuntime", _TaskRuntime(call)))))
 
     async def call(self, request: Request, handler: Callable[[], Awaitable[T]]) -> Result[T]:
@@ -320,7 +320,7 @@ class _ThreadEngine(SyncEngine):
         super().__init__(
             cast("Store", caller.sim.store), clock=_ThreadClock(call), observer=Silent(), new_nonce=caller.new_nonce
         )
-        self.resends = caller.worker.resends
+        self.retry_budget = caller.worker.retry_budget
         self._use_runtimes(cast("SyncRuntimes", _Runtimes(call, cast("SyncRuntime", _ThreadRuntime(call)))))
 
     def call(self, request: Request, handler: Callable[[], T]) -> Result[T]:

@@ -118,7 +118,7 @@ class Faults:
 
     def _spoil(self, lane: LaneRunner, kind: str) -> None:
         worker, sim = lane.worker, self.sim
-        touched = [digest for ticket in lane.next_tickets() if (digest := _digest(ticket.operation))]
+        touched = [digest for pending in lane.next_tickets() if (digest := _digest(pending.operation))]
         whole = kind not in ("refuse", "lose", "late", "half")  # it holds up everybody in the process
         self.note(kind, touched + _keys_of(worker) if whole else touched, f"process {worker.index}")
         if kind == "crash before":
@@ -153,7 +153,7 @@ class Faults:
         if kind == "refuse":
             return nothing
         if kind == "late":
-            operations = [ticket.operation for list_ in lane.round for ticket in list_]
+            operations = [pending.operation for list_ in lane.round for pending in list_]
             self.ghosts.update(operation.nonce for operation in operations if isinstance(operation, Claim))
             self.sim.late.append(Late(self.sim, operations, 3000 + len(self.sim.late)))
             return nothing
@@ -166,7 +166,7 @@ class Faults:
         """A round is about to come back: a caller may be cancelled now. True where that ended the round."""
         if not self.left or not self.cancels:
             return False
-        callers = lane.callers_of([ticket for list_ in lane.round for ticket in list_])
+        callers = lane.callers_of([pending for list_ in lane.round for pending in list_])
         targets = [caller for caller in callers if _may_be_cancelled(caller)]
         choice = self.sim.choices.fault(len(targets) + 1) if targets else 0
         if choice:
@@ -260,7 +260,7 @@ def _digest(operation: Any) -> bytes | None:
 def _unanswered(lane: LaneRunner, replies: list[Answers | Exception]) -> list[bytes]:
     """The nonces of claims, and of claims given back, whose sender will not hear what became of them."""
     lost = [list_ for list_, reply in zip(lane.round, replies, strict=True) if isinstance(reply, Exception)]
-    operations = [ticket.operation for list_ in lost for ticket in list_]
+    operations = [pending.operation for list_ in lost for pending in list_]
     claims = [operation.nonce for operation in operations if isinstance(operation, Claim)]
     return claims + [operation.lease.nonce for operation in operations if isinstance(operation, Fail)]
 

@@ -26,8 +26,8 @@ from semel.core.operations import Checkpoint, Claim, Complete, Fail, Lost, Opera
 from semel.core.store import Answers, Driver, Store
 from semel.engine.background import (
     DOZE,
-    Beat,
-    Keeper,
+    Background,
+    HeldLease,
     Renewals,
     Renewer,
     SleepUntil,
@@ -38,8 +38,8 @@ from semel.engine.background import (
     watching,
 )
 from semel.engine.call_flow import CallFlow
-from semel.engine.clock import Resends
-from semel.engine.lane import SEND, AsyncLane, Lane, Round, ThreadLane, Ticket
+from semel.engine.clock import RetryBudget
+from semel.engine.lane import SEND, AsyncLane, Flight, Lane, PendingOperation, ThreadLane
 from semel.errors import StoreUnavailable
 from semel_lab.simulate.checks.violation import Violation
 from semel_lab.simulate.loop import GONE, Gone
@@ -80,7 +80,7 @@ class WatchRunner:
         self.queued = False
         self.visit: Visit | None = None
 
-    def rouse(self, at: float | None) -> None:
+    def wake_by(self, at: float | None) -> None:
         """Make sure that the watch is awake at `at` (None: now)."""
         self.stirred = True
         if self.flow is None:
@@ -138,9 +138,9 @@ class WatchRunner:
 
     def _answers(self, visit: Visit) -> list[Any]:
         self.visit = None
-        for ticket in visit.tickets:
-            if type(ticket.answer) is Lost and type(ticket.operation) is Renew:
-                self.worker.sim.witness.refused.add(ticket.operation.lease.nonce)
+        for pending in visit.queued:
+            if type(pending.answer) is Lost and type(pending.operation) is Renew:
+                self.worker.sim.witness.refused.add(pending.operation.lease.nonce)
         answers: list[Any] = visit.value
         return answers
 
@@ -172,14 +172,14 @@ class KeeperRunner(WatchRunner):
     __slots__ = ("keeper",)
 
     def __init__(self, worker: Worker, lane: LaneRunner) -> None:
-        self.keeper = Keeper(worker.clock, Waiting(_no_jitter), _wake_up)
+        self.keeper = Background(worker.clock, Waiting(_no_jitter), _wake_up)
         super().__init__(worker, lane, self.keeper, 2000 + worker.index)
 
     def mark(self) -> tuple[object, ...]:
         """All of it, for telling states apart."""
         waiting = self.keeper.waiting
-        waiters = [(waiter.seat.actor, waiter.until) for waiters in waiting._keys.values() for waiter in waiters]
-        heirs = [waiter.seat.actor for waiter in waiting._heirs.values()]
+        waiters = [(waiter.event.actor, waiter.until) for waiters in waiting._keys.values() for waiter in waiters]
+        heirs = [waiter.event.actor for waiter in waiting._heirs.values()]
         timing = (waiting._look_at, waiting._last_look, self.keeper._tally_at)
         return tuple(waiters), tuple(heirs), frozenset(waiting._nudged), timing, super().mark()
 
@@ -221,7 +221,7 @@ def _no_jitter() -> float:
 
 
 def _wake_up(waiter: Waiter) -> None:
-    waiter.seat.news(waiter)
+    waiter.event.news(waiter)
 
 
 if TYPE_CHECKING:
@@ -250,13 +250,13 @@ class Asker(Protocol):
 class Visit:
     """Somebody in a lane, or the task that leads it (`asker` is None). When it is over it has a value or an error."""
 
-    __slots__ = ("asker", "error", "flow", "is_over", "seat", "tickets", "value")
+    __slots__ = ("asker", "error", "event", "flow", "is_over", "queued", "value")
 
     def __init__(self, asker: Asker | None) -> None:
         self.asker = asker
         self.flow: Any = None
-        self.seat: Seat | None = None  # what it waits for
-        self.tickets: list[Ticket] = []
+        self.event: Seat | None = None  # what it waits for
+        self.queued: list[PendingOperation] = []
         self.is_over = False
         self.value: Any = None
         self.error: Exception | None = None
@@ -286,7 +286,7 @@ class Seat:
 
     def _give(self) -> None:
         self.is_given = True
-        if self.visit is not None and self.visit.seat is self:
+        if self.visit is not None and self.visit.event is self:
             self._runner.wake(self.visit)
 
     def __await__(self) -> Generator[Seat, None, None]:
@@ -341,31 +341,31 @@ class _SeenLane(Lane):
         super().__init__(store, guard)
         self._runner = runner
 
-    def submit(self, ticket: Ticket) -> bool:
-        self._runner.entered(ticket)
-        leads = super().submit(ticket)
-        if ticket.answer is not None:
-            self._runner.refused(ticket, "refused at once")
+    def submit(self, pending: PendingOperation) -> bool:
+        self._runner.entered(pending)
+        leads = super().submit(pending)
+        if pending.answer is not None:
+            self._runner.refused(pending, "refused at once")
         return leads
 
-    def take(self) -> Round:
-        round_ = super().take()
-        self._runner.taken(round_)
-        return round_
+    def next_flight(self) -> Flight:
+        flight = super().next_flight()
+        self._runner.taken(flight)
+        return flight
 
-    def settle(
-        self, round_: Round, replies: Sequence[Answers | Exception] | None, struck: Exception | None = None
-    ) -> list[Ticket]:
+    def deliver(
+        self, flight: Flight, replies: Sequence[Answers | Exception] | None, struck: Exception | None = None
+    ) -> list[PendingOperation]:
         if replies:
             self._runner.silent = all(isinstance(reply, Exception) for reply in replies)
-        answered = super().settle(round_, replies, struck)
-        for ticket in answered:
-            if isinstance(ticket.answer, StoreUnavailable) and not ticket.answer.asked:
-                self._runner.refused(ticket, "sent away")
+        answered = super().deliver(flight, replies, struck)
+        for pending in answered:
+            if isinstance(pending.answer, StoreUnavailable) and not pending.answer.asked:
+                self._runner.refused(pending, "sent away")
         return answered
 
-    def hand_over(self) -> Ticket | None:
-        heir = super().hand_over()
+    def next_leader(self) -> PendingOperation | None:
+        heir = super().next_leader()
         if heir is not None:
             self._runner.handed_over(heir)
         return heir
@@ -417,12 +417,12 @@ class LaneRunner:
         self.state = IDLE
         self.leader: Visit | None = None
         self.open: set[Visit] = set()
-        self._visits: dict[Ticket, Visit] = {}
+        self._visits: dict[PendingOperation, Visit] = {}
         self._entering: Visit | None = None
         self._violation: Violation | None = None
         self._resuming: Visit | None = None
         self._plans: list[Any] | None = None  # of a round that was taken and is not out yet
-        self.round: Round = []
+        self.round: Flight = []
         self.replies: list[Answers | Exception] = []
         self.due_us: int | None = None
         self.exchange: Exchange | None = None  # a round that is made of several requests, on its way
@@ -430,14 +430,16 @@ class LaneRunner:
     def ask(self, asker: Asker, operation: Operation) -> Visit:
         """Have one operation performed."""
         if self._combining is not None:
-            return self._enter(asker, self._combining.asking(Ticket(operation)))
+            return self._enter(asker, self._combining.perform_flow(PendingOperation(operation)))
         assert self._loop_lane is not None
         return self._enter(asker, self._loop_lane.perform(operation))
 
     def ask_all(self, asker: Asker, operations: list[Operation]) -> Visit:
         """Have a list performed; errors come back as values."""
         if self._combining is not None:
-            return self._enter(asker, self._combining.asking_all([Ticket(operation) for operation in operations]))
+            return self._enter(
+                asker, self._combining.perform_all_flow([PendingOperation(operation) for operation in operations])
+            )
         assert self._loop_lane is not None
         return self._enter(asker, self._loop_lane.perform_all(operations))
 
@@ -448,12 +450,12 @@ class LaneRunner:
         self._go_on(visit)
         return visit
 
-    def entered(self, ticket: Ticket) -> None:
+    def entered(self, pending: PendingOperation) -> None:
         """A ticket of the visit that is going on."""
         visit = self._entering
         assert visit is not None
-        visit.tickets.append(ticket)
-        self._visits[ticket] = visit
+        visit.queued.append(pending)
+        self._visits[pending] = visit
 
     def begin_leading(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """A task of its own leads from now on; it has not begun."""
@@ -464,8 +466,8 @@ class LaneRunner:
 
     def resume(self, visit: Visit) -> None:
         """Let a visit go on that was woken."""
-        if self.threads and visit.seat is not None:
-            visit.seat.is_given = False  # a lock is given once, a future for good
+        if self.threads and visit.event is not None:
+            visit.event.is_given = False  # a lock is given once, a future for good
         self._resuming = visit
         self._go_on(visit)
         self._resuming = None
@@ -477,7 +479,7 @@ class LaneRunner:
                 self.worker.sim.seen["leader interrupted"] += 1
                 self.worker.sim.faults.unanswered(self, [unanswered()] * len(self.round))
             self._at_home()
-        elif self.threads and any(ticket.leads and ticket.answer is None for ticket in visit.tickets):
+        elif self.threads and any(pending.leads and pending.answer is None for pending in visit.queued):
             self.worker.sim.seen["heir interrupted"] += 1
         self._resuming = visit
         self._go_on(visit, error=GONE if self.threads else asyncio.CancelledError())
@@ -490,9 +492,9 @@ class LaneRunner:
 
     def _go_on(self, visit: Visit, value: Any = None, error: BaseException | None = None) -> None:
         self._entering, outer = visit, self._entering
-        if visit.seat is not None:
-            visit.seat.visit = None
-            visit.seat = None
+        if visit.event is not None:
+            visit.event.visit = None
+            visit.event = None
         try:
             wanted = visit.flow.send(value) if error is None else visit.flow.throw(error)
         except StopIteration as end:
@@ -519,13 +521,13 @@ class LaneRunner:
             wanted.is_given = False
             self._go_on(visit)
         else:
-            visit.seat, wanted.visit = wanted, visit
+            visit.event, wanted.visit = wanted, visit
 
     def _end(self, visit: Visit, value: Any, error: Exception | None) -> None:
         visit.is_over, visit.value, visit.error = True, value, error
         self.open.discard(visit)
-        for ticket in visit.tickets:
-            self._visits.pop(ticket, None)
+        for pending in visit.queued:
+            self._visits.pop(pending, None)
         if visit.asker is not None and visit is not self._resuming:
             visit.asker.woken()
 
@@ -533,26 +535,26 @@ class LaneRunner:
         """Its move: send what waits."""
         self.worker.sim.faults.at_round(self)
 
-    def next_tickets(self) -> list[Ticket]:
+    def next_tickets(self) -> list[PendingOperation]:
         """What goes out next."""
         if self._plans is not None:
-            return [ticket for list_ in self.round for ticket in list_]
+            return [pending for list_ in self.round for pending in list_]
         return list(self.lane._waiting)
 
     def only_reads(self) -> bool:
         """Whether the next round cannot change anything."""
-        return all(isinstance(ticket.operation, (Read, Scan)) for ticket in self.next_tickets())
+        return all(isinstance(pending.operation, (Read, Scan)) for pending in self.next_tickets())
 
-    def callers_of(self, tickets: list[Ticket]) -> list[Any]:
+    def callers_of(self, queued: list[PendingOperation]) -> list[Any]:
         """The callers who wait for these; watches are none, nor is anybody who is gone."""
-        visits = [self._visits.get(ticket) for ticket in tickets if not ticket.abandoned]
+        visits = [self._visits.get(pending) for pending in queued if not pending.abandoned]
         askers = [visit.asker for visit in visits if visit is not None]
         return [asker for asker in askers if asker is not None and asker.actor < FIRST_OF_PROCESS]
 
     def take(self) -> list[Any]:
         """Take the next round, unless that was done; the plans of it. Afterwards the lane may have nothing to send."""
         if self._combining is not None:
-            return self._combining.take()
+            return self._combining.next_plans()
         if self._plans is None:
             assert self.leader is not None
             leader, self.state = self.leader, IDLE
@@ -560,10 +562,10 @@ class LaneRunner:
         plans, self._plans = self._plans or [], None
         return plans
 
-    def taken(self, round_: Round) -> None:
+    def taken(self, flight: Flight) -> None:
         """A round was taken."""
-        self.round = round_
-        if len(round_) > 1 or (round_ and len(round_[0]) > 1):
+        self.round = flight
+        if len(flight) > 1 or (flight and len(flight[0]) > 1):
             self._count()
 
     def sent(self, replies: list[Answers | Exception], due_us: int | None = None) -> None:
@@ -609,16 +611,16 @@ class LaneRunner:
         self.state, self.leader, self._plans = IDLE, None, None
         self.round, self.replies, self.due_us = [], [], None
 
-    def refused(self, ticket: Ticket, how: str) -> None:
+    def refused(self, pending: PendingOperation, how: str) -> None:
         """An operation was refused without asking the store."""
-        what = type(ticket.operation).__name__
-        if isinstance(ticket.operation, _OF_A_RUN):
+        what = type(pending.operation).__name__
+        if isinstance(pending.operation, _OF_A_RUN):
             self._violation = Violation("guard", f"{what} of an attempt that runs was refused")
         elif not self.silent:
             self._violation = Violation("guard", f"{what} was refused although the store answers")
         self.worker.sim.seen[how] += 1
 
-    def handed_over(self, heir: Ticket) -> None:
+    def handed_over(self, heir: PendingOperation) -> None:
         """Somebody else leads, or whoever led goes on for those who are gone."""
         if heir.abandoned:
             self.worker.sim.seen["led on for the gone"] += 1
@@ -634,16 +636,16 @@ class LaneRunner:
             seen["round of several kinds"] += 1
         for list_ in self.round:
             if len(list_) > 1 and isinstance(list_[0].operation, Claim):
-                digests = {ticket.operation.key.digest for ticket in list_}  # type: ignore[union-attr]
+                digests = {pending.operation.key.digest for pending in list_}  # type: ignore[union-attr]
                 seen["duplicates in one batch" if len(digests) < len(list_) else "strangers in one batch"] += 1
 
     def mark(self) -> tuple[object, ...]:
         """All of it, for telling states apart."""
-        queue = tuple([self._mark(ticket) for ticket in self.lane._waiting])
+        queue = tuple([self._mark(pending) for pending in self.lane._waiting])
         if self.breaker._failed:
             queue = (*queue, self._trouble())
-        answered = [(self._seat(one), type(one.answer)) for one in self._visits if one.answer is not None]
-        out = tuple([self._mark(ticket) for list_ in self.round for ticket in list_])
+        answered = [(self._event(one), type(one.answer)) for one in self._visits if one.answer is not None]
+        out = tuple([self._mark(pending) for list_ in self.round for pending in list_])
         leader = -1 if self.leader is None or self.leader.asker is None else self.leader.asker.actor
         if self.state != OUT:
             return self.state, queue, tuple(answered), leader, out, self._plans is None
@@ -655,19 +657,19 @@ class LaneRunner:
         breaker = self.breaker
         return breaker._failed, breaker._tries, breaker._again_at, breaker._trying_since, self.silent
 
-    def _seat(self, ticket: Ticket) -> int:
-        visit = self._visits.get(ticket)
+    def _event(self, pending: PendingOperation) -> int:
+        visit = self._visits.get(pending)
         return -1 if visit is None or visit.asker is None else visit.asker.actor
 
-    def _mark(self, ticket: Ticket) -> tuple[object, ...]:
-        return self._seat(ticket), type(ticket.operation), ticket.abandoned, ticket.leads, ticket.again
+    def _mark(self, pending: PendingOperation) -> tuple[object, ...]:
+        return self._event(pending), type(pending.operation), pending.abandoned, pending.leads, pending.again
 
     def untie(self) -> None:
         """Drop whoever is still in the lane, and let go of the knot of objects."""
         for visit in list(self.open):
             visit.flow.close()
-            visit.tickets.clear()
-            visit.seat = visit.asker = None
+            visit.queued.clear()
+            visit.event = visit.asker = None
         self.open.clear()
         self._visits.clear()
         del self._combining, self._loop_lane, self.lane, self.leader, self.round, self.replies, self.exchange
@@ -733,7 +735,7 @@ class Worker:
         "leases",
         "parked",
         "renewals",
-        "resends",
+        "retry_budget",
         "sim",
         "skew",
         "thaws_us",
@@ -751,7 +753,7 @@ class Worker:
         self.thaws_us: int | None = None
         self.parked: list[Any] = []
         # A budget that never changes is no state: what it does when it runs out is what it does when there is none.
-        self.resends = Resends(whole, math.inf if sim.world.resends else 0)
+        self.retry_budget = RetryBudget(whole, math.inf if sim.world.retry_budget else 0)
         self.lane = LaneRunner(self, 1000 + index)
         # Renewals go their own way, so that nothing callers ask for holds them up.
         apart = LaneRunner(self, 1500 + index, guarded=False)
@@ -760,16 +762,16 @@ class Worker:
         self.leases = RenewalRunner(self, apart)
         self.renewals = Renewals(self.leases.renewer, self.leases, self.clock)
 
-    def hold(self, call: CallFlow) -> None:
+    def keep_lease(self, call: CallFlow) -> None:
         """Keep the lease of a call's attempt alive."""
         self.renewals.hold(call)
 
-    def done(self, held: Beat | None, digest: bytes, waiter: Waiter | None) -> None:
+    def finish(self, held: HeldLease | None, digest: bytes, waiter: Waiter | None) -> None:
         """A call is over, as the runtimes see it."""
         if held is not None:
             self.renewals.release(held)
         if self.keeper.keeper.waiting.done(digest, waiter):
-            self.keeper.rouse(None)
+            self.keeper.wake_by(None)
 
     def untie(self) -> None:
         """Let go of the knot of objects."""

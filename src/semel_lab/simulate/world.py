@@ -30,7 +30,7 @@ from semel.core.key import Key
 from semel.core.policy import Doubt, Policy, WhenRunning
 from semel.core.record import NOTHING
 from semel.engine.call_flow import Request, terms_of
-from semel.engine.engine import Known
+from semel.engine.engine import RegisteredOperation
 
 Fault = Literal[
     "refuse",  # the store does not answer, and nothing was applied
@@ -149,7 +149,7 @@ class World:
     skews: tuple[float, ...] = (0.0,)
     stall: float = 0.3
     failures: int = 5
-    resends: bool = True
+    retry_budget: bool = True
     store: Served = "memory"
 
 
@@ -174,7 +174,7 @@ class Setting:
         self.policies = {word: policy_of(world, word) for word in {world.in_doubt, *_words(world)}}
         self.requests = [request_of(self.policies[asker.in_doubt or world.in_doubt], asker) for asker in world.askers]
         policy = self.policies[world.in_doubt]
-        self.known = {OPERATION: Known(policy, SHAPE, terms_of(policy))}
+        self.known = {OPERATION: RegisteredOperation(policy, SHAPE, terms_of(policy))}
         self.keys = sorted({asker.key for asker in world.askers if asker.calls})
         self.alone = _alone(world)
         self.twins = _twins(world)
@@ -376,9 +376,9 @@ SMALL: Final[tuple[World, ...]] = (
         budget=2,
         failures=1,
         colour="threads",
-        resends=False,
+        retry_budget=False,
     ),
-    World(name="never sent again", askers=_PAIR, faults=_STORE, budget=2, resends=False),
+    World(name="never sent again", askers=_PAIR, faults=_STORE, budget=2, retry_budget=False),
     World(name="two scopes", askers=(Asker(0), Asker(0, key=1)), faults=("half", "lose", "cancel"), budget=2),
 )
 
@@ -450,7 +450,7 @@ def _drawn(dice: random.Random, number: int) -> World:
         skews=dice.choice(((0.0,), (600.0, -600.0, 5.0))),
         touches=dice.random() < 0.8,
         failures=dice.choice((5, 5, 2, 1)),
-        resends=dice.random() < 0.8,
+        retry_budget=dice.random() < 0.8,
     )
     if in_doubt == "reconcile":
         world = replace(world, delivery=0.15, stall=0.6)

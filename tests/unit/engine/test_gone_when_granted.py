@@ -22,7 +22,7 @@ from semel.core.record import NOTHING
 from semel.core.store import Answers, Capability, Plan
 from semel.engine import call_flow, sync_engine
 from semel.engine.call_flow import terms_of
-from semel.engine.lane import Lane, ThreadLane, Ticket, closed_seat
+from semel.engine.lane import Lane, PendingOperation, ThreadLane, locked_lock
 from semel.stores.memory import AsyncMemoryDriver, MemoryDriver, MemoryStore
 from semel.testing.clock import VirtualClock
 
@@ -97,9 +97,9 @@ def test_a_task_cancelled_in_the_turn_of_its_grant_gives_the_claim_back(clock: V
 
 
 LINES_OF: list[Any] = [
-    ThreadLane.asking,
+    ThreadLane.perform_flow,
     ThreadLane._await,
-    ThreadLane._lead,
+    ThreadLane._run_flights,
     sync_engine.SyncPerformer.perform,
     sync_engine.SyncCall._advance,
     sync_engine.SyncCall._drive,
@@ -184,14 +184,16 @@ def test_a_thread_struck_at_any_line_between_its_grant_and_its_handler_gives_the
             break
         struck.append(striking.struck)
         assert granted_at_once(store, clock) == "next", f"struck at {striking.struck}"
-    assert {where.partition(":")[0] for where in struck} >= {"_lead", "asking", "_claim", "_granted"}, struck
+    assert {where.partition(":")[0] for where in struck} >= {"_run_flights", "perform_flow", "_claim", "_granted"}, (
+        struck
+    )
 
 
-class StruckSeat:
+class StruckEvent:
     """A seat whose taker is struck right after it was given up: the answer, or the lead, is there by then."""
 
     def __init__(self, error: BaseException) -> None:
-        self._lock = closed_seat()
+        self._lock = locked_lock()
         self._error: BaseException | None = error
 
     def release(self) -> None:
@@ -211,8 +213,8 @@ class Crowd(Lane):
         super().__init__(store)
         self.came = threading.Semaphore(0)
 
-    def submit(self, ticket: Ticket) -> bool:
-        leads = super().submit(ticket)
+    def submit(self, pending: PendingOperation) -> bool:
+        leads = super().submit(pending)
         self.came.release()
         return leads
 
@@ -235,14 +237,14 @@ def test_a_thread_struck_on_its_seat_leaves_no_claim_behind(error: BaseException
     """With one before it, it is the next to lead; with two, the second of them leads and brings its answer."""
     store = MemoryStore()
     crowd, slow = Crowd(store), Slow(store)
-    seats: list[Any] = []
-    lane = ThreadLane(crowd, slow, lambda _: None, lambda: seats.pop() if seats else closed_seat())
+    events: list[Any] = []
+    lane = ThreadLane(crowd, slow, lambda _: None, lambda: events.pop() if events else locked_lock())
     others = [threading.Thread(target=lane.perform, args=(AddReplays(bytes(32), 1),)) for _ in range(before)]
     for other in others:
         other.start()
         assert crowd.came.acquire(timeout=60), "a thread did not come to the lane"
     struck: list[BaseException] = []
-    seats.append(StruckSeat(error))
+    events.append(StruckEvent(error))
     victim = threading.Thread(target=_performed, args=(lane, a_claim(), struck))
     victim.start()
     assert crowd.came.acquire(timeout=60), "the claim did not come to the lane"

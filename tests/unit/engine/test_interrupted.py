@@ -11,7 +11,7 @@ from semel import AsyncSemel, Policy, Semel
 from semel.core.operations import AddReplays, Operation, Recorded
 from semel.core.record import Status
 from semel.core.store import Answers, Capability, Plan
-from semel.engine.lane import Lane, Round, ThreadLane, Ticket
+from semel.engine.lane import Flight, Lane, PendingOperation, ThreadLane
 from semel.errors import StoreUnavailable
 from semel.stores.memory import AsyncMemoryDriver, MemoryDriver, MemoryStore
 
@@ -127,25 +127,25 @@ def test_a_claim_that_a_signal_hit_on_its_way_is_given_back(rung: RungStore) -> 
 class Joined(Lane):
     """A lane in which one more ticket is waiting when the first round is taken."""
 
-    def __init__(self, store: MemoryStore, other: Ticket) -> None:
+    def __init__(self, store: MemoryStore, other: PendingOperation) -> None:
         super().__init__(store)
         self._others = [other]
 
-    def take(self) -> Round:
+    def next_flight(self) -> Flight:
         for other in self._others:
             self.submit(other)
         self._others = []
-        return super().take()
+        return super().next_flight()
 
 
 def test_what_a_signals_handler_raises_is_no_answer_to_those_who_shared_the_round(rung: RungStore) -> None:
-    own, other = AddReplays(b"1" * 32, 1), Ticket(AddReplays(b"2" * 32, 1), threading.Lock())
-    other.seat.acquire()
+    own, other = AddReplays(b"1" * 32, 1), PendingOperation(AddReplays(b"2" * 32, 1), threading.Lock())
+    other.event.acquire()
     combining = ThreadLane(Joined(rung, other), rung.driver(), lambda _: None)
     with pytest.raises(Alarm):
         combining.perform(own)
     assert isinstance(other.answer, StoreUnavailable)
-    assert other.seat.acquire(blocking=False), "nobody told the one who waits"
+    assert other.event.acquire(blocking=False), "nobody told the one who waits"
     assert isinstance(combining.perform(own), Recorded)
 
 

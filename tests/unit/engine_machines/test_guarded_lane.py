@@ -8,7 +8,7 @@ import pytest
 from semel.core.circuit import Breaker, Guard
 from semel.core.operations import Complete, Found, Operation, Read, Recorded, Renew
 from semel.core.store import Plan, Store
-from semel.engine.lane import Lane, Ticket
+from semel.engine.lane import Lane, PendingOperation
 from semel.errors import StoreUnavailable
 from tests.unit.core.records import claim, granted, lease
 
@@ -32,18 +32,18 @@ class Guarded:
         self.guard = guard = Guard(breaker, lambda: self.now, name=_Store.name)
         self.lane = Lane(cast("Store", _Store()), guard, most_waiting)
 
-    def submit(self, *operations: Operation) -> list[Ticket]:
+    def submit(self, *operations: Operation) -> list[PendingOperation]:
         """Tickets for these operations, in the lane."""
-        tickets = [Ticket(operation) for operation in operations]
-        for ticket in tickets:
-            self.lane.submit(ticket)
-        return tickets
+        queued = [PendingOperation(operation) for operation in operations]
+        for pending in queued:
+            self.lane.submit(pending)
+        return queued
 
-    def fail(self) -> list[Ticket]:
+    def fail(self) -> list[PendingOperation]:
         """A round without an answer; who is told."""
-        round_ = self.lane.take()
-        answered = self.lane.settle(round_, [StoreUnavailable("It did not answer.")] * len(round_))
-        self.lane.hand_over()
+        flight = self.lane.next_flight()
+        answered = self.lane.deliver(flight, [StoreUnavailable("It did not answer.")] * len(flight))
+        self.lane.next_leader()
         return answered
 
 
@@ -55,31 +55,31 @@ def resting() -> Guarded:
     return made
 
 
-def unasked(ticket: Ticket) -> bool:
-    return isinstance(ticket.answer, StoreUnavailable) and not ticket.answer.asked
+def unasked(pending: PendingOperation) -> bool:
+    return isinstance(pending.answer, StoreUnavailable) and not pending.answer.asked
 
 
 def test_a_claim_is_answered_at_once_while_the_store_rests() -> None:
     made = resting()
-    ticket = Ticket(claim())
-    assert not made.lane.submit(ticket), "nobody has to lead for it"
-    assert unasked(ticket)
-    assert made.lane.take() == []
+    pending = PendingOperation(claim())
+    assert not made.lane.submit(pending), "nobody has to lead for it"
+    assert unasked(pending)
+    assert made.lane.next_flight() == []
 
 
 def test_a_completion_is_sent_while_the_store_rests() -> None:
     made = resting()
-    ticket = Ticket(Complete(lease(), b""))
-    assert made.lane.submit(ticket)
-    assert made.lane.take() == [[ticket]]
+    pending = PendingOperation(Complete(lease(), b""))
+    assert made.lane.submit(pending)
+    assert made.lane.next_flight() == [[pending]]
 
 
 def test_those_who_wait_are_sent_away_when_the_store_is_left_alone() -> None:
     made = Guarded()
     first, second, third, write, fourth = made.submit(claim(), claim(), claim(), Complete(lease(), b""), Read(b"1"))
     assert made.fail() == [first, second, third, fourth]
-    assert [unasked(ticket) for ticket in (first, second, third, fourth)] == [False, False, True, True]
-    assert made.lane.take() == [[write]]
+    assert [unasked(pending) for pending in (first, second, third, fourth)] == [False, False, True, True]
+    assert made.lane.next_flight() == [[write]]
 
 
 def test_whoever_is_gone_is_not_sent_away() -> None:
@@ -88,46 +88,46 @@ def test_whoever_is_gone_is_not_sent_away() -> None:
     made.lane.abandon(gone)
     made.fail()
     assert gone.answer is None
-    assert made.lane.take() == []
+    assert made.lane.next_flight() == []
 
 
 def test_a_caller_who_is_gone_is_no_try() -> None:
     made = resting()
     made.now = 1.0
-    made.lane.submit(gone := Ticket(claim()))
+    made.lane.submit(gone := PendingOperation(claim()))
     made.lane.abandon(gone)
-    made.lane.settle(made.lane.take(), [])
-    made.lane.hand_over()
-    (ticket,) = made.submit(claim())
-    assert made.lane.take() == [[ticket]]
+    made.lane.deliver(made.lane.next_flight(), [])
+    made.lane.next_leader()
+    (pending,) = made.submit(claim())
+    assert made.lane.next_flight() == [[pending]]
 
 
 def test_a_claim_granted_to_nobody_is_given_back_to_a_store_that_rests() -> None:
     made = resting()
     made.now = 1.0
     wanted = claim()
-    (ticket,) = made.submit(wanted)
-    round_ = made.lane.take()
-    made.lane.abandon(ticket)
-    made.lane.settle(round_, [[granted(wanted)]])
-    assert len(made.lane.take()) == 1
+    (pending,) = made.submit(wanted)
+    flight = made.lane.next_flight()
+    made.lane.abandon(pending)
+    made.lane.deliver(flight, [[granted(wanted)]])
+    assert len(made.lane.next_flight()) == 1
 
 
 def test_a_claim_of_nobody_is_not_asked_again_of_a_store_that_rests() -> None:
     made = Guarded()
-    (ticket,) = made.submit(claim())
-    round_ = made.lane.take()
-    made.lane.abandon(ticket)
-    made.lane.settle(round_, [StoreUnavailable("It did not answer.")])
-    assert made.lane.take() == []
+    (pending,) = made.submit(claim())
+    flight = made.lane.next_flight()
+    made.lane.abandon(pending)
+    made.lane.deliver(flight, [StoreUnavailable("It did not answer.")])
+    assert made.lane.next_flight() == []
 
 
 def test_a_round_that_was_cut_short_says_nothing_of_the_store() -> None:
     made = Guarded()
-    (ticket,) = made.submit(claim())
-    assert made.lane.settle(made.lane.take(), None) == [ticket]
+    (pending,) = made.submit(claim())
+    assert made.lane.deliver(made.lane.next_flight(), None) == [pending]
     with pytest.raises(StoreUnavailable, match="interrupted before the store answered"):
-        ticket.result()
+        pending.result()
     assert not made.guard.take_events()
 
 
@@ -136,7 +136,7 @@ def test_changes_are_told_once() -> None:
     assert made.guard.take_events() == ["store_open"]
     assert not made.guard.take_events()
     made.submit(Renew(lease(), 1))
-    made.lane.settle(made.lane.take(), [[Recorded(1)]])
+    made.lane.deliver(made.lane.next_flight(), [[Recorded(1)]])
     assert made.guard.take_events() == ["store_closed"]
 
 
@@ -144,24 +144,24 @@ def test_changes_are_told_once() -> None:
 def test_what_comes_to_a_full_lane_is_refused_and_told_why(operation: Operation) -> None:
     made = Guarded(most_waiting=2)
     made.submit(Read(b"1"), Read(b"2"))
-    (ticket,) = made.submit(operation)
-    assert unasked(ticket)
+    (pending,) = made.submit(operation)
+    assert unasked(pending)
     with pytest.raises(StoreUnavailable, match=r"2 operations of this process wait for nowhere already.*nothing ran"):
-        ticket.result()
+        pending.result()
 
 
 def test_what_belongs_to_a_run_joins_a_full_lane() -> None:
     made = Guarded(most_waiting=1)
     made.submit(Read(b"1"))
-    (ticket,) = made.submit(Complete(lease(), b""))
-    assert ticket.answer is None
+    (pending,) = made.submit(Complete(lease(), b""))
+    assert pending.answer is None
 
 
 def test_a_lane_has_room_again_once_a_round_is_on_its_way() -> None:
     made = Guarded(most_waiting=2)
     made.submit(Read(b"1"), Read(b"2"))
-    round_ = made.lane.take()
-    (ticket,) = made.submit(Read(b"3"))
-    assert ticket.answer is None
-    made.lane.settle(round_, [[Found(None, 0)] * 2])
-    assert made.lane.take() == [[ticket]]
+    flight = made.lane.next_flight()
+    (pending,) = made.submit(Read(b"3"))
+    assert pending.answer is None
+    made.lane.deliver(flight, [[Found(None, 0)] * 2])
+    assert made.lane.next_flight() == [[pending]]

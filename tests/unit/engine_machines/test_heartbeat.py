@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.core.operations import Answer, Lost, Renewed
-from semel.engine.background import Beat, Heartbeat
+from semel.engine.background import Heartbeat, HeldLease
 from semel.errors import StoreUnavailable
 from tests.unit.core.records import lease
 
@@ -170,5 +170,5 @@ def test_an_attempt_is_never_told_that_it_owns_what_the_store_has_let_go(travel:
         assert _honest(beat, now, ends)
 
 
-def _honest(beat: Beat, now: float, ends: float) -> bool:
+def _honest(beat: HeldLease, now: float, ends: float) -> bool:
     return beat.over(now) is not None or now < ends

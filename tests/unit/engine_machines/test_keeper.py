@@ -6,8 +6,8 @@ from semel.core.operations import AddReplays, Found, Operation, Read, SweepCount
 from semel.engine.background import (
     FIRST_LOOK,
     TALLY_EVERY,
+    Background,
     Ended,
-    Keeper,
     PerformAll,
     Promoted,
     SleepUntil,
@@ -30,7 +30,7 @@ class _Shell(Watching):
     def __init__(self) -> None:
         clock = VirtualClock()
         self.woken: list[Waiter] = []
-        self.keeper = Keeper(clock, Waiting(lambda: 0.0), self.woken.append)
+        self.keeper = Background(clock, Waiting(lambda: 0.0), self.woken.append)
         super().__init__(self.keeper, clock)
 
 
@@ -109,8 +109,8 @@ def test_a_call_that_ends_here_is_looked_at_without_rest() -> None:
 def test_replays_are_counted_and_written_down_later() -> None:
     shell = _Shell()
     for _ in range(3):
-        shell.keeper.replayed(KEY)
-    shell.keeper.replayed(b"other")
+        shell.keeper.count_replay(KEY)
+    shell.keeper.count_replay(b"other")
     assert shell.disturb() == SleepUntil(TALLY_EVERY)
     shell.rest_until_due()
     assert shell.asked == [AddReplays(KEY, 3), AddReplays(b"other", 1)]
@@ -119,7 +119,7 @@ def test_replays_are_counted_and_written_down_later() -> None:
 
 def test_a_tally_that_failed_is_not_tried_again() -> None:
     shell = _Shell()
-    shell.keeper.replayed(KEY)
+    shell.keeper.count_replay(KEY)
     shell.disturb()
     shell.rest_until_due()
     assert shell.answer(GONE) == SleepUntil(None)
@@ -128,7 +128,7 @@ def test_a_tally_that_failed_is_not_tried_again() -> None:
 def test_many_replays_are_written_down_a_few_at_a_time() -> None:
     shell = _Shell()
     for number in range(100):
-        shell.keeper.replayed(b"%d" % number)
+        shell.keeper.count_replay(b"%d" % number)
     shell.disturb()
     written = 0
     while shell.rest_until_due() != SleepUntil(None):
@@ -141,14 +141,14 @@ def test_many_replays_are_written_down_a_few_at_a_time() -> None:
 
 def test_what_was_not_written_down_can_be_drained_at_the_end() -> None:
     shell = _Shell()
-    shell.keeper.replayed(KEY)
+    shell.keeper.count_replay(KEY)
     assert shell.keeper.drain() == [AddReplays(KEY, 1)]
     assert shell.keeper.drain() == []
 
 
 def test_waiters_come_before_tallies() -> None:
     shell = _Shell()
-    shell.keeper.replayed(KEY)
+    shell.keeper.count_replay(KEY)
     shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
     shell.clock.advance(TALLY_EVERY)
     shell.disturb()
@@ -157,13 +157,13 @@ def test_waiters_come_before_tallies() -> None:
 
 def test_only_the_first_replay_since_the_last_tally_has_to_rouse_the_keeper() -> None:
     keeper = _Shell().keeper
-    assert [keeper.replayed(KEY) for _ in range(3)] == [True, False, False]
+    assert [keeper.count_replay(KEY) for _ in range(3)] == [True, False, False]
 
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_what_is_due_first_decides_how_long_it_rests(waits: bool) -> None:
     shell = _Shell()
-    shell.keeper.replayed(KEY)
+    shell.keeper.count_replay(KEY)
     if waits:
         shell.keeper.waiting.join(KEY, until=60.0, now=0.0)
     assert shell.keeper.due() == (FIRST_LOOK if waits else TALLY_EVERY)

@@ -24,7 +24,7 @@ from semel.core.operations import (
     Scan,
 )
 from semel.core.store import Answers, AsyncDriver, AsyncJoined, Driver, Joined, Plan
-from semel.engine.lane import Lane, Round, Ticket
+from semel.engine.lane import Flight, Lane, PendingOperation
 from semel.errors import StoreUnavailable
 from tests.unit.core.effort import fewer
 from tests.unit.core.records import claim, granted, lease, record
@@ -77,12 +77,12 @@ class LaneMachine(RuleBasedStateMachine):
         self.store = _Store(batch)
         self.lane = Lane(self.store)
         self.leading = False
-        self.round: Round | None = None
+        self.flight: Flight | None = None
         self.count = 0
-        self.callers: list[Ticket] = []
-        self.submitted: list[Ticket] = []
-        self.sent: list[Ticket] = []
-        self.grants: dict[bytes, Ticket] = {}
+        self.callers: list[PendingOperation] = []
+        self.submitted: list[PendingOperation] = []
+        self.sent: list[PendingOperation] = []
+        self.grants: dict[bytes, PendingOperation] = {}
 
     @rule(kind=st.sampled_from(["claim", "claim", "read", "scan", "complete"]))
     def submit(self, kind: str) -> None:
@@ -94,49 +94,49 @@ class LaneMachine(RuleBasedStateMachine):
             "scan": Scan(Query(), None, 1),
             "complete": Complete(lease(nonce), b""),
         }
-        ticket = Ticket(made[kind])
-        self.callers.append(ticket)
-        self.submitted.append(ticket)
-        must_lead = self.lane.submit(ticket)
+        pending = PendingOperation(made[kind])
+        self.callers.append(pending)
+        self.submitted.append(pending)
+        must_lead = self.lane.submit(pending)
         assert must_lead != self.leading, "exactly one has to lead"
         self.leading = True
 
-    @precondition(lambda self: self.leading and self.round is None)
+    @precondition(lambda self: self.leading and self.flight is None)
     @rule()
     def send(self) -> None:
-        self.round = self.lane.take()
-        kinds = [{type(ticket.operation) for ticket in list_} for list_ in self.round]
+        self.flight = self.lane.next_flight()
+        kinds = [{type(pending.operation) for pending in list_} for list_ in self.flight]
         assert all(len(kind) == 1 for kind in kinds)
         assert len(kinds) == len({kind for kinds_ in kinds for kind in kinds_})
-        assert sum(map(len, self.round)) <= self.store.max_operations
-        plans = self.lane.plans(self.round)
-        assert len(plans) == len(self.round)
-        for list_ in self.round:
+        assert sum(map(len, self.flight)) <= self.store.max_operations
+        plans = self.lane.make_plans(self.flight)
+        assert len(plans) == len(self.flight)
+        for list_ in self.flight:
             self.sent += list_
 
-    @precondition(lambda self: self.round is not None)
+    @precondition(lambda self: self.flight is not None)
     @rule(data=st.data())
     def reply(self, data: st.DataObject) -> None:
-        assert self.round is not None
-        waiting = [ticket for list_ in self.round for ticket in list_ if not ticket.abandoned]
-        replies = [self._reply(list_, data) for list_ in self.round]
-        answered = self.lane.settle(self.round, replies)
+        assert self.flight is not None
+        waiting = [pending for list_ in self.flight for pending in list_ if not pending.abandoned]
+        replies = [self._reply(list_, data) for list_ in self.flight]
+        answered = self.lane.deliver(self.flight, replies)
         assert answered == waiting, "whoever still waits is answered, and nobody else"
-        self.round = None
+        self.flight = None
         self._hand_over()
 
-    def _reply(self, list_: list[Ticket], data: st.DataObject) -> Answers | Exception:
+    def _reply(self, list_: list[PendingOperation], data: st.DataObject) -> Answers | Exception:
         if data.draw(st.booleans(), label="the whole list fails") and data.draw(st.booleans()):
             return _lost()
-        return [self._answer(ticket, data) for ticket in list_]
+        return [self._answer(pending, data) for pending in list_]
 
-    def _answer(self, ticket: Ticket, data: st.DataObject) -> Answer | Exception:
-        match ticket.operation:
+    def _answer(self, pending: PendingOperation, data: st.DataObject) -> Answer | Exception:
+        match pending.operation:
             case Claim() as wanted:
                 choices: list[Answer | Exception] = [granted(wanted), Running(5), Replay(record()), _lost()]
                 answer = data.draw(st.sampled_from(choices))
                 if answer is choices[0]:
-                    self.grants[wanted.nonce] = ticket
+                    self.grants[wanted.nonce] = pending
                 return answer
             case Read() | Scan():
                 return Found(None, 0)
@@ -145,7 +145,7 @@ class LaneMachine(RuleBasedStateMachine):
                 return data.draw(st.sampled_from(written))
 
     def _hand_over(self) -> None:
-        heir = self.lane.hand_over()
+        heir = self.lane.next_leader()
         assert (heir is None) == (not self.lane._waiting)
         if heir is not None and not heir.abandoned:
             assert heir.leads
@@ -155,19 +155,19 @@ class LaneMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.callers)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        ticket = data.draw(st.sampled_from(self.callers))
-        self.callers.remove(ticket)
-        self.lane.abandon(ticket)
+        pending = data.draw(st.sampled_from(self.callers))
+        self.callers.remove(pending)
+        self.lane.abandon(pending)
         if data.draw(st.booleans()):
-            self.lane.abandon(ticket)  # a shell that is interrupted twice
-        if self.lane.idle():
+            self.lane.abandon(pending)  # a shell that is interrupted twice
+        if self.lane.claim_lead():
             assert not self.leading
             self.leading = True
 
     @rule()
     def collect(self) -> None:
         """Whoever has an answer goes home with it and can no longer be cancelled."""
-        self.callers = [ticket for ticket in self.callers if ticket.answer is None]
+        self.callers = [pending for pending in self.callers if pending.answer is None]
 
     @invariant()
     def every_ticket_is_sent_at_most_once(self) -> None:
@@ -184,22 +184,22 @@ class LaneMachine(RuleBasedStateMachine):
             return
         undoing = [*self.sent, *self.lane._waiting]
         given_back = Counter(t.operation.lease.nonce for t in undoing if isinstance(t.operation, Fail))
-        assert given_back == Counter(nonce for nonce, ticket in self.grants.items() if ticket.abandoned)
+        assert given_back == Counter(nonce for nonce, pending in self.grants.items() if pending.abandoned)
 
     def teardown(self) -> None:
         if not hasattr(self, "lane"):
             return
         while self.leading:
-            if self.round is None:
-                self.round = self.lane.take()
-                self.sent += [ticket for list_ in self.round for ticket in list_]
-            self.lane.settle(self.round, [[Recorded(1)] * len(list_) for list_ in self.round])
-            self.round = None
+            if self.flight is None:
+                self.flight = self.lane.next_flight()
+                self.sent += [pending for list_ in self.flight for pending in list_]
+            self.lane.deliver(self.flight, [[Recorded(1)] * len(list_) for list_ in self.flight])
+            self.flight = None
             self._hand_over()
         assert not self.lane._waiting
-        for ticket in self.submitted:
-            dropped = ticket.abandoned and isinstance(ticket.operation, DROPPABLE)
-            assert (ticket in self.sent and ticket.answer is not None) or (dropped and ticket.answer is None)
+        for pending in self.submitted:
+            dropped = pending.abandoned and isinstance(pending.operation, DROPPABLE)
+            assert (pending in self.sent and pending.answer is not None) or (dropped and pending.answer is None)
 
 
 TestLane = LaneMachine.TestCase
@@ -212,49 +212,54 @@ def _lane(batch: int = 64) -> Lane:
 
 def test_a_lone_ticket_goes_at_once() -> None:
     lane = _lane()
-    ticket = Ticket(Read(b"1"))
-    assert lane.submit(ticket)
-    assert lane.take() == [[ticket]]
+    pending = PendingOperation(Read(b"1"))
+    assert lane.submit(pending)
+    assert lane.next_flight() == [[pending]]
 
 
 def test_tickets_that_come_meanwhile_go_together_by_kind_and_in_order() -> None:
     lane = _lane()
-    tickets = [Ticket(Read(b"1")), Ticket(claim()), Ticket(Read(b"2"))]
-    assert [lane.submit(ticket) for ticket in tickets] == [True, False, False]
-    assert lane.take() == [[tickets[0], tickets[2]], [tickets[1]]]
+    queued = [PendingOperation(Read(b"1")), PendingOperation(claim()), PendingOperation(Read(b"2"))]
+    assert [lane.submit(pending) for pending in queued] == [True, False, False]
+    assert lane.next_flight() == [[queued[0], queued[2]], [queued[1]]]
 
 
 def test_a_round_is_never_larger_than_the_store_takes() -> None:
     lane = _lane(batch=2)
-    tickets = [Ticket(Read(b"%d" % number)) for number in range(5)]
-    for ticket in tickets:
-        lane.submit(ticket)
-    assert [lane.take(), lane.take(), lane.take(), lane.take()] == [[tickets[:2]], [tickets[2:4]], [tickets[4:]], []]
+    queued = [PendingOperation(Read(b"%d" % number)) for number in range(5)]
+    for pending in queued:
+        lane.submit(pending)
+    assert [lane.next_flight(), lane.next_flight(), lane.next_flight(), lane.next_flight()] == [
+        [queued[:2]],
+        [queued[2:4]],
+        [queued[4:]],
+        [],
+    ]
 
 
 def test_dropped_tickets_take_no_room() -> None:
     lane = _lane(batch=1)
-    gone, here = Ticket(Read(b"1")), Ticket(Read(b"2"))
+    gone, here = PendingOperation(Read(b"1")), PendingOperation(Read(b"2"))
     lane.submit(gone)
     lane.submit(here)
     lane.abandon(gone)
-    assert lane.take() == [[here]]
+    assert lane.next_flight() == [[here]]
 
 
 def test_a_write_is_sent_although_its_caller_is_gone() -> None:
     lane = _lane()
-    ticket = Ticket(Complete(lease(), b""))
-    lane.submit(ticket)
-    lane.abandon(ticket)
-    assert lane.take() == [[ticket]]
+    pending = PendingOperation(Complete(lease(), b""))
+    lane.submit(pending)
+    lane.abandon(pending)
+    assert lane.next_flight() == [[pending]]
 
 
 def test_an_error_is_raised_for_its_ticket_alone() -> None:
     lane = _lane()
-    lost, found = Ticket(Read(b"1")), Ticket(Read(b"2"))
+    lost, found = PendingOperation(Read(b"1")), PendingOperation(Read(b"2"))
     lane.submit(lost)
     lane.submit(found)
-    lane.settle(lane.take(), [[_lost(), Found(None, 7)]])
+    lane.deliver(lane.next_flight(), [[_lost(), Found(None, 7)]])
     assert found.result() == Found(None, 7)
     with pytest.raises(StoreUnavailable):
         lost.result()
@@ -265,85 +270,85 @@ def test_an_error_is_raised_for_its_ticket_alone() -> None:
 def test_a_grant_for_nobody_is_given_back_once(when: str, times: int) -> None:
     lane = _lane()
     wanted = claim()
-    first, ticket = Ticket(Read(b"1")), Ticket(wanted)
+    first, pending = PendingOperation(Read(b"1")), PendingOperation(wanted)
     lane.submit(first)
-    lane.submit(ticket)
+    lane.submit(pending)
     if when == "before sending":
         for _ in range(times):
-            lane.abandon(ticket)
-        assert lane.take() == [[first]]
+            lane.abandon(pending)
+        assert lane.next_flight() == [[first]]
         return
-    round_ = lane.take()
+    flight = lane.next_flight()
     if when == "on its way":
         for _ in range(times):
-            lane.abandon(ticket)
-    lane.settle(round_, [[Found(None, 0)], [granted(wanted)]])
+            lane.abandon(pending)
+    lane.deliver(flight, [[Found(None, 0)], [granted(wanted)]])
     if when == "after the answer":
         for _ in range(times):
-            lane.abandon(ticket)
-    assert [type(ticket.operation) for list_ in lane.take() for ticket in list_] == [Fail]
+            lane.abandon(pending)
+    assert [type(pending.operation) for list_ in lane.next_flight() for pending in list_] == [Fail]
 
 
 @pytest.mark.parametrize("when", ["on its way", "after the answer"])
 def test_a_claim_of_nobody_whose_reply_was_lost_is_asked_again_and_given_back(when: str) -> None:
     lane = _lane()
     wanted = claim()
-    ticket = Ticket(wanted)
-    lane.submit(ticket)
-    round_ = lane.take()
+    pending = PendingOperation(wanted)
+    lane.submit(pending)
+    flight = lane.next_flight()
     if when == "on its way":
-        lane.abandon(ticket)
-    lane.settle(round_, [_lost()])
-    lane.abandon(ticket)
-    again = lane.take()
-    assert [ticket.operation for list_ in again for ticket in list_] == [wanted]
-    lane.settle(again, [[granted(wanted)]])
-    assert [type(ticket.operation) for list_ in lane.take() for ticket in list_] == [Fail]
+        lane.abandon(pending)
+    lane.deliver(flight, [_lost()])
+    lane.abandon(pending)
+    again = lane.next_flight()
+    assert [pending.operation for list_ in again for pending in list_] == [wanted]
+    lane.deliver(again, [[granted(wanted)]])
+    assert [type(pending.operation) for list_ in lane.next_flight() for pending in list_] == [Fail]
 
 
 def test_a_claim_of_nobody_is_asked_again_once_alone() -> None:
     lane = _lane()
-    ticket = Ticket(claim())
-    lane.submit(ticket)
-    round_ = lane.take()
-    lane.abandon(ticket)
-    lane.settle(round_, None)
-    lane.settle(lane.take(), [_lost()])
-    assert lane.take() == []
+    pending = PendingOperation(claim())
+    lane.submit(pending)
+    flight = lane.next_flight()
+    lane.abandon(pending)
+    lane.deliver(flight, None)
+    lane.deliver(lane.next_flight(), [_lost()])
+    assert lane.next_flight() == []
 
 
 def test_a_claim_of_nobody_that_met_a_conflict_is_not_asked_again() -> None:
     lane = _lane()
-    ticket = Ticket(claim())
-    lane.submit(ticket)
-    round_ = lane.take()
-    lane.abandon(ticket)
-    lane.settle(round_, [[StoreUnavailable("Somebody was in the way; nothing ran.", conflict=True)]])
-    assert lane.take() == []
+    pending = PendingOperation(claim())
+    lane.submit(pending)
+    flight = lane.next_flight()
+    lane.abandon(pending)
+    lane.deliver(flight, [[StoreUnavailable("Somebody was in the way; nothing ran.", conflict=True)]])
+    assert lane.next_flight() == []
 
 
 def test_whoever_leads_goes_on_while_only_give_backs_are_left() -> None:
     lane = _lane()
     wanted = claim()
-    ticket = Ticket(wanted)
-    lane.submit(ticket)
-    round_ = lane.take()
-    lane.abandon(ticket)
-    lane.settle(round_, [[granted(wanted)]])
-    heir = lane.hand_over()
+    pending = PendingOperation(wanted)
+    lane.submit(pending)
+    flight = lane.next_flight()
+    lane.abandon(pending)
+    lane.deliver(flight, [[granted(wanted)]])
+    heir = lane.next_leader()
     assert heir is not None
     assert heir.abandoned
-    lane.settle(lane.take(), [[Recorded(1)]])
-    assert lane.hand_over() is None
+    lane.deliver(lane.next_flight(), [[Recorded(1)]])
+    assert lane.next_leader() is None
 
 
 def test_an_idle_lane_with_a_give_back_asks_for_a_leader_once() -> None:
     lane = _lane()
     wanted = claim()
-    ticket = Ticket(wanted)
-    lane.submit(ticket)
-    lane.settle(lane.take(), [[granted(wanted)]])
-    assert lane.hand_over() is None
-    assert not lane.idle()
-    lane.abandon(ticket)
-    assert [lane.idle(), lane.idle()] == [True, False]
+    pending = PendingOperation(wanted)
+    lane.submit(pending)
+    lane.deliver(lane.next_flight(), [[granted(wanted)]])
+    assert lane.next_leader() is None
+    assert not lane.claim_lead()
+    lane.abandon(pending)
+    assert [lane.claim_lead(), lane.claim_lead()] == [True, False]

@@ -1,7 +1,7 @@
 """The watch over leases, driven by hand: it renews them as one list, and tells a stall from a store that is silent."""
 
 from semel.core.operations import Answer, Lost, Renew, Renewed
-from semel.engine.background import Beat, PerformAll, Renewer, SleepUntil, Stalled
+from semel.engine.background import HeldLease, PerformAll, Renewer, SleepUntil, Stalled
 from semel.errors import StoreUnavailable
 from semel.testing.clock import VirtualClock
 from tests.unit.core.records import lease
@@ -17,7 +17,7 @@ class Leases(Watching):
     def __init__(self, count: int = 1, length: float = LENGTH) -> None:
         clock = VirtualClock()
         self._heartbeat = (renewer := Renewer(clock)).heartbeat
-        self.beats: list[Beat] = []
+        self.beats: list[HeldLease] = []
         for number in range(count):
             self.hold(b"%d" % number, length)
         super().__init__(renewer, clock)

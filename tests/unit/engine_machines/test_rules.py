@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from semel import SHARED, About, Policy, errors
 from semel.core.key import Key
 from semel.engine.call_flow import Request
-from semel.engine.decorator import Rules, rules_of
+from semel.engine.decorator import CallSpec, call_spec_of
 
 if TYPE_CHECKING:
     from fractions import Fraction as Elsewhere
@@ -41,7 +41,7 @@ class Customer:
     name: str
 
 
-def rules(function: Callable[..., Any], **given: Any) -> Rules:
+def rules(function: Callable[..., Any], **given: Any) -> CallSpec:
     """The rules of a function, with the settings given."""
     settings: dict[str, Any] = {
         "key": "order_id",
@@ -52,7 +52,7 @@ def rules(function: Callable[..., Any], **given: Any) -> Rules:
         "policy": Policy(),
         **given,
     }
-    return rules_of(function, **settings)
+    return call_spec_of(function, **settings)
 
 
 def asked(function: Callable[..., Any], *args: Any, _rules: dict[str, Any] | None = None, **kwargs: Any) -> Request:

@@ -15,7 +15,7 @@ from semel.engine.async_engine import AsyncCall
 from semel.engine.sync_engine import SyncCall
 from semel.errors import StoreUnavailable
 from semel.http.django import IdempotencyMiddleware
-from semel.http.exchange import Undone
+from semel.http.exchange import Rollback
 from tests.unit.http.django_project import Effects, apost, post, project
 
 
@@ -50,7 +50,7 @@ def test_a_stream_does_not_end_as_if_it_were_whole(effects: Effects) -> None:
     with Semel("memory://") as semel, project(path("orders", view), SEMEL={"semel": semel, "scope": SHARED}):
         chunks = post().streaming_content
         assert next(chunks) == b"one"
-        with pytest.raises(Undone):
+        with pytest.raises(Rollback):
             next(chunks)
 
 
@@ -81,7 +81,7 @@ async def test_an_awaited_stream_does_not_end_as_if_it_were_whole(effects: Effec
         with project(path("orders", view), SEMEL={"semel": semel, "scope": SHARED}):
             chunks = aiter(await apost())
             assert await anext(chunks) == b"one"
-            with pytest.raises(Undone):
+            with pytest.raises(Rollback):
                 await anext(chunks)
 
 

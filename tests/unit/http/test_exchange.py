@@ -24,12 +24,12 @@ from semel.errors import (
     UsageError,
 )
 from semel.http import Route
-from semel.http.exchange import Answer, Exchange, Go, Open, Pass, ReadBody, Send, scope_of
+from semel.http.exchange import Exchange, Forward, Open, PassThrough, ReadBody, Respond, RunApp, scope_of
 from semel.http.policy_document import document, openapi
 from semel.http.problem import PROFILES, of
 from semel.http.request import Headers, Request, State
 from semel.http.response import NEVER, REPLAYED, Answered, Response
-from semel.http.route import Given, Routes, Settings, settings_of
+from semel.http.route import RouteOptions, Routes, Settings, settings_of
 
 NOW = datetime.now(UTC)
 
@@ -50,11 +50,11 @@ class Server:
         asked = Request("POST", "/pay", "", Headers([("content-type", "application/json"), *lines]), State({}))
         verdict = run(self._exchange.handle(asked, self.route), lambda wanted: self._perform(wanted, body))
         match verdict:
-            case Pass():
+            case PassThrough():
                 return answer
-            case Answer(response):
+            case Respond(response):
                 return response
-            case Go():
+            case RunApp():
                 return self._answered(verdict, answer, error)
 
     def _perform(self, wanted: Any, body: bytes) -> Any:
@@ -65,10 +65,10 @@ class Server:
                 return self.semel.open(wanted.key, **wanted.settings())
         raise AssertionError(wanted)
 
-    def _answered(self, going: Go, status: int, error: Exception | None) -> Response | int:
+    def _answered(self, run_app: RunApp, status: int, error: Exception | None) -> Response | int:
         answer = Answered(status, [("Location", "/1")], b"ok")
-        verdict = run(self._exchange.on_response(going, answer, error), going.perform)
-        return status if isinstance(verdict, Send) else verdict.response
+        verdict = run(self._exchange.on_response(run_app, answer, error), run_app.perform)
+        return status if isinstance(verdict, Forward) else verdict.response
 
 
 def status_of(found: Response | int) -> int:
@@ -292,7 +292,7 @@ def test_the_first_route_that_fits_counts() -> None:
 
 
 def test_settings_have_the_same_names_however_they_are_written() -> None:
-    assert set(Given.__annotations__) == set(Settings.__dataclass_fields__)
+    assert set(RouteOptions.__annotations__) == set(Settings.__dataclass_fields__)
 
 
 def test_the_policy_document_tells_the_settings() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semel.http.response import Kept, kept_whole
+from semel.http.response import ResponseBuffer, kept_whole
 
 TEN = b"1234567890"
 
@@ -43,14 +43,14 @@ def test_of_a_status_without_a_body_no_body_is_kept() -> None:
 
 
 def test_over_the_limit_nothing_of_the_body_is_kept() -> None:
-    kept = Kept(9)
-    kept.begin(200, [])
-    kept.add(TEN)
-    assert (kept.is_over_limit, kept.whole().body) == (True, None)
+    buffer = ResponseBuffer(9)
+    buffer.begin(200, [])
+    buffer.add(TEN)
+    assert (buffer.is_over_limit, buffer.whole().body) == (True, None)
 
 
 def test_of_an_answer_that_is_cut_off_nothing_of_the_body_is_kept_and_its_length_is_no_matter() -> None:
-    kept = Kept(100)
-    kept.begin(200, [("Content-Length", "20")])
-    kept.add(TEN)
-    assert (kept.cut_off().body, kept.cut_off().contradiction) == (None, None)
+    buffer = ResponseBuffer(100)
+    buffer.begin(200, [("Content-Length", "20")])
+    buffer.add(TEN)
+    assert (buffer.cut_off().body, buffer.cut_off().contradiction) == (None, None)

@@ -10,12 +10,14 @@ import pytest
 
 from semel import Policy
 from semel.http import Route
-from semel.http.exchange import Go, StreamLimit
-from semel.http.response import Kept
-from semel.http.route import Given
+from semel.http.exchange import RunApp, StreamLimit
+from semel.http.response import ResponseBuffer
+from semel.http.route import RouteOptions
 
 RUNTIME, AFTER = 900.0, 30.0
-SETTINGS = Given(policy=Policy(max_runtime=timedelta(seconds=RUNTIME)), after_disconnect=timedelta(seconds=AFTER))
+SETTINGS = RouteOptions(
+    policy=Policy(max_runtime=timedelta(seconds=RUNTIME)), after_disconnect=timedelta(seconds=AFTER)
+)
 
 
 def limited(
@@ -23,12 +25,12 @@ def limited(
 ) -> StreamLimit:
     """The limit of an answer that began at this instant, claimed at 0."""
     route = Route("/", **{**SETTINGS, "max_response": 100, **given})
-    kept = Kept(route.settings.max_response)
-    kept.begin(status, [])
-    kept.add(b"x" * size)
+    buffer = ResponseBuffer(route.settings.max_response)
+    buffer.begin(status, [])
+    buffer.add(b"x" * size)
     opened: Any = SimpleNamespace(claimed_at=0.0, is_joined=joined)
     request: Any = None
-    return StreamLimit(Go(opened, route, request), kept, began)
+    return StreamLimit(RunApp(opened, route, request), buffer, began)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ class AsyncKeyedRequest(AsyncKeyedRequestBase):
         instead = await self.begin()
         if instead is not None:
             return instead
-        if self._going is None:
+        if self._run_app is None:
             return await view()
         try:
             return await to_the_end(self._run(functools.partial(self._call_view, view)))
@@ -119,7 +119,7 @@ class AsyncKeyedRequest(AsyncKeyedRequestBase):
         return await who if inspect.isawaitable(who) else who
 
     async def _claim(self, wanted: Open) -> AsyncCall[Response]:
-        return await self._front.engine.open(wanted.key, **wanted.settings())
+        return await self._exchange.engine.open(wanted.key, **wanted.settings())
 
     @contextmanager
     def current(self) -> Iterator[None]:

@@ -24,7 +24,7 @@ from semel.engine.engine import EngineBase, SemelBase
 from semel.engine.sync_engine import SyncEngine, SyncSemelBase
 from semel.http.django.transactions import with_aliases
 from semel.http.exchange import POLICY_PATH, Exchange, demand
-from semel.http.route import Given, Route
+from semel.http.route import Route, RouteOptions
 
 E = TypeVar("E", bound=EngineBase)
 
@@ -49,7 +49,7 @@ class Configuration:
     scope: Any = None
     routes: Iterable[Route] | None = None
     policy_path: str | None = POLICY_PATH
-    common: Given = field(default_factory=Given)
+    common: RouteOptions = field(default_factory=RouteOptions)
 
     def sync_engine(self) -> SyncEngine:
         """The engine for threads."""
@@ -61,7 +61,7 @@ class Configuration:
         semel = self._semel(AsyncSemel)
         return demand(semel, AsyncSemelBase, "A Django view or middleware that is awaited (under ASGI)", "AsyncSemel")
 
-    def front(self, engine: E) -> Exchange[E]:
+    def exchange(self, engine: E) -> Exchange[E]:
         """All of it, checked."""
         return Exchange(engine, self.scope, self.routes, self.policy_path, self.common)
 

@@ -20,7 +20,7 @@ from semel.errors import UsageError
 from semel.http.django.async_call import AsyncKeyedRequest
 from semel.http.django.request_state import carried, note_handled
 from semel.http.django.sync_call import SyncKeyedRequest
-from semel.http.django.transactions import Inside, as_requested
+from semel.http.django.transactions import AllAliases, as_requested
 from semel.http.django.view_settings import MARK, Guard
 
 View = Callable[..., Any]
@@ -74,7 +74,7 @@ def _is_async(view: View) -> bool:
 
 
 def _called(guard: Guard, view: View) -> View:
-    left_alone = Inside(getattr(view, "_non_atomic_requests", ()))
+    left_alone = AllAliases(getattr(view, "_non_atomic_requests", ()))
 
     @functools.wraps(view)
     def wrapper(request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -82,10 +82,10 @@ def _called(guard: Guard, view: View) -> View:
             with as_requested(left_alone):
                 return view(request, *args, **kwargs)
 
-        route = None if carried(request) else guard.route(request, guard.sync_front.engine)
+        route = None if carried(request) else guard.route(request, guard.sync_exchange.engine)
         if route is None:
             return answered()
-        return SyncKeyedRequest(guard.sync_front, route, request).carry(lambda: _paged(request, answered))
+        return SyncKeyedRequest(guard.sync_exchange, route, request).carry(lambda: _paged(request, answered))
 
     setattr(wrapper, MARK, guard)
     wrapper._non_atomic_requests = left_alone  # type: ignore[attr-defined]  # noqa: SLF001 - Django asks a view for it
@@ -102,10 +102,10 @@ def _awaited(guard: Guard, view: View) -> View:
                 note_handled(request, error)
                 return await sync_to_async(response_for_exception, thread_sensitive=False)(request, error)
 
-        route = None if carried(request) else guard.route(request, guard.async_front.engine)
+        route = None if carried(request) else guard.route(request, guard.async_exchange.engine)
         if route is None:
             return await view(request, *args, **kwargs)
-        return await AsyncKeyedRequest(guard.async_front, route, request).carry(answered)
+        return await AsyncKeyedRequest(guard.async_exchange, route, request).carry(answered)
 
     setattr(wrapper, MARK, guard)
     return wrapper

@@ -20,9 +20,9 @@ from semel.engine.async_engine import AsyncCall, AsyncEngine
 from semel.engine.clock import Clock
 from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.http.django.adapters import add, body_of, pairs_of, request_of, response_of
-from semel.http.django.request_state import Carried, carry
-from semel.http.exchange import Answer, Exchange, Go, Open, ReadBody, Send, StreamLimit, Undone, WhoAsks
-from semel.http.response import Answered, Kept, Response, kept_whole
+from semel.http.django.request_state import RequestState, carry
+from semel.http.exchange import Exchange, Forward, Open, ReadBody, ResolveScope, Respond, Rollback, RunApp, StreamLimit
+from semel.http.response import Answered, Response, ResponseBuffer, kept_whole
 from semel.http.route import Route
 
 _log: Final = logging.getLogger("semel")
@@ -36,17 +36,17 @@ class AsyncKeyedRequestBase(ABC):
     """A request on its way to its view and back.
 
     Args:
-        front: engine and scope.
+        exchange: engine and scope.
         route: that of the request.
         django: Django's request.
     """
 
-    def __init__(self, front: Exchange[AsyncEngine], route: Route, django: Any) -> None:
-        self._front = front
+    def __init__(self, exchange: Exchange[AsyncEngine], route: Route, django: Any) -> None:
+        self._exchange = exchange
         self._route = route
         self._django = django
-        self._going: Go | None = None
-        self._noted = Carried()
+        self._run_app: RunApp | None = None
+        self._noted = RequestState()
 
     @abstractmethod
     def current(self) -> AbstractContextManager[None]:
@@ -63,17 +63,17 @@ class AsyncKeyedRequestBase(ABC):
     def _body(self, limit: int) -> bytes | None:
         return body_of(self._django, limit)
 
-    def _end_transaction(self, verdict: Send | Answer) -> Send | Answer:
+    def _end_transaction(self, verdict: Forward | Respond) -> Forward | Respond:
         """What is sent once the transaction has ended, where there is one."""
         return verdict
 
-    def _conclude(self, verdict: Send | Answer, response: Any) -> Any:
+    def _conclude(self, verdict: Forward | Respond, response: Any) -> Any:
         """Give what is sent, after the outcome was recorded."""
         match self._end_transaction(verdict):
-            case Send(marks):
+            case Forward(marks):
                 add(response, marks)
                 return response
-            case Answer(instead):
+            case Respond(instead):
                 return response_of(instead)
 
     async def begin(self, native: Any = None) -> Any:
@@ -82,12 +82,12 @@ class AsyncKeyedRequestBase(ABC):
         Args:
             native: what rules are given; Django's request where nothing else is named.
         """
-        verdict = await arun(self._front.handle(request_of(self._django, native), self._route), self._perform)
+        verdict = await arun(self._exchange.handle(request_of(self._django, native), self._route), self._perform)
         match verdict:
-            case Answer(response):
+            case Respond(response):
                 return response_of(response)
-            case Go():
-                self._going = verdict
+            case RunApp():
+                self._run_app = verdict
                 self._noted = carry(self._django)
         return None
 
@@ -99,19 +99,19 @@ class AsyncKeyedRequestBase(ABC):
         """Give what is sent for what `answer` gives or raises, once that is recorded where there is a claim."""
         try:
             response = await answer()
-            return response if self._going is None else await self._on_response(response)
+            return response if self._run_app is None else await self._on_response(response)
         except Exception as error:
-            if self._going is None or self._going.is_settled:
+            if self._run_app is None or self._run_app.is_settled:
                 raise
             return await self._on_error(error, None)
         except BaseException as error:
-            if self._going is not None and not self._going.is_settled:
+            if self._run_app is not None and not self._run_app.is_settled:
                 await self.abandon(error)
             raise
 
     async def _perform(self, wanted: Any) -> Any:
         match wanted:
-            case WhoAsks(rule, request):
+            case ResolveScope(rule, request):
                 return await self._find_scope(rule, request)
             case ReadBody(limit):
                 return self._body(limit)
@@ -120,9 +120,9 @@ class AsyncKeyedRequestBase(ABC):
         raise AssertionError(wanted)
 
     @property
-    def _claimed(self) -> Go:
-        assert self._going is not None  # noqa: S101 - asked for where there is a claim
-        return self._going
+    def _claimed(self) -> RunApp:
+        assert self._run_app is not None  # noqa: S101 - asked for where there is a claim
+        return self._run_app
 
     @property
     def _open(self) -> AsyncCall[Response]:
@@ -138,17 +138,17 @@ class AsyncKeyedRequestBase(ABC):
     @property
     def clock(self) -> Clock:
         """The engine's."""
-        return self._front.engine.clock
+        return self._exchange.engine.clock
 
-    def limit(self, kept: Kept) -> StreamLimit:
+    def limit(self, buffer: ResponseBuffer) -> StreamLimit:
         """When the answer, which begins to leave now, is stopped before its end."""
-        return self._front.limit(self._claimed, kept)
+        return self._exchange.limit(self._claimed, buffer)
 
-    def _keep(self, response: Any) -> Kept:
+    def _keep(self, response: Any) -> ResponseBuffer:
         """What is kept of an answer, of which only status and headers are known yet."""
-        kept = Kept(self._claimed.route.settings.max_response)
-        kept.begin(response.status_code, pairs_of(response))
-        return kept
+        buffer = ResponseBuffer(self._claimed.route.settings.max_response)
+        buffer.begin(response.status_code, pairs_of(response))
+        return buffer
 
     async def _record_whole(self, response: Any, body: bytes) -> Any:
         """Settle with an answer that has come to its end, and give what is sent."""
@@ -156,20 +156,20 @@ class AsyncKeyedRequestBase(ABC):
         answer = kept_whole(most, response.status_code, pairs_of(response), body)
         return self._conclude(await self.record(response, answer), response)
 
-    async def record(self, response: Any, answer: Answered) -> Send | Answer:
+    async def record(self, response: Any, answer: Answered) -> Forward | Respond:
         """Settle with what the view answered; status and headers are those that the response has in the end."""
         try:
             answer = replace(answer, status=response.status_code, headers=pairs_of(response))
-            flow = self._front.on_response(self._claimed, answer, self._noted.error)
+            flow = self._exchange.on_response(self._claimed, answer, self._noted.error)
             return await arun(flow, self._claimed.perform)
         except Exception as failure:
             if self._claimed.is_settled:
                 raise
             return await self.record_error(failure)  # an answer that cannot even be looked at is none
 
-    async def record_error(self, error: Exception) -> Send | Answer:
+    async def record_error(self, error: Exception) -> Forward | Respond:
         """Settle with what the view raised; raises it again, unless somebody else's outcome is there."""
-        return await arun(self._front.on_error(self._claimed, error), self._claimed.perform)
+        return await arun(self._exchange.on_error(self._claimed, error), self._claimed.perform)
 
     async def abandon(self, error: BaseException) -> None:
         """The view was cut off."""
@@ -183,7 +183,7 @@ class AsyncKeyedRequestBase(ABC):
         except Exception as told:
             if told is not error or response is None:
                 raise
-            verdict = Send((), error)
+            verdict = Forward((), error)
         return self._conclude(verdict, response)
 
 
@@ -200,8 +200,8 @@ class AsyncStreamBase(ABC):
         self._call = call
         self._response = response
         self._chunks = chunks
-        self._kept = call._keep(response)  # noqa: SLF001 - both are one request
-        self._limit = call.limit(self._kept)
+        self._buffer = call._keep(response)  # noqa: SLF001 - both are one request
+        self._limit = call.limit(self._buffer)
         self._is_left = False
         self._is_over = False
         self._held: list[bytes] = []
@@ -248,8 +248,8 @@ class AsyncStreamBase(ABC):
     async def _pass_on(self) -> AsyncIterator[bytes]:
         try:
             while (chunk := await self._next()) is not None:
-                self._kept.add(chunk)
-                if self._kept.is_complete:
+                self._buffer.add(chunk)
+                if self._buffer.is_complete:
                     self._held.append(chunk)  # a client that has it takes it for the end
                 else:
                     yield chunk
@@ -266,9 +266,9 @@ class AsyncStreamBase(ABC):
             await self._call.abandon(error)
             raise
         self._is_over = True
-        if isinstance(await self._call.record(self._response, self._kept.whole()), Answer):
+        if isinstance(await self._call.record(self._response, self._buffer.whole()), Respond):
             # There is only the end to withhold; the server cuts the connection, and the client asks again.
-            raise Undone("this answer does not count; what was sent is broken off")
+            raise Rollback("this answer does not count; what was sent is broken off")
         for chunk in self._held:
             yield chunk
 
@@ -280,10 +280,10 @@ class AsyncStreamBase(ABC):
     async def _stop(self, reason: str) -> None:
         """End the answer where it is: recorded as carried out and not kept, then its chunks are closed."""
         _log.warning("%s: the streamed answer was stopped: %s", self._call.operation, reason)
-        await self._call.record(self._response, self._kept.cut_off())
+        await self._call.record(self._response, self._buffer.cut_off())
         await self._close_chunks()
         if not self._is_left:
-            raise Undone(f"the answer was stopped: {reason}")
+            raise Rollback(f"the answer was stopped: {reason}")
 
 
 # Generated by scripts/generate-sync from what is awaited above: change that, and run the script.
@@ -291,17 +291,17 @@ class SyncKeyedRequestBase(ABC):
     """A request on its way to its view and back.
 
     Args:
-        front: engine and scope.
+        exchange: engine and scope.
         route: that of the request.
         django: Django's request.
     """
 
-    def __init__(self, front: Exchange[SyncEngine], route: Route, django: Any) -> None:
-        self._front = front
+    def __init__(self, exchange: Exchange[SyncEngine], route: Route, django: Any) -> None:
+        self._exchange = exchange
         self._route = route
         self._django = django
-        self._going: Go | None = None
-        self._noted = Carried()
+        self._run_app: RunApp | None = None
+        self._noted = RequestState()
 
     @abstractmethod
     def current(self) -> AbstractContextManager[None]:
@@ -318,17 +318,17 @@ class SyncKeyedRequestBase(ABC):
     def _body(self, limit: int) -> bytes | None:
         return body_of(self._django, limit)
 
-    def _end_transaction(self, verdict: Send | Answer) -> Send | Answer:
+    def _end_transaction(self, verdict: Forward | Respond) -> Forward | Respond:
         """What is sent once the transaction has ended, where there is one."""
         return verdict
 
-    def _conclude(self, verdict: Send | Answer, response: Any) -> Any:
+    def _conclude(self, verdict: Forward | Respond, response: Any) -> Any:
         """Give what is sent, after the outcome was recorded."""
         match self._end_transaction(verdict):
-            case Send(marks):
+            case Forward(marks):
                 add(response, marks)
                 return response
-            case Answer(instead):
+            case Respond(instead):
                 return response_of(instead)
 
     def begin(self, native: Any = None) -> Any:
@@ -337,12 +337,12 @@ class SyncKeyedRequestBase(ABC):
         Args:
             native: what rules are given; Django's request where nothing else is named.
         """
-        verdict = run(self._front.handle(request_of(self._django, native), self._route), self._perform)
+        verdict = run(self._exchange.handle(request_of(self._django, native), self._route), self._perform)
         match verdict:
-            case Answer(response):
+            case Respond(response):
                 return response_of(response)
-            case Go():
-                self._going = verdict
+            case RunApp():
+                self._run_app = verdict
                 self._noted = carry(self._django)
         return None
 
@@ -354,19 +354,19 @@ class SyncKeyedRequestBase(ABC):
         """Give what is sent for what `answer` gives or raises, once that is recorded where there is a claim."""
         try:
             response = answer()
-            return response if self._going is None else self._on_response(response)
+            return response if self._run_app is None else self._on_response(response)
         except Exception as error:
-            if self._going is None or self._going.is_settled:
+            if self._run_app is None or self._run_app.is_settled:
                 raise
             return self._on_error(error, None)
         except BaseException as error:
-            if self._going is not None and not self._going.is_settled:
+            if self._run_app is not None and not self._run_app.is_settled:
                 self.abandon(error)
             raise
 
     def _perform(self, wanted: Any) -> Any:
         match wanted:
-            case WhoAsks(rule, request):
+            case ResolveScope(rule, request):
                 return self._find_scope(rule, request)
             case ReadBody(limit):
                 return self._body(limit)
@@ -375,9 +375,9 @@ class SyncKeyedRequestBase(ABC):
         raise AssertionError(wanted)
 
     @property
-    def _claimed(self) -> Go:
-        assert self._going is not None  # noqa: S101 - asked for where there is a claim
-        return self._going
+    def _claimed(self) -> RunApp:
+        assert self._run_app is not None  # noqa: S101 - asked for where there is a claim
+        return self._run_app
 
     @property
     def _open(self) -> SyncCall[Response]:
@@ -393,17 +393,17 @@ class SyncKeyedRequestBase(ABC):
     @property
     def clock(self) -> Clock:
         """The engine's."""
-        return self._front.engine.clock
+        return self._exchange.engine.clock
 
-    def limit(self, kept: Kept) -> StreamLimit:
+    def limit(self, buffer: ResponseBuffer) -> StreamLimit:
         """When the answer, which begins to leave now, is stopped before its end."""
-        return self._front.limit(self._claimed, kept)
+        return self._exchange.limit(self._claimed, buffer)
 
-    def _keep(self, response: Any) -> Kept:
+    def _keep(self, response: Any) -> ResponseBuffer:
         """What is kept of an answer, of which only status and headers are known yet."""
-        kept = Kept(self._claimed.route.settings.max_response)
-        kept.begin(response.status_code, pairs_of(response))
-        return kept
+        buffer = ResponseBuffer(self._claimed.route.settings.max_response)
+        buffer.begin(response.status_code, pairs_of(response))
+        return buffer
 
     def _record_whole(self, response: Any, body: bytes) -> Any:
         """Settle with an answer that has come to its end, and give what is sent."""
@@ -411,20 +411,20 @@ class SyncKeyedRequestBase(ABC):
         answer = kept_whole(most, response.status_code, pairs_of(response), body)
         return self._conclude(self.record(response, answer), response)
 
-    def record(self, response: Any, answer: Answered) -> Send | Answer:
+    def record(self, response: Any, answer: Answered) -> Forward | Respond:
         """Settle with what the view answered; status and headers are those that the response has in the end."""
         try:
             answer = replace(answer, status=response.status_code, headers=pairs_of(response))
-            flow = self._front.on_response(self._claimed, answer, self._noted.error)
+            flow = self._exchange.on_response(self._claimed, answer, self._noted.error)
             return run(flow, self._claimed.perform)
         except Exception as failure:
             if self._claimed.is_settled:
                 raise
             return self.record_error(failure)  # an answer that cannot even be looked at is none
 
-    def record_error(self, error: Exception) -> Send | Answer:
+    def record_error(self, error: Exception) -> Forward | Respond:
         """Settle with what the view raised; raises it again, unless somebody else's outcome is there."""
-        return run(self._front.on_error(self._claimed, error), self._claimed.perform)
+        return run(self._exchange.on_error(self._claimed, error), self._claimed.perform)
 
     def abandon(self, error: BaseException) -> None:
         """The view was cut off."""
@@ -438,7 +438,7 @@ class SyncKeyedRequestBase(ABC):
         except Exception as told:
             if told is not error or response is None:
                 raise
-            verdict = Send((), error)
+            verdict = Forward((), error)
         return self._conclude(verdict, response)
 
 
@@ -455,8 +455,8 @@ class SyncStreamBase(ABC):
         self._call = call
         self._response = response
         self._chunks = chunks
-        self._kept = call._keep(response)  # noqa: SLF001 - both are one request
-        self._limit = call.limit(self._kept)
+        self._buffer = call._keep(response)  # noqa: SLF001 - both are one request
+        self._limit = call.limit(self._buffer)
         self._is_left = False
         self._is_over = False
         self._held: list[bytes] = []
@@ -503,8 +503,8 @@ class SyncStreamBase(ABC):
     def _pass_on(self) -> Iterator[bytes]:
         try:
             while (chunk := self._next()) is not None:
-                self._kept.add(chunk)
-                if self._kept.is_complete:
+                self._buffer.add(chunk)
+                if self._buffer.is_complete:
                     self._held.append(chunk)  # a client that has it takes it for the end
                 else:
                     yield chunk
@@ -521,9 +521,9 @@ class SyncStreamBase(ABC):
             self._call.abandon(error)
             raise
         self._is_over = True
-        if isinstance(self._call.record(self._response, self._kept.whole()), Answer):
+        if isinstance(self._call.record(self._response, self._buffer.whole()), Respond):
             # There is only the end to withhold; the server cuts the connection, and the client asks again.
-            raise Undone("this answer does not count; what was sent is broken off")
+            raise Rollback("this answer does not count; what was sent is broken off")
         for chunk in self._held:
             yield chunk
 
@@ -535,7 +535,7 @@ class SyncStreamBase(ABC):
     def _stop(self, reason: str) -> None:
         """End the answer where it is: recorded as carried out and not kept, then its chunks are closed."""
         _log.warning("%s: the streamed answer was stopped: %s", self._call.operation, reason)
-        self._call.record(self._response, self._kept.cut_off())
+        self._call.record(self._response, self._buffer.cut_off())
         self._close_chunks()
         if not self._is_left:
-            raise Undone(f"the answer was stopped: {reason}")
+            raise Rollback(f"the answer was stopped: {reason}")

@@ -32,10 +32,10 @@ from semel.http.response import Response
 from semel.http.route import Route, Routes
 
 
-def whole_document(front: Exchange[Any]) -> Response:
+def whole_document(exchange: Exchange[Any]) -> Response:
     """The document as it is served."""
-    views = (guard.route_at(path, front.engine) for path, guard in _guards(get_resolver().url_patterns, ""))
-    return document(Routes((*_distinct(views), *front.routes.every)))
+    views = (guard.route_at(path, exchange.engine) for path, guard in _guards(get_resolver().url_patterns, ""))
+    return document(Routes((*_distinct(views), *exchange.routes.every)))
 
 
 def _distinct(routes: Iterator[Route]) -> list[Route]:
@@ -77,7 +77,9 @@ class IdempotencyMiddleware:
         self._is_async = iscoroutinefunction(get_response)
         configuration = made_of(settings) if settings else read()
         demand_scope(configuration)
-        self._front: Exchange[Any] = _async_front(configuration) if self._is_async else _sync_front(configuration)
+        self._exchange: Exchange[Any] = (
+            _async_exchange(configuration) if self._is_async else _sync_exchange(configuration)
+        )
         if self._is_async:
             markcoroutinefunction(self)
 
@@ -90,7 +92,7 @@ class IdempotencyMiddleware:
             return answer
         if route is None:
             return self.get_response(request)
-        return SyncKeyedRequest(self._front, route, request).carry(lambda: self.get_response(request))
+        return SyncKeyedRequest(self._exchange, route, request).carry(lambda: self.get_response(request))
 
     async def _awaited(self, request: Any) -> Any:
         route, answer = self._found(request)
@@ -98,18 +100,18 @@ class IdempotencyMiddleware:
             return answer
         if route is None:
             return await self.get_response(request)
-        return await AsyncKeyedRequest(self._front, route, request).carry(lambda: self.get_response(request))
+        return await AsyncKeyedRequest(self._exchange, route, request).carry(lambda: self.get_response(request))
 
     def _found(self, request: Any) -> tuple[Route | None, Any]:
         """The route of a request, or the policy document where it asks for that."""
-        if self._front.policy_document(request.method, request.path_info) is not None:
+        if self._exchange.policy_document(request.method, request.path_info) is not None:
             return None, response_of(self._document, head=request.method == "HEAD")
-        route = self._front.find(request.method, request.path_info)
+        route = self._exchange.find(request.method, request.path_info)
         return (None if route is None or _claims_by_itself(request) else route), None
 
     @cached_property
     def _document(self) -> Response:
-        return whole_document(self._front)
+        return whole_document(self._exchange)
 
     def process_exception(self, request: Any, exception: Exception) -> None:
         """Note what the view raised: Django makes a response of it before it comes back here."""
@@ -118,13 +120,13 @@ class IdempotencyMiddleware:
             noted.error = exception
 
 
-def _sync_front(configuration: Configuration) -> Exchange[SyncEngine]:
-    return configuration.front(configuration.sync_engine())
+def _sync_exchange(configuration: Configuration) -> Exchange[SyncEngine]:
+    return configuration.exchange(configuration.sync_engine())
 
 
-def _async_front(configuration: Configuration) -> Exchange[AsyncEngine]:
-    front = configuration.front(configuration.async_engine())
-    for route in front.routes.every:
+def _async_exchange(configuration: Configuration) -> Exchange[AsyncEngine]:
+    exchange = configuration.exchange(configuration.async_engine())
+    for route in exchange.routes.every:
         if route.settings.transaction is not None:
             message = (
                 f"transaction= of {route!r} needs a chain of middleware that is not awaited: Django has no transaction "
@@ -132,7 +134,7 @@ def _async_front(configuration: Configuration) -> Exchange[AsyncEngine]:
                 f"at a view that is a plain def."
             )
             raise UsageError(message)
-    return front
+    return exchange
 
 
 def _claims_by_itself(request: Any) -> bool:

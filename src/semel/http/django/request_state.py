@@ -13,7 +13,7 @@ _NAME = "_semel_carried"
 _SERVER_ERROR = 500
 
 
-class Carried:
+class RequestState:
     """What is noted with a request.
 
     Attributes:
@@ -30,9 +30,9 @@ class Carried:
         return self.error if response.status_code >= _SERVER_ERROR and not self.handled else None
 
 
-def carry(django: Any) -> Carried:
+def carry(django: Any) -> RequestState:
     """Mark a request as claimed for."""
-    made = Carried()
+    made = RequestState()
     setattr(django, _NAME, made)
     return made
 
@@ -44,7 +44,7 @@ def note_handled(django: Any, error: Exception) -> None:
         found.error, found.handled = error, True
 
 
-def carried(django: Any) -> Carried | None:
+def carried(django: Any) -> RequestState | None:
     """What is noted with a request, if somebody has claimed for it."""
-    found: Carried | None = getattr(django, _NAME, None)
+    found: RequestState | None = getattr(django, _NAME, None)
     return found

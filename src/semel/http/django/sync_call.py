@@ -16,7 +16,7 @@ from asgiref.sync import async_to_sync, iscoroutinefunction
 from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.http.django.adapters import body_of, ends_with_head, rendered
 from semel.http.django.keyed_request import SyncKeyedRequestBase, SyncStreamBase
-from semel.http.exchange import Answer, Exchange, NotStored, Open, Send, Undone, gather
+from semel.http.exchange import Exchange, Forward, Open, Respond, RetryableResponse, Rollback, gather
 from semel.http.problem import Refused
 from semel.http.response import Response
 from semel.http.route import Route
@@ -47,9 +47,9 @@ _FIRST_REFUSAL = 400
 class SyncKeyedRequest(SyncKeyedRequestBase):
     """A request in a thread, on its way to its view and back."""
 
-    def __init__(self, front: Exchange[SyncEngine], route: Route, django: Any) -> None:
-        super().__init__(front, route, django)
-        self._unit = UnitOfWork(front, route.settings.transaction)
+    def __init__(self, exchange: Exchange[SyncEngine], route: Route, django: Any) -> None:
+        super().__init__(exchange, route, django)
+        self._unit = UnitOfWork(exchange, route.settings.transaction)
         self._gathered: list[bytes] | None = None
         self._ahead: Refused | tuple[bytes | None] | None = None
 
@@ -93,7 +93,7 @@ class SyncKeyedRequest(SyncKeyedRequestBase):
     @contextmanager
     def current(self) -> Iterator[None]:
         """Inside, code of the view finds its attempt and its transaction."""
-        if self._going is None:
+        if self._run_app is None:
             yield
             return
         with running_in(self._unit.connection), self._open.current():
@@ -103,8 +103,8 @@ class SyncKeyedRequest(SyncKeyedRequestBase):
         """Give what `called` answers, once it is recorded. It claims on its way, or does not."""
         try:
             response = self._run(lambda: self._whole(rendered(called())))
-            if self._going is None:
-                self._unit.roll_back(Undone("the view did not run"))
+            if self._run_app is None:
+                self._unit.roll_back(Rollback("the view did not run"))
         except BaseException as error:
             self._unit.roll_back(error)
             raise
@@ -123,7 +123,7 @@ class SyncKeyedRequest(SyncKeyedRequestBase):
 
     def _whole(self, response: Any) -> Any:
         """The response; a stream is read to its end where nothing of it may leave before the outcome is recorded."""
-        if self._going is None or not response.streaming:
+        if self._run_app is None or not response.streaming:
             return response
         if self._unit.connection is not None or ends_with_head(response):
             with self.current():
@@ -139,22 +139,22 @@ class SyncKeyedRequest(SyncKeyedRequestBase):
 
     def _taken_back(self, response: Any) -> Any:
         """The transaction is rolled back, nothing is kept, and what the view answers is sent if it says no."""
-        undo = NotStored("the transaction is rolled back")
+        undo = RetryableResponse("the transaction is rolled back")
         self._claimed.is_settled = True
         try:
             self._open.fail(undo)
         except Exception as told:  # noqa: BLE001 - the record goes with the transaction, whatever is said of it
             undo.__cause__ = None if told is undo else told
         is_success = response.status_code < _FIRST_REFUSAL
-        return self._conclude(self._front.on_no_commit(self._claimed) if is_success else Send((), undo), response)
+        return self._conclude(self._exchange.on_no_commit(self._claimed) if is_success else Forward((), undo), response)
 
-    def _end_transaction(self, verdict: Send | Answer) -> Send | Answer:
+    def _end_transaction(self, verdict: Forward | Respond) -> Forward | Respond:
         """Commit the transaction of the request, or take it back."""
         match verdict:
-            case Send(_, None):
+            case Forward(_, None):
                 return self._unit.commit(self._claimed) or verdict
-            case Send(_, Exception() as undo):
+            case Forward(_, Exception() as undo):
                 self._unit.roll_back(undo)
-            case Answer():
-                self._unit.roll_back(Undone("another answer is sent"))
+            case Respond():
+                self._unit.roll_back(Rollback("another answer is sent"))
         return verdict

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from django.db import connections, transaction
 
-from semel.http.route import Given
+from semel.http.route import RouteOptions
 from semel.http.transaction import TransactionFactory
 
 
@@ -50,13 +50,15 @@ def atomic(alias: str = "default") -> Atomic:
     return Atomic(alias)
 
 
-def with_aliases(given: dict[str, Any]) -> Given:
+def with_aliases(given: dict[str, Any]) -> RouteOptions:
     """Settings of a route in which `transaction` may be an alias."""
     transaction = given.get("transaction")
-    return cast("Given", {**given, "transaction": Atomic(transaction)} if isinstance(transaction, str) else given)
+    return cast(
+        "RouteOptions", {**given, "transaction": Atomic(transaction)} if isinstance(transaction, str) else given
+    )
 
 
-class Inside(set[str]):
+class AllAliases(set[str]):
     """Contains every alias: Django then opens no `ATOMIC_REQUESTS` transaction; it is opened inside the claim.
 
     Its members are those that were to be left alone altogether.
@@ -73,7 +75,7 @@ class Inside(set[str]):
 @contextmanager
 def as_requested(left_alone: Iterable[str]) -> Iterator[None]:
     """The transactions that `ATOMIC_REQUESTS` asks for, without those of the aliases that are left alone."""
-    known = Inside(left_alone)
+    known = AllAliases(left_alone)
     with ExitStack() as stack:
         for alias, settings in connections.settings.items():
             if settings["ATOMIC_REQUESTS"] and not known.leaves_alone(alias):

@@ -17,7 +17,7 @@ from semel.engine.sync_engine import SyncEngine
 from semel.http.django.configuration import Configuration, demand_scope, made_of, read, scope_of
 from semel.http.django.transactions import with_aliases
 from semel.http.exchange import Exchange
-from semel.http.route import Given, Route, settings_of
+from semel.http.route import Route, RouteOptions, settings_of
 
 MARK: Final = "semel_idempotent"
 """The attribute of views that claim by themselves: their guard."""
@@ -34,23 +34,23 @@ class Guard:
     """
 
     def __init__(self, *, semel: Any = None, scope: Any = None, **settings: Any) -> None:
-        self.given: Given = with_aliases(settings)
+        self.given: RouteOptions = with_aliases(settings)
         self.settings = settings_of(self.given)
         self._semel = semel
         self._scope = scope
         self._routes: dict[str, Route] = {}
 
     @cached_property
-    def sync_front(self) -> Exchange[SyncEngine]:
+    def sync_exchange(self) -> Exchange[SyncEngine]:
         """For views that are called."""
         configuration = self._configuration
-        return configuration.front(configuration.sync_engine())
+        return configuration.exchange(configuration.sync_engine())
 
     @cached_property
-    def async_front(self) -> Exchange[AsyncEngine]:
+    def async_exchange(self) -> Exchange[AsyncEngine]:
         """For views that are awaited."""
         configuration = self._configuration
-        return configuration.front(configuration.async_engine())
+        return configuration.exchange(configuration.async_engine())
 
     @cached_property
     def _configuration(self) -> Configuration:
@@ -80,7 +80,7 @@ class Guard:
 
     def route_at(self, pattern: str, engine: EngineBase) -> Route:
         """The route of the view under the pattern of a URL."""
-        given: Given = Given(policy=engine.policy) | self._configuration.common | self.given
+        given: RouteOptions = RouteOptions(policy=engine.policy) | self._configuration.common | self.given
         return Route("/" + pattern.removeprefix("^").removeprefix("/"), **given)
 
 

@@ -18,11 +18,11 @@ from semel.core.key import Shared
 from semel.engine.async_engine import AsyncAttempt, AsyncCall, AsyncEngine, AsyncSemelBase
 from semel.errors import InProgress, UsageError
 from semel.http.asgi import Tasks
-from semel.http.exchange import Answer, Exchange, Go, Open, Pass, ReadBody, WhoAsks, demand
-from semel.http.fastapi.keyed_request import VISIT, Instead, MustWait, Visit
+from semel.http.exchange import Exchange, Open, PassThrough, ReadBody, ResolveScope, Respond, RunApp, demand
+from semel.http.fastapi.keyed_request import KEYED_REQUEST, KeyedRequest, MustWait, RespondInstead
 from semel.http.request import Headers, Request, State
 from semel.http.response import Response
-from semel.http.route import Given, Route, Within
+from semel.http.route import Route, RouteOptions, Within
 from semel.http.route import Scope as ScopeRule
 
 ROUTE: Final = "semel.http.route"
@@ -49,14 +49,14 @@ class Idempotency:
     """
 
     def __init__(
-        self, semel: AsyncSemelBase, *, scope: ScopeRule | Shared | params.Depends, **settings: Unpack[Given]
+        self, semel: AsyncSemelBase, *, scope: ScopeRule | Shared | params.Depends, **settings: Unpack[RouteOptions]
     ) -> None:
         self.engine = demand(semel, AsyncSemelBase, "FastAPI", "AsyncSemel")
         self.transaction = _session_of(settings.pop("transaction", None))
         self._who = scope if isinstance(scope, params.Depends) else None
         self._rule: ScopeRule | Shared = _by_dependency if isinstance(scope, params.Depends) else scope
-        self._given: Given = Given(policy=self.engine.policy) | settings
-        self._fronts: dict[str | None, Exchange[AsyncEngine]] = {
+        self._given: RouteOptions = RouteOptions(policy=self.engine.policy) | settings
+        self._exchanges: dict[str | None, Exchange[AsyncEngine]] = {
             None: Exchange(self.engine, self._rule, None, None, settings)
         }
         self.tasks = Tasks()
@@ -83,12 +83,12 @@ class Idempotency:
         settings = self.settings
         return method.upper() in settings.methods and (settings.key is not None or settings.key_header.lower() in names)
 
-    def front(self, app: Any) -> Exchange[AsyncEngine]:
+    def exchange(self, app: Any) -> Exchange[AsyncEngine]:
         """What stands before this application."""
         at = getattr(getattr(app, "state", None), POLICY_AT, None)
-        if at not in self._fronts:
-            self._fronts[at] = Exchange(self.engine, self._rule, None, at, {})
-        return self._fronts[at]
+        if at not in self._exchanges:
+            self._exchanges[at] = Exchange(self.engine, self._rule, None, at, {})
+        return self._exchanges[at]
 
     async def __call__(self, *, request: HTTPConnection, who: Any = None, session: Any = None) -> AsyncAttempt | None:
         """Claim; called by FastAPI.
@@ -107,40 +107,42 @@ class Idempotency:
             )
         if request.scope["method"].upper() not in route.settings.methods:
             return None
-        visit: Visit | None = request.scope.get(VISIT)
-        if visit is None or not visit.is_open:
-            await self._claim(request, route, visit, who, session)
-        return None if visit is None else visit.attempt
+        keyed: KeyedRequest | None = request.scope.get(KEYED_REQUEST)
+        if keyed is None or not keyed.is_open:
+            await self._claim(request, route, keyed, who, session)
+        return None if keyed is None else keyed.attempt
 
-    async def _claim(self, request: HTTPConnection, route: Route, visit: Visit | None, who: Any, session: Any) -> None:
-        front = self.front(request.scope.get("app"))
+    async def _claim(
+        self, request: HTTPConnection, route: Route, keyed: KeyedRequest | None, who: Any, session: Any
+    ) -> None:
+        exchange = self.exchange(request.scope.get("app"))
 
         async def perform(wanted: Any) -> Any:
             match wanted:
-                case WhoAsks(rule, asked):
+                case ResolveScope(rule, asked):
                     found = rule(asked) if self._who is None else who
                     return await found if inspect.isawaitable(found) else found
-                case ReadBody(limit) if visit is not None:
-                    return visit.asked if len(visit.asked) <= limit else None
-                case Open() if self.transaction is not None and visit is not None:
-                    return await self._opened(wanted, session, visit)
+                case ReadBody(limit) if keyed is not None:
+                    return keyed.asked if len(keyed.asked) <= limit else None
+                case Open() if self.transaction is not None and keyed is not None:
+                    return await self._opened(wanted, session, keyed)
                 case Open():
                     return await self.engine.open(wanted.key, **wanted.settings())
             raise AssertionError(wanted)
 
-        match await arun(front.handle(_seen(request), route), perform):
-            case Answer(response):
-                raise Instead(response)
-            case Pass() if visit is not None:
-                visit.passes = True
-            case Go() as going if visit is not None:
-                visit.begin(going, front, session)
-                visit.attempt = self.engine.current()  # None: the policy lets it run without a record
+        match await arun(exchange.handle(_seen(request), route), perform):
+            case Respond(response):
+                raise RespondInstead(response)
+            case PassThrough() if keyed is not None:
+                keyed.passes = True
+            case RunApp() as run_app if keyed is not None:
+                keyed.begin(run_app, exchange, session)
+                keyed.attempt = self.engine.current()  # None: the policy lets it run without a record
 
-    async def _opened(self, wanted: Open, session: Any, visit: Visit) -> AsyncCall[Response]:
+    async def _opened(self, wanted: Open, session: Any, keyed: KeyedRequest) -> AsyncCall[Response]:
         """Claim in the session's transaction, which is given back where another request runs the key."""
         settings = wanted.settings()
-        turn = visit.turn(lambda: self.engine.turn(wanted.key, **settings))
+        turn = keyed.turn(lambda: self.engine.turn(wanted.key, **settings))
         try:
             return await self.engine.open_within(session, turn.key, **settings)
         except InProgress as error:

@@ -18,19 +18,19 @@ from semel.core.flow import arun
 from semel.engine.async_engine import AsyncAttempt, AsyncCall, AsyncEngine
 from semel.engine.runtime import AsyncTurn
 from semel.errors import UsageError
-from semel.http.asgi import Answering, App, Call, Message, Receive, Scope, SendMessage, take_back_cancel
-from semel.http.exchange import Answer, Exchange, Go, NoAnswer
+from semel.http.asgi import App, Call, Message, Receive, ResponseRecorder, Scope, SendMessage, take_back_cancel
+from semel.http.exchange import Exchange, NoAnswer, Respond, RunApp
 from semel.http.response import Response, kept_whole
 from semel.http.transaction import CommitListener, running_in
 
 Handler = Callable[[Request], Awaitable[Answered]]
 
-VISIT: Final = "semel.http.visit"
-"""Where the ASGI scope holds the visit."""
+KEYED_REQUEST: Final = "semel.http.keyed_request"
+"""Where the ASGI scope holds the keyed request."""
 _FILES: Final = "fastapi_middleware_astack"
 
 
-class Instead(Exception):
+class RespondInstead(Exception):
     """The dependency's verdict: the endpoint is not called, and this is sent. It never leaves the handler."""
 
     def __init__(self, response: Response) -> None:
@@ -42,7 +42,7 @@ class MustWait(Exception):
     """The dependency's verdict: another request runs the key, so the session is given back and all is asked again."""
 
 
-class TakenBack(Exception):
+class RollbackAndRespond(Exception):
     """The transaction is taken back, and this is sent. The session's dependency sees it pass, and rolls back."""
 
     def __init__(self, response: Answered) -> None:
@@ -50,20 +50,20 @@ class TakenBack(Exception):
         self.response = response
 
 
-class Visit(Call):
+class KeyedRequest(Call):
     """A request with a key, from its body to its answer."""
 
     def __init__(
-        self, app: App, scope: Scope, receive: Receive, send: SendMessage, front: Exchange[AsyncEngine]
+        self, app: App, scope: Scope, receive: Receive, send: SendMessage, exchange: Exchange[AsyncEngine]
     ) -> None:
-        super().__init__(app, scope, receive, send, front)
+        super().__init__(app, scope, receive, send, exchange)
         self.passes = False
         self.joined: Joined | None = None
         self.attempt: AsyncAttempt | None = None
         self.asked = b""
         self._route = app
         self._inside = ExitStack()
-        self._answering: Answering | None = None
+        self._recorder: ResponseRecorder | None = None
         self._opened: AsyncCall[Response] | None = None
         self._taken_back: Answered | None = None
         self._turn: AsyncTurn | None = None
@@ -101,29 +101,29 @@ class Visit(Call):
         self._must_wait = True
         return _Nothing()
 
-    def begin(self, going: Go, front: Exchange[AsyncEngine], session: Any) -> None:
+    def begin(self, run_app: RunApp, exchange: Exchange[AsyncEngine], session: Any) -> None:
         """The dependency has claimed: this is the current attempt now, and the answer counts."""
-        call = going.call
+        call = run_app.call
         assert isinstance(call, AsyncCall)  # noqa: S101 - the engine is of this colour
         self._opened = call
         self._inside.enter_context(running_in(session))
         self._inside.enter_context(call.current())
         if session is None:
-            self._answering = Answering(self, going, front)
+            self._recorder = ResponseRecorder(self, run_app, exchange)
         else:
-            self.joined = Joined(going, front, session)
+            self.joined = Joined(run_app, exchange, session)
 
     def note_raised(self, error: Exception) -> None:
         """The endpoint raised: what an exception handler answers to it, if there is one, counts by policy first."""
-        if self._answering is not None:
-            self._answering.error = error
+        if self._recorder is not None:
+            self._recorder.error = error
 
     def leave_transaction(self) -> None:
         """It is about to end: what runs after the answer, such as background tasks, must not join it."""
         if self.joined is not None:
             self._inside.close()
 
-    async def see_through(self) -> None:
+    async def run_to_end(self) -> None:
         """Run the route, and send what comes of it."""
         try:
             await self._run_route()
@@ -133,34 +133,34 @@ class Visit(Call):
                 self._must_wait = self._given = False
                 await self._run_route()
         finally:
-            self.over()
+            self.allow_disconnect()
             self._end_turn()
         if self._taken_back is not None:
             await self._taken_back(self.scope, self._heard, self.send)
-        elif self._answering is not None and self._answering.instead is not None:
-            await self.answer(self._answering.instead)
+        elif self._recorder is not None and self._recorder.instead is not None:
+            await self.answer(self._recorder.instead)
 
     async def _run_route(self) -> None:
         # The files of a form belong to the request: with the outer stack a client that leaves would close them.
         async with AsyncExitStack() as files:
             with self._inside:
-                await self._routed({**self._shown(), VISIT: self, _FILES: files})
+                await self._routed({**self._shown(), KEYED_REQUEST: self, _FILES: files})
 
     async def _routed(self, scope: Scope) -> None:
         try:
             with self.stoppable():
                 await self._route(scope, self._heard, self._sent)
-            if (answering := self._waiting()) is not None:
-                await answering.failed(NoAnswer("the route ended without a complete answer"))
-        except TakenBack as end:
+            if (recorder := self._waiting()) is not None:
+                await recorder.failed(NoAnswer("the route ended without a complete answer"))
+        except RollbackAndRespond as end:
             self._taken_back = end.response
         except Exception as error:
             if (stopped := self._stopped()) is not None:
                 await self.end_stopped(stopped)
-            elif (answering := self._waiting()) is None:
+            elif (recorder := self._waiting()) is None:
                 raise  # nothing was claimed, or what happens after the answer is the application's own business
             else:
-                await answering.failed(error)
+                await recorder.failed(error)
         except BaseException as error:
             if (stopped := self._stopped()) is not None:
                 take_back_cancel()
@@ -170,13 +170,13 @@ class Visit(Call):
                 await self._opened.abandon(error)
             raise
 
-    def _stopped(self) -> Answering | None:
+    def _stopped(self) -> ResponseRecorder | None:
         """The answer, where it was stopped before its end."""
-        return None if self._answering is None or self._answering.stopped is None else self._answering
+        return None if self._recorder is None or self._recorder.stopped is None else self._recorder
 
-    def _waiting(self) -> Answering | None:
+    def _waiting(self) -> ResponseRecorder | None:
         """The answer, while it is not settled."""
-        return None if self._answering is None or self._answering.going.is_settled else self._answering
+        return None if self._recorder is None or self._recorder.run_app.is_settled else self._recorder
 
     async def _heard(self) -> Message:
         return await (self._received_again() if self.passes else self._received())
@@ -185,15 +185,15 @@ class Visit(Call):
         if self.joined is not None:
             await self.joined.check_commit()
         self._end_turn()  # the transaction is over: nobody has to wait for what comes after the answer
-        await (self.send(message) if self._answering is None else self._answering.send(message))
+        await (self.send(message) if self._recorder is None else self._recorder.send(message))
 
 
 class Joined:
     """An open call in the transaction of the endpoint's session, settled by the route before that commits."""
 
-    def __init__(self, going: Go, front: Exchange[AsyncEngine], session: Any) -> None:
-        self._going = going
-        self._front = front
+    def __init__(self, run_app: RunApp, exchange: Exchange[AsyncEngine], session: Any) -> None:
+        self._run_app = run_app
+        self._exchange = exchange
         self._listener = CommitListener(session)
         self._listening = ExitStack()
         self._is_recorded = False
@@ -209,9 +209,9 @@ class Joined:
         self._is_recorded = False
         self._listening.close()
         if not self._listener.has_heard:
-            instead = await arun(self._front.check_commit(self._going), self._going.perform)
+            instead = await arun(self._exchange.check_commit(self._run_app), self._run_app.perform)
             if instead is not None:
-                raise TakenBack(answer_of(instead.response))
+                raise RollbackAndRespond(answer_of(instead.response))
 
     async def answered(self, response: Answered) -> Answered:
         """Record what the endpoint answered; what is given back is sent after the commit.
@@ -223,61 +223,61 @@ class Joined:
         body = getattr(response, "body", None)
         if not isinstance(body, bytes | memoryview) or hasattr(response, "body_iterator"):
             return await self.failed(_stream_refused())
-        headers, most = _texts(response.raw_headers), self._going.route.settings.max_response
+        headers, most = _texts(response.raw_headers), self._run_app.route.settings.max_response
         answer = kept_whole(most, response.status_code, headers, bytes(body))
-        verdict = await arun(self._front.on_response(self._going, answer), self._going.perform)
-        if isinstance(verdict, Answer):
-            raise TakenBack(answer_of(verdict.response))
+        verdict = await arun(self._exchange.on_response(self._run_app, answer), self._run_app.perform)
+        if isinstance(verdict, Respond):
+            raise RollbackAndRespond(answer_of(verdict.response))
         for name, value in verdict.marks:
             response.headers.append(name, value)
         if verdict.undo is not None:
-            raise TakenBack(response) from verdict.undo
+            raise RollbackAndRespond(response) from verdict.undo
         self._is_recorded = True
         self._listening.enter_context(self._listener)
         return response
 
     async def failed(self, error: Exception) -> Answered:
         """Record an error by policy; it is raised again, and the session's dependency rolls back."""
-        verdict = await arun(self._front.on_error(self._going, error), self._going.perform)
-        if isinstance(verdict, Answer):
-            raise TakenBack(answer_of(verdict.response)) from error
+        verdict = await arun(self._exchange.on_error(self._run_app, error), self._run_app.perform)
+        if isinstance(verdict, Respond):
+            raise RollbackAndRespond(answer_of(verdict.response)) from error
         raise error
 
-    async def abandoned(self, error: BaseException) -> None:
+    async def abandon(self, error: BaseException) -> None:
         """It was cut off."""
-        call = self._going.call
+        call = self._run_app.call
         assert isinstance(call, AsyncCall)  # noqa: S101 - the engine is of this colour
         await call.abandon(error)
 
 
-async def settled(handler: Handler, request: Request) -> Answered:
+async def settle_response(handler: Handler, request: Request) -> Answered:
     """What the route answers; where the call joined a transaction, recorded in it."""
-    visit: Visit | None = request.scope.get(VISIT)
+    keyed: KeyedRequest | None = request.scope.get(KEYED_REQUEST)
     try:
-        return await (handler(request) if visit is None else _answered(handler, request, visit))
-    except Instead as end:
+        return await (handler(request) if keyed is None else _call_handler(handler, request, keyed))
+    except RespondInstead as end:
         return answer_of(end.response)
     except MustWait:
-        assert visit is not None  # noqa: S101 - nobody else raises it
-        return visit.give_way()
+        assert keyed is not None  # noqa: S101 - nobody else raises it
+        return keyed.give_way()
     finally:
-        if visit is not None:
-            visit.leave_transaction()
+        if keyed is not None:
+            keyed.leave_transaction()
 
 
-async def _answered(handler: Handler, request: Request, visit: Visit) -> Answered:
+async def _call_handler(handler: Handler, request: Request, keyed: KeyedRequest) -> Answered:
     try:
         response = await handler(request)
     except Exception as error:
-        if visit.joined is not None:
-            return await visit.joined.failed(error)
-        visit.note_raised(error)
+        if keyed.joined is not None:
+            return await keyed.joined.failed(error)
+        keyed.note_raised(error)
         raise
     except BaseException as error:
-        if visit.joined is not None:
-            await visit.joined.abandoned(error)
+        if keyed.joined is not None:
+            await keyed.joined.abandon(error)
         raise
-    return response if visit.joined is None else await visit.joined.answered(response)
+    return response if keyed.joined is None else await keyed.joined.answered(response)
 
 
 def _texts(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:

@@ -23,10 +23,10 @@ from starlette.types import Receive, Scope, Send
 
 from semel.errors import UsageError
 from semel.http import problem
-from semel.http.asgi import Gone
+from semel.http.asgi import ClientDisconnected
 from semel.http.exchange import POLICY_PATH
 from semel.http.fastapi.dependency import POLICY_AT, ROUTE, Idempotency
-from semel.http.fastapi.keyed_request import Visit, settled
+from semel.http.fastapi.keyed_request import KeyedRequest, settle_response
 from semel.http.fastapi.openapi import operation
 from semel.http.policy_document import document
 from semel.http.route import Route, Routes
@@ -57,7 +57,7 @@ class IdempotentRoute(APIRoute):
 
         async def handle(request: Request) -> Answered:
             request.scope[ROUTE] = route
-            return await settled(handler, request)
+            return await settle_response(handler, request)
 
         return handle
 
@@ -76,17 +76,17 @@ class IdempotentRoute(APIRoute):
             await super().handle(scope, receive, send)
             return
         once = wanting[0]
-        visit = Visit(super().handle, scope, receive, send, once.front(scope.get("app")))
+        keyed = KeyedRequest(super().handle, scope, receive, send, once.exchange(scope.get("app")))
         limit = max(known.settings.max_body for known in wanting)
         try:
-            is_within_limit = await visit.read(limit)
-        except Gone:
+            is_within_limit = await keyed.read(limit)
+        except ClientDisconnected:
             return  # the client left before its request was whole: nothing ran, and nobody is there to be told
         if is_within_limit:
-            await once.tasks.shielded(visit.see_through(), visit.client_left)
+            await once.tasks.shielded(keyed.run_to_end(), keyed.client_left)
         else:
-            link = once.front(scope.get("app")).policy_link(scope.get("root_path", ""))
-            await visit.answer(problem.too_large(limit).response(link))
+            link = once.exchange(scope.get("app")).policy_link(scope.get("root_path", ""))
+            await keyed.answer(problem.too_large(limit).response(link))
 
 
 def describe(app: FastAPI, at: str = POLICY_PATH) -> None:

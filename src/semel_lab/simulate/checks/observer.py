@@ -85,12 +85,12 @@ class Witness:
 
     def cancelled_with(self, caller: Caller, visit: Visit) -> None:
         """A caller is cancelled while it is in the lane."""
-        ticket, lane = visit.tickets[0], caller.worker.lane
-        if not isinstance(ticket.operation, Claim):
+        pending, lane = visit.queued[0], caller.worker.lane
+        if not isinstance(pending.operation, Claim):
             return
-        if isinstance(ticket.answer, Granted):
+        if isinstance(pending.answer, Granted):
             where = "granted"
-        elif lane.state == OUT and any(ticket in list_ for list_ in lane.round):
+        elif lane.state == OUT and any(pending in list_ for list_ in lane.round):
             where = "out"
         else:
             where = "waiting or answered"

@@ -23,7 +23,7 @@ from semel.core.operations import (
 from semel.engine import call_errors
 from semel.engine.background import Promoted, TimedOut
 from semel.engine.call_flow import CallFlow, Pause, Result, RunHandler, RunStep, Wait, step
-from semel.engine.clock import Clock, Resends
+from semel.engine.clock import Clock, RetryBudget
 from semel.engine.context import AttemptState
 from semel.errors import StoreUnavailable, TransactionAborted
 from semel.stores.sql.errors import RowLocked
@@ -154,7 +154,7 @@ class WithinCaller:
         return self.nonce
 
     def _called(self, *, joined: bool) -> Generator[Any, Any, tuple[Result[Any] | None, Exception | None]]:
-        once = CallFlow(request_of(self.sim.world), self._clock, self.new_nonce, Resends(whole))
+        once = CallFlow(request_of(self.sim.world), self._clock, self.new_nonce, RetryBudget(whole))
         ask = self._joined if joined else self._asked
         inline: dict[type, Any] = {**dict.fromkeys(_JOINED, ask), Wait: self._wait, Pause: self._pause}
         try:
@@ -173,7 +173,7 @@ class WithinCaller:
         try:
             return (yield from self._operate(self.session, operation))
         except Exception as error:
-            problem = call_errors.joined(error)
+            problem = call_errors.joined_error(error)
             if problem is error:
                 raise
             raise problem from error
@@ -221,7 +221,7 @@ class WithinCaller:
 
     def _step(self, state: AttemptState) -> Body:
         """The work is a step: in the caller's transaction, or in one that is open no longer than the step."""
-        flow = step(state, "hold", SHAPE, 1_000_000, joined=True, resends=Resends(whole))
+        flow = step(state, "hold", SHAPE, 1_000_000, joined=True, retry_budget=RetryBudget(whole))
         inline: dict[type, Any] = {
             JoinTransaction: self._joined,
             Checkpoint: self._joined,
