@@ -16,14 +16,14 @@ from semel import Policy
 from semel.core import codec
 from semel.core.key import Key
 from semel.engine.call_flow import terms_of
-from semel.stores.redis.pipeline import scripts
+from semel.stores.redis.pipeline import RECORD_SCRIPTS, scripts
 from semel.stores.redis.record_hash import packed_key
 
 Words = tuple[Any, ...]
 _OUTCOME = codec.encode({"order_id": order(0), "amount": AMOUNT}, codec.shape_of(object), 1024)
 _FINGERPRINT = b"\x01" + bytes(32)
 _TERMS = terms_of(Policy())
-_SCRIPTS = scripts(virtual=False)
+_SCRIPTS = scripts(RECORD_SCRIPTS, virtual=False)
 _CLAIM, _COMPLETE = _SCRIPTS["claim"], _SCRIPTS["complete"]
 _KEY = packed_key(Key.of(order(0), operation=OPERATION, scope=TENANT))
 

@@ -90,3 +90,10 @@ def test_administration_overrides_exactly_what_is_declared(store: Store) -> None
 
 def _own(kind: type) -> set[str]:
     return {name for base in kind.__mro__ if base not in (Admin, object) for name in vars(base)}
+
+
+@pytest.mark.parametrize(
+    ("member", "capability"), [("libraries", Capability.CLIENT_LIBRARIES), ("path", Capability.FILE)]
+)
+def test_a_store_that_has_a_member_declares_it(store: Store, member: str, capability: Capability) -> None:
+    assert hasattr(store, member) == (capability in store.capabilities)

@@ -23,7 +23,14 @@ class DynamoStore:
 
     max_operations = 64
     capabilities = frozenset(
-        {Capability.JOIN, Capability.SEPARATE_LOOP, Capability.DURABLE, Capability.EXAMINE, Capability.MIGRATE}
+        {
+            Capability.JOIN,
+            Capability.SEPARATE_LOOP,
+            Capability.DURABLE,
+            Capability.EXAMINE,
+            Capability.MIGRATE,
+            Capability.CLIENT_LIBRARIES,
+        }
     )
     libraries = ("boto3", "aiobotocore")
 
