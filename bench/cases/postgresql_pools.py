@@ -1,6 +1,6 @@
 """PostgreSQL, one caller: the store's own connections against the pools of client libraries.
 
-What always holds: each variant has a database of its own; all do a first run.
+Each variant has a database of its own, and all do a first run.
 """
 
 from __future__ import annotations

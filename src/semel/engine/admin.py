@@ -1,12 +1,9 @@
-"""Looking at records and ending doubts, as flows: read, list, resolve, sweep.
+"""What operators do to records, as flows: read, list, resolve, erase, sweep.
 
-What always holds: an administrator is fenced like any writer. Resolving is a compare-and-set on a record in doubt,
-with a reason that is kept; reconciling is an ordinary take-over whose holder asks the hook and runs nothing.
-
-Erasing a record, and repeating the invalidations of its copies that are not confirmed, as flows.
-
-What always holds: erasing never makes an effect possible again (`semel.core.record`). An invalidation is forgotten
-only after every copy is confirmed to be gone.
+- An operator is fenced like any writer: resolving is a compare-and-set on a record in doubt, and its reason is kept.
+- Reconciling is an ordinary take-over whose holder asks the hook and runs nothing.
+- Erasing never makes an effect possible again (`semel.core.record`). An invalidation is forgotten only after every copy
+  is confirmed to be gone.
 """
 
 from __future__ import annotations

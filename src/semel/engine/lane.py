@@ -132,7 +132,7 @@ class Lane:
 
         With a store that is left alone from now on, those who wait for the next flight are among them. None: the flight
         was cut short, so its fate is unknown, and it says nothing of the store. The same holds for those whose answer
-        would be `struck`: that error befell whoever sent the flight, and is no answer of the store.
+        would be `struck`: that error interrupted the sender of the flight, and is no answer of the store.
         """
         told = () if replies is None else replies
         if replies is None:
@@ -224,7 +224,7 @@ LaneFlow = Generator[Any, Any, T]
 
 
 def locked_lock() -> threading.Lock:
-    """An event: whoever acquires it waits until somebody releases it."""
+    """An event: acquiring it waits until it is released."""
     event = threading.Lock()
     event.acquire()
     return event
