@@ -165,9 +165,9 @@ class Guest:
         self.page.get_by_role("link", name="Book Double").click()
         self.can_press("#reserve")
 
-    def can_press(self, button: str) -> None:
+    def can_press(self, button: str, page: Page | None = None) -> None:
         """Wait until the page's script is there: until then a button is disabled, and a key pressed goes nowhere."""
-        expect(self.page.locator(button)).to_be_enabled(timeout=PATIENCE)
+        expect((page or self.page).locator(button)).to_be_enabled(timeout=PATIENCE)
 
     def reserve(self) -> None:
         """Click, and see the draft."""
@@ -229,9 +229,9 @@ class Guest:
         (page or self.page).route(path, hold)
         return held
 
-    def let_go(self, path: str, held: list[Route]) -> None:
+    def let_go(self, path: str, held: list[Route], page: Page | None = None) -> None:
         """Let requests go on that were held, and hold no more; those of a page that is gone went with it."""
-        self.page.unroute(path)
+        (page or self.page).unroute(path)
         for route in held:
             with suppress(Error):
                 route.continue_()

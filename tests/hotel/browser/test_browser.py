@@ -146,10 +146,13 @@ def test_two_tabs_that_pay_at_once_charge_once(guest: Guest) -> None:
     guest.ready_to_pay()
     second = guest.context.new_page()
     second.goto(guest.page.url)
+    guest.can_press("#pay", second)
+    asks = guest.hold("**/state", second)  # a page that hears of the other tab's payment takes its form away
     guest.house.gateway.faults(delay=600)
     guest.page.locator("#pay").click()
     second.locator("#pay-form").evaluate("(form) => form.requestSubmit()")
     guest.house.gateway.wait_for_charges(1)
+    guest.let_go("**/state", asks, second)
     guest.house.gateway.faults(delay=0)
     guest.paid_once(second)
     guest.paid_once()
