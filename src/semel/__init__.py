@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from semel import errors
     from semel.api import AsyncSemel, Semel
     from semel.core.circuit import Limits
-    from semel.core.key import SHARED, Key, is_key, make_key
+    from semel.core.key import SHARED, Key, KeyRing, is_key, make_key, verify_key
     from semel.core.observer import Observer, Signal
     from semel.core.policy import Policy
     from semel.core.record import About, Cancelled, DidNotHappen, Happened, Record, Unknown
@@ -33,6 +33,7 @@ _HOMES = {
     "DidNotHappen": "semel.core.record",
     "Happened": "semel.core.record",
     "Key": "semel.core.key",
+    "KeyRing": "semel.core.key",
     "Limits": "semel.core.circuit",
     "Observer": "semel.core.observer",
     "Policy": "semel.core.policy",
@@ -44,6 +45,7 @@ _HOMES = {
     "Unknown": "semel.core.record",
     "is_key": "semel.core.key",
     "make_key": "semel.core.key",
+    "verify_key": "semel.core.key",
 }
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "DidNotHappen",
     "Happened",
     "Key",
+    "KeyRing",
     "Limits",
     "Observer",
     "Policy",
@@ -69,6 +72,7 @@ __all__ = [
     "errors",
     "is_key",
     "make_key",
+    "verify_key",
 ]
 
 

@@ -4,6 +4,7 @@
     ├── UsageError                  the calling code has to change
     │   ├── KeyMissing              no key, or no scope, was given
     │   ├── KeyInvalid              the key is empty, too long, or of a kind that cannot be a key
+    │   │   └── KeyExpired          the signed key was right, and is too old
     │   ├── KeyReused               the same key was used for something else
     │   ├── KeyReentered            a handler asked for the very key it is running
     │   ├── NotInTransaction        `within` without an open transaction of the store's database
@@ -71,6 +72,12 @@ class KeyInvalid(UsageError):
     """The key is empty, too long, or of a kind that cannot be a key."""
 
     code = "key_invalid"
+
+
+class KeyExpired(KeyInvalid):
+    """The signed key was right, and is too old."""
+
+    code = "key_expired"
 
 
 class KeyReused(UsageError):

@@ -2,6 +2,8 @@
 
 - Two keys share a digest only if scope, operation and value are all equal, text byte for byte.
 - The digest alone is the identity; the texts are for people and for searching.
+- A signed key is a made key with the name of a secret, an expiry and a MAC behind it. It stands for the made key alone:
+  signed again, with a later expiry or the next secret, it is still the same operation.
 """
 
 from __future__ import annotations
@@ -9,17 +11,23 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from semel.core.fingerprint import CannotEncode, encode_canonical
-from semel.errors import KeyInvalid, KeyMissing
+from semel.core.fingerprint import LEAST_SECRET, CannotEncode, encode_canonical
+from semel.errors import KeyExpired, KeyInvalid, KeyMissing
 
 MAX_TEXT = 255
 _TEXTS = {str}
 _FORM = re.compile(r"[0-9a-f]{64}")
+_SIGNED_FORM = re.compile(r"([0-9a-f]{64})\.([A-Za-z0-9_-]{1,32})\.(0|[1-9][0-9]{0,11})\.([0-9a-f]{32})")
+_KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_MAC_DIGITS = 32  # 128 bits: nobody guesses one
+_LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 _BROKEN = re.compile(r"[\ud800-\udfff]")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -81,20 +89,150 @@ class Key(msgspec.Struct, frozen=True):
         return hashlib.sha256(b"semel.derive.1" + self.digest + encode_canonical(step, exact=True)).hexdigest()
 
 
-def make_key(*parts: object, version: str | int | None = None, secret: bytes | str | None = None) -> str:
+def make_key(
+    *parts: object,
+    version: str | int | None = None,
+    secret: bytes | str | None = None,
+    key_id: str | None = None,
+    tenant: KeyValue | None = None,
+    expires: datetime | None = None,
+) -> str:
     """A key of 64 hex digits made from `parts`; with `secret` it is an HMAC that outsiders cannot compute.
+
+    With `key_id` as well it is a signed key, which `verify_key` checks: the digits, and behind them the name of the
+    secret, the expiry and a MAC over all of it and `tenant`. The digits do not depend on the secret then, so that they
+    stay the same when secrets change.
+
+    Args:
+        parts: what makes the operation this one.
+        version: of the way in which keys are made; another version makes other keys.
+        secret: makes it an HMAC, or signs it.
+        key_id: the name of the secret, by which the service finds it: letters, digits, `-` and `_`.
+        tenant: for whom it is signed, as the service's `scope` tells it; no other caller can use it.
+        expires: until when it is taken; for ever without it.
 
     Raises:
         KeyMissing: no part was given.
-        KeyInvalid: a part cannot be encoded, or the secret is empty or no text or bytes.
+        KeyInvalid: a part cannot be encoded, the secret is empty or no text or bytes, or a signed key lacks something.
     """
     if not parts:
         message = "make_key() needs at least one part; nothing ran. Give it what makes the operation this one."
         raise KeyMissing(message)
     body = b"semel.make_key.1" + _encoded("key", [version, parts])
+    if key_id is not None:
+        return _sign(hashlib.sha256(body).hexdigest(), secret, key_id, tenant, expires)
+    if tenant is not None or expires is not None:
+        message = "tenant= and expires= belong to a signed key; no key was made. Give key_id= and secret= as well."
+        raise KeyInvalid(message)
     if secret is None:
         return hashlib.sha256(body).hexdigest()
     return hmac.new(_secret(secret), body, hashlib.sha256).hexdigest()
+
+
+def verify_key(
+    text: object, *, secrets: KeyRing | Mapping[str, bytes | str], tenant: KeyValue, now: datetime | None = None
+) -> str:
+    """The 64 hex digits of a signed key, which is what to use as the key.
+
+    Args:
+        text: the signed key, as the client sent it.
+        secrets: the secrets by their names. Two at a time let clients change from one to the next.
+        tenant: who sent it, as authenticated.
+        now: the moment at which it must not have expired; the present one where none is given.
+
+    Raises:
+        KeyInvalid: it is no signed key, was signed with an unknown secret, for another tenant, or has been changed.
+        KeyExpired: it is all right but for its expiry.
+    """
+    ring = secrets if isinstance(secrets, KeyRing) else KeyRing(secrets)
+    return ring.verify(text, tenant, now)
+
+
+class KeyRing:
+    """The secrets that signed keys are verified with, by their names. Shows none of them.
+
+    Raises:
+        KeyInvalid: there is none, or a name or a secret cannot be one.
+    """
+
+    __slots__ = ("_secrets",)
+
+    def __init__(self, secrets: Mapping[str, bytes | str]) -> None:
+        given: object = secrets
+        if not isinstance(given, Mapping) or not given:
+            message = "Secrets for signed keys are given as a mapping from their names, with at least one; nothing ran."
+            raise KeyInvalid(message)
+        self._secrets = {_key_id(name): _long_secret(secret) for name, secret in given.items()}
+
+    def __repr__(self) -> str:
+        return f"KeyRing({', '.join(sorted(self._secrets))})"
+
+    def verify(self, text: object, tenant: KeyValue, now: datetime | None = None) -> str:
+        """As `verify_key`."""
+        found = _SIGNED_FORM.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise _not_signed()
+        made, key_id, expires, mac = found.groups()
+        # An unknown name is compared all the same: how long the refusal takes tells nothing.
+        secret = self._secrets.get(key_id)
+        wanted = _mac(secret or b"unknown", made, key_id, tenant, expires)
+        if not hmac.compare_digest(wanted, mac) or secret is None:
+            raise _not_signed()
+        moment = datetime.now(UTC) if now is None else now
+        if expires != "0" and moment.timestamp() >= int(expires):
+            message = (
+                "The signed key has expired; nothing ran. Have it signed again: it stays the same operation."
+            )
+            raise KeyExpired(message)
+        return made
+
+
+def _sign(made: str, secret: object, key_id: object, tenant: object, expires: datetime | None) -> str:
+    if secret is None or tenant is None:
+        message = "A signed key needs secret=, key_id= and tenant=; no key was made."
+        raise KeyInvalid(message)
+    until = "0" if expires is None else str(_whole_seconds(expires))
+    name = _key_id(key_id)
+    return f"{made}.{name}.{until}.{_mac(_long_secret(secret), made, name, tenant, until)}"
+
+
+def _whole_seconds(expires: datetime) -> int:
+    given: object = expires
+    if not isinstance(given, datetime) or given.utcoffset() is None:
+        message = "expires= is a datetime with a time zone; no key was made."
+        raise KeyInvalid(message)
+    seconds = int(min(expires, _LATEST).timestamp())
+    if seconds < 1:
+        message = "expires= lies before 1970; no key was made."
+        raise KeyInvalid(message)
+    return seconds
+
+
+def _long_secret(secret: object) -> bytes:
+    """A secret that cannot be found by trying: whoever has a signed key can try as long as they like."""
+    found = _secret(secret)
+    if len(found) < LEAST_SECRET:
+        message = f"A secret that signs keys has at least {LEAST_SECRET} bytes; nothing ran. Make one at random."
+        raise KeyInvalid(message)
+    return found
+
+
+def _key_id(name: object) -> str:
+    if isinstance(name, str) and _KEY_ID.fullmatch(name):
+        return name
+    message = "The name of a secret has 1 to 32 letters, digits, - or _; nothing ran."
+    raise KeyInvalid(message)
+
+
+def _mac(secret: bytes, made: str, key_id: str, tenant: object, expires: str) -> str:
+    _, who = _part("tenant", tenant)
+    signed = b"semel.signed_key.1" + _encoded("key", [made, key_id, expires]) + who
+    return hmac.new(secret, signed, hashlib.sha256).hexdigest()[:_MAC_DIGITS]
+
+
+def _not_signed() -> KeyInvalid:
+    """One message for all reasons: whoever tries keys out shall not learn which part was right."""
+    return KeyInvalid("The key is not one that was signed for this caller; nothing ran. Send it as it was issued.")
 
 
 def is_key(text: object) -> bool:
@@ -110,7 +248,7 @@ def _secret(secret: object) -> bytes:
             return secret.encode()
         case _:
             # The secret itself never enters a message.
-            message = "make_key() needs a secret that is a non-empty str or bytes; nothing ran. Set it or leave it out."
+            message = "A key needs a secret that is a non-empty str or bytes; nothing ran. Set it or leave it out."
             raise KeyInvalid(message)
 
 
