@@ -180,9 +180,7 @@ class KeyRing:
             raise _not_signed()
         moment = datetime.now(UTC) if now is None else now
         if expires != "0" and moment.timestamp() >= int(expires):
-            message = (
-                "The signed key has expired; nothing ran. Have it signed again: it stays the same operation."
-            )
+            message = "The signed key has expired; nothing ran. Have it signed again: it stays the same operation."
             raise KeyExpired(message)
         return made
 
