@@ -1,4 +1,4 @@
-"""The decision table of a claim, in Python. SQL stores state the same rules in their statements.
+"""The decision tables of claims and of what operators decide, in Python. SQL stores state the same in their statements.
 
 - Another fingerprint never wins and never replays. An erased record has none and answers every claim of its key with
   its tombstone.
@@ -15,10 +15,22 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from semel.core.operations import Claim, ClaimAnswer, Granted, InDoubtAnswer, Replay, Reused, Running
+from semel.core.operations import (
+    Claim,
+    ClaimAnswer,
+    CountFailure,
+    Granted,
+    InDoubtAnswer,
+    Reopen,
+    Replay,
+    Resolve,
+    Reused,
+    Running,
+)
 from semel.core.policy import Doubt
-from semel.core.record import Status, StoredRecord
+from semel.core.record import REOPENED, Status, StoredRecord
 
 
 class MayWrite(msgspec.Struct, frozen=True):
@@ -74,3 +86,86 @@ def granted(record: StoredRecord) -> Granted:
     """The grant that a running record, as just claimed, stands for."""
     asks = record.doubtful and record.in_doubt_policy == "reconcile"
     return Granted(record, in_doubt=record.doubtful, reconcile=asks)
+
+
+def may_resolve(record: StoredRecord, operation: Resolve, now: int) -> bool:
+    """Whether the record is in doubt, or may be forced; for a correction, whether it is still the one that was seen."""
+    if operation.corrects is not None:
+        seen = record.status is Status.COMPLETED and record.nonce == operation.corrects
+        return seen and not record.erased and operation.status is Status.COMPLETED
+    if record.status is Status.RUNNING:
+        return operation.force or record.lease_us <= now
+    return record.status is Status.IN_DOUBT
+
+
+def reopen(record: StoredRecord, operation: Reopen, now: int) -> StoredRecord | None:
+    """The record as it is once its key may be claimed again; None where it is not the one that was seen, or may not."""
+    is_over = record.status is Status.CANCELLED or (record.status is Status.FAILED and not record.retryable)
+    if not is_over or record.erased or record.nonce != operation.seen:
+        return None
+    return replace(
+        record,
+        status=Status.FAILED,
+        retryable=True,
+        attempts=0,
+        nonce=operation.nonce,
+        error=record.error or REOPENED,
+        resolution=operation.note,
+        lease_us=min(record.lease_us, now),
+        updated_us=now,
+        completed_us=now,
+        expires_us=record.kept_until(now),
+    )
+
+
+def count_failure(record: StoredRecord | None, operation: CountFailure, now: int) -> StoredRecord | None:
+    """The record with one failed attempt more; None where it is none that an attempt could be counted in."""
+    if record is not None and not (record.settled and record.expires_us <= now):
+        may_count = record.status is Status.FAILED and record.retryable and record.fingerprint == operation.fingerprint
+        if not may_count:
+            return None
+        return _with_failure(record, operation, record.attempts + 1, record.kept_until(now), now)
+    fresh = _first_failure(operation, now, fence=0 if record is None else record.fence)
+    return _with_failure(fresh, operation, 1, fresh.expires_us, now)
+
+
+def _with_failure(record: StoredRecord, operation: CountFailure, attempts: int, expires_us: int, now: int) -> StoredRecord:
+    return replace(
+        record,
+        retryable=operation.max_attempts is None or attempts < operation.max_attempts,
+        attempts=attempts,
+        nonce=operation.nonce,
+        fence=record.fence + 1,
+        error=operation.error,
+        lease_us=min(record.lease_us, now),
+        started_us=now,
+        updated_us=now,
+        completed_us=now,
+        expires_us=expires_us,
+    )
+
+
+def _first_failure(operation: CountFailure, now: int, *, fence: int) -> StoredRecord:
+    terms = operation.terms
+    return StoredRecord(
+        key=operation.key,
+        status=Status.FAILED,
+        retryable=True,
+        fingerprint=operation.fingerprint,
+        fence=fence,
+        nonce=operation.nonce,
+        lease_us=now,
+        in_doubt_policy=terms.in_doubt,
+        reconcile_after_us=terms.reconcile_after_us,
+        doubtful=False,
+        attempts=0,
+        outcome=None,
+        error=None,
+        about=operation.about,
+        created_us=now,
+        started_us=now,
+        updated_us=now,
+        completed_us=now,
+        expires_us=now + terms.keep_us,
+        keep_us=terms.keep_us,
+    )

@@ -112,10 +112,12 @@ class Scan(msgspec.Struct, Asks["Page"], frozen=True):
 
 
 class Resolve(msgspec.Struct, Asks["Resolved | StateMismatch"], frozen=True):
-    """End a doubt by decision: completed, claimable again, or cancelled. The nonce shuts out a running attempt.
+    """End a doubt by decision: completed, claimable again, failed for good, or cancelled.
 
-    With `corrects` no doubt is ended: it is the nonce of the completed record that was seen, whose outcome is replaced
-    unless it was erased or resolved since. `operation` as in `Read`.
+    The nonce shuts out a running attempt. With `error` a failure is final, without it the key may be claimed again.
+    With `force` a live lease is ended, too: its holder can record nothing any more. With `corrects` no doubt is ended:
+    it is the nonce of the completed record that was seen, whose outcome is replaced unless it was erased or resolved
+    since. `operation` as in `Read`.
     """
 
     digest: bytes
@@ -125,6 +127,39 @@ class Resolve(msgspec.Struct, Asks["Resolved | StateMismatch"], frozen=True):
     note: str
     operation: str = ""
     corrects: bytes | None = None
+    error: Failure | None = None
+    force: bool = False
+
+
+class Reopen(msgspec.Struct, Asks["Reopened | StateMismatch"], frozen=True):
+    """Let a key run again whose failure was final, or that was cancelled: failed, claimable, with no attempt counted.
+
+    `seen` is the nonce of the record that the decision is about; one that has changed since is left alone. Fence,
+    fingerprint, finished steps and what was in doubt stay. `operation` as in `Read`.
+    """
+
+    digest: bytes
+    nonce: bytes
+    seen: bytes
+    note: str
+    operation: str = ""
+
+
+class CountFailure(msgspec.Struct, Asks["Counted | StateMismatch"], frozen=True):
+    """Count an attempt that was rolled back together with its caller's transaction, and so left nothing behind.
+
+    Where there is no record, or a failed one of the same request that may be tried again, it becomes failed with one
+    attempt more; the last of `max_attempts` is final. Records of any other state or request are left alone. The nonce
+    is that of the attempt: sent again, it counts once.
+    """
+
+    key: Key
+    fingerprint: bytes
+    nonce: bytes
+    error: Failure
+    terms: Terms
+    about: About
+    max_attempts: int | None = None
 
 
 class Erase(msgspec.Struct, Asks["Erased | StateMismatch"], frozen=True):
@@ -193,6 +228,8 @@ Operation = (
     | Read
     | Scan
     | Resolve
+    | Reopen
+    | CountFailure
     | Erase
     | Invalidate
     | Pending
@@ -288,8 +325,20 @@ class Resolved(msgspec.Struct, frozen=True):
     record: StoredRecord
 
 
+class Reopened(msgspec.Struct, frozen=True):
+    """The key may be claimed again."""
+
+    record: Record
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The attempt is counted; the record says how many there were, and whether this failure is final."""
+
+    record: Record
+
+
 class StateMismatch(msgspec.Struct, frozen=True):
-    """There was nothing in doubt under that digest, or nothing settled to erase; nothing was changed."""
+    """The record is in no state to be changed so: resolved, erased, reopened, counted. Nothing was changed."""
 
     record: StoredRecord | None
 
@@ -330,6 +379,8 @@ Answer = (
     | Found
     | Page
     | Resolved
+    | Reopened
+    | Counted
     | StateMismatch
     | Erased
     | PendingInvalidations

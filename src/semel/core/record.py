@@ -132,6 +132,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 _RUNNING, _IN_DOUBT = Status.RUNNING, Status.IN_DOUBT
+REOPENED = Failure("semel.Reopened", "it was cancelled, and reopened since")
 LEASE_ENDED = Failure("semel.LeaseEnded", "the lease ended without an outcome")
 
 
@@ -439,8 +440,15 @@ class Cancelled:
     """It shall not happen any more: duplicates get `FailedBefore`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It failed, for this reason, and is not tried again: duplicates get `FailedBefore` with it."""
+
+    reason: str
+
+
 Verdict = Happened | DidNotHappen | Unknown
-Resolution = Happened | DidNotHappen | Cancelled
+Resolution = Happened | DidNotHappen | Cancelled | Failed
 Ending = Literal["final", "retry", "doubt"]
 
 

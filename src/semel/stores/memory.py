@@ -18,7 +18,7 @@ from typing import Any, NoReturn, assert_never
 
 from msgspec.structs import replace
 
-from semel.core.claim_rules import MayWrite, granted, judge
+from semel.core.claim_rules import MayWrite, count_failure, granted, judge, may_resolve, reopen
 from semel.core.flow import run
 from semel.core.operations import (
     AddReplays,
@@ -28,6 +28,8 @@ from semel.core.operations import (
     ClaimAnswer,
     Complete,
     Confirm,
+    Counted,
+    CountFailure,
     Erase,
     Erased,
     Fail,
@@ -47,6 +49,8 @@ from semel.core.operations import (
     Recorded,
     Renew,
     Renewed,
+    Reopen,
+    Reopened,
     Resolve,
     Resolved,
     Scan,
@@ -124,6 +128,10 @@ class Table:
                 return self.scan(operation)
             case Resolve():
                 return self.resolve(operation, now)
+            case Reopen():
+                return self.reopen(operation, now)
+            case CountFailure():
+                return self.count_failure(operation, now)
             case Erase():
                 return self.erase(operation, now)
             case Invalidate() | Pending() | Confirm():
@@ -237,20 +245,43 @@ class Table:
         record = self.records.get(operation.digest)
         if record is not None and record.nonce == operation.nonce:
             return Resolved(record)
-        if record is None or not _may_resolve(record, operation, now):
+        if record is None or not may_resolve(record, operation, now):
             return StateMismatch(record)
         self._settle(
             record,
             now,
             status=operation.status,
-            retryable=operation.status is Status.FAILED,
+            retryable=operation.status is Status.FAILED and operation.error is None,
             outcome=operation.outcome,
+            error=operation.error or record.error,
             nonce=operation.nonce,
             fence=record.fence + 1,
             doubtful=False,
             resolution=operation.note,
         )
         return Resolved(self.records[operation.digest])
+
+    def reopen(self, operation: Reopen, now: int) -> Reopened | StateMismatch:
+        """Let a key run again whose failure was final."""
+        record = self.records.get(operation.digest)
+        if record is not None and record.nonce == operation.nonce:
+            return Reopened(record)
+        changed = None if record is None else reopen(record, operation, now)
+        if changed is None:
+            return StateMismatch(record)
+        self.records[operation.digest] = changed
+        return Reopened(changed)
+
+    def count_failure(self, operation: CountFailure, now: int) -> Counted | StateMismatch:
+        """Count an attempt that left nothing behind."""
+        record = self.records.get(operation.key.digest)
+        if record is not None and record.nonce == operation.nonce and record.status is Status.FAILED:
+            return Counted(record)  # the same again, after its reply was lost
+        changed = count_failure(record, operation, now)
+        if changed is None:
+            return StateMismatch(record)
+        self.records[operation.key.digest] = changed
+        return Counted(changed)
 
     def erase(self, operation: Erase, now: int) -> Erased | StateMismatch:
         """Leave of a settled record what keeps the key shut."""
@@ -317,15 +348,6 @@ def matches(record: StoredRecord, query: Query) -> bool:
         (query.reference, lambda: record.reference.startswith(query.reference or "")),
     )
     return all(wanted is None or holds() for wanted, holds in tests)
-
-
-def _may_resolve(record: StoredRecord, operation: Resolve, now: int) -> bool:
-    """Whether the record is in doubt at this instant; for a correction, whether it is still the one that was seen."""
-    if operation.corrects is not None:
-        seen = record.status is Status.COMPLETED and record.nonce == operation.corrects
-        return seen and not record.erased and operation.status is Status.COMPLETED
-    lapsed = record.status is Status.RUNNING and record.lease_us <= now
-    return lapsed or record.status is Status.IN_DOUBT
 
 
 class MemoryStore:
