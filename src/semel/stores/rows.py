@@ -16,9 +16,19 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from semel.core.key import Key
-from semel.core.operations import Claim, Erase, Scan
+from semel.core.operations import Claim, CountFailure, Erase, Reopen, Resolve, Scan
 from semel.core.policy import Doubt
-from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, NOTHING, About, Failure, Status, Step, StoredRecord
+from semel.core.record import (
+    ERASED_FAILURE,
+    ERASED_OUTCOME,
+    NOTHING,
+    REOPENED,
+    About,
+    Failure,
+    Status,
+    Step,
+    StoredRecord,
+)
 from semel.errors import RecordUnreadable
 
 
@@ -254,6 +264,55 @@ def claim_row(claim: Claim, *, lease_us: int) -> tuple[Any, ...]:
         terms.reconcile_after_us,
         *(_ABOUT_NOTHING if claim.about is NOTHING else about_values(claim.about).values()),
     )
+
+
+def resolve_values(operation: Resolve) -> dict[str, Any]:
+    """A decision as values by name, in the order in which statements take them by position."""
+    error = None if operation.error is None else stored_failure(operation.error)
+    return {
+        "digest": operation.digest,
+        "nonce": operation.nonce,
+        "status": operation.status.value,
+        "outcome": operation.outcome,
+        "note": storable(operation.note),
+        "corrects": operation.corrects,
+        "error_type": None if error is None else error.type,
+        "error_message": None if error is None else error.message,
+        "forced": operation.force,
+    }
+
+
+def reopen_values(operation: Reopen) -> dict[str, Any]:
+    """A reopening as values by name, in the order in which statements take them by position."""
+    return {
+        "digest": operation.digest,
+        "nonce": operation.nonce,
+        "seen": operation.seen,
+        "note": storable(operation.note),
+        "error_type": REOPENED.type,
+        "error_message": REOPENED.message,
+    }
+
+
+def count_values(operation: CountFailure, fence: int) -> dict[str, Any]:
+    """A failure to be counted as values by name, in the order in which statements take them by position."""
+    key, terms, error = operation.key, operation.terms, stored_failure(operation.error)
+    return {
+        "digest": key.digest,
+        "scope": key.scope,
+        "operation": key.operation,
+        "value": key.value,
+        "fingerprint": operation.fingerprint,
+        "nonce": operation.nonce,
+        "keep_us": terms.keep_us,
+        "in_doubt_policy": terms.in_doubt,
+        "reconcile_after_us": terms.reconcile_after_us,
+        "error_type": error.type,
+        "error_message": error.message,
+        "most": operation.max_attempts,
+        "fence": fence,
+        **about_values(operation.about),
+    }
 
 
 def erase_row(operation: Erase) -> tuple[Any, ...]:

@@ -10,9 +10,30 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from semel.core.operations import AddReplays, Claim, Confirm, Erase, MarkLapsed, Pending, Purge, Resolve, Scan
+from semel.core.operations import (
+    AddReplays,
+    Claim,
+    Confirm,
+    CountFailure,
+    Erase,
+    MarkLapsed,
+    Pending,
+    Purge,
+    Reopen,
+    Resolve,
+    Scan,
+)
 from semel.core.record import LEASE_ENDED
-from semel.stores.rows import RECORD_COLUMNS, claim_row, erase_row, load_statements, scan_terms, storable
+from semel.stores.rows import (
+    RECORD_COLUMNS,
+    claim_row,
+    count_values,
+    erase_row,
+    load_statements,
+    reopen_values,
+    resolve_values,
+    scan_terms,
+)
 from semel.stores.sql import context
 from semel.stores.sql.dialect import NOW, Command, Known, Sweep, Values
 from semel.stores.sql.settings import Settings
@@ -33,7 +54,16 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
     "checkpoint": (*_LEASE, "position", "name", "outcome", "identity", "place"),
     "checkpointed": _LEASE,
     "read": ("digest", "place"),
-    "resolve": ("digest", "nonce", "status", "outcome", "note", "corrects"),
+    "resolve": (
+        *("digest", "nonce", "status", "outcome", "note", "corrects"),
+        *("error_type", "error_message", "forced"),
+    ),
+    "reopen": ("digest", "nonce", "seen", "note", "error_type", "error_message"),
+    "count_first": (
+        *("digest", "scope", "operation", "value", "fingerprint", "nonce", "keep_us"),
+        *("in_doubt_policy", "reconcile_after_us", "error_type", "error_message", "most", "fence"),
+        *("subject", "business_key", "process_instance", "requester", "tags"),
+    ),
     "tally": ("digest", "replays"),
     "tallied": ("digest", "place"),
 }
@@ -192,11 +222,35 @@ class MysqlDialect:
 
     def resolve(self, operation: Resolve) -> Command:
         """A decision."""
-        note = storable(operation.note)
-        decided = (operation.status.value, operation.outcome, note, operation.corrects)
-        values = (operation.digest, operation.nonce, *decided)
-        back = Command(self._sql["resolved"], (operation.digest, operation.nonce))
-        return self._list("resolve", [values], back)
+        values = tuple(resolve_values(operation).values())
+        return self._list("resolve", [values], self._changed(operation.digest, operation.nonce))
+
+    def _changed(self, digest: bytes, nonce: bytes) -> Command:
+        """The record, where it is the one that was written under this nonce."""
+        return Command(self._sql["resolved"], (digest, nonce))
+
+    def reopen(self, operation: Reopen) -> Command:
+        """Let a key be claimed again."""
+        values = tuple(reopen_values(operation).values())
+        return self._list("reopen", [values], self._changed(operation.digest, operation.nonce))
+
+    def count_first(self, operation: CountFailure, *, fence: int) -> Command:
+        """The first failure of a key."""
+        values = tuple(count_values(operation, fence).values())
+        back = self._changed(operation.key.digest, operation.nonce)
+        return self._list("count_first", [values], back, unless=self._sql["unless_there"])
+
+    def count_again(self, operation: CountFailure) -> Command:
+        """A further failure."""
+        named = count_values(operation, 0)
+        order = ("most", "most", "nonce", "error_type", "error_message", "digest", "nonce", "fingerprint")
+        back = self._changed(operation.key.digest, operation.nonce)
+        return Command(self._sql["count_again"], tuple(named[name] for name in order), back)
+
+    def forget_expired(self, digest: bytes) -> Command:
+        """Delete a record that is expired, and its finished steps."""
+        record = Command(self._sql["forget_expired"], (digest,))
+        return Command(self._sql["forget_expired_steps"], (digest, digest), record, atomic=True)
 
     def erase(self, operation: Erase) -> Command:
         """Leave of a record what keeps its key shut. One transaction: nobody sees a part of it."""

@@ -195,16 +195,59 @@ SELECT position, name, outcome FROM {step_table} WHERE digest = ? AND life = ? O
 
 -- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running.
 -- name: resolve
-UPDATE {own} SET r.status = e.status, r.retryable = (e.status = 'failed'), r.outcome = e.outcome, r.nonce = e.nonce,
+UPDATE {own} SET r.status = e.status, r.retryable = (e.status = 'failed' AND e.error_type IS NULL), r.outcome = e.outcome,
+    r.error_type = COALESCE(e.error_type, r.error_type), r.error_message = COALESCE(e.error_message, r.error_message),
+    r.nonce = e.nonce,
     r.fence = r.fence + 1, r.doubtful = FALSE, r.resolution = e.note, r.completed_us = e.now, r.updated_us = e.now,
     r.lease_us = LEAST(r.lease_us, e.now), r.expires_us = {kept}
 WHERE r.nonce <> e.nonce AND CASE WHEN e.corrects IS NULL
-    THEN r.status = 'in_doubt' OR (r.status = 'running' AND r.lease_us <= e.now)
+    THEN r.status = 'in_doubt' OR (r.status = 'running' AND (e.forced OR r.lease_us <= e.now))
     -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
     ELSE r.status = 'completed' AND e.status = 'completed' AND r.nonce = e.corrects AND r.value <> '' END;
 
 -- name: resolved
 SELECT {r_record} FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ?;
+
+-- What was final may be tried again. Only the very record that was seen is changed, so two decisions are not both carried
+-- out; whoever claimed it before shows another nonce and changes nothing.
+-- name: reopen
+UPDATE {own} SET r.status = 'failed', r.attempts = 0, r.nonce = e.nonce,
+    r.error_type = COALESCE(r.error_type, e.error_type), r.error_message = COALESCE(r.error_message, e.error_message),
+    r.resolution = e.note, r.completed_us = e.now, r.updated_us = e.now, r.lease_us = LEAST(r.lease_us, e.now),
+    r.expires_us = {kept}, r.retryable = TRUE
+WHERE r.nonce = e.seen AND r.value <> '' AND (r.status = 'cancelled' OR (r.status = 'failed' AND NOT r.retryable));
+
+-- The failure of an attempt that left no record.
+-- name: count_first
+INSERT INTO {record_table} (
+    digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
+    reconcile_after_us, doubtful, attempts, error_type, error_message, subject, business_key, process_instance,
+    requester, tags, created_us, started_us, updated_us, completed_us, expires_us, keep_us
+)
+SELECT
+    e.digest, e.scope, e.operation, e.value, 'failed', COALESCE(e.most > 1, TRUE), e.fingerprint, e.fence, e.nonce, e.now,
+    e.in_doubt_policy, e.reconcile_after_us, FALSE, 1, e.error_type, e.error_message, e.subject, e.business_key,
+    e.process_instance, e.requester, e.tags, e.now, e.now, e.now, e.now, e.now + e.keep_us, e.keep_us
+FROM ({input}) AS e {unless}
+ON DUPLICATE KEY UPDATE fence = {t}.fence;
+
+-- A further one. A record that is running, settled for good, expired or another request's is left alone. One table, so
+-- assignments follow each other from left to right: what is looked at is assigned after that.
+-- name: count_again
+UPDATE {record_table} AS r SET r.retryable = COALESCE(? > r.attempts + 1, ? IS NULL), r.attempts = r.attempts + 1,
+    r.fence = r.fence + 1, r.nonce = ?, r.error_type = ?, r.error_message = ?, r.started_us = {clock},
+    r.completed_us = {clock}, r.lease_us = LEAST(r.lease_us, {clock}), r.expires_us = {kept_alone},
+    r.updated_us = {clock}
+WHERE r.digest = ? AND r.nonce <> ? AND r.fingerprint = ? AND r.status = 'failed' AND r.retryable
+    AND r.expires_us > {clock};
+
+-- name: forget_expired_steps
+DELETE FROM {step_table} WHERE digest = ? AND EXISTS (
+    SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND {settled} AND r.expires_us <= {clock}
+);
+
+-- name: forget_expired
+DELETE FROM {record_table} WHERE digest = ? AND status NOT IN ('running', 'in_doubt') AND expires_us <= {clock};
 
 -- A record that is not settled, or was claimed again since, is left alone. No instant changes, so it expires as before.
 -- What follows goes by the empty value, which no key has: it finds the record that was erased here, and no other.

@@ -9,9 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
-from semel.core.operations import AddReplays, Claim, Confirm, Erase, MarkLapsed, Pending, Purge, Resolve, Scan
+from semel.core.operations import (
+    AddReplays,
+    Claim,
+    Confirm,
+    CountFailure,
+    Erase,
+    MarkLapsed,
+    Pending,
+    Purge,
+    Reopen,
+    Resolve,
+    Scan,
+)
 from semel.core.record import LEASE_ENDED, NOTHING
-from semel.stores.rows import RECORD_COLUMNS, claim_row, erase_row, load_statements, scan_terms, storable
+from semel.stores.rows import (
+    RECORD_COLUMNS,
+    claim_row,
+    count_values,
+    erase_row,
+    load_statements,
+    reopen_values,
+    resolve_values,
+    scan_terms,
+)
 from semel.stores.sql.dialect import NOW, Command, Known, Sweep, Values
 from semel.stores.sql.settings import Settings
 
@@ -29,6 +50,26 @@ _CLAIM: Final = {
     "in_doubt_policy": "text",
     "reconcile_after_us": "bigint",
     "lock": "bigint",
+    "subject": "text",
+    "business_key": "text",
+    "process_instance": "text",
+    "requester": "text",
+    "tags": "text",
+}
+_COUNT: Final = {
+    "digest": "bytea",
+    "scope": "text",
+    "operation": "text",
+    "value": "text",
+    "fingerprint": "bytea",
+    "nonce": "bytea",
+    "keep_us": "bigint",
+    "in_doubt_policy": "text",
+    "reconcile_after_us": "bigint",
+    "error_type": "text",
+    "error_message": "text",
+    "most": "bigint",
+    "fence": "bigint",
     "subject": "text",
     "business_key": "text",
     "process_instance": "text",
@@ -59,7 +100,20 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
         "outcome": "bytea",
         "note": "text",
         "corrects": "bytea",
+        "error_type": "text",
+        "error_message": "text",
+        "forced": "boolean",
     },
+    "reopen": {
+        "digest": "bytea",
+        "nonce": "bytea",
+        "seen": "bytea",
+        "note": "text",
+        "error_type": "text",
+        "error_message": "text",
+    },
+    "count_first": {**_COUNT, "lock": "bigint"},
+    "count_again": _COUNT,
     "erase": {
         "digest": "bytea",
         "note": "text",
@@ -262,9 +316,25 @@ class PostgresDialect:
 
     def resolve(self, operation: Resolve) -> Command:
         """A decision."""
-        note = storable(operation.note)
-        decided = (operation.status.value, operation.outcome, note, operation.corrects)
-        return Command(self.text("resolve", "one"), (operation.digest, operation.nonce, *decided))
+        return Command(self.text("resolve", "one"), tuple(resolve_values(operation).values()))
+
+    def reopen(self, operation: Reopen) -> Command:
+        """Let a key be claimed again."""
+        return Command(self.text("reopen", "one"), tuple(reopen_values(operation).values()))
+
+    def count_first(self, operation: CountFailure, *, fence: int) -> Command:
+        """The first failure of a key."""
+        return Command(
+            self.text("count_first", "one"), (*count_values(operation, fence).values(), _lock(operation.key.digest))
+        )
+
+    def count_again(self, operation: CountFailure) -> Command:
+        """A further failure."""
+        return Command(self.text("count_again", "one"), tuple(count_values(operation, 0).values()))
+
+    def forget_expired(self, digest: bytes) -> Command:
+        """Delete a record that is expired."""
+        return Command(self._sql["forget_expired"], (digest,))
 
     def erase(self, operation: Erase) -> Command:
         """Leave of a record what keeps its key shut."""

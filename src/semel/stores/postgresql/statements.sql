@@ -234,16 +234,64 @@ SELECT position, name, outcome FROM {step_table} WHERE digest = ?::bytea AND lif
 -- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running.
 -- name: resolve
 WITH e AS MATERIALIZED ({input})
-UPDATE {record_table} AS r SET status = e.status, retryable = (e.status = 'failed'), outcome = e.outcome,
-    nonce = e.nonce, fence = r.fence + 1, doubtful = false, resolution = e.note,
+UPDATE {record_table} AS r SET status = e.status, retryable = (e.status = 'failed' AND e.error_type IS NULL),
+    outcome = e.outcome, error_type = coalesce(e.error_type, r.error_type),
+    error_message = coalesce(e.error_message, r.error_message), nonce = e.nonce, fence = r.fence + 1, doubtful = false, resolution = e.note,
     updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
 FROM e
 WHERE r.digest = e.digest AND r.nonce <> e.nonce
     AND CASE WHEN e.corrects IS NULL
-        THEN r.status = 'in_doubt' OR (r.status = 'running' AND r.lease_us <= e.now)
+        THEN r.status = 'in_doubt' OR (r.status = 'running' AND (e.forced OR r.lease_us <= e.now))
         -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
         ELSE r.status = 'completed' AND e.status = 'completed' AND r.nonce = e.corrects AND r.value <> '' END
 RETURNING {r_record};
+
+-- What was final may be tried again. Only the very record that was seen is changed, so two decisions are not both carried
+-- out; whoever claimed it before shows another nonce and changes nothing.
+-- name: reopen
+WITH e AS MATERIALIZED ({input})
+UPDATE {record_table} AS r SET status = 'failed', retryable = true, attempts = 0, nonce = e.nonce,
+    error_type = coalesce(r.error_type, e.error_type), error_message = coalesce(r.error_message, e.error_message),
+    resolution = e.note, updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
+FROM e
+WHERE r.digest = e.digest AND r.nonce = e.seen AND r.value <> ''
+    AND (r.status = 'cancelled' OR (r.status = 'failed' AND NOT r.retryable))
+RETURNING {r_record};
+
+-- The failure of an attempt that left no record. The advisory lock keeps it from waiting for an open transaction that is
+-- writing this very key: such a key is somebody else's business now.
+-- name: count_first
+WITH e AS MATERIALIZED ({input})
+INSERT INTO {record_table} AS r (
+    digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
+    reconcile_after_us, doubtful, attempts, error_type, error_message, subject, business_key, process_instance,
+    requester, tags, created_us, updated_us, expires_us, keep_us
+)
+SELECT
+    e.digest, e.scope, e.operation, e.value, 'failed', coalesce(e.most > 1, true), e.fingerprint, e.fence, e.nonce, e.now,
+    e.in_doubt_policy, e.reconcile_after_us, false, 1, e.error_type, e.error_message, e.subject, e.business_key,
+    e.process_instance, e.requester, e.tags, e.now, e.now, e.now + e.keep_us, e.keep_us
+FROM e WHERE pg_try_advisory_xact_lock(e.lock)
+ON CONFLICT (digest) DO NOTHING
+RETURNING {r_record};
+
+-- A further one. A record that is running, settled for good, expired or another request's is left alone.
+-- name: count_again
+WITH e AS MATERIALIZED ({input})
+UPDATE {record_table} AS r SET retryable = coalesce(r.attempts + 1 < e.most, true), attempts = r.attempts + 1,
+    fence = r.fence + 1, nonce = e.nonce, error_type = e.error_type, error_message = e.error_message,
+    started_us = e.now, updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
+FROM e
+WHERE r.digest = e.digest AND r.nonce <> e.nonce AND r.fingerprint = e.fingerprint
+    AND r.status = 'failed' AND r.retryable AND r.expires_us > e.now
+RETURNING {r_record};
+
+-- name: forget_expired
+WITH gone AS (
+    DELETE FROM {record_table} AS r WHERE r.digest = ?::bytea AND {settled} AND r.expires_us <= {clock}
+    RETURNING r.digest
+), forgotten AS (DELETE FROM {step_table} AS s USING gone WHERE s.digest = gone.digest)
+SELECT count(*) FROM gone;
 
 -- A record that is not settled, or was claimed again since, is left alone. No instant changes: updated_us is when it
 -- was settled. Steps and the note for the caches are part of the statement, so nobody sees one without the other. Every

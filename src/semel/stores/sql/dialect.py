@@ -13,7 +13,19 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from semel.core.operations import AddReplays, Claim, Confirm, Erase, MarkLapsed, Pending, Purge, Resolve, Scan
+from semel.core.operations import (
+    AddReplays,
+    Claim,
+    Confirm,
+    CountFailure,
+    Erase,
+    MarkLapsed,
+    Pending,
+    Purge,
+    Reopen,
+    Resolve,
+    Scan,
+)
 
 Row = tuple[Any, ...]
 
@@ -84,6 +96,18 @@ class Dialect(Protocol):
 
     def resolve(self, operation: Resolve) -> Command:
         """Rows of `RECORD_COLUMNS`: the record as it was changed, or nothing."""
+
+    def reopen(self, operation: Reopen) -> Command:
+        """Rows of `RECORD_COLUMNS`: the record as it was changed, or nothing."""
+
+    def count_first(self, operation: CountFailure, *, fence: int) -> Command:
+        """Rows of `RECORD_COLUMNS`: the record as it was inserted under this fence, or nothing where there is one."""
+
+    def count_again(self, operation: CountFailure) -> Command:
+        """Rows of `RECORD_COLUMNS`: the record as it was changed, or nothing."""
+
+    def forget_expired(self, digest: bytes) -> Command:
+        """Delete this record, if it is expired."""
 
     def erase(self, operation: Erase) -> Command:
         """Rows of `RECORD_COLUMNS`: the record as it was erased, or nothing where none is settled."""

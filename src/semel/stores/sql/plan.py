@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from msgspec.structs import replace
 
@@ -25,6 +25,8 @@ from semel.core.operations import (
     ClaimAnswer,
     Complete,
     Confirm,
+    Counted,
+    CountFailure,
     Erase,
     Erased,
     Fail,
@@ -44,6 +46,8 @@ from semel.core.operations import (
     Recorded,
     Renew,
     Renewed,
+    Reopen,
+    Reopened,
     Resolve,
     Resolved,
     Running,
@@ -211,6 +215,8 @@ def _answer_of_row_error(operation: Operation, problem: RowError) -> Answer | Ex
         match operation:
             case Claim():
                 return Running(TRY_AGAIN_US)  # an open transaction is writing this very key
+            case CountFailure():
+                return StateMismatch(None)
             case Renew(lease) | Complete(lease) | Fail(lease) | Checkpoint(lease):
                 return RowLocked(lease.key.reference)
     return problem.error
@@ -370,19 +376,51 @@ def _scan(dialect: Dialect, operations: Sequence[Scan], *, joined: bool) -> Plan
     return answers
 
 
-def _resolve(dialect: Dialect, operations: Sequence[Resolve], *, joined: bool) -> Plan:
-    if joined and not dialect.decides_inside:
-        raise _outside_only_error("resolve")
+def _deciding(what: Literal["resolve", "reopen"], answer: type[Resolved | Reopened]) -> Many:
+    def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
+        if joined and not dialect.decides_inside:
+            raise _outside_only_error(what)
+        answers: Answers = []
+        for operation in operations:
+            changed = yield dialect.resolve(operation) if what == "resolve" else dialect.reopen(operation)
+            if changed:
+                answers.append(answer((yield from with_steps(dialect, changed[0], joined=joined))))
+                continue
+            record = yield from read_record(dialect, operation.digest, joined=joined)
+            again = record is not None and record.nonce == operation.nonce  # the same command before its reply was lost
+            answers.append(answer(cast("StoredRecord", record)) if again else StateMismatch(record))
+        return answers
+
+    return many
+
+
+def _count_failures(dialect: Dialect, operations: Sequence[CountFailure], *, joined: bool) -> Plan:
+    if joined:
+        raise _outside_only_error("count a failure")
     answers: Answers = []
     for operation in operations:
-        changed = yield dialect.resolve(operation)
-        if changed:
-            answers.append(Resolved((yield from with_steps(dialect, changed[0], joined=joined))))
-            continue
-        record = yield from read_record(dialect, operation.digest, joined=joined)
-        again = record is not None and record.nonce == operation.nonce  # the same command before its reply was lost
-        answers.append(Resolved(cast("StoredRecord", record)) if again else StateMismatch(record))
+        answers.append((yield from _count_failure(dialect, operation)))
     return answers
+
+
+def _count_failure(dialect: Dialect, operation: CountFailure) -> Generator[Command, list[Row], Answer]:
+    """Insert, or else change; each decides by itself, so that what others write in between is met by the next look."""
+    fence = 1
+    for _ in range(_ROUNDS):
+        changed = (yield dialect.count_first(operation, fence=fence)) or (yield dialect.count_again(operation))
+        if changed:
+            return Counted((yield from with_steps(dialect, changed[0], joined=False)))
+        ((*row, now),) = yield dialect.read([operation.key.digest], joined=False)
+        if row[0] is None:
+            return StateMismatch(None)  # somebody's open transaction is writing this very key
+        record = yield from with_steps(dialect, tuple(row), joined=False)
+        if record.nonce == operation.nonce and record.status is Status.FAILED:
+            return Counted(record)  # the same again, after its reply was lost
+        if not (record.settled and record.expires_us <= now):
+            return StateMismatch(record)
+        yield dialect.forget_expired(operation.key.digest)
+        fence = record.fence + 1  # a new life goes on where the one before ended
+    raise _contention_error()
 
 
 def _sweep_plan(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
@@ -420,7 +458,9 @@ _PLANS: dict[type, Many] = {
     JoinTransaction: _join_transaction,
     Read: _read,
     Scan: _scan,
-    Resolve: _resolve,
+    Resolve: _deciding("resolve", Resolved),
+    Reopen: _deciding("reopen", Reopened),
+    CountFailure: _count_failures,
     Erase: erase_records,
     Invalidate: note_invalidations,
     Pending: list_invalidations,

@@ -12,14 +12,30 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Final
 
-from semel.core.operations import AddReplays, Claim, Confirm, Erase, MarkLapsed, Pending, Purge, Query, Resolve, Scan
+from semel.core.operations import (
+    AddReplays,
+    Claim,
+    Confirm,
+    CountFailure,
+    Erase,
+    MarkLapsed,
+    Pending,
+    Purge,
+    Query,
+    Reopen,
+    Resolve,
+    Scan,
+)
 from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, NOTHING, Status
 from semel.stores.rows import (
     RECORD_COLUMNS,
     TEXT_COLUMNS,
     about_values,
     claim_values,
+    count_values,
     load_statements,
+    reopen_values,
+    resolve_values,
     scan_terms,
     storable,
 )
@@ -245,15 +261,23 @@ class SqliteDialect:
 
     def resolve(self, operation: Resolve) -> SqliteCommand:
         """A decision."""
-        named = {
-            "digest": operation.digest,
-            "nonce": operation.nonce,
-            "status": operation.status.value,
-            "outcome": operation.outcome,
-            "note": storable(operation.note),
-            "corrects": operation.corrects,
-        }
-        return SqliteCommand(SQL["resolve"], named=named, follow=(SQL["seen"],))
+        return SqliteCommand(SQL["resolve"], named=resolve_values(operation), follow=(SQL["seen"],))
+
+    def reopen(self, operation: Reopen) -> SqliteCommand:
+        """Let a key be claimed again."""
+        return SqliteCommand(SQL["reopen"], named=reopen_values(operation), follow=(SQL["seen"],))
+
+    def count_first(self, operation: CountFailure, *, fence: int) -> SqliteCommand:
+        """The first failure of a key."""
+        return SqliteCommand(SQL["count_first"], named=count_values(operation, fence), follow=(SQL["seen"],))
+
+    def count_again(self, operation: CountFailure) -> SqliteCommand:
+        """A further failure."""
+        return SqliteCommand(SQL["count_again"], named=count_values(operation, 0), follow=(SQL["seen"],))
+
+    def forget_expired(self, digest: bytes) -> SqliteCommand:
+        """Delete a record that is expired, and its finished steps."""
+        return SqliteCommand(SQL["forget_expired"], named={"digest": digest}, follow=(SQL["forget_steps"],))
 
     def erase(self, operation: Erase) -> SqliteCommand:
         """Leave of a record what keeps its key shut."""

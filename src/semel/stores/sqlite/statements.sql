@@ -166,12 +166,43 @@ WHERE {lease} AND EXISTS (
 
 -- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running.
 -- name: resolve
-UPDATE semel_record SET status = :status, retryable = (:status = 'failed'), outcome = :outcome, nonce = :nonce,
+UPDATE semel_record SET status = :status, retryable = (:status = 'failed' AND :error_type IS NULL), outcome = :outcome,
+    error_type = coalesce(:error_type, error_type), error_message = coalesce(:error_message, error_message), nonce = :nonce,
     fence = fence + 1, doubtful = 0, resolution = :note, {settle}
 WHERE digest = :digest AND nonce <> :nonce AND CASE WHEN :corrects IS NULL
-    THEN status = 'in_doubt' OR (status = 'running' AND lease_us <= :now)
+    THEN status = 'in_doubt' OR (status = 'running' AND (:forced OR lease_us <= :now))
     -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
     ELSE status = 'completed' AND :status = 'completed' AND nonce = :corrects AND value <> '' END;
+
+-- What was final may be tried again. Only the very record that was seen is changed, so two decisions are not both carried
+-- out; whoever claimed it before shows another nonce and changes nothing.
+-- name: reopen
+UPDATE semel_record SET status = 'failed', retryable = 1, attempts = 0, nonce = :nonce,
+    error_type = coalesce(error_type, :error_type), error_message = coalesce(error_message, :error_message),
+    resolution = :note, {settle}
+WHERE digest = :digest AND nonce = :seen AND value <> '' AND (status = 'cancelled' OR (status = 'failed' AND NOT retryable));
+
+-- The failure of an attempt that left no record.
+-- name: count_first
+INSERT INTO semel_record (
+    digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
+    reconcile_after_us, doubtful, attempts, error_type, error_message, subject, business_key, process_instance,
+    requester, tags, created_us, started_us, updated_us, completed_us, expires_us, keep_us
+) VALUES (
+    :digest, :scope, :operation, :value, 'failed', coalesce(:most > 1, 1), :fingerprint, :fence, :nonce, :now,
+    :in_doubt_policy, :reconcile_after_us, 0, 1, :error_type, :error_message, :subject, :business_key,
+    :process_instance, :requester, :tags, :now, :now, :now, :now, :now + :keep_us, :keep_us
+) ON CONFLICT (digest) DO NOTHING;
+
+-- A further one. A record that is running, settled for good, expired or another request's is left alone.
+-- name: count_again
+UPDATE semel_record SET retryable = coalesce(attempts + 1 < :most, 1), attempts = attempts + 1, fence = fence + 1,
+    nonce = :nonce, error_type = :error_type, error_message = :error_message, started_us = :now, {settle}
+WHERE digest = :digest AND nonce <> :nonce AND fingerprint = :fingerprint AND status = 'failed' AND retryable
+    AND expires_us > :now;
+
+-- name: forget_expired
+DELETE FROM semel_record WHERE digest = :digest AND {expired};
 
 -- A record that is claimed again, or not settled yet, is left alone. No instant changes, so it expires as before. Its
 -- finished steps go in the same transaction.

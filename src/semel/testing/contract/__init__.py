@@ -48,9 +48,22 @@ from semel.testing.contract.topics.claims import (
     KeepingContract,
     NestingContract,
 )
-from semel.testing.contract.topics.doubts import CorrectingContract, HoldContract, ReconcileContract, ResolvingContract
+from semel.testing.contract.topics.doubts import (
+    CorrectingContract,
+    ForcingContract,
+    HoldContract,
+    ReconcileContract,
+    ReopeningContract,
+    ResolvingContract,
+)
 from semel.testing.contract.topics.erasing import ErasingContract, InvalidationContract
-from semel.testing.contract.topics.failures import AttemptContract, FailureContract, LostReplyContract, RefusalContract
+from semel.testing.contract.topics.failures import (
+    AttemptContract,
+    CountingContract,
+    FailureContract,
+    LostReplyContract,
+    RefusalContract,
+)
 from semel.testing.contract.topics.fingerprints import FingerprintChangeContract, SecretContract
 from semel.testing.contract.topics.leases import (
     LateWriteContract,
@@ -81,6 +94,7 @@ class StoreContract(
     VersionContract,
     FailureContract,
     AttemptContract,
+    CountingContract,
     LeaseContract,
     RenewalContract,
     StallContract,
@@ -94,6 +108,8 @@ class StoreContract(
     HoldContract,
     ResolvingContract,
     CorrectingContract,
+    ReopeningContract,
+    ForcingContract,
     ReconcileContract,
     StepContract,
     DeriveContract,

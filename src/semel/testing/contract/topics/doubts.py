@@ -9,9 +9,35 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from semel.core.operations import Resolve, Resolved, StateMismatch
+from semel.core.operations import (
+    Checkpoint,
+    Complete,
+    Erase,
+    Fail,
+    Granted,
+    Lost,
+    Operation,
+    Renew,
+    Reopen,
+    Reopened,
+    Replay,
+    Resolve,
+    Resolved,
+    StateMismatch,
+)
 from semel.core.policy import Policy
-from semel.core.record import Cancelled, DidNotHappen, Happened, Lease, Note, Resolution, Status, Unknown
+from semel.core.record import (
+    Cancelled,
+    DidNotHappen,
+    Failure,
+    Happened,
+    Lease,
+    Note,
+    Resolution,
+    Status,
+    Step,
+    Unknown,
+)
 from semel.errors import FailedBefore, InDoubt, LeaseLost, NotResolvable, UsageError
 from semel.testing.contract.api_client import ApiClient
 from semel.testing.contract.suite import Contract, only_async
@@ -575,3 +601,143 @@ class CorrectingContract(Contract):
         (answer,) = await world.perform(reopening)
         assert isinstance(answer, StateMismatch)
         assert await world.stored() == before
+
+
+_OOPS = Failure("shop.CardDeclined", "no")
+_REOPEN, _AGAIN = b"r" * 16, b"s" * 16
+
+
+def _reopening(lease: Lease, seen: bytes, nonce: bytes = _REOPEN) -> Reopen:
+    return Reopen(lease.key.digest, nonce, seen, "looked")
+
+
+async def _failed(world: World, *before: Operation) -> Lease:
+    """A key whose failure is final."""
+    lease = await world.crash()
+    for operation in (*before, Fail(lease, "final", _OOPS, doubtful=False)):
+        await world.perform(operation)
+    return lease
+
+
+class ReopeningContract(Contract):
+    """What is final may be run again by decision; what is completed, running or in doubt never."""
+
+    async def test_a_final_failure_may_run_again(self, world: World) -> None:
+        lease = await _failed(world)
+        (answer,) = await world.perform(_reopening(lease, lease.nonce))
+        assert isinstance(answer, Reopened)
+        record = answer.record
+        assert (record.status, record.retryable, record.attempts) == (Status.FAILED, True, 0)
+        (claimed,) = await world.perform(world.claim())
+        assert isinstance(claimed, Granted)
+        assert claimed.record.attempts == 1
+
+    async def test_what_was_cancelled_may_run_again(self, world: World) -> None:
+        lease = await world.crash(policy=HOLD)
+        world.clock.advance(_AFTER_LEASE)
+        await world.perform(Resolve(lease.key.digest, _FIRST, Status.CANCELLED, None, "note"))
+        (answer,) = await world.perform(_reopening(lease, _FIRST))
+        assert isinstance(answer, Reopened)
+        (claimed,) = await world.perform(world.claim(policy=HOLD))
+        assert isinstance(claimed, Granted)
+
+    async def test_fence_fingerprint_and_error_stay(self, world: World) -> None:
+        lease = await _failed(world)
+        before = await world.stored()
+        (answer,) = await world.perform(_reopening(lease, lease.nonce))
+        assert isinstance(answer, Reopened)
+        assert before is not None
+        kept = (before.fence, before.fingerprint, before.error, before.created_us)
+        after = answer.record
+        assert (after.fence, after.fingerprint, after.error, after.created_us) == kept
+
+    async def test_finished_steps_stay(self, world: World) -> None:
+        lease = await world.crash()
+        await world.perform(Checkpoint(lease, Step(0, "reserve", b"1")))
+        await world.perform(Fail(lease, "final", _OOPS, doubtful=False))
+        await world.perform(_reopening(lease, lease.nonce))
+        record = await world.stored()
+        assert record is not None
+        assert [step.name for step in record.steps] == ["reserve"]
+
+    async def test_whoever_failed_before_can_record_nothing_any_more(self, world: World) -> None:
+        lease = await _failed(world)
+        await world.perform(_reopening(lease, lease.nonce))
+        before = await world.stored()
+        assert await world.perform(Complete(lease, b"late")) == [Lost()]
+        assert await world.stored() == before
+
+    async def test_a_reopening_sent_again_answers_as_the_first_time(self, world: World) -> None:
+        lease = await _failed(world)
+        (first,) = await world.perform(_reopening(lease, lease.nonce))
+        world.clock.advance(1)
+        (second,) = await world.perform(_reopening(lease, lease.nonce))
+        assert isinstance(first, Reopened)
+        assert second == first
+
+    async def test_of_two_decisions_about_one_record_the_second_changes_nothing(self, world: World) -> None:
+        lease = await _failed(world)
+        (first,) = await world.perform(_reopening(lease, lease.nonce))
+        (second,) = await world.perform(_reopening(lease, lease.nonce, _AGAIN))
+        assert isinstance(first, Reopened)
+        assert isinstance(second, StateMismatch)
+        assert await world.stored() == first.record
+
+    @pytest.mark.parametrize(
+        "state",
+        ["running", "retryable", "in doubt", "completed", "erased"],
+    )
+    async def test_a_record_of_any_other_state_is_not_reopened(self, world: World, state: str) -> None:
+        lease = await world.crash()
+        ends: dict[str, tuple[Operation, ...]] = {
+            "running": (),
+            "retryable": (Fail(lease, "retry", _OOPS, doubtful=False),),
+            "in doubt": (Fail(lease, "doubt", _OOPS, doubtful=True),),
+            "completed": (Complete(lease, b"done"),),
+            "erased": (Fail(lease, "final", _OOPS, doubtful=False), Erase(lease.key.digest, "note")),
+        }
+        for operation in ends[state]:
+            await world.perform(operation)
+        before = await world.stored()
+        (answer,) = await world.perform(_reopening(lease, lease.nonce))
+        assert answer == StateMismatch(before)
+        assert await world.stored() == before
+
+    async def test_a_key_that_nobody_has_cannot_be_reopened(self, world: World) -> None:
+        (answer,) = await world.perform(Reopen(world.claim().key.digest, _REOPEN, _FIRST, "looked"))
+        assert answer == StateMismatch(None)
+
+
+class ForcingContract(Contract):
+    """A decision may end a live lease, if it says so; whoever held it can record nothing any more."""
+
+    async def test_a_live_lease_is_left_alone_without_force(self, world: World) -> None:
+        lease = await world.crash()
+        before = await world.stored()
+        (answer,) = await world.perform(Resolve(lease.key.digest, _FIRST, Status.CANCELLED, None, "note"))
+        assert answer == StateMismatch(before)
+
+    async def test_a_lease_that_was_ended_by_force_cannot_complete(self, world: World) -> None:
+        lease = await world.crash()
+        (forced,) = await world.perform(Resolve(lease.key.digest, _FIRST, Status.CANCELLED, None, "note", force=True))
+        assert isinstance(forced, Resolved)
+        assert forced.record.fence > lease.fence
+        assert await world.perform(Complete(lease, b"late")) == [Lost()]
+        assert await world.perform(Renew(lease, 30_000_000)) == [Lost()]
+        assert await world.stored() == forced.record
+
+    async def test_force_does_not_change_what_is_settled(self, world: World) -> None:
+        lease = await world.crash()
+        await world.perform(Complete(lease, b"done"))
+        before = await world.stored()
+        (answer,) = await world.perform(Resolve(lease.key.digest, _FIRST, Status.CANCELLED, None, "note", force=True))
+        assert answer == StateMismatch(before)
+
+    async def test_a_doubt_can_end_as_a_failure_for_good(self, world: World) -> None:
+        lease = await world.crash(policy=HOLD)
+        world.clock.advance(_AFTER_LEASE)
+        (answer,) = await world.perform(Resolve(lease.key.digest, _FIRST, Status.FAILED, None, "note", error=_OOPS))
+        assert isinstance(answer, Resolved)
+        assert (answer.record.retryable, answer.record.error) == (False, _OOPS)
+        (replay,) = await world.perform(world.claim(policy=HOLD))
+        assert isinstance(replay, Replay)

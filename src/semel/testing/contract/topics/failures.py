@@ -7,9 +7,22 @@ from typing import Any
 
 import pytest
 
-from semel.core.operations import Checkpoint, Claim, Complete, Fail, Read, Renew, Resolve
+from semel.core.operations import (
+    Checkpoint,
+    Claim,
+    Complete,
+    Counted,
+    CountFailure,
+    Fail,
+    Granted,
+    Read,
+    Renew,
+    Replay,
+    Resolve,
+    StateMismatch,
+)
 from semel.core.policy import Policy
-from semel.core.record import DidNotHappen, Failure, Happened, Status
+from semel.core.record import DidNotHappen, Failure, Happened, Status, Step
 from semel.errors import FailedBefore, InProgress, StoreUnavailable
 from semel.testing.contract.api_client import ApiClient, Handler
 from semel.testing.contract.instrumented_store import InstrumentedStore
@@ -455,3 +468,100 @@ def _down(world: World) -> InstrumentedStore:
     watched = world.watched()
     watched.refuse(*EVERYTHING)
     return watched
+
+
+_DECLINED = Failure("shop.CardDeclined", "no")
+_MOST = 3
+
+
+def _counting(world: World, nonce: bytes = b"1" * 16, *, asked: Any = None, most: int | None = _MOST) -> CountFailure:
+    claim = world.claim(asked=asked)
+    return CountFailure(claim.key, claim.fingerprint, nonce, _DECLINED, claim.terms, claim.about, most)
+
+
+class CountingContract(Contract):
+    """An attempt that was rolled back with its caller's transaction left nothing behind, and is counted afterwards."""
+
+    async def test_the_first_one_leaves_a_failure_that_may_be_tried_again(self, world: World) -> None:
+        (answer,) = await world.perform(_counting(world))
+        assert isinstance(answer, Counted)
+        record = answer.record
+        assert (record.status, record.retryable, record.attempts, record.error) == (Status.FAILED, True, 1, _DECLINED)
+        assert await world.stored() == record
+
+    async def test_a_counted_failure_is_claimed_as_the_next_attempt(self, world: World) -> None:
+        await world.perform(_counting(world))
+        (answer,) = await world.perform(world.claim())
+        assert isinstance(answer, Granted)
+        assert (answer.record.attempts, answer.in_doubt) == (2, False)
+
+    async def test_each_one_adds_to_the_count(self, world: World) -> None:
+        for number in range(1, _MOST):
+            (answer,) = await world.perform(_counting(world, bytes([number]) * 16))
+            assert isinstance(answer, Counted)
+            assert (answer.record.attempts, answer.record.retryable) == (number, True)
+
+    async def test_the_last_one_is_final(self, world: World) -> None:
+        for number in range(1, _MOST + 1):
+            (answer,) = await world.perform(_counting(world, bytes([number]) * 16))
+        assert isinstance(answer, Counted)
+        assert (answer.record.attempts, answer.record.retryable) == (_MOST, False)
+        (replay,) = await world.perform(world.claim())
+        assert isinstance(replay, Replay)
+
+    async def test_the_only_one_that_is_allowed_is_final(self, world: World) -> None:
+        (answer,) = await world.perform(_counting(world, most=1))
+        assert isinstance(answer, Counted)
+        assert not answer.record.retryable
+
+    async def test_without_a_limit_none_is_final(self, world: World) -> None:
+        for number in range(1, 6):
+            (answer,) = await world.perform(_counting(world, bytes([number]) * 16, most=None))
+        assert isinstance(answer, Counted)
+        assert (answer.record.attempts, answer.record.retryable) == (5, True)
+
+    async def test_one_that_is_sent_again_counts_once(self, world: World) -> None:
+        (first,) = await world.perform(_counting(world))
+        world.clock.advance(1)
+        (second,) = await world.perform(_counting(world))
+        assert isinstance(first, Counted)
+        assert second == first
+
+    async def test_it_counts_on_top_of_attempts_that_failed_by_themselves(self, world: World) -> None:
+        lease = await world.crash()
+        await world.perform(Fail(lease, "retry", _DECLINED, doubtful=False))
+        (answer,) = await world.perform(_counting(world))
+        assert isinstance(answer, Counted)
+        assert (answer.record.attempts, answer.record.fence) == (2, lease.fence + 1)
+
+    @pytest.mark.parametrize("state", ["running", "lapsed", "final", "in doubt", "completed"])
+    async def test_a_failure_is_counted_in_no_other_state(self, world: World, state: str) -> None:
+        lease = await world.crash()
+        ends: dict[str, Fail | Complete] = {
+            "final": Fail(lease, "final", _DECLINED, doubtful=False),
+            "in doubt": Fail(lease, "doubt", _DECLINED, doubtful=True),
+            "completed": Complete(lease, b"done"),
+        }
+        if state in ends:
+            await world.perform(ends[state])
+        if state == "lapsed":
+            world.clock.advance(60)
+        before = await world.stored()
+        (answer,) = await world.perform(_counting(world))
+        assert answer == StateMismatch(before)
+        assert await world.stored() == before
+
+    async def test_a_failure_of_another_request_is_left_alone(self, world: World) -> None:
+        await world.perform(_counting(world))
+        before = await world.stored()
+        (answer,) = await world.perform(_counting(world, b"2" * 16, asked="something else"))
+        assert answer == StateMismatch(before)
+
+    async def test_an_expired_record_counts_as_none(self, world: World) -> None:
+        lease = await world.crash()
+        await world.perform(Checkpoint(lease, Step(0, "reserve", b"1")))
+        await world.perform(Complete(lease, b"done"))
+        world.clock.advance(timedelta(days=2).total_seconds())
+        (answer,) = await world.perform(_counting(world))
+        assert isinstance(answer, Counted)
+        assert (answer.record.attempts, answer.record.steps, answer.record.outcome) == (1, (), None)

@@ -17,6 +17,7 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
+    CountFailure,
     Erase,
     Fail,
     Found,
@@ -30,6 +31,7 @@ from semel.core.operations import (
     Recorded,
     Renew,
     Renewed,
+    Reopen,
     Replay,
     Resolve,
     Resolved,
@@ -440,6 +442,15 @@ def _resolve(status: Status, outcome: bytes | None) -> Callable[[World, Lease], 
     return lambda _world, lease: Resolve(lease.key.digest, b"n" * 16, status, outcome, "looked")  # type: ignore[arg-type]
 
 
+def _reopen(_world: World, lease: Lease) -> Reopen:
+    return Reopen(lease.key.digest, b"n" * 16, lease.nonce, "look again")
+
+
+def _count(world: World, lease: Lease) -> CountFailure:
+    claim = _claim(world, lease)
+    return CountFailure(lease.key, claim.fingerprint, b"n" * 16, OOPS, claim.terms, claim.about, max_attempts=3)
+
+
 CASES: dict[str, Case] = {
     "renew": Case(lambda _world, lease: Renew(lease, 30_000_000)),
     "complete": Case(lambda _world, lease: _complete(lease), settles=True),
@@ -459,6 +470,21 @@ CASES: dict[str, Case] = {
     "resolve as happened": Case(_resolve(Status.COMPLETED, VALUE), before=_doubt, settles=True),
     "resolve as not happened": Case(_resolve(Status.FAILED, None), before=_doubt, settles=True),
     "resolve as cancelled": Case(_resolve(Status.CANCELLED, None), before=_doubt, settles=True),
+    "resolve as failed": Case(
+        lambda world, lease: replace(_resolve(Status.FAILED, None)(world, lease), error=OOPS),
+        before=_doubt,
+        settles=True,
+    ),
+    "resolve what runs by force": Case(
+        lambda world, lease: replace(_resolve(Status.CANCELLED, None)(world, lease), force=True),
+        before=lambda lease: Renew(lease, 100_000_000),
+        settles=True,
+    ),
+    "reopen what failed": Case(_reopen, before=_final, settles=True),
+    "reopen what is completed": Case(_reopen, before=_complete),
+    "count a failure of what may be tried again": Case(_count, before=_retry, settles=True),
+    "count a failure of what runs": Case(_count, before=lambda lease: Renew(lease, 100_000_000)),
+    "count a failure of what is completed": Case(_count, before=_complete),
     "erase": Case(lambda _world, lease: Erase(lease.key.digest, "note"), before=_complete),
     "tally": Case(lambda _world, lease: AddReplays(lease.key.digest, 3), before=_complete),
     "read": Case(lambda _world, lease: Read(lease.key.digest, with_steps=True), before=_complete),
