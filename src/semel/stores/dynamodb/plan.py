@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from semel.core.claim_rules import MayWrite, judge
+from semel.core.claim_rules import MayWrite, count_failure, judge
 from semel.core.operations import (
     AddReplays,
     Answer,
@@ -28,6 +28,7 @@ from semel.core.operations import (
     Claim,
     Complete,
     Confirm,
+    CountFailure,
     Erase,
     Fail,
     Found,
@@ -44,12 +45,13 @@ from semel.core.operations import (
     Recorded,
     Renew,
     Renewed,
+    Reopen,
     Resolve,
     Scan,
     StateMismatch,
     SweepCount,
 )
-from semel.core.record import Status, StoredRecord
+from semel.core.record import Failure, Status, StoredRecord
 from semel.core.store import Answers, Capability, Plan
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.admin import lacking_error
@@ -82,7 +84,9 @@ def _too_early(record: StoredRecord | None, operation: Operation, moment: Moment
         case Claim():
             verdict = judge(record, operation, moment.low)
             return None if isinstance(verdict, MayWrite) else verdict
-        case Resolve() if record is not None and record.nonce != operation.nonce:
+        case CountFailure() if record is not None and record.nonce != operation.nonce:
+            return StateMismatch(record) if count_failure(record, operation, moment.low) is None else None
+        case Resolve() if record is not None and record.nonce != operation.nonce and not operation.force:
             live = record.status is Status.RUNNING and record.lease_us > moment.low
             return StateMismatch(record) if live else None
     return None
@@ -91,7 +95,9 @@ def _too_early(record: StoredRecord | None, operation: Operation, moment: Moment
 def storable_operation(operation: Operation) -> Operation:
     """The operation with its texts as they come back from an item, so that one sent again is recognised."""
     match operation:
-        case Fail(_, _, error):
+        case Fail(_, _, error) | CountFailure(_, _, _, error):
+            return replace(operation, error=stored_failure(error))
+        case Resolve(error=Failure() as error):
             return replace(operation, error=stored_failure(error))
         case Checkpoint(_, step):
             return replace(operation, step=replace(step, name=storable(step.name)))
@@ -126,11 +132,11 @@ def plan(table: str, places: Places, operations: Sequence[Operation]) -> Plan:
 def digest_of(operation: Operation) -> bytes:
     """The record that an operation is about; none where it is about many."""
     match operation:
-        case Claim(key):
+        case Claim(key) | CountFailure(key):
             return key.digest
         case Renew(lease) | Complete(lease) | Fail(lease) | Checkpoint(lease) | JoinTransaction(lease):
             return lease.key.digest
-        case Read(digest) | Resolve(digest) | Erase(digest) | AddReplays(digest):
+        case Read(digest) | Resolve(digest) | Reopen(digest) | Erase(digest) | AddReplays(digest):
             return digest
     return b""
 
@@ -152,8 +158,10 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             return (yield from _claim(table, operation))
         case Renew() | Complete() | Fail() | Checkpoint():
             return (yield from write(table, operation))
-        case Resolve(digest) | Erase(digest):
+        case Resolve(digest) | Reopen(digest) | Erase(digest):
             return (yield from settle_over(table, operation, (yield from read_item(table, digest))))
+        case CountFailure():
+            return (yield from settle_over(table, operation, None))
         case Read(digest):
             seen = yield from read_item(table, digest)
             moment: Moment = yield Now()

@@ -34,6 +34,8 @@ NAMES: Final = (
     "checkpoint",
     "read",
     "resolve",
+    "reopen",
+    "count_failure",
     "erase",
     "purge",
     "lapse",

@@ -23,6 +23,8 @@ from semel.core.operations import (
     Claim,
     Complete,
     Confirm,
+    Counted,
+    CountFailure,
     Erase,
     Erased,
     Fail,
@@ -40,13 +42,15 @@ from semel.core.operations import (
     Recorded,
     Renew,
     Renewed,
+    Reopen,
+    Reopened,
     Resolve,
     Resolved,
     Scan,
     StateMismatch,
     SweepCount,
 )
-from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, Lease, Status, StoredRecord
+from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, REOPENED, Lease, Status, StoredRecord
 from semel.core.store import Answers, Capability, Plan
 from semel.errors import RecordUnreadable, StoreUnavailable
 from semel.stores.admin import lacking_error
@@ -413,15 +417,52 @@ def _resolve_records(context: RedisContext, operations: Sequence[Resolve]) -> St
 def _resolve_values(context: RedisContext, operation: Resolve) -> Values:
     outcome = (0, b"") if operation.outcome is None else (1, operation.outcome)
     told = _notification_values(context, operation.digest)
-    return operation.nonce, operation.status.value, operation.note, *told, *outcome, operation.corrects or b""
+    error = b"" if operation.error is None else packed_failure(operation.error)
+    decided = (operation.corrects or b"", error, int(operation.force))
+    return operation.nonce, operation.status.value, operation.note, *told, *outcome, *decided
 
 
 def _resolve_answer(operation: Resolve, reply: Reply) -> Answer:
+    return _decided_answer(Resolved, operation.digest, reply)
+
+
+def _decided_answer(done: type[Resolved | Reopened | Counted | Erased], digest: bytes, reply: Reply) -> Answer:
+    """What a script decided: done, or the record that it left alone."""
     if reply is None:
         return StateMismatch(None)
-    done, told = reply
-    record = record_of(operation.digest, told)
-    return Resolved(record) if done else StateMismatch(record)
+    is_done, told = reply
+    record = record_of(digest, told)
+    return done(record) if is_done else StateMismatch(record)
+
+
+def _reopen_records(context: RedisContext, operations: Sequence[Reopen]) -> Steps:
+    keys = yield from _locate(context, [(operation.digest, operation.operation) for operation in operations])
+    error = packed_failure(REOPENED)
+    scripts = [
+        Script("reopen", key, (operation.nonce, operation.seen, operation.note, error))
+        for key, operation in zip(keys, operations, strict=True)
+    ]
+    return _each(operations, (yield scripts), lambda one, reply: _decided_answer(Reopened, one.digest, reply))
+
+
+def _count_failures(context: RedisContext, operations: Sequence[CountFailure]) -> Steps:
+    scripts = [Script("count_failure", context.key(each.key), _count_values(each)) for each in operations]
+    return _each(operations, (yield scripts), lambda one, reply: _decided_answer(Counted, one.key.digest, reply))
+
+
+def _count_values(operation: CountFailure) -> Values:
+    terms = operation.terms
+    return (
+        operation.fingerprint,
+        operation.nonce,
+        terms.keep_us,
+        terms.in_doubt,
+        terms.reconcile_after_us,
+        packed_key(operation.key),
+        packed_about(operation.about),
+        packed_failure(operation.error),
+        "" if operation.max_attempts is None else operation.max_attempts,
+    )
 
 
 def _erase_records(context: RedisContext, operations: Sequence[Erase]) -> Steps:
@@ -432,11 +473,7 @@ def _erase_records(context: RedisContext, operations: Sequence[Erase]) -> Steps:
 
 
 def _erase_answer(operation: Erase, reply: Reply) -> Answer:
-    if reply is None:
-        return StateMismatch(None)
-    done, told = reply
-    record = record_of(operation.digest, told)
-    return Erased(record) if done else StateMismatch(record)
+    return _decided_answer(Erased, operation.digest, reply)
 
 
 def _ignore_invalidations(_context: RedisContext, operations: Sequence[Invalidate]) -> Steps:
@@ -468,6 +505,8 @@ _PLANS: dict[type, Many] = {
     Read: _read_records,
     Scan: scan,
     Resolve: _resolve_records,
+    Reopen: _reopen_records,
+    CountFailure: _count_failures,
     Erase: _erase_records,
     Invalidate: _ignore_invalidations,
     Pending: _refuse_pending,

@@ -2,7 +2,7 @@
 -- out whoever may still be running; sent again it finds its own nonce.
 -- With a nonce to correct, it replaces the outcome of the very record that was seen, unless its content was erased since.
 -- ARGV: nonce, status, note, channel, digest, and the outcome where there is one ('1' and its bytes; else '0' and ''),
--- and the nonce to correct ('' for none)
+-- the nonce to correct ('' for none), the error of a failure for good ('' for none), and whether a live lease is ended
 local record = fields('status', 'nonce', 'fence', 'lease_us', 'expires_us', 'keep_us', 'wanted', 'fingerprint')
 if not record.status then
     return false
@@ -11,7 +11,7 @@ elseif record.nonce == ARGV[1] then
 end
 local allowed
 if ARGV[8] == '' then
-    local lapsed = record.status == 'running' and tonumber(record.lease_us) <= now
+    local lapsed = record.status == 'running' and (ARGV[10] == '1' or tonumber(record.lease_us) <= now)
     allowed = lapsed or record.status == 'in_doubt'
 else
     local seen = record.status == 'completed' and record.nonce == ARGV[8]
@@ -21,13 +21,17 @@ if not allowed then
     return { 0, told(true) }
 end
 local kept = kept_until(record)
-redis.call('HSET', key, 'status', ARGV[2], 'retryable', ARGV[2] == 'failed' and '1' or '0', 'nonce', ARGV[1],
+redis.call('HSET', key, 'status', ARGV[2], 'retryable',
+    ARGV[2] == 'failed' and ARGV[9] == '' and '1' or '0', 'nonce', ARGV[1],
     'fence', whole(tonumber(record.fence) + 1), 'doubtful', '0', 'resolution', ARGV[3], 'updated_us', whole(now),
     'completed_us', whole(now), 'expires_us', whole(kept), 'lease_us', ended_lease(record))
 if ARGV[6] == '1' then
     redis.call('HSET', key, 'outcome', ARGV[7])
 else
     redis.call('HDEL', key, 'outcome')
+end
+if ARGV[9] ~= '' then
+    redis.call('HSET', key, 'error', ARGV[9])
 end
 redis.call('HDEL', key, 'wanted')
 local answer = { 1, told(true) }
