@@ -166,7 +166,7 @@ class Operations:
                 )
                 raise UsageError(message)
             return own
-        return own.replace(**{**self.common, **changes})  # type: ignore[typeddict-item]  # names were checked
+        return own.replace(**{**self.common, **changes})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,8 @@ def read_settings(path: str | os.PathLike[str] | None, environment: Mapping[str,
         message = f'No store is named in {source}; nothing was opened. Write store = "…", or set {_PREFIX}STORE.'
         raise UsageError(message)
     read = {name: _read_table(tables[name], readers, source, name) for name, readers in _TABLES.items()}
-    return Settings(**top, **read, operations=_read_operations(tables["operations"], source))
+    given_tables: dict[str, Any] = {**top, **read}
+    return Settings(**given_tables, operations=_read_operations(tables["operations"], source))
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -129,7 +129,9 @@ def count_failure(record: StoredRecord | None, operation: CountFailure, now: int
     return _with_failure(fresh, operation, 1, fresh.expires_us, now)
 
 
-def _with_failure(record: StoredRecord, operation: CountFailure, attempts: int, expires_us: int, now: int) -> StoredRecord:
+def _with_failure(
+    record: StoredRecord, operation: CountFailure, attempts: int, expires_us: int, now: int
+) -> StoredRecord:
     return replace(
         record,
         retryable=operation.max_attempts is None or attempts < operation.max_attempts,

@@ -328,13 +328,13 @@ class Resolved(msgspec.Struct, frozen=True):
 class Reopened(msgspec.Struct, frozen=True):
     """The key may be claimed again."""
 
-    record: Record
+    record: StoredRecord
 
 
 class Counted(msgspec.Struct, frozen=True):
     """The attempt is counted; the record says how many there were, and whether this failure is final."""
 
-    record: Record
+    record: StoredRecord
 
 
 class StateMismatch(msgspec.Struct, frozen=True):

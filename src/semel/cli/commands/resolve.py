@@ -15,7 +15,7 @@ from semel.cli.printing import clean, console
 from semel.cli.record_view import panel
 from semel.cli.store_option import Url, app_option, as_sync, check_alone, load_engine, open_engine
 from semel.cli.timefmt import now
-from semel.core.record import Cancelled, DidNotHappen, Happened, Record, Resolution
+from semel.core.record import Cancelled, DidNotHappen, Failed, Happened, Record, Resolution
 from semel.engine.admin import not_resolvable
 from semel.engine.engine import engine_of
 from semel.engine.sync_engine import SyncSemelBase
@@ -127,3 +127,6 @@ def _meaning(decision: Resolution) -> Text:
             return Text.assemble(("It did not happen", "bold cyan"), ": the next claim of this key runs it again.")
         case Cancelled():
             return Text.assemble(("Cancelled", "bold red"), ": it never runs again, and duplicates get FailedBefore.")
+        case Failed(reason):
+            failed = f": it never runs again, and duplicates get FailedBefore with {clean(reason)}."
+            return Text.assemble(("It failed", "bold red"), failed)

@@ -502,8 +502,9 @@ class CountingContract(Contract):
             assert (answer.record.attempts, answer.record.retryable) == (number, True)
 
     async def test_the_last_one_is_final(self, world: World) -> None:
-        for number in range(1, _MOST + 1):
-            (answer,) = await world.perform(_counting(world, bytes([number]) * 16))
+        for number in range(1, _MOST):
+            await world.perform(_counting(world, bytes([number]) * 16))
+        (answer,) = await world.perform(_counting(world, b"l" * 16))
         assert isinstance(answer, Counted)
         assert (answer.record.attempts, answer.record.retryable) == (_MOST, False)
         (replay,) = await world.perform(world.claim())
@@ -516,9 +517,10 @@ class CountingContract(Contract):
 
     async def test_without_a_limit_none_is_final(self, world: World) -> None:
         for number in range(1, 6):
-            (answer,) = await world.perform(_counting(world, bytes([number]) * 16, most=None))
-        assert isinstance(answer, Counted)
-        assert (answer.record.attempts, answer.record.retryable) == (5, True)
+            await world.perform(_counting(world, bytes([number]) * 16, most=None))
+        record = await world.stored()
+        assert record is not None
+        assert (record.attempts, record.retryable) == (5, True)
 
     async def test_one_that_is_sent_again_counts_once(self, world: World) -> None:
         (first,) = await world.perform(_counting(world))
