@@ -11,6 +11,7 @@
     │   ├── StepsChanged            the steps of this attempt are not those of the attempt before
     │   ├── PolicyInvalid           a policy that cannot be kept
     │   ├── NotResolvable           `resolve` on a record that is not in doubt
+    │   ├── RecordNotFound          there is no record under that key
     │   └── DependencyMissing       an optional package is not installed
     ├── TryLater                    the same call may succeed later; `retry_after` is in seconds
     │   ├── InProgress              another caller runs this key now
@@ -114,6 +115,12 @@ class NotResolvable(UsageError):
     """There is nothing in doubt to resolve."""
 
     code = "not_resolvable"
+
+
+class RecordNotFound(UsageError):
+    """There is no record under that key, or it has expired."""
+
+    code = "record_not_found"
 
 
 class DependencyMissing(UsageError, ImportError):

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from semel.core import codec
 from semel.core.flow import Flow, ask
@@ -26,6 +26,8 @@ from semel.core.operations import (
     Purge,
     Query,
     Read,
+    Reopen,
+    Reopened,
     Resolve,
     Resolved,
     Scan,
@@ -35,6 +37,8 @@ from semel.core.record import (
     ERASED_RESOLUTION,
     Cancelled,
     DidNotHappen,
+    Failed,
+    Failure,
     Happened,
     Note,
     Record,
@@ -43,10 +47,11 @@ from semel.core.record import (
     StoredRecord,
 )
 from semel.core.store import Capability, Store
+from semel.engine import call_errors
 from semel.engine.call_flow import Pause, Request, RunCall, terms_of
 from semel.engine.clock import Clock
 from semel.engine.engine import RegisteredOperation
-from semel.errors import NotResolvable, SemelError, StoreUnavailable, UsageError
+from semel.errors import NotResolvable, RecordNotFound, SemelError, StoreUnavailable, UsageError
 
 _INVALIDATIONS_PER_PAGE: Final = 100
 
@@ -146,10 +151,12 @@ def resolve(
     nonce: bytes,
     known: RegisteredOperation | None,
     correct: bool = False,
+    force: bool = False,
 ) -> Flow[StoredRecord]:
     """End a doubt by decision. Where the operation is known, a value has to fit what it declares to return.
 
     With `correct`, replace the value that an earlier `Happened` stated: that it happened stays, and nothing runs again.
+    With `force`, end a live lease, too: its holder can record nothing any more.
 
     Raises:
         UsageError: no reason was given, or the resolution is none.
@@ -158,12 +165,16 @@ def resolve(
     if not isinstance(reason, str) or not reason.strip():
         message = "resolve() needs a reason, which is kept with the record; nothing was changed."
         raise UsageError(message)
-    status, outcome = _decided(resolution)
+    if correct and force:
+        message = "correct= replaces a value, force= ends a live lease; nothing was changed. Give one of them."
+        raise UsageError(message)
+    status, outcome, error = _decided(resolution)
     if outcome is not None and known is not None:
         _check_fit(outcome, known)
     corrects = (yield from _stated(key, resolution)) if correct else None
     note = Note(type(resolution).__name__, reason[:1000], by).text()
-    answer = yield from ask(Resolve(key.digest, nonce, status, outcome, note, key.operation, corrects))
+    decision = Resolve(key.digest, nonce, status, outcome, note, key.operation, corrects, error, force)
+    answer = yield from ask(decision)
     match answer:
         case Resolved(record):
             return record
@@ -217,23 +228,93 @@ def _check_fit(outcome: bytes, known: RegisteredOperation) -> None:
         raise UsageError(message) from None
 
 
+_STATED_FAILURE: Final = "semel.Failed"
+_REOPENED: Final = "Reopened"
 _Settled = Literal[Status.COMPLETED, Status.FAILED, Status.CANCELLED]
 
 
-def _decided(resolution: Resolution) -> tuple[_Settled, bytes | None]:
+def _decided(resolution: Resolution) -> tuple[_Settled, bytes | None, Failure | None]:
     match resolution:
         case Happened(value):
-            return Status.COMPLETED, codec.encode_manual(value)
+            return Status.COMPLETED, codec.encode_manual(value), None
         case DidNotHappen():
-            return Status.FAILED, None
+            return Status.FAILED, None, None
         case Cancelled():
-            return Status.CANCELLED, None
+            return Status.CANCELLED, None, None
+        case Failed(reason) if isinstance(reason, str) and reason.strip():
+            return Status.FAILED, None, Failure(_STATED_FAILURE, reason[:2000])
         case _:
             message = (
                 f"{resolution!r} resolves nothing; nothing was changed. "
-                f"Give Happened(value), DidNotHappen() or Cancelled()."
+                f'Give Happened(value), DidNotHappen(), Cancelled() or Failed("why").'
             )
             raise UsageError(message)
+
+
+def reopen(key: Key, *, reason: str, by: str, nonce: bytes) -> Flow[StoredRecord]:
+    """Let a key run again whose failure was final, or that was cancelled; its attempts are counted from none.
+
+    Raises:
+        UsageError: no reason was given.
+        RecordNotFound: there is no record under that key.
+        NotResolvable: it is completed, running, in doubt or erased, may be tried again anyway, or has just changed.
+    """
+    if not isinstance(reason, str) or not reason.strip():
+        message = "reopen() needs a reason, which is kept with the record; nothing was changed."
+        raise UsageError(message)
+    found = yield from ask(Read(key.digest, operation=key.operation))
+    if found.record is None:
+        raise _not_found(key)
+    note = Note(_REOPENED, reason[:1000], by).text()
+    answer = yield from ask(Reopen(key.digest, nonce, found.record.nonce, note, key.operation))
+    match answer:
+        case Reopened(record):
+            return record
+        case StateMismatch(record):
+            raise _not_reopened(key, record)
+    raise AssertionError(answer)
+
+
+def _not_reopened(key: Key, record: StoredRecord | None) -> SemelError:
+    if record is None:
+        return _not_found(key)
+    is_over = record.status is Status.CANCELLED or (record.status is Status.FAILED and not record.retryable)
+    if record.erased:
+        why = "was erased, so nothing is left to run it with"
+    elif is_over:
+        why = "has changed since it was looked at; ask again"
+    elif record.retryable:
+        why = "may be tried again anyway"
+    else:
+        why = f"is {record.status}; only what failed for good or was cancelled can be reopened"
+    message = f"The record {key.reference[:16]} {why}. Nothing was changed."
+    return NotResolvable(message, reference=key.reference)
+
+
+def _not_found(key: Key) -> RecordNotFound:
+    message = f"There is no record {key.reference[:16]}, or it has expired; nothing ran."
+    return RecordNotFound(message, reference=key.reference)
+
+
+def value(key: Key, shape: codec.Shape) -> Flow[Any]:
+    """What the operation of a key gave, without running anything.
+
+    Raises:
+        RecordNotFound: there is no record under that key.
+        InProgress: it is running.
+        InDoubt: it started, and no outcome is known.
+        FailedBefore: it failed or was cancelled.
+        ResultNotKept: it is done, and its value was not kept.
+    """
+    found = yield from ask(Read(key.digest, operation=key.operation))
+    record = found.record
+    if record is None or (record.settled and record.expires_us <= found.now_us):
+        raise _not_found(key)
+    if record.status is Status.RUNNING and record.lease_us > found.now_us:
+        raise call_errors.in_progress(key, record.lease_us - found.now_us)
+    if not record.settled:
+        raise call_errors.in_doubt(record, None)
+    return call_errors.replay(record, shape)
 
 
 @dataclass(frozen=True, slots=True)

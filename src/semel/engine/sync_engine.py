@@ -73,7 +73,7 @@ from semel.engine.engine import (
     refuse_unknown,
 )
 from semel.engine.runtime import SyncRuntime, SyncRuntimes, SyncTurn, sync_finish_apart, sync_wait_for_threads
-from semel.errors import InProgress
+from semel.errors import InProgress, RecordNotFound
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -775,16 +775,66 @@ class SyncSemelBase(SemelBase[SyncEngine]):
         reason: str,
         by: str = "",
         correct: bool = False,
+        force: bool = False,
     ) -> Record:
-        """End a doubt: `Happened(value)`, `DidNotHappen()` or `Cancelled()`, with a reason that is kept.
+        """End a doubt: `Happened(value)`, `DidNotHappen()`, `Cancelled()` or `Failed("why")`, with a reason.
 
-        With `correct` another `Happened(value)` replaces the value that an earlier one stated.
+        With `correct` another `Happened(value)` replaces the value that an earlier one stated. With `force` a live
+        lease is ended, too: whoever holds it can record nothing any more.
         """
         identity = self._engine.identity(key, operation, scope)
         known = self._engine.known.get(identity.operation)
         nonce = self._engine.new_nonce()
-        flow = admin.resolve(identity, resolution, reason=reason, by=by, nonce=nonce, known=known, correct=correct)
+        flow = admin.resolve(
+            identity, resolution, reason=reason, by=by, nonce=nonce, known=known, correct=correct, force=force
+        )
         return show_record(self._engine.perform(flow))
+
+    def reopen(
+        self, key: Any, *, operation: str | None = None, scope: Any = SHARED, reason: str, by: str = ""
+    ) -> Record:
+        """Let a key run again that failed for good or was cancelled, with a reason that is kept. Nothing runs now.
+
+        Raises:
+            RecordNotFound: there is no record under that key.
+            NotResolvable: it is completed, running, in doubt or erased, or may be tried again anyway.
+        """
+        identity = self._engine.identity(key, operation, scope)
+        flow = admin.reopen(identity, reason=reason, by=by, nonce=self._engine.new_nonce())
+        return show_record(self._engine.perform(flow))
+
+    def value(
+        self,
+        key: Any,
+        returns: Any = Any,
+        *,
+        operation: str | None = None,
+        scope: Any = SHARED,
+        default: Any = codec.NO_ANNOTATION,
+    ) -> Any:
+        """What the operation of a key gave, read as `returns`, without running anything.
+
+        Args:
+            key: the value of the key.
+            returns: the type of what it gave, as the function declares it.
+            operation: the operation of the key.
+            scope: whose key it is.
+            default: given back where there is no record.
+
+        Raises:
+            RecordNotFound: there is no record under that key, and no default.
+            InProgress: it is running.
+            InDoubt: it started, and no outcome is known.
+            FailedBefore: it failed or was cancelled.
+            ResultNotKept: it is done, and its value was not kept.
+        """
+        identity = self._engine.identity(key, operation, scope)
+        try:
+            return self._engine.perform(admin.value(identity, codec.shape_of(returns)))
+        except RecordNotFound:
+            if default is codec.NO_ANNOTATION:
+                raise
+            return default
 
     def erase(
         self, key: Any, *, operation: str | None = None, scope: Any = SHARED, reason: str, by: str = ""
