@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from semel.core.fingerprint import Digest
 from semel.core.flow import Flow
-from semel.core.key import SHARED, Key, Shared, make_key
+from semel.core.key import SHARED, Key, KeyRing, Shared, make_key
 from semel.core.policy import Policy
 from semel.core.record import Status
 from semel.engine.async_engine import AsyncCall
@@ -39,7 +39,16 @@ from semel.engine.call_flow import Result, stored_record_of
 from semel.engine.clock import Clock
 from semel.engine.engine import CallOptions, EngineBase, SemelBase, engine_of
 from semel.engine.sync_engine import SyncCall
-from semel.errors import KeyReused, LeaseLost, NotInTransaction, SemelError, TransactionAborted, UsageError
+from semel.errors import (
+    KeyExpired,
+    KeyInvalid,
+    KeyReused,
+    LeaseLost,
+    NotInTransaction,
+    SemelError,
+    TransactionAborted,
+    UsageError,
+)
 from semel.http import problem
 from semel.http.body import BadBody, content_type_of, joined, meaning
 from semel.http.policy_document import document
@@ -69,6 +78,16 @@ def key_in(request: Request, route: Route) -> str | None:
         return key_of(request.headers.all(header), min_length=route.settings.min_key_length)
     except BadKey as bad:
         raise Refused(problem.malformed(header, str(bad))) from bad
+
+
+def verified_key(ring: KeyRing, key: str, route: Route, who: Any) -> str:
+    """What a signed key stands for, if it was issued to whoever sent it; nothing was looked up before."""
+    try:
+        return ring.verify(key, who)
+    except KeyExpired as bad:
+        raise Refused(problem.expired_key(route.settings.key_header)) from bad
+    except KeyInvalid as bad:
+        raise Refused(problem.not_issued(route.settings.key_header)) from bad
 
 
 def computed_key(request: Request, route: Route) -> Any:
@@ -464,6 +483,8 @@ class Exchange(Generic[E]):
         self.policy_path = policy_path
         self.routes = Routes.of(routes, settings, engine.policy, policy_path)
         self._document = document(self.routes)
+        if isinstance(scope, Shared) and any(route.settings.signed_by is not None for route in self.routes.every):
+            raise UsageError("signed_by= compares the caller with the key, so it needs scope=; nothing was set up.")
 
     def policy_document(self, method: str, path: str) -> Response | None:
         """The policy document, where this request asks for it; the path below the mount."""
@@ -487,6 +508,8 @@ class Exchange(Generic[E]):
             if who is None or (isinstance(who, tuple) and None in who):
                 raise Refused(problem.unauthenticated(settings.www_authenticate))
             who = scope_of(who)
+            if key is not None and settings.signed_by is not None:
+                key = verified_key(settings.signed_by, key, route, who)
             body = yield ReadBody(settings.max_body)
             if body is None:
                 raise Refused(problem.too_large(settings.max_body))

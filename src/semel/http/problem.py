@@ -172,6 +172,23 @@ def malformed(header: str, why: str) -> Problem:
     return Problem("key-malformed", 400, "The key cannot be read", detail)
 
 
+def not_issued(header: str) -> Problem:
+    """The key is not one that was signed for this caller. Which part of it is wrong is nobody's business."""
+    detail = (
+        f"The key in {header} was not issued to this caller; nothing ran. Send it as it was issued, or ask for one."
+    )
+    return Problem("key-malformed", 400, "The key was not issued to this caller", detail)
+
+
+def expired_key(header: str) -> Problem:
+    """The signed key is right, and too old."""
+    detail = (
+        f"The key in {header} has expired; nothing ran. Have it signed again, which leaves it the same operation, and "
+        f"send the request again."
+    )
+    return Problem("key-malformed", 400, "The key has expired", detail)
+
+
 def unusable() -> Problem:
     """The values that the route takes its key from give none."""
     detail = "No valid idempotency key can be derived from this request; nothing ran. Correct it and send it again."

@@ -7,12 +7,13 @@ Without routes every POST and PATCH that carries a key is taken.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, Final, Literal, TypedDict, Unpack
 
+from semel.core.key import KeyRing
 from semel.core.policy import Policy
 from semel.errors import UsageError
 from semel.http.body import is_path
@@ -62,6 +63,8 @@ class Settings:
             kept whole; then it is stopped, and leaves the same mark.
         keep_response: False keeps that it was done, and nothing of the response: for secrets.
         min_key_length: how many characters a key has at least.
+        signed_by: secrets by their names: only keys are taken that were signed with one of them for the caller, as
+            `scope` tells it. A key that the route computes needs no signature.
         transaction: opens the transaction of the view, so that response and effect commit together.
         www_authenticate: what `WWW-Authenticate` says where `scope` gave None.
     """
@@ -85,6 +88,7 @@ class Settings:
     after_disconnect: timedelta = timedelta(seconds=30)
     keep_response: bool = True
     min_key_length: int = 1
+    signed_by: KeyRing | None = None
     transaction: Within | None = None
     www_authenticate: str = "Bearer"
 
@@ -94,6 +98,8 @@ class Settings:
             object.__setattr__(self, name, frozenset(_several(getattr(self, name), name)))
         for name in ("replay_headers", "ignore_fields"):
             object.__setattr__(self, name, tuple(_several(getattr(self, name), name)))
+        if self.signed_by is not None and not isinstance(self.signed_by, KeyRing):
+            object.__setattr__(self, "signed_by", KeyRing(self.signed_by))
         stops = to_timedelta("after_disconnect=", self.after_disconnect, may_be_zero=True, outcome="nothing was set up")
         object.__setattr__(self, "after_disconnect", stops)
         for says_no, why in self._problems():
@@ -196,6 +202,7 @@ class RouteOptions(TypedDict, total=False):
     after_disconnect: Duration
     keep_response: bool
     min_key_length: int
+    signed_by: KeyRing | Mapping[str, bytes | str] | None
     transaction: Within | None
     www_authenticate: str
 
