@@ -7,7 +7,7 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from examples.hotel.tables import RoomNight
+from examples.hotel.tables import Payment, Reservation, RoomNight
 from tests.hotel.conftest import Build
 from tests.hotel.front_desk import FIRST, FrontDesk
 
@@ -59,4 +59,16 @@ async def test_readers_do_not_wait_for_a_writer(any_desk: FrontDesk) -> None:
 async def test_the_database_itself_refuses_to_oversell(any_desk: FrontDesk) -> None:
     with pytest.raises(Exception, match="rooms_sold") as refused:
         await any_desk.change_nights(booked_rooms=2)
+    assert type(refused.value).__module__ == IntegrityError.__module__
+
+
+@pytest.mark.parametrize(("table", "check"), [(Reservation, "reservation_status"), (Payment, "payment_status")])
+async def test_the_database_itself_refuses_a_status_that_does_not_exist(
+    any_desk: FrontDesk, table: type[Reservation | Payment], check: str
+) -> None:
+    guest = await any_desk.guest()
+    await guest.pay(await guest.ready_to_pay())
+    with pytest.raises(Exception, match=check) as refused:
+        async with any_desk.parts.database.writing() as session:
+            await session.execute(update(table).values(status="PERHAPS"))
     assert type(refused.value).__module__ == IntegrityError.__module__

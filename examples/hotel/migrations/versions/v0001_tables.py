@@ -74,6 +74,9 @@ def _bookings() -> None:
         sa.Column("created_at", Instant, nullable=False),
         sa.Column("expires_at", Instant, nullable=False),
         sa.Column("paying_until", Instant),
+        sa.CheckConstraint(
+            "status IN ('STARTED', 'DETAILS_CONFIRMED', 'PAYING', 'CONFIRMED', 'EXPIRED')", name="reservation_status"
+        ),
     )
     op.create_index("reservation_by_status", "reservation", ["status", "expires_at"])
     op.create_table(
@@ -85,5 +88,8 @@ def _bookings() -> None:
         sa.Column("status", sa.String(20), nullable=False),
         sa.Column("receipt", sa.String(80)),
         sa.Column("created_at", Instant, nullable=False),
+        sa.CheckConstraint(
+            "status IN ('PENDING', 'GIVING_BACK', 'CHARGED', 'DECLINED', 'REFUNDED', 'VOID')", name="payment_status"
+        ),
     )
     op.create_index("payment_by_reservation", "payment", ["reservation_id"])
