@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from semel import errors
-    from semel.api import AsyncSemel, Semel
+    from semel.api import AsyncSemel, Semel, verify_key
     from semel.core.circuit import Limits
-    from semel.core.key import SHARED, Key, KeyRing, is_key, make_key, verify_key
+    from semel.core.key import SHARED, Key, KeyRing, is_key, make_key
     from semel.core.observer import Observer, Signal
     from semel.core.policy import Policy
     from semel.core.record import About, Cancelled, DidNotHappen, Failed, Happened, Record, Unknown
@@ -46,7 +46,7 @@ _HOMES = {
     "Unknown": "semel.core.record",
     "is_key": "semel.core.key",
     "make_key": "semel.core.key",
-    "verify_key": "semel.core.key",
+    "verify_key": "semel.api",
 }
 
 __all__ = [

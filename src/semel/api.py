@@ -1,14 +1,19 @@
-"""The two classes people use: a sync and an async engine, opened on a store that is given by URL, path or object."""
+"""The two classes people use: a sync and an async engine, opened on a store that is given by URL, path or object.
+
+And the check of signed keys, which looks at the clock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
 from semel.core.circuit import Limits
 from semel.core.fingerprint import Secret
+from semel.core.key import KeyRing, KeyValue
 from semel.core.observer import Observer
 from semel.core.policy import Policy
 from semel.core.store import Store, libraries_of
@@ -29,6 +34,25 @@ Place = object
 _SYNC: Final = 0
 _ASYNC: Final = 1
 _ENGINES: Final[tuple[Any, Any]] = (SyncEngine, AsyncEngine)
+
+
+def verify_key(
+    text: object, *, secrets: KeyRing | Mapping[str, bytes | str], tenant: KeyValue, now: datetime | None = None
+) -> str:
+    """The 64 hex digits of a signed key, which is what to use as the key.
+
+    Args:
+        text: the signed key, as the client sent it.
+        secrets: the secrets by their names. Two at a time let clients change from one to the next.
+        tenant: who sent it, as authenticated.
+        now: the moment at which it must not have expired; the present one where none is given.
+
+    Raises:
+        KeyInvalid: it is no signed key, was signed with an unknown secret, for another tenant, or has been changed.
+        KeyExpired: it is all right but for its expiry.
+    """
+    ring = secrets if isinstance(secrets, KeyRing) else KeyRing(secrets)
+    return ring.verify(text, tenant, datetime.now(UTC) if now is None else now)
 
 
 def open_store(place: Place, **settings: Any) -> Store:

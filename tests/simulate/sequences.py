@@ -22,6 +22,7 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
+    CountFailure,
     Erase,
     Fail,
     Granted,
@@ -31,6 +32,7 @@ from semel.core.operations import (
     Purge,
     Read,
     Renew,
+    Reopen,
     Resolve,
     Terms,
     TransactionJoined,
@@ -44,6 +46,7 @@ FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))
 LEASE, KEEP, QUIET = 300, 1_000, 200
 START: Final = 1_700_000_000_000_000
 LANE = 0
+_DECIDING: Final = (Resolve, Reopen, CountFailure, Erase, Purge, MarkLapsed)
 Sends = Callable[[Act, bool, bool], bool]
 
 
@@ -114,6 +117,8 @@ class Sequence:
     _leases: list[Lease] = field(default_factory=list)
     _claims: list[Claim] = field(default_factory=list)
     _resolutions: list[Resolve] = field(default_factory=list)
+    _reopenings: list[Reopen] = field(default_factory=list)
+    _counts: list[CountFailure] = field(default_factory=list)
     _names: dict[str, str] = field(default_factory=dict)
     _nonces: int = 0
 
@@ -134,7 +139,7 @@ class Sequence:
                 self.clock.now += dice.choice(self.kind.spans)
             number = dice.randrange(len(sessions))
             act = self._drawn(dice, number, keys)
-            if number != LANE and isinstance(act, (Resolve, Erase, Purge, MarkLapsed)):
+            if number != LANE and isinstance(act, _DECIDING):
                 continue  # refused inside within(): they decide for everybody
             if self.kind.sends(act, number != LANE, steps):
                 self._act(sessions, number, act)
@@ -241,12 +246,37 @@ class Sequence:
         )
         status = dice.choice(choices)
         outcome = b"found" if status is Status.COMPLETED else None
-        resolve = Resolve(key.digest, self._nonce(), status, outcome, "looked")
+        error = Failure("Stated", "why") if status is Status.FAILED and dice.random() < 0.5 else None
+        force = dice.random() < 0.3
+        resolve = Resolve(key.digest, self._nonce(), status, outcome, "looked", error=error, force=force)
         if self._resolutions and dice.random() < 0.3:  # a correction of one before, which may have changed nothing
             seen = dice.choice(self._resolutions)
             resolve = Resolve(seen.digest, self._nonce(), status, outcome, "corrected", corrects=seen.nonce)
         self._resolutions.append(resolve)
         return resolve
+
+    def reopen(self, dice: random.Random, key: Key) -> Operation:
+        """A second chance for whoever wrote a record last, mostly; or the same decision again."""
+        if self._reopenings and dice.random() < 0.2:
+            return dice.choice(self._reopenings)
+        written = [lease.nonce for lease in self._leases if lease.key == key]
+        written += [act.nonce for act in self._resolutions if act.digest == key.digest]
+        written += [act.nonce for act in self._counts if act.key == key]
+        seen = max(written, default=b"\0" * 16) if dice.random() < 0.7 else dice.choice([*written, b"\0" * 16])
+        reopen = Reopen(key.digest, self._nonce(), seen, "again")
+        self._reopenings.append(reopen)
+        return reopen
+
+    def count(self, dice: random.Random, key: Key) -> Operation:
+        """An attempt that was rolled back, or the same one again."""
+        if self._counts and dice.random() < 0.2:
+            return dice.choice(self._counts)
+        taken = dice.choices(FINGERPRINTS, (8, 1))[0]
+        most = dice.choice((None, 1, 2, 3))
+        terms = Terms(LEASE, KEEP, "rerun", 0)
+        count = CountFailure(key, taken, self._nonce(), Failure("Error", "rolled back"), terms, NOTHING, most)
+        self._counts.append(count)
+        return count
 
     def erase(self, dice: random.Random, key: Key) -> Operation:
         """What may be personal has to go."""
@@ -276,12 +306,14 @@ _DRAWN: Final[dict[str, Callable[[Sequence, random.Random, Key], Operation]]] = 
     "enter": Sequence.enter,
     "read": Sequence.read,
     "resolve": Sequence.resolve,
+    "reopen": Sequence.reopen,
+    "count": Sequence.count,
     "erase": Sequence.erase,
     "purge": Sequence.purge,
     "lapse": Sequence.lapse,
     "tally": Sequence.tally,
 }
-_WEIGHTS: Final = (30, 12, 10, 5, 8, 10, 8, 5, 5, 5, 4, 2)
+_WEIGHTS: Final = (30, 12, 10, 5, 8, 10, 8, 6, 5, 6, 5, 5, 4, 2)
 
 
 def compare(

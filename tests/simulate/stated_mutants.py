@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
+from semel.core.claim_rules import may_resolve
 from semel.core.operations import Claim, Replay, Resolve, Resolved, StateMismatch
 from semel.core.record import Failure, Status, StoredRecord
 from semel.engine import admin
@@ -31,12 +32,11 @@ def mutant(name: str, world: str | World, breaks: str) -> Callable[[Switch], Swi
 
 def correctable(rule: Callable[[StoredRecord, Resolve], bool]) -> AbstractContextManager[Any]:
     """Another rule for what may be corrected; doubts are ended as ever."""
-    right = memory._may_resolve
 
     def wrong(record: StoredRecord, operation: Resolve, now: int) -> bool:
-        return right(record, operation, now) if operation.corrects is None else rule(record, operation)
+        return may_resolve(record, operation, now) if operation.corrects is None else rule(record, operation)
 
-    return patch.object(memory, "_may_resolve", wrong)
+    return patch.object(memory, "may_resolve", wrong)
 
 
 @mutant("a correction does not compare the record with the one that was seen", "stated and corrected", "stated")

@@ -65,7 +65,8 @@ def test_the_environment_alone_is_enough() -> None:
 
 
 def test_variables_that_are_no_settings_are_left_alone() -> None:
-    assert read_settings(None, {"SEMEL_STORE": "memory://", "SEMEL_TEST_MYSQL": "1", "PATH": "/bin"})
+    found = read_settings(None, {"SEMEL_STORE": "memory://", "SEMEL_TEST_MYSQL": "1", "PATH": "/bin"})
+    assert found == read_settings(None, {"SEMEL_STORE": "memory://"})
 
 
 def test_a_declared_operation_has_what_the_file_says_over_what_the_code_says(tmp_path: Path) -> None:

@@ -129,25 +129,6 @@ def make_key(
     return hmac.new(_secret(secret), body, hashlib.sha256).hexdigest()
 
 
-def verify_key(
-    text: object, *, secrets: KeyRing | Mapping[str, bytes | str], tenant: KeyValue, now: datetime | None = None
-) -> str:
-    """The 64 hex digits of a signed key, which is what to use as the key.
-
-    Args:
-        text: the signed key, as the client sent it.
-        secrets: the secrets by their names. Two at a time let clients change from one to the next.
-        tenant: who sent it, as authenticated.
-        now: the moment at which it must not have expired; the present one where none is given.
-
-    Raises:
-        KeyInvalid: it is no signed key, was signed with an unknown secret, for another tenant, or has been changed.
-        KeyExpired: it is all right but for its expiry.
-    """
-    ring = secrets if isinstance(secrets, KeyRing) else KeyRing(secrets)
-    return ring.verify(text, tenant, now)
-
-
 class KeyRing:
     """The secrets that signed keys are verified with, by their names. Shows none of them.
 
@@ -167,8 +148,8 @@ class KeyRing:
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(sorted(self._secrets))})"
 
-    def verify(self, text: object, tenant: KeyValue, now: datetime | None = None) -> str:
-        """As `verify_key`."""
+    def verify(self, text: object, tenant: KeyValue, now: datetime) -> str:
+        """As `verify_key`, at the instant `now`."""
         found = _SIGNED_FORM.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             raise _not_signed()
@@ -178,8 +159,7 @@ class KeyRing:
         wanted = _mac(secret or b"unknown", made, key_id, tenant, expires)
         if not hmac.compare_digest(wanted, mac) or secret is None:
             raise _not_signed()
-        moment = datetime.now(UTC) if now is None else now
-        if expires != "0" and moment.timestamp() >= int(expires):
+        if expires != "0" and now.timestamp() >= int(expires):
             message = "The signed key has expired; nothing ran. Have it signed again: it stays the same operation."
             raise KeyExpired(message)
         return made

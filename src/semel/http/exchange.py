@@ -83,7 +83,7 @@ def key_in(request: Request, route: Route) -> str | None:
 def verified_key(ring: KeyRing, key: str, route: Route, who: Any) -> str:
     """What a signed key stands for, if it was issued to whoever sent it; nothing was looked up before."""
     try:
-        return ring.verify(key, who)
+        return ring.verify(key, who, datetime.now(UTC))
     except KeyExpired as bad:
         raise Refused(problem.expired_key(route.settings.key_header)) from bad
     except KeyInvalid as bad:

@@ -3,9 +3,10 @@
 What always holds: what the calls do around a flow is done here in the same order. A caller stops at every point where
 a thread or task could lose its turn; the points others can see (a start, an effect, a look at the ledger) are moves.
 
-An operator of the simulation: ends a doubt by stating what came of it, and then corrects what was stated.
+An operator of the simulation: ends a doubt by stating what came of it, and then corrects what was stated; ends a live
+lease by force; or lets a key run again. A consumer: counts attempts that were rolled back with its own transaction.
 
-What always holds: an operator looks at a record, and sends its correction of that record later; anything may happen in
+What always holds: an operator looks at a record, and sends its decision about that record later; anything may happen in
 between. Every statement has a value that no handler and no other statement has.
 """
 
@@ -16,19 +17,29 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.core import codec
-from semel.core.flow import Flow
-from semel.core.operations import Found, Read, Resolve
-from semel.core.record import DidNotHappen, Happened, StoredRecord, Unknown
+from semel.core.flow import Flow, ask
+from semel.core.operations import Counted, CountFailure, Found, Read, Reopen, Resolve, StateMismatch
+from semel.core.record import (
+    NOTHING,
+    Cancelled,
+    DidNotHappen,
+    Failed,
+    Failure,
+    Happened,
+    Resolution,
+    StoredRecord,
+    Unknown,
+)
 from semel.engine import admin
 from semel.engine.background import HeldLease, Waiter
 from semel.engine.call_flow import AskReconcileHook, CallFlow, Pause, Request, RunCall, RunHandler, RunStep, Wait, step
 from semel.engine.context import AttemptState
-from semel.errors import LeaseLost, NotResolvable
+from semel.errors import LeaseLost, NotResolvable, StoreUnavailable
 from semel_lab.simulate.checks.violation import Violation
 from semel_lab.simulate.decorated_caller import CallStep, DecoratedCall, call_decorated
 from semel_lab.simulate.loop import EFFECT, GONE, LOOK, START, Gone, Point, driven
 from semel_lab.simulate.process import READY
-from semel_lab.simulate.world import KEYS, SECOND, SHAPE, Asker, Broken, Declined, NothingHappened
+from semel_lab.simulate.world import KEYS, SECOND, SHAPE, Asker, Broken, Declined, NothingHappened, request_of
 
 if TYPE_CHECKING:
     from semel_lab.simulate.process import Visit, Worker
@@ -36,6 +47,8 @@ if TYPE_CHECKING:
 
 
 _FIRST_STATED: Final = 1_000_000_000  # above every value of a handler
+_ROLLED_BACK: Final = Failure("shop.RolledBack", "nothing of it is left")
+_FORCED: Final[tuple[Resolution, ...]] = (Cancelled(), DidNotHappen(), Failed("it was stopped"))
 
 
 class Operator:
@@ -73,6 +86,41 @@ class Operator:
             raise Violation("stated", "an operator was told that another value is recorded than was stated")
         return record
 
+    def force(self) -> Flow[StoredRecord]:
+        """End whatever is not settled, a live lease too: cancelled, claimable again, or failed."""
+        caller = self._caller
+        choice = caller.sim.choices.fault(len(_FORCED))
+        caller.inputs.append((caller.sim.now_us, choice, None))
+        nonce = caller.new_nonce()
+        flow = admin.resolve(
+            KEYS[caller.asker.key],
+            _FORCED[choice],
+            reason="its process is gone",
+            by="",
+            nonce=nonce,
+            known=None,
+            force=True,
+        )
+        record = yield from flow
+        if record.nonce != nonce:
+            raise Violation("stated", "an operator was told that a lease was ended by force, and it was not")
+        return record
+
+    def reopen(self) -> Flow[StoredRecord]:
+        """Let a key run again whose record is final."""
+        caller = self._caller
+        nonce = caller.new_nonce()
+        flow = admin.reopen(KEYS[caller.asker.key], reason="it was our fault", by="", nonce=nonce)
+        record: StoredRecord = yield from driven(flow, {Read: self._look, Reopen: self._send_reopening})
+        if record.nonce != nonce:
+            raise Violation("reopened", "an operator was told that a record was reopened that was not")
+        return record
+
+    def _send_reopening(self, reopen: Reopen) -> Generator[Any, Any, Any]:
+        if self._seen is None or reopen.seen != self._seen.nonce:
+            raise Violation("reopened", "a reopening is of another record than its operator looked at")
+        return (yield reopen)
+
     def _look(self, read: Read) -> Generator[Any, Any, Found]:
         found: Found = yield read
         self._seen = found.record
@@ -82,6 +130,28 @@ class Operator:
         if resolve.corrects != (self._seen and self._seen.nonce):
             raise Violation("stated", "a correction is of another record than its operator looked at")
         return (yield resolve)
+
+
+def count_failures(caller: Caller) -> Flow[int]:
+    """What a consumer does whose attempts are rolled back one after the other: how many of them were counted."""
+    sim, asker = caller.sim, caller.asker
+    most = sim.world.max_attempts
+    request = request_of(sim.setting.policies[asker.in_doubt or sim.world.in_doubt], asker)
+    for number in range(most or 2):
+        nonce = caller.new_nonce()
+        count = CountFailure(request.key, request.fingerprint, nonce, _ROLLED_BACK, request.terms, NOTHING, most)
+        try:
+            answer = yield from ask(count)
+        except StoreUnavailable:
+            answer = yield from ask(count)  # whether it was counted is not known: the same again
+        if isinstance(answer, StateMismatch):
+            return number
+        assert isinstance(answer, Counted)
+        if answer.record.nonce != nonce or answer.record.error != _ROLLED_BACK:
+            raise Violation("counted", "a consumer was told that an attempt is counted that is not")
+        if not answer.record.retryable:
+            return number + 1
+    return most or 2
 
 
 class Caller:
@@ -242,6 +312,12 @@ class Caller:
             return admin.erase(KEYS[self.asker.key], reason="somebody asked for it", by="")
         if self.asker.resolves:
             return Operator(self).flow()
+        if self.asker.forces:
+            return Operator(self).force()
+        if self.asker.reopens:
+            return Operator(self).reopen()
+        if self.asker.counts:
+            return count_failures(self)
         if self.request is None:
             sweep = admin.sweep(self.sim.setting.known, clock)
             return driven(sweep, {RunCall: self._run_call})
@@ -394,5 +470,11 @@ class Caller:
             self.sim.answers.erased(error)
         elif self.asker.resolves:
             self.sim.answers.resolved(error)
+        elif self.asker.forces:
+            self.sim.answers.decided("forcing", error)
+        elif self.asker.reopens:
+            self.sim.answers.decided("reopening", error)
+        elif self.asker.counts:
+            self.sim.answers.decided("counting", error)
         else:
             self.sim.answers.swept(result, error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from semel.core.operations import Claim, Fail, Operation
+from semel.core.operations import Claim, CountFailure, Fail, Operation
 from semel.core.store import Answers
 from semel_lab.simulate.dynamodb_requests import Exchange
 from semel_lab.simulate.process import IDLE, LaneRunner, Worker, unanswered
@@ -86,6 +86,10 @@ class Faults:
 
     def overrun(self, digest: bytes) -> None:
         """A handler went on beyond max_runtime, which explains as much as a stall."""
+        self.explained[digest] = self.explained.get(digest, 0) + 1
+
+    def decided(self, digest: bytes) -> None:
+        """An operator has let a key run again, which explains as much as a fault."""
         self.explained[digest] = self.explained.get(digest, 0) + 1
 
     def at_round(self, lane: LaneRunner) -> None:
@@ -261,7 +265,7 @@ def _unanswered(lane: LaneRunner, replies: list[Answers | Exception]) -> list[by
     """The nonces of claims, and of claims given back, whose sender will not hear what became of them."""
     lost = [list_ for list_, reply in zip(lane.round, replies, strict=True) if isinstance(reply, Exception)]
     operations = [pending.operation for list_ in lost for pending in list_]
-    claims = [operation.nonce for operation in operations if isinstance(operation, Claim)]
+    claims = [operation.nonce for operation in operations if isinstance(operation, (Claim, CountFailure))]
     return claims + [operation.lease.nonce for operation in operations if isinstance(operation, Fail)]
 
 
@@ -271,7 +275,7 @@ def _keys_of(worker: Worker) -> list[bytes]:
 
 
 def _keys_of_caller(caller: Caller) -> list[bytes]:
-    if caller.asker.erases or caller.asker.resolves:
+    if caller.asker.decides or caller.asker.counts:
         return []  # whatever befalls it, nothing may be done again for that
     if caller.request is None:
         return list(caller.sim.store.table.records)

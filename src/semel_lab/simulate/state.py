@@ -71,7 +71,7 @@ def _record(record: StoredRecord) -> tuple[object, ...]:
 
 def _operation(operation: Any) -> tuple[object, ...]:
     lease = getattr(operation, "lease", None)
-    names = getattr(operation, "nonce", None), getattr(operation, "corrects", None)
+    names = tuple([getattr(operation, name, None) for name in ("nonce", "corrects", "seen", "status", "error")])
     return type(operation), names, lease and (lease.nonce, lease.fence)
 
 

@@ -26,6 +26,7 @@ from semel.core.operations import (
     Claim,
     Complete,
     Confirm,
+    CountFailure,
     Erase,
     Fail,
     Invalidate,
@@ -38,8 +39,10 @@ from semel.core.operations import (
     Recorded,
     Renew,
     Renewed,
+    Reopen,
     Resolve,
     Scan,
+    StateMismatch,
 )
 from semel.core.record import Status, StoredRecord
 from semel.core.store import Answers, Plan
@@ -48,7 +51,7 @@ from semel.stores.dynamodb.commands import Call, Item, Now, Together
 from semel.stores.dynamodb.items import KEY, seen_of
 from semel.stores.dynamodb.plan import digest_of, one, storable_operation
 from semel.stores.memory import Table
-from semel_lab.simulate.checks.answers import Claims, is_over
+from semel_lab.simulate.checks.answers import Claims, Life, is_over
 from semel_lab.simulate.checks.violation import Violation, told
 from semel_lab.simulate.models.dynamodb import TABLE, DynamoModel
 from semel_lab.simulate.models.redis import RedisModel
@@ -114,6 +117,7 @@ class Quirks:
 
 _RUNNING, _COMPLETED, _FAILED, _IN_DOUBT = Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.IN_DOUBT
 _HARMLESS = frozenset({Read, Scan, AddReplays, Invalidate, Pending, Confirm})  # no record is decided by these
+_STAYS = ("fence", "fingerprint", "steps", "doubtful", "in_doubt_policy", "created_us", "keep_us")
 _SHUT = ("status", "fence", "nonce", "lease_us", "expires_us")
 
 
@@ -146,8 +150,7 @@ class WatchedStore:
             return self.perform(operation, now)
         if kind is Purge or kind is MarkLapsed:
             return self._swept(operation, now)
-        by_digest = kind is Resolve or kind is Erase
-        digest = operation.digest if by_digest else (operation if kind is Claim else operation.lease).key.digest
+        digest = digest_of(operation)
         records = self.table.records
         before = records.get(digest)
         answer = self.perform(operation, now)
@@ -169,6 +172,10 @@ class WatchedStore:
             self.claims.answered(operation, before, after, now, answer)
         elif kind is Resolve:
             self._resolved(operation, before, after, now)
+        elif kind is Reopen:
+            self._reopened(operation, before, after)
+        elif kind is CountFailure:
+            self._counted(operation, before, after, now, answer)
         elif kind is Erase:
             self._erased(before, after)
         else:
@@ -231,6 +238,8 @@ class WatchedStore:
         lapsed = before.status is _RUNNING and before.lease_us <= now
         if resolve.corrects is not None:
             self._corrected(resolve, before, after)
+        elif resolve.force and before.status is _RUNNING and not lapsed:
+            self._forced(before)
         elif not lapsed and before.status is not _IN_DOUBT:
             raise Violation("I4", f"a record that is {before.status} was resolved")
         else:
@@ -239,12 +248,97 @@ class WatchedStore:
             raise Violation("I4", "resolving did not raise the fence under a nonce of its own")
         if (after.status, after.outcome, after.fingerprint) != (resolve.status, resolve.outcome, before.fingerprint):
             raise Violation("stated", "what is recorded is not what was stated")
+        if after.retryable is not (resolve.status is _FAILED and resolve.error is None):
+            raise Violation("stated", "whether it may be tried again is not as it was stated")
         self.claims.lead(resolve.nonce, after)
+        if after.retryable:
+            self._let_run(self.claims.lives[after.key.digest])
+        elif after.status is not _COMPLETED:
+            self.claims.lives[after.key.digest].failed = True
         if after.status is _COMPLETED:
             self._completed(after)
             life = self.claims.lives[after.key.digest]
             life.stated[resolve.nonce] = life.value
         self.sim.seen["resolved" if resolve.corrects is None else "corrected"] += 1
+
+    def _forced(self, before: StoredRecord) -> None:
+        """A live lease was ended by decision: its holder is told only when it renews, and may have its effect."""
+        life = self.claims.lives[before.key.digest]
+        life.forced.add(before.nonce)
+        self._let_run(life)
+        self.sim.seen["forced"] += 1
+
+    def _let_run(self, life: Life) -> None:
+        """An operator has decided that it may be done again, or need not be known to be done."""
+        life.decided += 1
+        self.sim.faults.decided(life.digest)
+
+    def _reopened(self, reopen: Reopen, before: StoredRecord | None, after: StoredRecord | None) -> None:
+        """A key may run again whose record was final: the very one that was looked at, with all that it had."""
+        if after is before or after is None or before is None:
+            return
+        if before.status is _COMPLETED:
+            raise Violation("I7", "a completed record was reopened")
+        if not before.final or before.erased:
+            raise Violation("reopened", f"a record that is {before.status} was reopened")
+        if before.nonce != reopen.seen:
+            raise Violation("reopened", "another record was reopened than its operator looked at")
+        if any(getattr(after, name) != getattr(before, name) for name in _STAYS):
+            raise Violation("reopened", "reopening took away what was to stay")
+        opened = after.status, after.retryable, after.attempts, after.nonce, after.outcome
+        if opened != (_FAILED, True, 0, reopen.nonce, None):
+            raise Violation("reopened", "a record that was reopened cannot be claimed from the first attempt on")
+        self.claims.lead(reopen.nonce, after)
+        self._let_run(self.claims.lives[after.key.digest])
+        self.sim.seen["reopened"] += 1
+
+    def _counted(
+        self, count: CountFailure, before: StoredRecord | None, after: StoredRecord | None, now: int, answer: Any
+    ) -> None:
+        """An attempt that left nothing behind is counted where the next one may begin, and nowhere else."""
+        if after is before:
+            self._not_counted(count, before, answer)
+            return
+        if after is None:
+            raise Violation("I7", "counting an attempt deleted a record")
+        old = None if before is None or is_over(before, now) else before
+        if old is None:
+            self.claims.begin(count, before, after)
+        else:
+            self._counted_again(count, old, after)
+        attempts = 1 if old is None else old.attempts + 1
+        if (after.status, after.attempts, after.nonce, after.error) != (_FAILED, attempts, count.nonce, count.error):
+            raise Violation("counted", "a counted attempt is not what is recorded")
+        if after.retryable is (count.max_attempts is not None and attempts >= count.max_attempts):
+            raise Violation("counted", f"after {attempts} of {count.max_attempts} attempts final is {after.final}")
+        self.claims.lead(count.nonce, after)
+        life = self.claims.lives[after.key.digest]
+        life.failed |= after.final
+        life.counted.add(count.nonce)
+        self.sim.seen["counted: final" if after.final else "counted"] += 1
+
+    def _not_counted(self, count: CountFailure, before: StoredRecord | None, answer: Any) -> None:
+        if type(answer) is StateMismatch:
+            self.sim.seen["not counted"] += 1
+        elif before is None or before.nonce != count.nonce:
+            raise Violation("counted", "an attempt is said to be counted that is not")
+        else:
+            self.sim.seen["counted before"] += 1
+
+    def _counted_again(self, count: CountFailure, before: StoredRecord, after: StoredRecord) -> None:
+        if before.status is not _FAILED or not before.retryable:
+            raise Violation("counted", f"an attempt was counted in a record that is {before.status}")
+        if before.fingerprint != count.fingerprint or after.fingerprint != before.fingerprint:
+            raise Violation("I5", "an attempt was counted for another fingerprint")
+        if after.fence <= before.fence:
+            raise Violation("I4", "counting an attempt did not raise the fence")
+        if after.steps != before.steps or after.doubtful is not before.doubtful:
+            raise Violation("counted", "counting an attempt changed what earlier ones left")
+        if count.nonce in self.claims.lives[before.key.digest].counted:
+            # Only the last write is known by its nonce: sent again after others, it counts again.
+            if before.nonce == count.nonce or count.nonce not in self.sim.faults.unknown:
+                raise Violation("counted", "an attempt was counted twice")
+            self.sim.seen["counted again, after others"] += 1
 
     def _corrected(self, resolve: Resolve, before: StoredRecord, after: StoredRecord) -> None:
         """The outcome of a completed record is replaced: only one that was stated, and that its operator saw."""
@@ -298,6 +392,9 @@ class WatchedStore:
         if not is_over(record, now):
             raise Violation("I7", f"a record that is {record.status} was deleted before its time")
         self.claims.lives[record.key.digest].ended = "expired"
+
+
+_UNJUDGED = (Read, Scan, Purge, MarkLapsed, AddReplays, Resolve, Reopen)  # where nothing was written
 
 
 class WatchedRedis(WatchedStore):
@@ -397,7 +494,7 @@ class WatchedDynamo(WatchedStore):
                 self.judge(operation, before, after, now, Recorded(now))
 
     def _answered(self, operation: Operation, last: Last, answer: Any) -> None:
-        if not last.wrote and not isinstance(operation, (Read, Scan, Purge, MarkLapsed, AddReplays, Resolve)):
+        if not last.wrote and not isinstance(operation, _UNJUDGED):
             self.judge(operation, last.met, last.met, self.sim.store_now(), answer)
 
     def apply(self, operation: Any) -> Any:

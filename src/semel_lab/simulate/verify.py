@@ -59,6 +59,11 @@ SOMETIMES: Final = frozenset({
     "erasing answered: StoreUnavailable", "answered: ResultNotKept",
     "resolved", "nothing to resolve", "corrected", "answered: stated", "correcting answered",
     "correcting answered: NotResolvable", "correcting answered: StoreUnavailable",
+    "forced", "forcing answered", "forcing answered: NotResolvable", "forcing answered: StoreUnavailable",
+    "reopened", "reopening answered", "reopening answered: NotResolvable", "reopening answered: RecordNotFound",
+    "reopening answered: StoreUnavailable", "effect repeated, by decision",
+    "counted", "counted: final", "counted before", "counted again, after others", "not counted", "counting answered",
+    "counting answered: StoreUnavailable",
     "purged", "lapsed", "swept", "swept: reconciled", "settled in the end", "held, then resolved", "told in time",
     "stall reported",
 })  # fmt: skip

@@ -91,7 +91,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """One caller: in which process, for which key and fingerprint; or the sweep, or whoever erases or resolves."""
+    """One caller: in which process, for which key and fingerprint; or the sweep, an operator, or a consumer."""
 
     worker: int = 0
     key: int = 0
@@ -100,11 +100,19 @@ class Asker:
     sweeps: bool = False
     erases: bool = False
     resolves: bool = False  # states what came of a doubt, and corrects what was stated
+    forces: bool = False  # ends what is not settled by decision, a live lease too
+    reopens: bool = False  # lets a key run again that failed for good or was cancelled
+    counts: bool = False  # counts attempts that were rolled back with its own transaction
 
     @property
     def calls(self) -> bool:
         """Whether it calls the operation; if not, it tends records."""
-        return not self.sweeps and not self.erases and not self.resolves
+        return not (self.sweeps or self.counts or self.decides)
+
+    @property
+    def decides(self) -> bool:
+        """Whether it is an operator."""
+        return self.erases or self.resolves or self.forces or self.reopens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,6 +366,72 @@ SMALL: Final[tuple[World, ...]] = (
         in_doubt="hold",
         keep_for=0.1,
     ),
+    World(
+        name="forced",
+        askers=(*_PAIR, Asker(2, forces=True)),
+        faults=("lose", "stall", "late"),
+        budget=1,
+        slow=1,
+        work=(0.08, 0.0),
+    ),
+    World(
+        name="forced, hold",
+        askers=(*_PAIR, Asker(2, forces=True)),
+        faults=("lose", "crash", "doubt"),
+        budget=1,
+        in_doubt="hold",
+        steps=1,
+    ),
+    World(
+        name="reopened",
+        askers=(Asker(0), Asker(1, reopens=True), Asker(2, reopens=True)),
+        faults=("final", "lose", "late", "crash"),
+        budget=2,
+        steps=1,
+    ),
+    World(
+        name="reopened after a doubt",
+        askers=(Asker(0), Asker(1, reopens=True)),
+        faults=("crash", "final", "doubt"),
+        budget=3,
+    ),
+    World(
+        name="forced and reopened",
+        askers=(Asker(0), Asker(1, forces=True), Asker(2, reopens=True)),
+        faults=("lose", "late", "stall"),
+        budget=1,
+        steps=1,
+    ),
+    World(
+        name="counted",
+        askers=(Asker(0), Asker(1, counts=True), Asker(2, counts=True)),
+        faults=("retry", "lose", "late"),
+        budget=2,
+        max_attempts=2,
+    ),
+    World(
+        name="counted, two fingerprints",
+        askers=(Asker(0), Asker(1, fingerprint=1, counts=True)),
+        faults=("retry", "lose", "crash"),
+        budget=2,
+        max_attempts=3,
+    ),
+    World(
+        name="counted and reopened",
+        askers=(Asker(0), Asker(1, counts=True), Asker(2, reopens=True)),
+        faults=("lose", "late", "final"),
+        budget=1,
+        max_attempts=1,
+    ),
+    World(
+        name="counted and expired",
+        askers=(Asker(0), Asker(1, counts=True)),
+        faults=("lose", "late", "stall"),
+        budget=1,
+        slow=2,
+        keep_for=0.4,
+        stall=1.2,
+    ),
     World(name="one batch", askers=_CROWD, faults=("lose", "cancel"), budget=2),
     World(name="threads", askers=_CROWD, faults=("lose", "cancel"), budget=2, colour="threads"),
     World(
@@ -468,6 +542,9 @@ def _asker(dice: random.Random, workers: int) -> Asker:
         sweeps=dice.random() < 0.12,
         erases=dice.random() < 0.1,
         resolves=dice.random() < 0.1,
+        forces=dice.random() < 0.06,
+        reopens=dice.random() < 0.06,
+        counts=dice.random() < 0.06,
     )
 
 
@@ -478,6 +555,12 @@ _ERASED: Final = (Asker(0), Asker(1, fingerprint=1), Asker(1, erases=True))
 _CORRECTED: Final = (Asker(0), Asker(1, resolves=True), Asker(2, resolves=True))
 _REDIS_CORRECTED: Final = replace(
     _REDIS, name="redis, corrected", askers=_CORRECTED, faults=("doubt", "lose", "late"), in_doubt="hold"
+)
+_REOPENED: Final = (Asker(0), Asker(1, forces=True), Asker(2, reopens=True))
+_COUNTED: Final = (Asker(0), Asker(1, counts=True), Asker(2, counts=True))
+_REDIS_REOPENED: Final = replace(_REDIS, name="redis, reopened", askers=_REOPENED, faults=("final", "lose"), budget=1)
+_REDIS_COUNTED: Final = replace(
+    _REDIS, name="redis, counted", askers=_COUNTED, faults=("retry", "lose"), budget=1, max_attempts=2
 )
 _REDIS_ERASED: Final = replace(_REDIS, name="redis, erased", askers=_ERASED, budget=1)
 _FORGETTING: Final = (
@@ -517,6 +600,15 @@ _UNRELIABLE: Final = (
     replace(
         _DYNAMODB, name="dynamodb, corrected", askers=_CORRECTED, faults=("doubt", "late", "twice"), in_doubt="hold"
     ),
+    replace(_DYNAMODB, name="dynamodb, reopened", askers=_REOPENED, faults=("final", "late", "twice"), budget=1),
+    replace(
+        _DYNAMODB,
+        name="dynamodb, counted",
+        askers=_COUNTED,
+        faults=("retry", "late", "twice"),
+        budget=1,
+        max_attempts=2,
+    ),
     replace(_DYNAMODB, name="dynamodb, steps", faults=("crash", "lose", "twice"), budget=1, steps=2),
     replace(
         _DYNAMODB,
@@ -527,7 +619,11 @@ _UNRELIABLE: Final = (
     ),
 )
 
-SERVER_WORLDS: Final[tuple[World, ...]] = (_REDIS, _REDIS_ERASED, _REDIS_CORRECTED, *_FORGETTING, *_UNRELIABLE)
+SERVER_WORLDS: Final[tuple[World, ...]] = (
+    *(_REDIS, _REDIS_ERASED, _REDIS_CORRECTED, _REDIS_REOPENED, _REDIS_COUNTED),
+    *_FORGETTING,
+    *_UNRELIABLE,
+)
 
 SERVER_SOMETIMES: Final = frozenset({
     "fault: evict", "fault: forget", "fault: throttle", "fault: twice", "fault: lag", "fault: expire",

@@ -75,5 +75,3 @@ def test_a_secret_that_is_too_short_is_refused_when_the_route_is_made() -> None:
 
 def test_settings_show_the_names_of_secrets_alone() -> None:
     assert "nnnn" not in repr(Route("/orders", signed_by={"new": "n" * 32}).settings)
-
-

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from semel.core.operations import Claim, Granted, InDoubtAnswer, Replay, Reused, Running
+from semel.core.operations import Claim, CountFailure, Granted, InDoubtAnswer, Replay, Reused, Running
 from semel.core.policy import Doubt
 from semel.core.record import Status, StoredRecord
 from semel.engine.call_flow import Result
@@ -33,6 +33,7 @@ from semel.errors import (
     KeyReused,
     LeaseLost,
     NotResolvable,
+    RecordNotFound,
     ResultNotKept,
     SemelError,
     StoreUnavailable,
@@ -62,7 +63,7 @@ class Ledger:
         if caller.request is None or not is_same_request(life.fingerprint, caller.request.fingerprint):
             raise Violation("I5", "another fingerprint was executed")
         if sim.world.touches:
-            self._told(caller, state, current=current)
+            self._told(caller, state, current=current or lease.nonce in life.forced)
         if not current:
             sim.seen["zombie's effect"] += 1
         if sim.store_now() - state.granted.record.started_us > sim.setting.max_runtime_us:
@@ -70,7 +71,7 @@ class Ledger:
         caller.effects += 1
         value = caller.asker.key * 1_000_000 + caller.actor * 1_000 + caller.effects
         if life.line:
-            self._repeated(life.digest, len(life.line), untold=current and not state.in_doubt)
+            self._repeated(life, len(life.line), untold=current and not state.in_doubt)
         effect = Effect(value, sim.now_us + round(sim.world.delivery * SECOND))
         life.effects.append(effect)
         life.line.append(effect)
@@ -87,12 +88,15 @@ class Ledger:
         if not current and not self.sim.jumped and not blurred and not forgotten:
             raise Violation("told", "an attempt that touched its lease went on although the key was somebody else's")
 
-    def _repeated(self, digest: bytes, before: int, *, untold: bool) -> None:
-        sim = self.sim
+    def _repeated(self, life: Life, before: int, *, untold: bool) -> None:
+        sim, digest = self.sim, life.digest
         words = sim.setting.policies.keys()
         explained = sim.faults.explained.get(digest, 0)
         if digest in sim.quirks.forgotten and before <= explained:
             sim.seen["effect repeated, its record was forgotten"] += 1
+            return
+        if life.decided and before <= explained:
+            sim.seen["effect repeated, by decision"] += 1
             return
         if words == {"hold"}:
             raise Violation("I1", "a second effect under hold")
@@ -138,8 +142,8 @@ class Life:
     """One generation of a key, from the claim that found nothing to the record's expiry."""
 
     __slots__ = (
-        "digest", "earlier", "effects", "ended", "erased", "failed", "fence", "fingerprint", "line", "number",
-        "outcome", "stated", "value",
+        "counted", "decided", "digest", "earlier", "effects", "ended", "erased", "failed", "fence", "fingerprint",
+        "forced", "line", "number", "outcome", "stated", "value",
     )  # fmt: skip
 
     def __init__(self, digest: bytes, number: int, fingerprint: bytes, fence: int) -> None:
@@ -155,14 +159,17 @@ class Life:
         self.ended: EndKind = ""
         self.earlier: list[Any] = []  # values that were recorded, and forgotten by the server
         self.stated: dict[bytes, Any] = {}  # the values that operators stated, by the nonce of each statement
+        self.decided = 0  # how often an operator let it run again, whatever was done before
+        self.forced: set[bytes] = set()  # nonces of leases that were ended by force
+        self.counted: set[bytes] = set()  # nonces of attempts that were rolled back, and counted
         self.line: list[Effect] = []  # what was done in this generation and in those that were forgotten before it
 
     def mark(self) -> tuple[object, ...]:
         """All of it, for telling states apart."""
         effects = tuple([(effect.value, effect.arrives_us) for effect in self.effects])
         forgotten = self.ended, len(self.earlier), len(self.line)
-        stated = tuple(self.stated)
-        return self.number, self.fence, effects, self.outcome, self.failed, self.erased, forgotten, stated
+        operators = tuple(self.stated), self.decided, frozenset(self.forced), frozenset(self.counted)
+        return self.number, self.fence, effects, self.outcome, self.failed, self.erased, forgotten, operators
 
 
 if TYPE_CHECKING:
@@ -222,6 +229,12 @@ class Answers:
         if error is not None and not isinstance(error, (NotResolvable, StoreUnavailable)):
             raise Violation("broke", f"resolving ended with {error!r}") from error
         self.sim.seen["correcting answered" if error is None else f"correcting answered: {type(error).__name__}"] += 1
+
+    def decided(self, what: str, error: Exception | None) -> None:
+        """An operator, or a consumer, has heard what became of its last word."""
+        if error is not None and not isinstance(error, (NotResolvable, RecordNotFound, StoreUnavailable)):
+            raise Violation("broke", f"{what} ended with {error!r}") from error
+        self.sim.seen[f"{what} answered" if error is None else f"{what} answered: {type(error).__name__}"] += 1
 
     def _success(self, caller: Caller, result: Result[Any]) -> None:
         sim = self.sim
@@ -347,7 +360,7 @@ class Claims:
         if after is None or after.nonce != claim.nonce or after.status is not _RUNNING or answer.record != after:
             raise Violation("I4", "a claim was granted that the record does not hold")
         if before is None or is_over(before, now):
-            self._born(claim, before, after)
+            self.begin(claim, before, after)
             return
         seen = self.sim.seen
         if before.fingerprint != claim.fingerprint or after.fingerprint != before.fingerprint:
@@ -382,7 +395,8 @@ class Claims:
         self.sim.witness.superseded(before)
         self.sim.seen["taken over to ask" if answer.reconcile else "taken over"] += 1
 
-    def _born(self, claim: Claim, before: StoredRecord | None, after: StoredRecord) -> None:
+    def begin(self, claim: Claim | CountFailure, before: StoredRecord | None, after: StoredRecord) -> None:
+        """A generation begins: with a claim, or with an attempt that was counted afterwards."""
         digest = claim.key.digest
         earlier = self.lives.get(digest)
         number = 1 if earlier is None else earlier.number + 1

@@ -5,7 +5,7 @@ Operations and answers in a trace that people can read.
 
 from __future__ import annotations
 
-from semel.core.operations import Claim, Fail, Granted
+from semel.core.operations import Claim, CountFailure, Fail, Granted, Reopen, Resolve
 
 
 def told(value: object) -> str:
@@ -14,6 +14,8 @@ def told(value: object) -> str:
     lease = getattr(value, "lease", None)
     if isinstance(value, Claim):
         return f"Claim {value.nonce.decode()}"
+    if isinstance(value, (Resolve, Reopen, CountFailure)):
+        return f"{name} {value.nonce.decode()}"
     if isinstance(value, Granted):
         return f"Granted fence {value.record.fence}{' in doubt' if value.in_doubt else ''}"
     if isinstance(value, Fail):
@@ -49,7 +51,9 @@ INVARIANTS = {
     "I10": "each repeated effect is explained by a fault of that key, and the handler is told",
     "erased": "erasing leaves no fingerprint and no outcome, and an erased record answers every claim of its key",
     "stated": "what an operator states is recorded so; a correction replaces what was stated of the record it saw",
-    "told": "an attempt is told that its lease is lost before anybody else can be granted its key",
+    "reopened": "only what failed for good or was cancelled, and was looked at, runs again; its steps and fence stay",
+    "counted": "an attempt that was rolled back counts once, where the key may be tried again; the last one is final",
+    "told": "an attempt is told that its lease is lost before anybody else can be granted its key, unless by force",
     "waiters": "exactly one waiter is promoted, and none is sent away while the answer is there",
     "ownerless": "a cancelled caller leaves no claim behind, and nobody waits for a claim of its own",
     "leftover": "when all callers have left, no process holds a lease, a waiter or a ticket any more",

@@ -14,6 +14,7 @@ from semel.core.operations import (
     AddReplays,
     Answer,
     Claim,
+    CountFailure,
     Erase,
     Granted,
     JoinTransaction,
@@ -22,8 +23,6 @@ from semel.core.operations import (
     Purge,
     Read,
     Recorded,
-    Resolve,
-    Resolved,
     StateMismatch,
     SweepCount,
     TransactionJoined,
@@ -32,7 +31,7 @@ from semel.core.record import Status
 from semel.errors import TransactionAborted
 from semel.stores.sql.errors import RowLocked, ended
 from semel_lab.simulate.models.database import Conflict, Told, Waits
-from semel_lab.simulate.models.server import HELD, Server, Write, shows
+from semel_lab.simulate.models.server import HELD, Decision, Server, Write, decided, shows
 from semel_lab.simulate.models.transaction import Isolation, Transaction
 
 
@@ -149,7 +148,7 @@ class MysqlModel(Server):
         self.look(transaction)
         return super().read(transaction, operation, now)
 
-    def resolve(self, transaction: Transaction, operation: Resolve, now: int) -> Told:
+    def decide(self, transaction: Transaction, operation: Decision, now: int) -> Told:
         """A decision on the newest version; what it could not change is read plainly."""
         digest = operation.digest
         row = self.newest(transaction, digest)
@@ -159,8 +158,18 @@ class MysqlModel(Server):
             self.write(transaction, digest, record)
         self.look(transaction)
         seen = self.rows(transaction).get(digest)
-        found = None if seen is None else seen.record
-        return Resolved(found) if found is not None and found.nonce == operation.nonce else StateMismatch(found)
+        return decided(operation, None if seen is None else seen.record)
+
+    def count(self, transaction: Transaction, operation: CountFailure, now: int) -> Told:
+        """Whoever holds the row, or the gap, is not waited for for long: the key is its business now."""
+        digest = operation.key.digest
+        row = self.newest(transaction, digest)
+        if self.locked(transaction, digest) or (row is None and self.gap_locked(transaction, digest)):
+            return StateMismatch(None)
+        answer, record = self.judged(row, operation, now)
+        if row is None or record != row.record:
+            self.write(transaction, digest, record)
+        return answer
 
     def erase(self, transaction: Transaction, operation: Erase, now: int) -> Told:
         """Even a row that nobody can see yet is waited for; what became of it is read plainly."""

@@ -19,6 +19,7 @@ from semel.core.operations import (
     Claim,
     Complete,
     Confirm,
+    CountFailure,
     Erase,
     Erased,
     Fail,
@@ -35,6 +36,8 @@ from semel.core.operations import (
     Read,
     Recorded,
     Renew,
+    Reopen,
+    Reopened,
     Replay,
     Resolve,
     Resolved,
@@ -52,11 +55,19 @@ from semel_lab.simulate.models.database import Database, Told, Waits
 from semel_lab.simulate.models.transaction import Row, Rows, Transaction
 
 Write = Renew | Complete | Fail | Checkpoint
+Decision = Resolve | Reopen
 
 
 def shows(lease: Lease, record: StoredRecord) -> bool:
     """Whether `lease` is the current one of this version."""
     return record.nonce == lease.nonce and record.fence == lease.fence
+
+
+def decided(decision: Decision, found: StoredRecord | None) -> Answer:
+    """What whoever decides is told where nothing was changed: the same as the first time, or what is there instead."""
+    if found is None or found.nonce != decision.nonce:
+        return StateMismatch(found)
+    return Resolved(found) if isinstance(decision, Resolve) else Reopened(found)
 
 
 HELD: Final = Running(50_000)
@@ -79,8 +90,10 @@ class Server(Database):
                 return self.enter(transaction, operation) if joined else Lost()
             case Read():
                 return self.read(transaction, operation, now)
-            case Resolve():
-                return self.resolve(transaction, operation, now)
+            case Resolve() | Reopen():
+                return self.decide(transaction, operation, now)
+            case CountFailure():
+                return self.count(transaction, operation, now)
             case Erase():
                 return self.erase(transaction, operation, now)
             case Purge() | MarkLapsed():
@@ -175,7 +188,7 @@ class Server(Database):
         row = self.rows(transaction).get(operation.digest)
         return Found(None if row is None else row.record, now)
 
-    def resolve(self, transaction: Transaction, operation: Resolve, now: int) -> Told:
+    def decide(self, transaction: Transaction, operation: Decision, now: int) -> Told:
         """A decision."""
         row = self.owned_row(transaction, operation.digest)
         answer, record = self.judged(row, operation, now)
@@ -184,8 +197,24 @@ class Server(Database):
             self.write(transaction, operation.digest, record, wanted=row.wanted)
             return answer
         found = self.rows(transaction).get(operation.digest)
-        again = found is not None and found.record.nonce == operation.nonce
-        return Resolved(found.record) if again and found else StateMismatch(None if found is None else found.record)
+        return decided(operation, None if found is None else found.record)
+
+    def count(self, transaction: Transaction, operation: CountFailure, now: int) -> Told:
+        """A failure that left nothing behind. Only ever on a lane, and never for a key that somebody holds."""
+        digest = operation.key.digest
+        held = any(digest in other.held for other in self.open)
+        row = self.committed.get(digest)
+        if row is None and held:
+            return StateMismatch(None)
+        if row is not None and not held and any(digest in other.written for other in self.open):
+            raise Waits  # the insert waits to see whether the row stays
+        answer, record = self.judged(row, operation, now)
+        if row is not None and record == row.record:
+            return answer
+        if self.locked(transaction, digest):
+            raise Waits
+        self.write(transaction, digest, record)
+        return answer
 
     def erase(self, transaction: Transaction, operation: Erase, now: int) -> Told:
         """Erasing writes a new version even where nothing is left to erase."""
