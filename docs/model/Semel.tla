@@ -1,8 +1,9 @@
 ------------------------------- MODULE Semel -------------------------------
 (***************************************************************************)
 (* One key of semel: claim, lease, renewal, take-over, completion, what a  *)
-(* person states and corrects, erasing, and the record that expires and is *)
-(* made anew.                                                              *)
+(* person states, corrects, ends by force and reopens, failures that are   *)
+(* counted afterwards, erasing, and the record that expires and is made    *)
+(* anew.                                                                   *)
 (*                                                                         *)
 (* A worker is one call in the hands of one process. It sends its claim,   *)
 (* runs the effect if it is granted, and completes. It may crash, stall    *)
@@ -43,6 +44,9 @@ EXTENDS Naturals, FiniteSets, TLC
 CONSTANTS
     Workers,             \* the calls for this key; each serves as its own nonce
     Statements,          \* what operators say of this key; each its own nonce
+    Forces,              \* live leases that operators end; each its own nonce
+    Reopenings,          \* second chances that they give; each its own nonce
+    Failures,            \* attempts that were rolled back; each its own nonce
     None,                \* no worker, no outcome
     MaxFaults,           \* how many crashes, stalls, lost replies, handler errors
     MaxGenerations,      \* how many records in a row the key may have
@@ -62,16 +66,18 @@ VARIABLES
     expects,      \* worker -> only without the nonce: the fence it asked for
     claims,       \* claims on their way whose worker no longer waits
     completions,  \* completions on their way whose worker no longer waits
-    saw,          \* statement -> the nonce of the record it corrects, see below
+    saw,          \* decision -> the nonce of the record it is about, see below
     ledger,       \* effects that happened, kept by the resource outside
     answer,       \* worker -> the value its caller was given, and of which record
     \* The rest is known to nobody in the system; the invariants need it.
     generation,   \* the number of the record: 1, and 1 more after each expiry
     outcomes,     \* every outcome ever recorded, with its generation
+    again,        \* what operators let happen again, and leases they ended
+    counted,      \* failure -> how often it was sent to be counted
     faults        \* how many faults there were
 
 vars == <<asks, record, step, lease, expects, claims, completions, saw, ledger,
-          answer, generation, outcomes, faults>>
+          answer, generation, outcomes, again, counted, faults>>
 
 -----------------------------------------------------------------------------
 (* Shapes *)
@@ -79,17 +85,21 @@ vars == <<asks, record, step, lease, expects, claims, completions, saw, ledger,
 \* Every grant uses up the call of one worker or one claim on its way, and
 \* what is stated has a fence of its own.
 MaxFence == Cardinality(Workers) + MaxFaults + Cardinality(Statements)
+            + Cardinality(Forces) + 2 * Cardinality(Failures)
 
 \* `generation' in a lease, an outcome or an effect is for the invariants
 \* only: neither worker nor store compares it.
 Leases   == [generation : 0..MaxGenerations, fence : 0..MaxFence, doubt : BOOLEAN]
 NoLease  == [generation |-> 0, fence |-> 0, doubt |-> FALSE]
 Authors  == Workers \cup Statements
+Decisions == Statements \cup Forces \cup Reopenings
+Nonces   == Authors \cup Decisions \cup Failures
 Effects  == [by : Workers, generation : 1..MaxGenerations, fence : 1..MaxFence]
 Outcomes == [by : Authors, generation : 1..MaxGenerations, fence : 1..MaxFence]
 Answers  == [by : Authors, generation : 1..MaxGenerations]
 
-Statuses == {"absent", "running", "completed", "failed", "in_doubt", "erased"}
+\* `failed' may be tried again; `final' is a failure for good, or cancelled.
+Statuses == {"absent", "running", "completed", "failed", "final", "in_doubt", "erased"}
 Absent   == [status |-> "absent", fence |-> 0, nonce |-> None, live |-> FALSE,
              fingerprint |-> None, policy |-> None, doubt |-> FALSE,
              outcome |-> None]
@@ -98,7 +108,7 @@ TypeOK ==
     /\ asks \in [Workers -> [fingerprint : Fingerprints, policy : Policies]]
     /\ record.status \in Statuses
     /\ record.fence \in 0..MaxFence
-    /\ record.nonce \in Authors \cup {None}
+    /\ record.nonce \in Nonces \cup {None}
     /\ record.live \in BOOLEAN
     /\ record.fingerprint \in Fingerprints \cup {None}
     /\ record.policy \in Policies \cup {None}
@@ -109,11 +119,13 @@ TypeOK ==
     /\ expects \in [Workers -> 0..MaxFence]
     /\ claims \subseteq Workers
     /\ completions \subseteq Effects
-    /\ saw \in [Statements -> Statements \cup {None}]
+    /\ saw \in [Decisions -> Nonces \cup {None}]
     /\ ledger \subseteq Effects
     /\ answer \in [Workers -> Answers \cup {None}]
     /\ generation \in 1..MaxGenerations
     /\ outcomes \subseteq Answers
+    /\ again \subseteq [generation : 1..MaxGenerations, fence : 0..MaxFence]
+    /\ counted \in [Failures -> 0..2]
     /\ faults \in 0..MaxFaults
 
 Init ==
@@ -124,11 +136,13 @@ Init ==
     /\ expects = [w \in Workers |-> 0]
     /\ claims = {}
     /\ completions = {}
-    /\ saw = [s \in Statements |-> None]
+    /\ saw = [s \in Decisions |-> None]
     /\ ledger = {}
     /\ answer = [w \in Workers |-> None]
     /\ generation = 1
     /\ outcomes = {}
+    /\ again = {}
+    /\ counted = [f \in Failures |-> 0]
     /\ faults = 0
 
 -----------------------------------------------------------------------------
@@ -141,14 +155,17 @@ SameFingerprint(w) ==
 InDoubt == \/ record.status = "in_doubt"
            \/ record.status = "running" /\ ~record.live
 
+\* Or it failed for good after a doubt, and was reopened.
+Doubtful == InDoubt \/ (record.status = "failed" /\ record.doubt)
+
 \* The policy is stored in the record; a take-over needs the word of both.
 MayTakeOver(w) == record.policy = "rerun" /\ asks[w].policy = "rerun"
 
 Claimable(w) ==
     \/ record.status = "absent"
     \/ /\ SameFingerprint(w)
-       /\ \/ record.status = "failed"        \* retryable: nothing happened
-          \/ InDoubt /\ MayTakeOver(w)
+       /\ \/ record.status = "failed" /\ ~record.doubt  \* nothing happened
+          \/ Doubtful /\ MayTakeOver(w)
 
 \* The record after a grant to w. The row of a failed or in-doubt record is
 \* kept: the fence goes on, and so does the doubt.
@@ -211,14 +228,21 @@ ClaimGranted(w) ==
     /\ lease' = [lease EXCEPT ![w] = LeaseIn(record')]
     /\ step' = [step EXCEPT ![w] = "granted"]
     /\ expects' = [expects EXCEPT ![w] = 0]
-    /\ UNCHANGED <<asks, claims, completions, saw, ledger, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, claims, completions, saw, ledger, answer, generation, outcomes, again, counted, faults>>
 
 \* Answer replay.
 ClaimReplayed(w) ==
     /\ step[w] = "claiming"
     /\ record.status = "completed" /\ SameFingerprint(w)
     /\ EndWith(w, record.outcome.by)
-    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, again, counted, faults>>
+
+\* A failure for good, or a cancelled record, is the answer to every duplicate.
+ClaimFailed(w) ==
+    /\ step[w] = "claiming"
+    /\ record.status = "final" /\ SameFingerprint(w)
+    /\ EndWithout(w)
+    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, again, counted, faults>>
 
 \* An erased record answers every claim of its key with its tombstone, which
 \* gives no value away. There is no fingerprint left to compare.
@@ -226,7 +250,7 @@ ClaimErased(w) ==
     /\ step[w] = "claiming"
     /\ record.status = "erased"
     /\ EndWithout(w)
-    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, again, counted, faults>>
 
 \* Answer reused, or in doubt where the policies do not allow a take-over.
 \* The answer running is no action: the worker asks again, nothing changes.
@@ -235,9 +259,9 @@ ClaimDeclined(w) ==
     /\ record.status \notin {"absent", "erased"}
     /\ ~Mine(w)
     /\ \/ ~SameFingerprint(w)
-       \/ InDoubt /\ ~MayTakeOver(w)
+       \/ Doubtful /\ ~MayTakeOver(w)
     /\ EndWithout(w)
-    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, again, counted, faults>>
 
 \* The reply is lost: the worker stops waiting and will send the same claim
 \* again. Without the nonce it goes by the record it saw when it asked.
@@ -247,20 +271,20 @@ ClaimReplyLost(w) ==
     /\ Fault
     /\ claims' = claims \cup {w}
     /\ expects' = [expects EXCEPT ![w] = IF UseNonce THEN 0 ELSE record.fence + 1]
-    /\ UNCHANGED <<asks, record, step, lease, completions, saw, ledger, answer, generation, outcomes>>
+    /\ UNCHANGED <<asks, record, step, lease, completions, saw, ledger, answer, generation, outcomes, again, counted>>
 
 \* The store applies a claim that nobody waits for any more.
 LateClaim(w) ==
     /\ w \in claims
     /\ claims' = claims \ {w}
     /\ record' = IF Claimable(w) THEN Granted(w) ELSE record
-    /\ UNCHANGED <<asks, step, lease, expects, completions, saw, ledger, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, completions, saw, ledger, answer, generation, outcomes, again, counted, faults>>
 
 \* Or it never arrived.
 DropClaim(w) ==
     /\ w \in claims
     /\ claims' = claims \ {w}
-    /\ UNCHANGED <<asks, record, step, lease, expects, completions, saw, ledger, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, step, lease, expects, completions, saw, ledger, answer, generation, outcomes, again, counted, faults>>
 
 -----------------------------------------------------------------------------
 (* Running *)
@@ -274,7 +298,7 @@ Effect(w) ==
     /\ ledger' = ledger \cup {[by |-> w, generation |-> lease[w].generation,
                                fence |-> lease[w].fence]}
     /\ step' = [step EXCEPT ![w] = "ran"]
-    /\ UNCHANGED <<asks, record, lease, expects, claims, completions, saw, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, lease, expects, claims, completions, saw, answer, generation, outcomes, again, counted, faults>>
 
 \* A lease that lapsed and was not taken over can still be renewed.
 Renew(w) ==
@@ -282,7 +306,7 @@ Renew(w) ==
     /\ Holds(w, lease[w].fence)
     /\ ~record.live
     /\ record' = [record EXCEPT !.live = TRUE]
-    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, generation, outcomes, again, counted, faults>>
 
 Completed(by, shown) ==
     [record EXCEPT !.status = "completed", !.live = FALSE,
@@ -295,7 +319,7 @@ Complete(w) ==
     /\ record' = Completed(w, lease[w])
     /\ outcomes' = outcomes \cup {[by |-> w, generation |-> generation]}
     /\ EndWith(w, w)
-    /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, faults>>
+    /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, again, counted, faults>>
 
 \* The reply is lost: the worker stops waiting and will complete again. If
 \* the first one was applied, that is refused, and it finds its own outcome.
@@ -304,7 +328,7 @@ CompleteReplyLost(w) ==
     /\ Fault
     /\ completions' = completions \cup
            {[by |-> w, generation |-> lease[w].generation, fence |-> lease[w].fence]}
-    /\ UNCHANGED <<asks, record, step, lease, expects, claims, saw, ledger, answer, generation, outcomes>>
+    /\ UNCHANGED <<asks, record, step, lease, expects, claims, saw, ledger, answer, generation, outcomes, again, counted>>
 
 \* The store applies, or refuses, a completion nobody waits for any more.
 LateCompletion ==
@@ -314,7 +338,7 @@ LateCompletion ==
            THEN /\ record' = Completed(sent.by, sent)
                 /\ outcomes' = outcomes \cup {[by |-> sent.by, generation |-> generation]}
            ELSE UNCHANGED <<record, outcomes>>
-    /\ UNCHANGED <<asks, step, lease, expects, claims, saw, ledger, answer, generation, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, saw, ledger, answer, generation, again, counted, faults>>
 
 \* Renew, complete or fail was refused. The worker stops, and gives the
 \* recorded outcome if there is one for its fingerprint, else LeaseLost;
@@ -325,7 +349,7 @@ Refused(w) ==
     /\ IF record.status = "completed" /\ SameFingerprint(w)
        THEN EndWith(w, record.outcome.by)
        ELSE EndWithout(w)
-    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, again, counted, faults>>
 
 \* The handler raises one of retry_errors: nothing happened in this attempt.
 \* If an earlier attempt is in doubt, the record stays in doubt.
@@ -337,7 +361,15 @@ FailRetryable(w) ==
                      !.doubt = KeepDoubt /\ record.doubt,
                      !.live = FALSE]
     /\ EndWithout(w)
-    /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, outcomes, again, counted, faults>>
+
+\* The handler raises one of final_errors: that is its answer.
+FailFinal(w) ==
+    /\ step[w] \in {"granted", "ran"}
+    /\ Holds(w, lease[w].fence)
+    /\ record' = [record EXCEPT !.status = "final", !.live = FALSE]
+    /\ EndWithout(w)
+    /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, outcomes, again, counted, faults>>
 
 \* The handler raises anything else: nobody knows whether it happened.
 FailInDoubt(w) ==
@@ -346,7 +378,7 @@ FailInDoubt(w) ==
     /\ Fault
     /\ record' = [record EXCEPT !.status = "in_doubt", !.doubt = TRUE, !.live = FALSE]
     /\ EndWithout(w)
-    /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, outcomes>>
+    /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, outcomes, again, counted>>
 
 -----------------------------------------------------------------------------
 (* Operators *)
@@ -373,14 +405,14 @@ Resolve(s) ==
     /\ InDoubt
     /\ Take(s)
     /\ saw' = [saw EXCEPT ![s] = s]
-    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, again, counted, faults>>
 
 \* Somebody looks at a value that was stated, and decides to correct it.
 Look(s) ==
     /\ saw[s] = None
     /\ record.status = "completed" /\ record.nonce \in Statements
     /\ saw' = [saw EXCEPT ![s] = record.nonce]
-    /\ UNCHANGED <<asks, record, step, lease, expects, claims, completions, ledger, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, record, step, lease, expects, claims, completions, ledger, answer, generation, outcomes, again, counted, faults>>
 
 \* A correction replaces the outcome of the very record that was looked at.
 \* There may be another by now: corrected by somebody else, erased, or of the
@@ -392,7 +424,68 @@ Correct(s) ==
     /\ saw[s] \notin {None, s}
     /\ IF Correctable(s) THEN Take(s) ELSE UNCHANGED <<record, outcomes>>
     /\ saw' = [saw EXCEPT ![s] = s]
-    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, again, counted, faults>>
+
+\* Somebody cancels what runs, though its lease is live. The fence and the
+\* nonce shut its holder out, which learns of it when it asks.
+Forced(f) ==
+    [record EXCEPT !.status = "final", !.live = FALSE, !.doubt = FALSE,
+                   !.nonce = f, !.fence = record.fence + 1]
+
+Force(f) ==
+    /\ saw[f] = None
+    /\ record.status \in {"running", "in_doubt"}
+    /\ record' = Forced(f)
+    /\ saw' = [saw EXCEPT ![f] = f]
+    /\ again' = again \cup {[generation |-> generation, fence |-> record.fence]}
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, outcomes, counted, faults>>
+
+\* Somebody looks at what is final, and decides that it may run again.
+LookAtFailure(r) ==
+    /\ saw[r] = None
+    /\ record.status = "final"
+    /\ saw' = [saw EXCEPT ![r] = record.nonce]
+    /\ UNCHANGED <<asks, record, step, lease, expects, claims, completions, ledger, answer, generation, outcomes, again, counted, faults>>
+
+\* Only the very record that was looked at is reopened; what was in doubt
+\* stays so.
+Reopenable(r) == record.status = "final" /\ (UseNonce => record.nonce = saw[r])
+
+Reopened(r) == [record EXCEPT !.status = "failed", !.nonce = r]
+
+Reopen(r) ==
+    /\ saw[r] \notin {None, r}
+    /\ IF Reopenable(r)
+       THEN /\ record' = Reopened(r)
+            /\ again' = again \cup {[generation |-> generation, fence |-> 0]}
+       ELSE UNCHANGED <<record, again>>
+    /\ saw' = [saw EXCEPT ![r] = r]
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, ledger, answer, generation, outcomes, counted, faults>>
+
+-----------------------------------------------------------------------------
+(* Consumers *)
+
+\* An attempt was rolled back with its caller's transaction, and is counted
+\* where the next one could begin. It asked for "this". Its reply may be lost,
+\* so that it is sent a second time.
+Countable(f) ==
+    \/ record.status = "absent"
+    \/ /\ record.status = "failed"
+       /\ CompareFingerprint => record.fingerprint = "this"
+       /\ UseNonce => record.nonce # f
+
+WithFailure(f) ==
+    IF record.status = "absent"
+    THEN [Absent EXCEPT !.status = "failed", !.fence = 1, !.nonce = f,
+                        !.fingerprint = "this", !.policy = "rerun"]
+    ELSE [record EXCEPT !.nonce = f, !.fence = record.fence + 1]
+
+Count(f) ==
+    /\ counted[f] < 2
+    /\ IF counted[f] = 0 THEN UNCHANGED faults ELSE Fault
+    /\ record' = IF Countable(f) THEN WithFailure(f) ELSE record
+    /\ counted' = [counted EXCEPT ![f] = @ + 1]
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, generation, outcomes, again>>
 
 -----------------------------------------------------------------------------
 (* Time and faults *)
@@ -401,7 +494,7 @@ Crash(w) ==
     /\ step[w] \in {"claiming", "granted", "ran"}
     /\ Fault
     /\ EndWithout(w)
-    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes>>
+    /\ UNCHANGED <<asks, record, claims, completions, saw, ledger, generation, outcomes, again, counted>>
 
 \* A worker runs under the newest lease, or will learn when it asks again
 \* that this lease is its own.
@@ -418,7 +511,7 @@ Lapse ==
     /\ record.status = "running" /\ record.live
     /\ IF Attended THEN Fault ELSE UNCHANGED faults
     /\ record' = [record EXCEPT !.live = FALSE]
-    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, generation, outcomes>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, generation, outcomes, again, counted>>
 
 \* What may be personal is taken out of a settled record: what was asked for
 \* and what came of it. The fence and the nonce stay. A failure that could
@@ -428,20 +521,20 @@ Erased ==
                    !.fingerprint = None]
 
 Erase ==
-    /\ record.status \in {"completed", "failed"}
+    /\ record.status \in {"completed", "failed", "final"}
     /\ record' = Erased
-    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, generation, outcomes, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, generation, outcomes, again, counted, faults>>
 
 \* Only settled records expire. A zombie may outlive keep_for, and so may
 \* its completion. A claim on its way may not: keep_for is hours or more,
 \* and the store's own limit on a statement is seconds.
 Expire ==
-    /\ record.status \in {"completed", "failed", "erased"}
+    /\ record.status \in {"completed", "failed", "final", "erased"}
     /\ generation < MaxGenerations
     /\ claims = {}
     /\ record' = Absent
     /\ generation' = generation + 1
-    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, outcomes, faults>>
+    /\ UNCHANGED <<asks, step, lease, expects, claims, completions, saw, ledger, answer, outcomes, again, counted, faults>>
 
 -----------------------------------------------------------------------------
 
@@ -453,13 +546,17 @@ Finished == Over /\ UNCHANGED vars
 
 Next ==
     \/ \E w \in Workers :
-        \/ ClaimGranted(w) \/ ClaimReplayed(w) \/ ClaimErased(w) \/ ClaimDeclined(w)
+        \/ ClaimGranted(w) \/ ClaimReplayed(w) \/ ClaimFailed(w) \/ ClaimErased(w)
+        \/ ClaimDeclined(w)
         \/ ClaimReplyLost(w) \/ LateClaim(w) \/ DropClaim(w)
         \/ Effect(w) \/ Renew(w)
         \/ Complete(w) \/ CompleteReplyLost(w) \/ Refused(w)
-        \/ FailRetryable(w) \/ FailInDoubt(w)
+        \/ FailRetryable(w) \/ FailFinal(w) \/ FailInDoubt(w)
         \/ Crash(w)
     \/ \E s \in Statements : \/ Resolve(s) \/ Look(s) \/ Correct(s)
+    \/ \E f \in Forces : \/ Force(f)
+    \/ \E r \in Reopenings : \/ LookAtFailure(r) \/ Reopen(r)
+    \/ \E f \in Failures : \/ Count(f)
     \/ LateCompletion
     \/ Lapse
     \/ Erase
@@ -470,6 +567,8 @@ Spec     == Init /\ [][Next]_vars
 FairSpec == Spec /\ WF_vars(Next)
 
 Symmetry == Permutations(Workers) \cup Permutations(Statements)
+            \cup Permutations(Forces) \cup Permutations(Reopenings)
+            \cup Permutations(Failures)
 
 -----------------------------------------------------------------------------
 (* Invariants; I1 to I10 are the names the simulator uses too. *)
@@ -510,11 +609,37 @@ I4_NewestLeaseCompletes ==
         /\ record.outcome.generation = generation
         /\ record.outcome.fence = record.fence
 
-\* Fences rise for as long as the record lives, with every new holder.
+\* Fences rise for as long as the record lives, with every new holder. Who
+\* reopens holds nothing: the fence rises with the next claim.
 I4_FencesRise ==
     [][generation' = generation =>
           /\ record'.fence >= record.fence
-          /\ record'.nonce # record.nonce => record'.fence > record.fence]_vars
+          /\ record'.nonce # record.nonce =>
+                 \/ record'.fence > record.fence
+                 \/ record'.nonce \in Reopenings /\ record'.status = "failed"]_vars
+
+\* A lease that was ended by force records nothing any more.
+I4_ForcedRecordsNothing ==
+    record.status = "completed" /\ record.outcome.by \in Workers =>
+        [generation |-> generation, fence |-> record.outcome.fence] \notin again
+
+\* Only a failure for good is reopened, and the very one that was looked at:
+\* what is completed never runs again. Its fence, doubt and fingerprint stay.
+I7_ReopenedWhereSeen ==
+    [][\A r \in Reopenings :
+          record'.nonce = r /\ record.nonce # r =>
+              /\ record.status = "final" /\ record.nonce = saw[r]
+              /\ record' = Reopened(r)
+              /\ record'.doubt = record.doubt /\ record'.fence = record.fence]_vars
+
+\* An attempt is counted in no record that runs, is over, or is another
+\* request's, and not twice in a row.
+I4_CountedWhereOpen ==
+    [][\A f \in Failures :
+          counted'[f] # counted[f] /\ record' # record =>
+              /\ record.status \in {"absent", "failed"} /\ record.nonce # f
+              /\ record.status = "failed" => record.fingerprint = "this"
+              /\ record'.doubt = record.doubt]_vars
 
 \* What is stated ends a doubt, or replaces what was stated before in the
 \* record that was looked at: neither a live lease nor what a handler gave.
@@ -572,19 +697,27 @@ I7_NoEffectAfterOutcome ==
 \* stuck. (Checked with FairSpec, in Settles.cfg.)
 I8_CallsEnd == <>Over
 
-\* Without faults the effect happens at most once.
+\* An operator decided that it may happen again, whatever has happened.
+LetAgain(g) == \E a \in again : a.generation = g
+
+\* Without faults the effect happens at most once, unless it was let happen
+\* again. (So in the two below.)
 I9_FaultFreeOnce ==
     faults = 0 =>
-        \A d, e \in ledger : d.generation = e.generation => d = e
+        \A d, e \in ledger :
+            d.generation = e.generation /\ ~LetAgain(d.generation) => d = e
 
 \* An effect that repeats another was told so: attempt.in_doubt.
 I10_RepeatsAreTold ==
     [][\A e \in ledger' \ ledger :
-          (\E d \in ledger : d.generation = e.generation) => lease[e.by].doubt]_vars
+          (\E d \in ledger : d.generation = e.generation) =>
+              lease[e.by].doubt \/ LetAgain(e.generation)]_vars
 
 \* Whoever runs under hold is the only one: the effect happens at most once.
 Hold_AtMostOnce ==
     \A d, e \in ledger :
-        d.generation = e.generation /\ asks[d.by].policy = "hold" => d = e
+        /\ d.generation = e.generation /\ ~LetAgain(d.generation)
+        /\ asks[d.by].policy = "hold"
+        => d = e
 
 =============================================================================

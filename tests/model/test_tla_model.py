@@ -26,7 +26,9 @@ MODEL: Final = Path(__file__).parents[2] / "docs" / "model"
 SPEC: Final = "Semel.tla"
 REAL: Final = "Semel.cfg"
 STATED: Final = "Stated.cfg"  # with operators, and therefore one worker less
-OPERATORS: Final = {"Resolve", "Look", "Correct"}
+REOPENED: Final = "Reopened.cfg"  # with operators who force and reopen, and consumers who count
+STATING: Final = {"Resolve", "Look", "Correct"}
+REOPENING: Final = {"Force", "LookAtFailure", "Reopen", "Count"}
 WEAKENED: Final = {
     "NoFence.cfg": "UseFence",
     "NoNonce.cfg": "UseNonce",
@@ -148,20 +150,41 @@ def test_semel_keeps_its_promises(tmp_path: Path) -> None:
     config = replace_once(text(REAL), "MaxFaults = 2", f"MaxFaults = {faults}")
     verdict = run_tlc(text(SPEC), config, tmp_path, "-coverage", "1", java=LONG)
     assert_passes(verdict, more_than=states)
-    assert actions_taken(verdict) == actions_of(text(SPEC)) - OPERATORS
+    assert actions_taken(verdict) == actions_of(text(SPEC)) - STATING - REOPENING
 
 
 @pytest.mark.slow
 def test_semel_keeps_its_promises_where_operators_state_and_correct(tmp_path: Path) -> None:
     verdict = run_tlc(text(SPEC), text(STATED), tmp_path, "-coverage", "1")
     assert_passes(verdict, more_than=40_000)
-    assert actions_taken(verdict) == actions_of(text(SPEC))
+    assert actions_taken(verdict) == actions_of(text(SPEC)) - REOPENING
+
+
+@pytest.mark.slow
+def test_semel_keeps_its_promises_where_operators_force_and_reopen_and_failures_are_counted(tmp_path: Path) -> None:
+    verdict = run_tlc(text(SPEC), text(REOPENED), tmp_path, "-coverage", "1")
+    assert_passes(verdict, more_than=100_000)
+    assert actions_taken(verdict) == actions_of(text(SPEC)) - STATING - {"Expire"}
 
 
 def test_the_configuration_with_operators_asks_for_the_same_promises() -> None:
     _, real = text(REAL).split("\n", 1)
     _, stated = text(STATED).split("\n", 1)
     assert stated == replace_once(two_workers(real), "Statements = {}", "Statements = {s1, s2}")
+
+
+def test_the_configuration_with_second_chances_asks_for_the_same_promises() -> None:
+    _, asked = text(REAL).split("\n", 1)
+    _, reopened = text(REOPENED).split("\n", 1)
+    for old, new in (
+        ("Forces = {}", "Forces = {f1}"),
+        ("Reopenings = {}", "Reopenings = {r1, r2}"),
+        ("Failures = {}", "Failures = {c1}"),
+        ("MaxFaults = 2", "MaxFaults = 1"),
+        ("MaxGenerations = 2", "MaxGenerations = 1"),
+    ):
+        asked = replace_once(asked, old, new)
+    assert reopened == two_workers(asked)
 
 
 @pytest.mark.slow
@@ -219,7 +242,9 @@ def test_weakened_configuration_violates(name: str, violated: str, tmp_path: Pat
 class Edit:
     """A mistake somebody could make, the property that must notice it, and how many records in a row that takes.
 
-    `config` is where it shows: with operators, or without.
+    Where second chances are given, there is one record.
+
+    `config` is where it shows: with operators of one kind or another, or without.
     """
 
     label: str
@@ -244,6 +269,11 @@ BOTH_ALLOW: Final = 'record.policy = "rerun" /\\ asks[w].policy = "rerun"'
 
 CORRECTABLE: Final = 'record.status = "completed" /\\ (UseNonce => record.nonce = saw[s])'
 STATED_VALUE: Final = "!.outcome = [by |-> s, generation |-> generation,"
+REOPENABLE: Final = 'record.status = "final" /\\ (UseNonce => record.nonce = saw[r])'
+FORCED: Final = """\
+    [record EXCEPT !.status = "final", !.live = FALSE, !.doubt = FALSE,
+                   !.nonce = f, !.fence = record.fence + 1]
+"""
 FIRST_STATED: Final = """\
     /\\ \\E o \\in outcomes : o.generation = generation /\\ EndWith(w, o.by)
     /\\ UNCHANGED <<asks, record, claims"""
@@ -389,11 +419,63 @@ EDITS: Final = [
         "I2_AnswersCurrent",
         config=STATED,
     ),
+    Edit(
+        "a reopening does not compare the record with the one that was seen",
+        REOPENABLE,
+        'record.status = "final"',
+        "I7_ReopenedWhereSeen",
+        config=REOPENED,
+    ),
+    Edit(
+        "what is completed is reopened",
+        REOPENABLE,
+        'record.status \\in {"final", "completed"}',
+        "I7_ReopenedWhereSeen",
+        config=REOPENED,
+    ),
+    Edit(
+        "a reopening forgets what was in doubt",
+        'Reopened(r) == [record EXCEPT !.status = "failed", !.nonce = r]',
+        'Reopened(r) == [record EXCEPT !.status = "failed", !.nonce = r, !.doubt = FALSE]',
+        "I7_ReopenedWhereSeen",
+        config=REOPENED,
+    ),
+    Edit(
+        "force ends a lease as time does, and its holder completes",
+        FORCED,
+        "    [record EXCEPT !.live = FALSE]\n",
+        "I4_ForcedRecordsNothing",
+        config=REOPENED,
+    ),
+    Edit(
+        "force leaves the fence as it is",
+        FORCED,
+        FORCED.replace(", !.fence = record.fence + 1", ""),
+        "I4_FencesRise",
+        config=REOPENED,
+    ),
+    Edit(
+        "a failure is counted in a record that runs",
+        '    \\/ /\\ record.status = "failed"\n       /\\ CompareFingerprint',
+        '    \\/ /\\ record.status \\in {"failed", "running"}\n       /\\ CompareFingerprint',
+        "I4_CountedWhereOpen",
+        config=REOPENED,
+    ),
+    Edit(
+        "a failure is counted for another fingerprint",
+        '       /\\ CompareFingerprint => record.fingerprint = "this"\n',
+        "",
+        "I4_CountedWhereOpen",
+        config=REOPENED,
+    ),
+    Edit(
+        "a failure that is sent again is counted again",
+        "       /\\ UseNonce => record.nonce # f\n",
+        "",
+        "I4_CountedWhereOpen",
+        config=REOPENED,
+    ),
 ]
-
-
-def _generations(edit: Edit) -> str:
-    return f"MaxGenerations = {edit.generations}"
 
 
 @pytest.mark.slow
@@ -402,7 +484,8 @@ def test_edit_is_noticed(edit: Edit, tmp_path: Path) -> None:
     spec = replace_once(text(SPEC), edit.old, edit.new)
     config = only(text(edit.config), edit.violated)
     config = two_workers(config) if edit.config == REAL else config
-    config = replace_once(config, "MaxGenerations = 2", _generations(edit))
+    if edit.config != REOPENED:
+        config = replace_once(config, "MaxGenerations = 2", f"MaxGenerations = {edit.generations}")
     verdict = run_tlc(spec, config, tmp_path)
     assert_violates(verdict, edit.violated)
 
