@@ -142,16 +142,52 @@ class Dictionary:
         expires = row["expires"] if row["expires"] - now > row["keep"] // 2 else now + row["keep"]
         self._put(row, now, completed=now, expires=expires, lease=min(row["lease"], now), **changes)
 
-    def resolve(self, digest: bytes, nonce: bytes, status: str, *, outcome: bytes | None, note: str, now: int) -> Seen:
-        """End a doubt. The new nonce and fence shut everybody else out."""
+    def resolve(self, decision: Row, now: int) -> Seen:
+        """End a doubt, or by force what runs. The new nonce and fence shut everybody else out."""
+        digest, nonce, status = decision["digest"], decision["nonce"], decision["status"]
         row = self.rows.get(digest)
         if row is not None and row["nonce"] == nonce:
             return ("resolved", row)
-        if row is None or not (row["status"] == "in_doubt" or self._lapsed(row, now)):
+        runs = row is not None and row["status"] == "running" and (decision["force"] or self._lapsed(row, now))
+        if row is None or not (runs or row["status"] == "in_doubt"):
             return ("unresolvable", row)
-        changes = {"retryable": status == "failed", "doubtful": False, "nonce": nonce, "fence": row["fence"] + 1}
-        self._settle(row, now, status=status, outcome=outcome, resolution=note, **changes)
+        stated = decision["error"]
+        changes = {"retryable": status == "failed" and stated is None, "error": stated or row["error"]}
+        changes |= {"doubtful": False, "nonce": nonce, "fence": row["fence"] + 1, "outcome": decision["outcome"]}
+        self._settle(row, now, status=status, resolution=decision["note"], **changes)
         return ("resolved", self.rows[digest])
+
+    def reopen(self, digest: bytes, nonce: bytes, saw: bytes, note: str, now: int) -> Seen:
+        """Let a key run again that failed for good or was cancelled: the very record that was looked at."""
+        row = self.rows.get(digest)
+        if row is not None and row["nonce"] == nonce:
+            return ("reopened", row)
+        over = row is not None and (
+            row["status"] == "cancelled" or (row["status"] == "failed" and not row["retryable"])
+        )
+        if row is None or not over or row["nonce"] != saw or row["fingerprint"] == NOTHING_TO_COMPARE:
+            return ("unresolvable", row)
+        error = row["error"] or ("semel.Reopened", "it was cancelled, and reopened since")
+        changes = {"status": "failed", "retryable": True, "attempts": 0, "nonce": nonce}
+        self._settle(row, now, error=error, resolution=note, **changes)
+        return ("reopened", self.rows[digest])
+
+    def count(self, count: Row, most: int | None, now: int) -> Seen:
+        """An attempt that was rolled back with its caller's transaction: one failure more, where one may be tried."""
+        row = self.rows.get(count["digest"])
+        if row is not None and row["nonce"] == count["nonce"] and row["status"] == "failed":
+            return ("counted", row)
+        if row is None or self._expired(row, now):
+            fence = 0 if row is None else row["fence"]
+            row = {**self._running(count, now), "fence": fence, "attempts": 0, "doubtful": False, "created": now}
+            row |= {"resolution": None, "steps": [], "lease": now}
+        elif row["status"] != "failed" or not row["retryable"] or row["fingerprint"] != count["fingerprint"]:
+            return ("unresolvable", row)
+        attempts = row["attempts"] + 1
+        changes = {"status": "failed", "retryable": most is None or attempts < most, "attempts": attempts}
+        changes |= {"nonce": count["nonce"], "fence": row["fence"] + 1, "error": count["error"], "started": now}
+        self._settle(row, now, **changes)
+        return ("counted", self.rows[count["digest"]])
 
     def erase(self, digest: bytes, note: str) -> Seen:
         """Take out what may be personal; whatever was tried before, it is final now."""

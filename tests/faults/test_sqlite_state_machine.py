@@ -17,6 +17,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import replace
 
 from semel.core import operations as ops
 from semel.core.key import Key
@@ -204,14 +205,52 @@ class SqliteIsADictionary(RuleBasedStateMachine):
         key=keys,
         status=st.sampled_from([Status.COMPLETED, Status.FAILED, Status.CANCELLED]),
         note=st.sampled_from(["seen", "ü"]),
+        stated=st.none() | errors,
+        force=st.booleans(),
         times=st.integers(1, 2),
     )
-    def resolve(self, key: Key, status: Any, note: str, times: int) -> None:
+    def resolve(self, key: Key, status: Any, note: str, stated: Failure | None, *, force: bool, times: int) -> None:
         nonce = next(self.nonces).to_bytes(16, "big")
         outcome = b"stated" if status is Status.COMPLETED else None
+        error = stated if status is Status.FAILED else None
+        decision = {"digest": key.digest, "nonce": nonce, "status": status.value, "outcome": outcome, "note": note}
+        decision |= {"error": None if error is None else (error.type, error.message), "force": force}
         for _ in range(times):
-            expected = self.model.resolve(key.digest, nonce, status.value, outcome=outcome, note=note, now=self.now)
-            self.same(ops.Resolve(key.digest, nonce, status, outcome, note), expected)
+            expected = self.model.resolve(decision, self.now)
+            self.same(ops.Resolve(key.digest, nonce, status, outcome, note, error=error, force=force), expected)
+
+    @precondition(lambda self: self.settled())
+    @rule(data=st.data(), note=st.sampled_from(["seen", "ü"]), stale=st.booleans(), times=st.integers(1, 2))
+    def reopen(self, data: st.DataObject, note: str, *, stale: bool, times: int) -> None:
+        """A second chance for what is over; now and then for a record that is another by now."""
+        row = data.draw(st.sampled_from(self.settled()))
+        nonce, digest = next(self.nonces).to_bytes(16, "big"), row["digest"]
+        saw = bytes(16) if stale else row["nonce"]
+        for _ in range(times):
+            expected = self.model.reopen(digest, nonce, saw, note, self.now)
+            self.same(ops.Reopen(digest, nonce, saw, note), expected)
+            self.now += 1
+
+    @rule(
+        failure=st.builds(
+            ops.CountFailure,
+            key=keys,
+            fingerprint=fingerprints,
+            nonce=st.just(b""),
+            error=errors,
+            terms=terms,
+            about=abouts,
+            max_attempts=st.sampled_from([None, 1, 2, 3]),
+        ),
+        times=st.integers(1, 2),
+    )
+    def count_failure(self, failure: ops.CountFailure, times: int) -> None:
+        """An attempt was rolled back with its caller's transaction; its reply may be lost, and it is sent again."""
+        count = replace(failure, nonce=next(self.nonces).to_bytes(16, "big"))
+        told = {**claim_of(count), "error": (count.error.type, count.error.message)}
+        for _ in range(times):
+            self.same(count, self.model.count(told, count.max_attempts, self.now))
+            self.now += 1
 
     @rule(key=keys, times=st.integers(1, 2), invalidates=st.booleans())
     def erase(self, key: Key, times: int, *, invalidates: bool) -> None:

@@ -3,6 +3,8 @@
 from semel.core.operations import (
     Answer,
     Claim,
+    Counted,
+    CountFailure,
     Erased,
     Found,
     Granted,
@@ -11,6 +13,7 @@ from semel.core.operations import (
     Page,
     Recorded,
     Renewed,
+    Reopened,
     Replay,
     Resolved,
     Reused,
@@ -55,8 +58,8 @@ def row_of(record: StoredRecord) -> Row:
     }
 
 
-def claim_of(claim: Claim) -> Row:
-    """A claim as a dictionary."""
+def claim_of(claim: Claim | CountFailure) -> Row:
+    """A claim, or what is told of one that was rolled back, as a dictionary."""
     return {
         "digest": claim.key.digest,
         "scope": claim.key.scope,
@@ -98,7 +101,7 @@ def seen(answer: Answer | Exception) -> Seen:
             return LOST
         case Found(record, now_us):
             return ("found", None if record is None else row_of(record), now_us)
-        case Resolved(record) | Erased(record):
+        case Resolved(record) | Reopened(record) | Counted(record) | Erased(record):
             return (type(answer).__name__.lower(), row_of(record))
         case StateMismatch(record):
             return ("unresolvable", None if record is None else row_of(record))

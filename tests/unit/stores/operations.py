@@ -13,6 +13,7 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
+    CountFailure,
     Erase,
     Fail,
     Granted,
@@ -23,6 +24,7 @@ from semel.core.operations import (
     Query,
     Read,
     Renew,
+    Reopen,
     Resolve,
     Scan,
     Terms,
@@ -97,6 +99,8 @@ class Sequences:
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
         self._leases: list[Lease] = []
+        self._counts: list[CountFailure] = []
+        self._seen: dict[bytes, bytes] = {}
         self._nonces = 1
 
     def steps(self, count: int) -> Iterator[tuple[float, Operation]]:
@@ -109,6 +113,9 @@ class Sequences:
         """Leases that were granted are shown again later, also when they are long over."""
         if isinstance(answer, Granted):
             self._leases.append(answer.lease)
+        record = getattr(answer, "record", None)
+        if record is not None:
+            self._seen[record.key.digest] = record.nonce
 
     def _operation(self) -> Operation:
         chance = self._random
@@ -119,6 +126,9 @@ class Sequences:
             *[self._checkpoint] * 3,
             self._renew,
             self._resolve,
+            self._resolve,
+            *[self._reopen] * 2,
+            *[self._count] * 3,
             self._erase,
             self._scan,
             lambda: Read(self._digest(), with_steps=chance.random() < 0.5),
@@ -182,7 +192,30 @@ class Sequences:
         status = self._random.choice(statuses)
         outcome = b"decided" if status is Status.COMPLETED else None
         corrects = self._nonce() if self._random.random() < 0.3 else None
-        return Resolve(self._digest(), self._nonce(), status, outcome, "because", corrects=corrects)
+        error = Failure("app.Stated", "\x00 ü") if status is Status.FAILED and self._random.random() < 0.5 else None
+        force = corrects is None and self._random.random() < 0.4
+        return Resolve(
+            self._digest(), self._nonce(), status, outcome, "because", corrects=corrects, error=error, force=force
+        )
+
+    def _reopen(self) -> Reopen:
+        """Mostly of the record as it was last seen; now and then the same again."""
+        digest, fresh = self._digest(), self._nonce()
+        seen = self._seen.get(digest, nonce(0)) if self._random.random() < 0.8 else nonce(0)
+        return Reopen(digest, fresh, seen if seen != fresh else nonce(0), "again")
+
+    def _count(self) -> CountFailure:
+        """An attempt that was rolled back, or the same one again."""
+        chance = self._random
+        if self._counts and chance.random() < 0.3:
+            return chance.choice(self._counts[-3:])
+        claim = self._claim()
+        self._nonces += 1
+        error = chance.choice((Failure("app.Declined", "no"), Failure("app.Broke", "\x00 ü")))
+        most = chance.choice((None, 1, 2, 3))
+        count = CountFailure(claim.key, claim.fingerprint, nonce(self._nonces), error, claim.terms, claim.about, most)
+        self._counts.append(count)
+        return count
 
     def _erase(self) -> Erase:
         return Erase(self._digest(), "asked", self._random.choice(("", "charge")), self._random.random() < 0.5)

@@ -22,6 +22,7 @@ from semel.core.operations import (
     Operation,
     Query,
     Read,
+    Reopen,
     Resolve,
     Scan,
 )
@@ -36,7 +37,7 @@ EVERYTHING: Operation = Scan(Query(), None, 1000)
 TOGETHER = 20
 SEQUENCES = range(0, 300, TOGETHER)
 FEWER = SEQUENCES if os.environ.get("SEMEL_EFFORT") == "full" else SEQUENCES[:5]
-JOINED = (Claim, Complete, Fail, Checkpoint, Read, Resolve)
+JOINED = (Claim, Complete, Fail, Checkpoint, Read, Resolve, Reopen)
 
 
 @pytest.fixture

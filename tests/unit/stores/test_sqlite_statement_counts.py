@@ -12,6 +12,7 @@ from semel.core.operations import (
     Checkpoint,
     Complete,
     Confirm,
+    CountFailure,
     Erase,
     Fail,
     MarkLapsed,
@@ -21,6 +22,7 @@ from semel.core.operations import (
     Read,
     Recorded,
     Renew,
+    Reopen,
     Resolve,
 )
 from semel.core.record import Failure, Lease, Status, Step
@@ -46,6 +48,9 @@ TRANSACTION = 2  # BEGIN IMMEDIATE and COMMIT
         (lambda _: AddReplays(DIGEST, 3), 1, 1),
         (lambda _: Confirm(DIGEST, 5), 1, 1),
         (lambda _: Erase(DIGEST, "note", invalidates=True), 2, 2),
+        (lambda _: Resolve(DIGEST, bytes(16), Status.CANCELLED, None, "note", force=True), 2, 2),
+        (lambda lease: Reopen(DIGEST, bytes(16), lease.nonce, "note"), 2, 2),
+        (lambda _: count_failure(), 3, 3),
     ],
 )
 def test_writes_of_a_running_record(path: Path, make: Make, first: int, again: int) -> None:
@@ -71,9 +76,28 @@ def test_what_meets_a_completed_record(path: Path, make: Callable[[], Operation]
         assert _count(asker, make()) == count + TRANSACTION
 
 
+def test_a_reopening_is_an_update_and_a_look_at_the_finished_steps(path: Path) -> None:
+    with opened(path) as asker:
+        lease = asker.granted().lease
+        asker.one(Fail(lease, "final", OOPS, doubtful=False), Recorded)
+        reopening = Reopen(DIGEST, bytes(16), lease.nonce, "note")
+        assert (_count(asker, reopening), _count(asker, reopening)) == (2 + TRANSACTION, 2 + TRANSACTION)
+
+
+def test_a_first_failure_is_counted_by_an_insert_and_a_further_one_by_an_update(path: Path) -> None:
+    with opened(path) as asker:
+        first, second = count_failure(1), count_failure(2)
+        assert (_count(asker, first), _count(asker, second)) == (2 + TRANSACTION, 3 + TRANSACTION)
+
+
 def test_a_first_claim_is_a_look_and_an_insert(path: Path) -> None:
     with opened(path) as asker:
         assert _count(asker, claim()) == 2 + TRANSACTION
+
+
+def count_failure(number: int = 2) -> CountFailure:
+    asked = claim(number=number)
+    return CountFailure(asked.key, asked.fingerprint, asked.nonce, OOPS, asked.terms, asked.about, max_attempts=3)
 
 
 def _count(asker: Asker, operation: Operation) -> int:
