@@ -12,10 +12,14 @@ import typer
 import typer.main
 
 from semel.cli import exit_codes
+from semel.cli.commands.cancel import cancel
 from semel.cli.commands.doctor import doctor
 from semel.cli.commands.erase import erase
+from semel.cli.commands.fail import fail
 from semel.cli.commands.list import list_records
 from semel.cli.commands.migrate import migrate
+from semel.cli.commands.release import release
+from semel.cli.commands.reopen import reopen
 from semel.cli.commands.resolve import resolve
 from semel.cli.commands.restored import restored
 from semel.cli.commands.show import show
@@ -33,7 +37,7 @@ _BAD_COMMAND: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="semel",
-    help="Look after operations that happen once: list, show, resolve and erase their records, sweep, migrate, prove.",
+    help="Look after operations that happen once: list, show, resolve, reopen, erase records, sweep, migrate, prove.",
     epilog=_EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -45,6 +49,10 @@ _RECORDS, _DATABASE, _PROOF = "Records", "Database", "Proof"
 app.command("list", rich_help_panel=_RECORDS)(list_records)
 app.command("show", rich_help_panel=_RECORDS)(show)
 app.command("resolve", rich_help_panel=_RECORDS)(resolve)
+app.command("cancel", rich_help_panel=_RECORDS)(cancel)
+app.command("release", rich_help_panel=_RECORDS)(release)
+app.command("fail", rich_help_panel=_RECORDS)(fail)
+app.command("reopen", rich_help_panel=_RECORDS)(reopen)
 app.command("erase", rich_help_panel=_RECORDS)(erase)
 app.command("migrate", rich_help_panel=_DATABASE)(migrate)
 app.command("sweep", rich_help_panel=_DATABASE)(sweep)

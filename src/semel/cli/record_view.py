@@ -203,7 +203,8 @@ def _lines(text: str) -> Text:
 def _note(note: Note) -> Text:
     decided = as_text(note.resolution or "unknown form", "bold")
     by = Text.assemble("  by ", as_text(note.by)) if note.by else Text()
-    return Text.assemble(decided, by, "\n", _lines(note.reason))
+    forced = Text("  forced: a live lease was ended", "yellow") if note.forced else Text()
+    return Text.assemble(decided, by, forced, "\n", _lines(note.reason))
 
 
 def _about(record: Record) -> Table | None:

@@ -112,11 +112,15 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """How a doubt was ended, or that the record was erased: which decision, why, and by whom. Kept as text."""
+    """How a doubt was ended, or that the record was reopened or erased. Kept as text.
+
+    It says which decision, why, by whom, and whether a live lease was ended by it.
+    """
 
     resolution: str
     reason: str
     by: str = ""
+    forced: bool = False
 
     def text(self) -> str:
         """As it is kept."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from msgspec.structs import replace
+
 from semel.core import codec
 from semel.core.flow import Flow, ask
 from semel.core.key import Key
@@ -172,9 +174,12 @@ def resolve(
     if outcome is not None and known is not None:
         _check_fit(outcome, known)
     corrects = (yield from _stated(key, resolution)) if correct else None
-    note = Note(type(resolution).__name__, reason[:1000], by).text()
-    decision = Resolve(key.digest, nonce, status, outcome, note, key.operation, corrects, error, force)
+    note = Note(type(resolution).__name__, reason[:1000], by)
+    decision = Resolve(key.digest, nonce, status, outcome, note.text(), key.operation, corrects, error)
     answer = yield from ask(decision)
+    if force and isinstance(answer, StateMismatch) and answer.record and answer.record.status is Status.RUNNING:
+        # Only now, so that the note says truly whether a live lease was ended.
+        answer = yield from ask(replace(decision, note=replace(note, forced=True).text(), force=True))
     match answer:
         case Resolved(record):
             return record
@@ -188,11 +193,14 @@ def resolve(
 
 def not_resolvable(record: StoredRecord | Record) -> NotResolvable:
     """The error for a record whose doubt is ended, or that still runs."""
-    then = (
-        "The value that was stated then can be changed: correct=True, or --correct."
-        if is_stated(record)
-        else "Only what is in doubt, or whose lease is over, can be resolved."
-    )
+    if is_stated(record):
+        then = "The value that was stated then can be changed: correct=True, or --correct."
+    elif record.status is Status.RUNNING:
+        then = "Wait until its lease is over; force=True, or --force, ends a live one."
+    else:
+        then = "Only what is in doubt, or whose lease is over, can be resolved."
+        if is_reopenable(record):
+            then += " What failed for good or was cancelled can be reopened."
     return NotResolvable(
         f"The record {record.reference[:16]} is {record.status}, not in doubt; nothing was changed. {then}"
     )
@@ -270,25 +278,29 @@ def reopen(key: Key, *, reason: str, by: str, nonce: bytes) -> Flow[StoredRecord
     match answer:
         case Reopened(record):
             return record
-        case StateMismatch(record):
-            raise _not_reopened(key, record)
+        case StateMismatch(None):
+            raise _not_found(key)
+        case StateMismatch(StoredRecord() as record):
+            raise not_reopenable(record)
     raise AssertionError(answer)
 
 
-def _not_reopened(key: Key, record: StoredRecord | None) -> SemelError:
-    if record is None:
-        return _not_found(key)
-    is_over = record.status is Status.CANCELLED or (record.status is Status.FAILED and not record.retryable)
+def is_reopenable(record: StoredRecord | Record) -> bool:
+    """Whether it failed for good or was cancelled, and what is needed to run it is still there."""
+    return record.final and record.status is not Status.COMPLETED and not record.erased
+
+
+def not_reopenable(record: StoredRecord | Record) -> NotResolvable:
+    """The error for a record that cannot run again, or may anyway."""
     if record.erased:
         why = "was erased, so nothing is left to run it with"
-    elif is_over:
+    elif is_reopenable(record):
         why = "has changed since it was looked at; ask again"
     elif record.retryable:
         why = "may be tried again anyway"
     else:
         why = f"is {record.status}; only what failed for good or was cancelled can be reopened"
-    message = f"The record {key.reference[:16]} {why}. Nothing was changed."
-    return NotResolvable(message, reference=key.reference)
+    return NotResolvable(f"The record {record.reference[:16]} {why}. Nothing was changed.", reference=record.reference)
 
 
 def _not_found(key: Key) -> RecordNotFound:

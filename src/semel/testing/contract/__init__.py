@@ -73,7 +73,7 @@ from semel.testing.contract.topics.leases import (
     ZombieContract,
 )
 from semel.testing.contract.topics.operations import InputContract, ListContract, OperationContract
-from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, VersionContract
+from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, ValueContract, VersionContract
 from semel.testing.contract.topics.steps import DeriveContract, StepContract
 from semel.testing.contract.topics.waiting import CrowdContract, PromotionContract, WaitingContract
 from semel.testing.contract.world import MakeStore
@@ -92,6 +92,7 @@ class StoreContract(
     ReplayContract,
     TombstoneContract,
     VersionContract,
+    ValueContract,
     FailureContract,
     AttemptContract,
     CountingContract,

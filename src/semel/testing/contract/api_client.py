@@ -198,6 +198,16 @@ class ApiClient:
         record: Record = await self.call(method)
         return record
 
+    async def reopen(self, key: Any = "k", *, operation: Any = OPERATION, reason: Any = "asked", **rest: Any) -> Record:
+        """Let a key run again."""
+        method = functools.partial(self.engine.reopen, key, operation=operation, reason=reason, **rest)
+        record: Record = await self.call(method)
+        return record
+
+    async def stored_value(self, key: Any = "k", returns: Any = Any, *, operation: Any = OPERATION, **rest: Any) -> Any:
+        """What is stored for a key, without a call."""
+        return await self.call(functools.partial(self.engine.value, key, returns, operation=operation, **rest))
+
     async def erase(self, key: Any = "k", *, operation: Any = OPERATION, reason: Any = "asked", **rest: Any) -> Record:
         """Erase a record."""
         method = functools.partial(self.engine.erase, key, operation=operation, reason=reason, **rest)

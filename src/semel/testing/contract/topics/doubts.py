@@ -29,6 +29,7 @@ from semel.core.policy import Policy
 from semel.core.record import (
     Cancelled,
     DidNotHappen,
+    Failed,
     Failure,
     Happened,
     Lease,
@@ -38,7 +39,7 @@ from semel.core.record import (
     Step,
     Unknown,
 )
-from semel.errors import FailedBefore, InDoubt, LeaseLost, NotResolvable, UsageError
+from semel.errors import FailedBefore, InDoubt, LeaseLost, NotResolvable, RecordNotFound, UsageError
 from semel.testing.contract.api_client import ApiClient
 from semel.testing.contract.suite import Contract, only_async
 from semel.testing.contract.world import World
@@ -604,6 +605,7 @@ class CorrectingContract(Contract):
 
 
 _OOPS = Failure("shop.CardDeclined", "no")
+_FINAL = Policy(final_errors=(ValueError,))
 _REOPEN, _AGAIN = b"r" * 16, b"s" * 16
 
 
@@ -703,6 +705,39 @@ class ReopeningContract(Contract):
         assert answer == StateMismatch(before)
         assert await world.stored() == before
 
+    async def test_the_next_call_runs_and_the_record_says_who_let_it_and_why(self, world: World) -> None:
+        client = world.client()
+        await client.error(handler=world.raising(ValueError()), policy=_FINAL)
+        record = await client.reopen(reason="their fault", by="ada")
+        assert record.note == Note("Reopened", "their fault", "ada")
+        result = await client.run(policy=_FINAL)
+        assert (result.value, result.replayed) == ("value", False)
+
+    @pytest.mark.parametrize("reason", ["", "   ", None])
+    async def test_reopening_needs_a_reason(self, world: World, reason: Any) -> None:
+        client = world.client()
+        await client.error(handler=world.raising(ValueError()), policy=_FINAL)
+        with pytest.raises(UsageError):
+            await client.reopen(reason=reason)
+        assert isinstance(await client.error(policy=_FINAL), FailedBefore)
+
+    async def test_what_is_completed_is_refused_and_replayed_as_before(self, world: World) -> None:
+        client = world.client()
+        await client.run()
+        with pytest.raises(NotResolvable, match="completed"):
+            await client.reopen()
+        assert (await client.run()).replayed
+
+    async def test_what_may_be_tried_again_anyway_is_refused(self, world: World) -> None:
+        client = world.client()
+        await client.error(handler=world.raising(OSError()), policy=Policy(retry_errors=(OSError,)))
+        with pytest.raises(NotResolvable, match="anyway"):
+            await client.reopen()
+
+    async def test_a_key_without_a_record_is_not_reopened(self, world: World) -> None:
+        with pytest.raises(RecordNotFound):
+            await world.client().reopen()
+
     async def test_a_key_that_nobody_has_cannot_be_reopened(self, world: World) -> None:
         (answer,) = await world.perform(Reopen(world.claim().key.digest, _REOPEN, _FIRST, "looked"))
         assert answer == StateMismatch(None)
@@ -741,3 +776,42 @@ class ForcingContract(Contract):
         assert (answer.record.retryable, answer.record.error) == (False, _OOPS)
         (replay,) = await world.perform(world.claim(policy=HOLD))
         assert isinstance(replay, Replay)
+
+    async def test_duplicates_are_told_the_failure_that_was_stated(self, world: World) -> None:
+        client = await _held(world)
+        await client.resolve(Failed("the bank is gone"))
+        error = await client.error(policy=HOLD)
+        assert isinstance(error, FailedBefore)
+        assert error.error_message == "the bank is gone"
+
+    @pytest.mark.parametrize("resolution", [Happened("forced"), DidNotHappen(), Cancelled(), Failed("stopped")])
+    async def test_whoever_runs_cannot_record_what_it_gives(self, world: World, resolution: Resolution) -> None:
+        gate = world.gate()
+        running = world.client(world.watched()).start(handler=world.stopping(gate, "late"), policy=HOLD)
+        await gate.reached()
+        shown = await world.client().resolve(resolution, force=True)
+        stored = await world.stored()
+        gate.open()
+        await world.ended(running)
+        assert await world.stored() == stored
+        assert await world.client().read() == shown
+        assert running.error is None or isinstance(running.error, (LeaseLost, FailedBefore))
+
+    async def test_the_record_says_that_a_live_lease_was_ended(self, world: World) -> None:
+        await world.crash(policy=HOLD)
+        record = await world.client().resolve(Cancelled(), force=True, reason="its host is gone", by="ada")
+        assert record.note == Note("Cancelled", "its host is gone", "ada", forced=True)
+
+    async def test_force_that_was_not_needed_is_not_told(self, world: World) -> None:
+        await world.crash(policy=HOLD)
+        world.clock.advance(LEASE)
+        record = await world.client().resolve(Cancelled(), force=True)
+        assert record.note is not None
+        assert not record.note.forced
+
+    async def test_a_value_is_not_corrected_by_force(self, world: World) -> None:
+        client = await _held(world)
+        await client.resolve(Happened("first"))
+        with pytest.raises(UsageError):
+            await client.resolve(Happened("second"), correct=True, force=True)
+        assert await client.value(policy=HOLD) == "first"

@@ -18,7 +18,7 @@ from semel.core.codec import same
 from semel.core.operations import Complete
 from semel.core.policy import Policy
 from semel.core.record import Status, pack_outcome
-from semel.errors import RecordUnreadable, ResultNotKept
+from semel.errors import FailedBefore, InDoubt, InProgress, RecordNotFound, RecordUnreadable, ResultNotKept
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
 
@@ -243,3 +243,50 @@ class VersionContract(Contract):
         world.clock.advance(elapsed)
         assert isinstance(await world.client().error(), RecordUnreadable)
         assert world.ran == []
+
+
+class ValueContract(Contract):
+    """What an operation gave can be read without a call; nothing runs for that."""
+
+    async def test_the_value_comes_back_as_the_type_that_is_asked_for(self, world: World) -> None:
+        client = world.client()
+        await client.run(handler=world.returning(Booking(7, date(2026, 3, 1))), returns=Booking)
+        assert await client.stored_value(returns=Booking) == Booking(7, date(2026, 3, 1))
+
+    async def test_a_key_without_a_record_has_no_value(self, world: World) -> None:
+        with pytest.raises(RecordNotFound):
+            await world.client().stored_value()
+        assert world.ran == []
+
+    @pytest.mark.parametrize("default", [None, "nothing"])
+    async def test_a_default_stands_for_no_record(self, world: World, default: Any) -> None:
+        assert await world.client().stored_value(default=default) == default
+
+    async def test_an_expired_record_has_no_value(self, world: World) -> None:
+        client = world.client()
+        await client.run()
+        world.clock.advance(timedelta(days=2).total_seconds())
+        with pytest.raises(RecordNotFound):
+            await client.stored_value()
+
+    async def test_what_runs_has_no_value_yet_and_is_in_doubt_once_its_lease_is_over(self, world: World) -> None:
+        await world.crash()
+        client = world.client()
+        with pytest.raises(InProgress):
+            await client.stored_value(default="nothing")
+        world.clock.advance(60)
+        with pytest.raises(InDoubt):
+            await client.stored_value(default="nothing")
+
+    async def test_a_failure_is_told_in_place_of_a_value(self, world: World) -> None:
+        client = world.client()
+        await client.error(handler=world.raising(ValueError()), policy=Policy(final_errors=(ValueError,)))
+        with pytest.raises(FailedBefore):
+            await client.stored_value(default="nothing")
+
+    async def test_an_erased_value_is_not_kept(self, world: World) -> None:
+        client = world.client()
+        await client.run()
+        await client.erase()
+        with pytest.raises(ResultNotKept):
+            await client.stored_value(default="nothing")
