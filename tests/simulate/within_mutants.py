@@ -13,9 +13,11 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from semel.core.operations import Checkpoint, Claim, Complete, Granted, JoinTransaction, TransactionJoined
+from semel.core.operations import Checkpoint, Claim, Complete, CountFailure, Granted, JoinTransaction, TransactionJoined
+from semel.core.record import StoredRecord
 from semel.engine.call_flow import CallFlow
 from semel.errors import StoreUnavailable
+from semel.stores import memory
 from semel_lab.simulate.models import MysqlModel, PostgresModel, Server, Session
 from semel_lab.simulate.models.database import Database, Waits
 from semel_lab.simulate.models.transaction import Rows, Transaction
@@ -197,6 +199,30 @@ def _() -> AbstractContextManager[Any]:
         return end
 
     return swapped(end=change)
+
+
+@mutant("a failure is counted though an open transaction holds its key", "W6")
+def _() -> AbstractContextManager[Any]:
+    def change(_right: Any) -> Any:
+        def count(self: Server, transaction: Transaction, operation: CountFailure, now: int) -> Any:
+            answer, record = self.judged(self.committed.get(operation.key.digest), operation, now)
+            self.write(transaction, operation.key.digest, record)
+            return answer
+
+        return count
+
+    return swapped(count=change)
+
+
+@mutant("a failure is counted by two", "W6")
+def _() -> AbstractContextManager[Any]:
+    right = memory.count_failure
+
+    def twice(record: StoredRecord | None, operation: CountFailure, now: int) -> StoredRecord | None:
+        counted = right(record, operation, now)
+        return counted and replace(counted, attempts=counted.attempts + 1)
+
+    return patch.object(memory, "count_failure", twice)
 
 
 @mutant("a failure inside a transaction is not written down", "W4")

@@ -75,6 +75,7 @@ _COUNT: Final = {
     "process_instance": "text",
     "requester": "text",
     "tags": "text",
+    "lock": "bigint",
 }
 _INPUTS: Final[dict[str, dict[str, str]]] = {
     "claim": _CLAIM,
@@ -112,7 +113,7 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
         "error_type": "text",
         "error_message": "text",
     },
-    "count_first": {**_COUNT, "lock": "bigint"},
+    "count_first": _COUNT,
     "count_again": _COUNT,
     "erase": {
         "digest": "bytea",
@@ -324,17 +325,19 @@ class PostgresDialect:
 
     def count_first(self, operation: CountFailure, *, fence: int) -> Command:
         """The first failure of a key."""
-        return Command(
-            self.text("count_first", "one"), (*count_values(operation, fence).values(), _lock(operation.key.digest))
-        )
+        return self._count("count_first", operation, fence)
 
     def count_again(self, operation: CountFailure) -> Command:
         """A further failure."""
-        return Command(self.text("count_again", "one"), tuple(count_values(operation, 0).values()))
+        return self._count("count_again", operation, fence=0)
+
+    def _count(self, name: str, operation: CountFailure, fence: int) -> Command:
+        values = (*count_values(operation, fence).values(), _lock(operation.key.digest))
+        return Command(self.text(name, "one"), values)
 
     def forget_expired(self, digest: bytes) -> Command:
         """Delete a record that is expired."""
-        return Command(self._sql["forget_expired"], (digest,))
+        return Command(self._sql["forget_expired"], (digest, _lock(digest)))
 
     def erase(self, operation: Erase) -> Command:
         """Leave of a record what keeps its key shut."""

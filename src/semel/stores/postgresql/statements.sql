@@ -275,7 +275,8 @@ FROM e WHERE pg_try_advisory_xact_lock(e.lock)
 ON CONFLICT (digest) DO NOTHING
 RETURNING {r_record};
 
--- A further one. A record that is running, settled for good, expired or another request's is left alone.
+-- A further one. A record that is running, settled for good, expired or another request's is left alone, and so is one
+-- whose key an open transaction holds: nobody waits for it.
 -- name: count_again
 WITH e AS MATERIALIZED ({input})
 UPDATE {record_table} AS r SET retryable = coalesce(r.attempts + 1 < e.most, true), attempts = r.attempts + 1,
@@ -283,12 +284,13 @@ UPDATE {record_table} AS r SET retryable = coalesce(r.attempts + 1 < e.most, tru
     started_us = e.now, updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
 FROM e
 WHERE r.digest = e.digest AND r.nonce <> e.nonce AND r.fingerprint = e.fingerprint
-    AND r.status = 'failed' AND r.retryable AND r.expires_us > e.now
+    AND r.status = 'failed' AND r.retryable AND r.expires_us > e.now AND pg_try_advisory_xact_lock(e.lock)
 RETURNING {r_record};
 
 -- name: forget_expired
 WITH gone AS (
     DELETE FROM {record_table} AS r WHERE r.digest = ?::bytea AND {settled} AND r.expires_us <= {clock}
+        AND pg_try_advisory_xact_lock(?::bigint)
     RETURNING r.digest
 ), forgotten AS (DELETE FROM {step_table} AS s USING gone WHERE s.digest = gone.digest)
 SELECT count(*) FROM gone;

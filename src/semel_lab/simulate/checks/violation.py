@@ -64,5 +64,6 @@ INVARIANTS = {
     "W3": "within: nobody is told the outcome of what was rolled back, or not yet committed",
     "W4": "within: when all transactions have ended, the next caller gets an answer",
     "W5": "within: a duplicate is refused without breaking or stopping the transaction of its caller",
+    "W6": "within: what was rolled back is counted once, never in a record that an open transaction is writing",
     "broke": "no call ends with an error that is not one of its handler or of semel",
 }

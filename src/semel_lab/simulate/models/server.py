@@ -49,6 +49,7 @@ from semel.core.operations import (
     TransactionJoined,
 )
 from semel.core.record import Lease, Status, StoredRecord
+from semel.errors import StoreUnavailable
 from semel.stores.memory import Table
 from semel.stores.sql.errors import RowLocked, ended
 from semel_lab.simulate.models.database import Database, Told, Waits
@@ -211,6 +212,9 @@ class Server(Database):
         answer, record = self.judged(row, operation, now)
         if row is not None and record == row.record:
             return answer
+        if row is not None and held:
+            over = row.record.settled and row.record.expires_us <= now
+            return StoreUnavailable("The record is held.") if over else StateMismatch(row.record)
         if self.locked(transaction, digest):
             raise Waits
         self.write(transaction, digest, record)

@@ -13,6 +13,7 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
+    CountFailure,
     Fail,
     JoinTransaction,
     Operation,
@@ -20,6 +21,7 @@ from semel.core.operations import (
     Recorded,
     Running,
 )
+from semel.core.record import NOTHING, Failure
 from semel.engine import call_errors
 from semel.engine.background import Promoted, TimedOut
 from semel.engine.call_flow import CallFlow, Pause, Result, RunHandler, RunStep, Wait, step
@@ -40,6 +42,7 @@ Body = Generator[Any, Any, Any]
 LANE: Final = Session("lane")
 _POLL: Final = 0.05
 _TURNS: Final = 2
+_ROLLED_BACK: Final = Failure("shop.RolledBack", "nothing of it is left")
 _JOINED: Final = (Claim, Complete, Fail, Read, JoinTransaction, Checkpoint)
 
 
@@ -130,11 +133,24 @@ class WithinCaller:
         if error is not None and self.fault != "swallow":
             self._end(Rollback())
             self.sim.checker.told(self, None, error)
+            if isinstance(error, (Broken, NothingHappened)):
+                yield from self._count()
             return not isinstance(error, TransactionAborted)
         self._end(Rollback() if self.fault == "rollback" else Commit())
         if self.fault not in ("rollback", "crash after commit"):
             self.sim.checker.told(self, result, error)
+        elif self.fault == "rollback" and result is not None and not result.replayed:
+            yield from self._count()
         return True
+
+    def _count(self) -> Body:
+        """The attempt was rolled back with everything it wrote: it is counted on a connection of semel's own."""
+        most = self.sim.world.counts
+        if most is None:
+            return
+        asked = request_of(self.sim.world)
+        count = CountFailure(asked.key, asked.fingerprint, self.nonce, _ROLLED_BACK, asked.terms, NOTHING, most)
+        self.sim.checker.counted(count, (yield from self._operate(LANE, count)))
 
     def _end(self, act: Commit | Rollback) -> None:
         self.sim.server.apply(self.session, act, self.sim.now_us)
@@ -142,6 +158,11 @@ class WithinCaller:
     def _call_alone(self) -> Body:
         result, error = yield from self._called(joined=False)
         self.sim.checker.told(self, result, error)
+
+    @property
+    def attempts(self) -> int:
+        """How many it has begun, as far as anybody could count."""
+        return self._nonces
 
     @property
     def nonce(self) -> bytes:

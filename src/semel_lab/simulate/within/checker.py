@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.core.operations import Resolve, Resolved
+from semel.core.operations import CountFailure, Resolve, Resolved, StateMismatch
 from semel.core.record import Status, StoredRecord
 from semel.engine.call_flow import Result
 from semel.errors import (
@@ -89,6 +89,22 @@ class Checker:
         if not effect.told:
             raise Violation("W1", f"the effect {effect.value} is a repetition, and its handler was not told of a doubt")
         self.sim.seen["within: effect repeated, told"] += 1
+
+    def counted(self, count: CountFailure, answer: Any) -> None:
+        """A failure that was rolled back is counted: for nobody else's key, and not more often than was tried."""
+        if isinstance(answer, StateMismatch):
+            self.sim.seen["within: not counted"] += 1
+            return
+        record = answer.record
+        if any(transaction.claims(count.key.digest) for transaction in self.sim.server.open):
+            raise Violation("W6", "a failure was counted in a record that an open transaction is writing")
+        if record.status is not Status.FAILED or record.nonce != count.nonce:
+            raise Violation("W6", f"a failure was counted, and the record is {record.status}")
+        tried = sum(caller.attempts for caller in self.sim.callers)
+        final = count.max_attempts is not None and record.attempts >= count.max_attempts
+        if record.attempts > tried or record.retryable is final:
+            raise Violation("W6", f"{record.attempts} attempts are counted of {tried}, retryable is {record.retryable}")
+        self.sim.seen["within: counted, final" if final else "within: counted"] += 1
 
     def not_given_back(self, nonce: bytes) -> None:
         """A claim came too late, so nothing ran, and its record was held for as long as undoing it was tried."""

@@ -42,6 +42,8 @@ class WithinWorld:
         faults: what may go wrong; `budget` is how often.
         slow: how often time may pass although somebody could go on.
         looks: whether a caller reads something first, so that its snapshot is older than its claim.
+        counts: after how many attempts a failure is final that is counted once its transaction was rolled back; nobody
+            counts any where it is None.
         steps: whether the work is a step in a transaction: that of the caller, or one that lasts as long as the step.
     """
 
@@ -54,6 +56,7 @@ class WithinWorld:
     in_doubt: Doubt = "rerun"
     when_running: WhenRunning = "wait"
     looks: bool = False
+    counts: int | None = None
     steps: bool = False
 
 
@@ -68,6 +71,14 @@ def _worlds(server: ServerName) -> tuple[WithinWorld, ...]:
             name=f"{server}: both levels", server=server, budget=3, callers=(rc, rr), looks=True, in_doubt="hold"
         ),
         WithinWorld(name=f"{server}: nobody waits", server=server, budget=3, callers=(rc, rr), when_running="reject"),
+        WithinWorld(
+            name=f"{server}: counted",
+            server=server,
+            callers=(rc, rr),
+            faults=("crash", "rollback", "retry", "doubt"),
+            budget=3,
+            counts=2,
+        ),
         WithinWorld(name=f"{server}: beside a lane", server=server, callers=(rc, rr, "lane"), faults=ends),
         WithinWorld(
             name=f"{server}: a slow lane", server=server, callers=(rr, "lane"), faults=ends, slow=2, in_doubt="hold"
@@ -88,6 +99,7 @@ WITHIN_SOMETIMES: Final = frozenset({
     "within: first", "within: replay", "within: InProgress", "within: InDoubt", "within: NotInTransaction",
     "within: TransactionAborted", "within: Broken", "within: NothingHappened",
     "within: held", "within: row locked", "within: step done before", "within: effect repeated, told",
+    "within: counted", "within: counted, final", "within: not counted",
     "within: run in the end", "within: replayed in the end", "within: resolved in the end",
 })  # fmt: skip
 
