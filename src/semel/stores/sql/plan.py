@@ -134,7 +134,7 @@ def _contention_error() -> StoreUnavailable:
 def erase_records(dialect: Dialect, operations: Sequence[Erase], *, joined: bool) -> Plan:
     """Answers to `Erase`."""
     if joined:
-        raise _outside_only_error("erase")
+        raise _outside_only_error("erase()")
     answers: Answers = []
     for operation in operations:
         answers.append((yield from _erase(dialect, operation)))
@@ -379,7 +379,7 @@ def _scan(dialect: Dialect, operations: Sequence[Scan], *, joined: bool) -> Plan
 def _deciding(what: Literal["resolve", "reopen"], answer: type[Resolved | Reopened]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
         if joined and not dialect.decides_inside:
-            raise _outside_only_error(what)
+            raise _outside_only_error(f"{what}()")
         answers: Answers = []
         for operation in operations:
             changed = yield dialect.resolve(operation) if what == "resolve" else dialect.reopen(operation)
@@ -396,7 +396,7 @@ def _deciding(what: Literal["resolve", "reopen"], answer: type[Resolved | Reopen
 
 def _count_failures(dialect: Dialect, operations: Sequence[CountFailure], *, joined: bool) -> Plan:
     if joined:
-        raise _outside_only_error("count a failure")
+        raise _outside_only_error("Counting a failure")
     answers: Answers = []
     for operation in operations:
         answers.append((yield from _count_failure(dialect, operation)))
@@ -426,7 +426,7 @@ def _count_failure(dialect: Dialect, operation: CountFailure) -> Generator[Comma
 def _sweep_plan(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
         if joined and not dialect.decides_inside:
-            raise _outside_only_error("sweep")
+            raise _outside_only_error("sweep()")
         answers: Answers = []
         for operation in operations:
             answers.append(SweepCount((yield from sweep_of(dialect, operation))))
@@ -438,7 +438,7 @@ def _sweep_plan(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
 def _outside_only_error(what: str) -> UsageError:
     """The error for what has transactions of its own: inside the caller's it would hold the rows of others."""
     return UsageError(
-        f"{what}() decides for everybody and is not part of your transaction; nothing was changed. Call it outside "
+        f"{what} decides for everybody and is not part of your transaction; nothing was changed. Call it outside "
         f"within()."
     )
 
