@@ -271,7 +271,7 @@ def reopen(key: Key, *, reason: str, by: str, nonce: bytes) -> Flow[StoredRecord
         message = "reopen() needs a reason, which is kept with the record; nothing was changed."
         raise UsageError(message)
     found = yield from ask(Read(key.digest, operation=key.operation))
-    if found.record is None:
+    if found.record is None or _has_expired(found.record, found.now_us):
         raise _not_found(key)
     note = Note(_REOPENED, reason[:1000], by).text()
     answer = yield from ask(Reopen(key.digest, nonce, found.record.nonce, note, key.operation))
@@ -303,6 +303,11 @@ def not_reopenable(record: StoredRecord | Record) -> NotResolvable:
     return NotResolvable(f"The record {record.reference[:16]} {why}. Nothing was changed.", reference=record.reference)
 
 
+def _has_expired(record: StoredRecord, now_us: int) -> bool:
+    """Whether it counts as none: the next claim of its key begins anew."""
+    return record.settled and record.expires_us <= now_us
+
+
 def _not_found(key: Key) -> RecordNotFound:
     message = f"There is no record {key.reference[:16]}, or it has expired; nothing ran."
     return RecordNotFound(message, reference=key.reference)
@@ -320,7 +325,7 @@ def value(key: Key, shape: codec.Shape) -> Flow[Any]:
     """
     found = yield from ask(Read(key.digest, operation=key.operation))
     record = found.record
-    if record is None or (record.settled and record.expires_us <= found.now_us):
+    if record is None or _has_expired(record, found.now_us):
         raise _not_found(key)
     if record.status is Status.RUNNING and record.lease_us > found.now_us:
         raise call_errors.in_progress(key, record.lease_us - found.now_us)

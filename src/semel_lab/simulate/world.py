@@ -396,6 +396,15 @@ SMALL: Final[tuple[World, ...]] = (
         budget=3,
     ),
     World(
+        name="reopened and expired",
+        askers=(Asker(0), Asker(1, reopens=True)),
+        faults=("final", "stall"),
+        budget=2,
+        slow=2,
+        keep_for=0.4,
+        stall=1.2,
+    ),
+    World(
         name="forced and reopened",
         askers=(Asker(0), Asker(1, forces=True), Asker(2, reopens=True)),
         faults=("lose", "late", "stall"),

@@ -734,6 +734,14 @@ class ReopeningContract(Contract):
         with pytest.raises(NotResolvable, match="anyway"):
             await client.reopen()
 
+    async def test_an_expired_record_is_not_brought_back(self, world: World) -> None:
+        await _failed(world)
+        world.clock.advance(timedelta(days=2).total_seconds())
+        before = await world.stored()
+        with pytest.raises(RecordNotFound):
+            await world.client().reopen()
+        assert await world.stored() == before
+
     async def test_a_key_without_a_record_is_not_reopened(self, world: World) -> None:
         with pytest.raises(RecordNotFound):
             await world.client().reopen()
