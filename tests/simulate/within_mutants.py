@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
+from semel.core.claim_rules import count_failure
 from semel.core.operations import Checkpoint, Claim, Complete, CountFailure, Granted, JoinTransaction, TransactionJoined
 from semel.core.record import StoredRecord
 from semel.engine.call_flow import CallFlow
@@ -216,10 +217,8 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("a failure is counted by two", "W6")
 def _() -> AbstractContextManager[Any]:
-    right = memory.count_failure
-
     def twice(record: StoredRecord | None, operation: CountFailure, now: int) -> StoredRecord | None:
-        counted = right(record, operation, now)
+        counted = count_failure(record, operation, now)
         return counted and replace(counted, attempts=counted.attempts + 1)
 
     return patch.object(memory, "count_failure", twice)

@@ -328,9 +328,9 @@ def value(key: Key, shape: codec.Shape) -> Flow[Any]:
     if record is None or _has_expired(record, found.now_us):
         raise _not_found(key)
     if record.status is Status.RUNNING and record.lease_us > found.now_us:
-        raise call_errors.in_progress(key, record.lease_us - found.now_us)
+        raise call_errors.in_progress_error(key, record.lease_us - found.now_us)
     if not record.settled:
-        raise call_errors.in_doubt(record, None)
+        raise call_errors.in_doubt_error(record, None)
     return call_errors.replay(record, shape)
 
 

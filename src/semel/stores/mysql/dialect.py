@@ -237,15 +237,19 @@ class MysqlDialect:
     def count_first(self, operation: CountFailure, *, fence: int) -> Command:
         """The first failure of a key."""
         values = tuple(count_values(operation, fence).values())
-        back = self._changed(operation.key.digest, operation.nonce)
+        back = self._counted(operation)
         return self._list("count_first", [values], back, unless=self._sql["unless_there"])
 
     def count_again(self, operation: CountFailure) -> Command:
         """A further failure."""
         named = count_values(operation, 0)
         order = ("most", "most", "nonce", "error_type", "error_message", "digest", "nonce", "fingerprint")
-        back = self._changed(operation.key.digest, operation.nonce)
+        back = self._counted(operation)
         return Command(self._sql["count_again"], tuple(named[name] for name in order), back)
+
+    def _counted(self, operation: CountFailure) -> Command:
+        """The record, where its last write was a failure under this nonce."""
+        return Command(self._sql["counted"], (operation.key.digest, operation.nonce))
 
     def forget_expired(self, digest: bytes) -> Command:
         """Delete a record that is expired, and its finished steps."""

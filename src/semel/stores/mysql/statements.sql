@@ -208,6 +208,10 @@ WHERE r.nonce <> e.nonce AND CASE WHEN e.corrects IS NULL
 -- name: resolved
 SELECT {r_record} FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ?;
 
+-- A claim has the nonce of the attempt that is counted: of its record nothing is to be told but a failure.
+-- name: counted
+SELECT {r_record} FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ? AND r.status = 'failed';
+
 -- What was final may be tried again. Only the very record that was seen is changed, so two decisions are not both carried
 -- out; whoever claimed it before shows another nonce and changes nothing.
 -- name: reopen

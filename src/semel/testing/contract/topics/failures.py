@@ -553,6 +553,26 @@ class CountingContract(Contract):
         assert answer == StateMismatch(before)
         assert await world.stored() == before
 
+    @pytest.mark.parametrize("state", ["running", "in doubt", "completed"])
+    async def test_an_attempt_that_was_not_rolled_back_is_not_counted(self, world: World, state: str) -> None:
+        lease = await world.crash()
+        ends: dict[str, Fail | Complete] = {
+            "in doubt": Fail(lease, "doubt", _DECLINED, doubtful=True),
+            "completed": Complete(lease, b"done"),
+        }
+        if state in ends:
+            await world.perform(ends[state])
+        before = await world.stored()
+        (answer,) = await world.perform(_counting(world, lease.nonce))
+        assert answer == StateMismatch(before)
+
+    async def test_an_attempt_whose_failure_was_recorded_after_all_counts_once(self, world: World) -> None:
+        lease = await world.crash()
+        await world.perform(Fail(lease, "retry", _DECLINED, doubtful=False))
+        before = await world.stored()
+        assert before is not None
+        assert await world.perform(_counting(world, lease.nonce)) == [Counted(before)]
+
     async def test_a_failure_of_another_request_is_left_alone(self, world: World) -> None:
         await world.perform(_counting(world))
         before = await world.stored()
