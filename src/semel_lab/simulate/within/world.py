@@ -79,6 +79,9 @@ def _worlds(server: ServerName) -> tuple[WithinWorld, ...]:
             budget=3,
             counts=2,
         ),
+        WithinWorld(
+            name=f"{server}: the only attempt", server=server, callers=(rc, rr), faults=("rollback", "doubt"), counts=1
+        ),
         WithinWorld(name=f"{server}: beside a lane", server=server, callers=(rc, rr, "lane"), faults=ends),
         WithinWorld(
             name=f"{server}: a slow lane", server=server, callers=(rr, "lane"), faults=ends, slow=2, in_doubt="hold"
