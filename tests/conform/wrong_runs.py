@@ -32,6 +32,11 @@ class LooksFirstAndWritesLater(Fault):
         self.looking = 0
         self.another_looks = threading.Condition()
 
+    def connection(self, change: int) -> None:
+        with self.another_looks:
+            super().connection(change)
+            self.another_looks.notify_all()
+
     def once(self, asked: Asked, identity: Hashable, fingerprint: Hashable) -> Told:
         kept = self.kept.get(identity)
         if kept is not None:
@@ -39,8 +44,10 @@ class LooksFirstAndWritesLater(Fault):
         with self.another_looks:
             self.looking += 1
             self.another_looks.notify_all()
-            if self.connected > 1:  # lets another one look before this one writes
-                self.another_looks.wait_for(lambda: self.looking > 1, 0.5)
+            # Lets another one look before this one writes. On a busy machine it may not even be accepted yet.
+            self.another_looks.wait_for(lambda: self.looking > 1 or self.connected > 1, 0.1)
+            if self.connected > 1:
+                self.another_looks.wait_for(lambda: self.looking > 1, 1.5)
         with self.another_looks:
             self.looking -= 1
         told = self.run(asked)

@@ -62,7 +62,7 @@ SOMETIMES: Final = frozenset({
     "forced", "forcing answered", "forcing answered: NotResolvable", "forcing answered: StoreUnavailable",
     "reopened", "reopening answered", "reopening answered: NotResolvable", "reopening answered: RecordNotFound",
     "reopening answered: StoreUnavailable", "effect repeated, by decision",
-    "counted", "counted: final", "counted before", "counted again, after others", "not counted", "counting answered",
+    "counted", "counted: final", "counted before", "not counted", "counting answered",
     "counting answered: StoreUnavailable",
     "purged", "lapsed", "swept", "swept: reconciled", "settled in the end", "held, then resolved", "told in time",
     "stall reported",

@@ -8,7 +8,21 @@ import pytest
 
 from semel import AsyncSemel, Semel
 
-SHEET = ["close", "current", "erase", "once", "open", "read", "records", "resolve", "run", "sweep", "within"]
+SHEET = [
+    "close",
+    "current",
+    "erase",
+    "once",
+    "open",
+    "read",
+    "records",
+    "reopen",
+    "resolve",
+    "run",
+    "sweep",
+    "value",
+    "within",
+]
 ATTEMPT = ["about", "derive", "fence", "in_doubt", "key", "number", "step"]
 
 
