@@ -9,21 +9,23 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, cast
 
 from semel.core.circuit import Limits
 from semel.core.fingerprint import Secret
 from semel.core.key import KeyRing, KeyValue
-from semel.core.observer import Observer
+from semel.core.observer import Logging, Observer
 from semel.core.policy import Policy
 from semel.core.store import Store, libraries_of
 from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
-from semel.engine.clock import Clock
+from semel.engine.clock import Clock, SystemClock
 from semel.engine.engine import EngineBase, SemelBase
 from semel.engine.sync_engine import SyncEngine, SyncSemelBase
 from semel.errors import UsageError
 from semel.extras import missing_error
-from semel.settings import BELONGS
+from semel.settings import Settings, find_file, read_settings
+from semel.validation import BELONGS
 
 if TYPE_CHECKING:
     from semel.stores.cache import Cache
@@ -118,6 +120,35 @@ def _with_tiers(store: Store, cache: object, observer: Observer | None) -> Store
     return TieredStore(store, Cache.of(cache), observer=observer)
 
 
+def open_configured_store(settings: Settings, observer: Observer, clock: Clock, **further: Any) -> Store:
+    """The store that settings name, with its pool; one that keeps nothing where semel is switched off.
+
+    `further` are settings of the store that the file does not have.
+
+    Raises:
+        UsageError: the address is not understood, or such a store has no use for a setting of the pool.
+    """
+    from semel.stores.urls import pool_settings, split_scheme
+
+    scheme, _ = split_scheme(settings.store)
+    pool = dict(settings.pool)
+    logged = pool.pop("log_statements", False)
+    given = pool_settings(scheme, pool)
+    if not settings.enabled:
+        from semel.stores.unprotected import UnprotectedStore
+
+        return UnprotectedStore(f"{scheme or 'path'}: switched off", observer, clock.monotonic)
+    store = open_store(settings.store if scheme else Path(settings.store), **given, **further)
+    return with_statement_log(store) if logged else store
+
+
+def with_statement_log(store: Store) -> Store:
+    """The store, with a line in the log for each statement that it sends."""
+    from semel.stores.statement_log import LoggedStore
+
+    return LoggedStore(store)
+
+
 E = TypeVar("E", bound=EngineBase)
 
 
@@ -125,6 +156,42 @@ class _OnPlace(SemelBase[E]):
     """On a store that is given by URL, path or object; it comes before the methods of its kind."""
 
     _kind: ClassVar[int]
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: str | PathLike[str] | Settings | None = None,
+        *,
+        observer: Observer | None = None,
+        clock: Clock | None = None,
+        fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
+    ) -> Self:
+        """An engine as a settings file and the environment say. Nothing is connected yet.
+
+        Args:
+            settings: the path of the file, or settings that were read. None: the file that `SEMEL_SETTINGS` names, else
+                `semel.toml` in the working directory, else the environment alone.
+            observer: told what happens; by default it goes to `logging`.
+            clock: what waiting is measured by; tests put a virtual one here.
+            fingerprint_secret: keys the digests of what was asked; of several the first makes them, and all compare.
+
+        Raises:
+            UsageError: the file cannot be read, a name is unknown, or a value is not usable.
+        """
+        if not isinstance(settings, Settings):
+            settings = read_settings(find_file() if settings is None else settings)
+        observer, clock = observer or Logging(), clock or SystemClock()
+        made = cls(
+            open_configured_store(settings, observer, clock),
+            cache=settings.cache if settings.enabled else None,
+            policy=settings.default_policy(),
+            observer=observer,
+            clock=clock,
+            limits=settings.to_limits(),
+            fingerprint_secret=fingerprint_secret,
+        )
+        made._engine.declare(settings.operations)
+        return made
 
     def __init__(
         self,

@@ -16,6 +16,7 @@
     ├── TryLater                    the same call may succeed later; `retry_after` is in seconds
     │   ├── InProgress              another caller runs this key now
     │   │   └── TooManyWaiting      the same, and nobody else may wait for others in this process
+    │   ├── TooManyHandlers         as many handlers run in this process as may
     │   ├── StoreUnavailable        the store did not answer
     │   │   └── StoreMisconfigured  the store refuses its address or its login, until somebody changes that
     │   └── TransactionAborted      the caller's transaction is gone: run all of it again
@@ -157,6 +158,12 @@ class TooManyWaiting(InProgress):
     """Another caller runs this key, and as many callers of this process as may already wait for others."""
 
     code = "too_many_waiting"
+
+
+class TooManyHandlers(TryLater):
+    """As many handlers run in this process as its limits allow; nothing was claimed, and nothing ran."""
+
+    code = "too_many_handlers"
 
 
 class StoreUnavailable(TryLater):

@@ -1,12 +1,13 @@
 """The settings file: what it may say, what wins, and how mistakes in it are told."""
 
+from dataclasses import fields
 from datetime import time, timedelta
 from pathlib import Path
 
 import pytest
 
-from semel import Policy, errors
-from semel.configuration import Settings, read_duration, read_settings
+from semel import Limits, Policy, errors
+from semel.settings import TABLES, Settings, read_duration, read_settings, show_settings
 
 STORE = 'store = "sqlite:///semel.db"\n'
 
@@ -61,31 +62,12 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
 
 def test_the_environment_alone_is_enough() -> None:
     found = read_settings(None, {"SEMEL_STORE": "memory://", "SEMEL_OPERATIONS__PAY__KEEP_FOR": "P90D"})
-    assert found.operations.policy("PAY", Policy()).keep_for == timedelta(days=90)
+    assert found.operations.policy("PAY", Policy(), Policy()).keep_for == timedelta(days=90)
 
 
 def test_variables_that_are_no_settings_are_left_alone() -> None:
     found = read_settings(None, {"SEMEL_STORE": "memory://", "SEMEL_TEST_MYSQL": "1", "PATH": "/bin"})
     assert found == read_settings(None, {"SEMEL_STORE": "memory://"})
-
-
-def test_a_declared_operation_has_what_the_file_says_over_what_the_code_says(tmp_path: Path) -> None:
-    text = f'{STORE}[operations."*"]\nkeep_for = "P7D"\n[operations.pay]\nlease_for = 60\n'
-    operations = read(tmp_path, text).operations
-    changed = operations.policy("pay", Policy(keep_for=timedelta(days=1), wait_for=timedelta(seconds=3)))
-    assert changed == Policy(keep_for=timedelta(days=7), lease_for=timedelta(minutes=1), wait_for=timedelta(seconds=3))
-
-
-def test_an_operation_that_is_not_declared_stays_as_the_code_has_it(tmp_path: Path) -> None:
-    own = Policy(keep_for=timedelta(days=1))
-    assert read(tmp_path, f'{STORE}[operations."*"]\nkeep_for = "P7D"\n').operations.policy("other", own) is own
-
-
-def test_a_strict_file_refuses_an_operation_that_is_not_declared(tmp_path: Path) -> None:
-    operations = read(tmp_path, f'{STORE}[operations]\nstrict = true\n[operations.pay]\nkeep_for = "P90D"\n').operations
-    assert operations.policy("pay", Policy()).keep_for == timedelta(days=90)
-    with pytest.raises(errors.UsageError, match=r"'refund' is not declared; nothing ran\. Give it a table"):
-        operations.policy("refund", Policy())
 
 
 @pytest.mark.parametrize(
@@ -96,6 +78,8 @@ def test_a_strict_file_refuses_an_operation_that_is_not_declared(tmp_path: Path)
         (f"{STORE}[policy]\nkep_for = 1", r"\[policy\] of .*semel\.toml has no setting 'kep_for'.*'keep_for'"),
         (f"{STORE}[operations.pay]\nkeepfor = 1", r"\[operations\.pay\] of .*'keep_for'"),
         (f"{STORE}[policy]\nreconcile = 'x'", "It is Python code"),
+        (f"{STORE}[limits]\nwaiters = 3", "Write max_waiting"),
+        (f"{STORE}[relay]\npublisher = 'x'", r"\[relay\] of .* has no setting 'publisher'"),
         (f"{STORE}[policy]\nkeep_for = 'P1M'", r"policy\.keep_for in .* must be a duration .* not 'P1M'"),
         (f"{STORE}[policy]\nkeep_for = true", "must be a duration"),
         (f"{STORE}[policy]\nin_doubt = 'maybe'", "must be one of rerun, reconcile, hold"),
@@ -113,6 +97,65 @@ def test_a_mistake_is_told_with_its_place_and_what_would_be_usable(tmp_path: Pat
     with pytest.raises(errors.UsageError, match=message) as refused:
         read(tmp_path, text)
     assert "nothing was opened" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("SEMEL_POLICY__KEP_FOR", "1", r"\[policy\] of SEMEL_POLICY__KEP_FOR has no setting 'kep_for'.*'keep_for'"),
+        ("SEMEL_POLCY__KEEP_FOR", "1", "has no setting 'polcy'.*'policy'"),
+        ("SEMEL_POLICY__KEEP_FOR", "soon", r"policy\.keep_for in SEMEL_POLICY__KEEP_FOR must be a duration"),
+        ("SEMEL_ENABLED", "perhaps", "enabled in SEMEL_ENABLED must be true or false"),
+        ("SEMEL_OPERATIONS__PAY__KEEPFOR", "1", r"\[operations\.PAY\] of SEMEL_OPERATIONS__PAY__KEEPFOR.*'keep_for'"),
+    ],
+)
+def test_a_mistake_in_the_environment_is_told_with_its_variable(variable: str, value: str, message: str) -> None:
+    with pytest.raises(errors.UsageError, match=message):
+        read_settings(None, {"SEMEL_STORE": "memory://", variable: value})
+
+
+def test_where_each_value_came_from_is_shown_without_secrets(tmp_path: Path) -> None:
+    text = (
+        'store = "postgresql://me:secret@db/shop?password=secret"\nenabled = false\n[cleanup]\nat = "02:00"\n'
+        '[operations]\nstrict = true\n[operations.pay]\nkeep_for = "P90D"\n[operations."*"]\nkeep_for = "P7D"\n'
+    )
+    found = read(tmp_path, text, SEMEL_CACHE="redis://:secret@cache", SEMEL_POLICY__KEEP_FOR="P2D")
+    file = str(tmp_path / "semel.toml")
+    assert sorted(show_settings(found)) == [
+        ("cache", "redis://…@cache", "SEMEL_CACHE"),
+        ("cleanup.at", "02:00", file),
+        ("enabled", "false", file),
+        ("operations.*.keep_for", "7 days, 0:00:00", file),
+        ("operations.pay.keep_for", "90 days, 0:00:00", file),
+        ("operations.strict", "true", file),
+        ("policy.keep_for", "2 days, 0:00:00", "SEMEL_POLICY__KEEP_FOR"),
+        ("store", "postgresql://…@db/shop", file),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("sqlite:///semel.db", "sqlite:///semel.db"),
+        ("semel.db", "semel.db"),
+        ("me:secret@db/shop", "…"),
+        ("postgresql://me:se@cret@db", "postgresql://…@db"),
+        ("postgresql://db/shop#secret", "postgresql://db/shop"),
+        ("redis://db,other:6379/0", "redis://db,other:6379/0"),
+    ],
+)
+def test_an_address_is_shown_without_its_login(tmp_path: Path, address: str, shown: str) -> None:
+    assert dict(row[:2] for row in show_settings(read(tmp_path, f'store = "{address}"\n')))["store"] == shown
+
+
+def test_every_field_of_a_policy_that_is_text_can_be_written() -> None:
+    in_code = {"final_errors", "retry_errors", "reconcile"}
+    assert set(TABLES["policy"]) == {each.name for each in fields(Policy)} - in_code
+
+
+def test_every_limit_can_be_written() -> None:
+    renamed = {"max_waiting": "waiters"}
+    assert {renamed.get(name, name) for name in TABLES["limits"]} == {each.name for each in fields(Limits)}
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

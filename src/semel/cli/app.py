@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -25,12 +26,14 @@ from semel.cli.commands.restored import restored
 from semel.cli.commands.show import show
 from semel.cli.commands.sweep import sweep
 from semel.cli.printing import complain
+from semel.cli.store_option import SETTINGS_FILE
 from semel.errors import SemelError
 
 _EPILOG = (
     "[bold]Exit codes[/]: 0 done · 1 failed, or answered no · 2 usage · 3 not found · 4 in doubt · 75 try later · "
     "130 interrupted.\n\n"
-    "[bold]Where[/]: every command that looks at records takes a URL, or reads it from [cyan]SEMEL_URL[/]."
+    "[bold]Where[/]: every command that looks at records takes a URL, or reads it from [cyan]SEMEL_URL[/], or takes "
+    "the settings file of [cyan]--settings[/] or [cyan]SEMEL_SETTINGS[/], or [cyan]semel.toml[/] here."
 )
 # ClickException, wherever this release of typer keeps it.
 _BAD_COMMAND: type[Exception] = typer.BadParameter.__mro__[2]
@@ -74,18 +77,30 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
+    *,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
     ] = False,
+    settings: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="The settings file that names the database, before any other.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Options of `semel` itself."""
+    del version  # its callback has printed it
+    if settings is not None:
+        context.call_on_close(partial(SETTINGS_FILE.reset, SETTINGS_FILE.set(settings)))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and answer its exit code."""
     command = typer.main.get_command(app)
+    given = _with_settings_first(sys.argv[1:] if arguments is None else arguments)
     try:
-        answer = command.main(args=arguments, prog_name="semel", standalone_mode=False)
+        answer = command.main(args=given, prog_name="semel", standalone_mode=False)
         sys.stdout.flush()
     except exit_codes.Refused as error:
         complain(error.code, error.message)
@@ -105,6 +120,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if code == exit_codes.INTERRUPTED:
         complain("interrupted", "Interrupted.")
     return code
+
+
+def _with_settings_first(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `--settings FILE`, which belongs to `semel` itself, moved before the command."""
+    given = list(arguments)
+    end = given.index("--") if "--" in given else len(given)
+    for place, word in enumerate(given[:end]):
+        if word == "--settings" or word.startswith("--settings="):
+            length = 1 if "=" in word else 2
+            return [*given[place : place + length], *given[:place], *given[place + length :]]
+    return given
 
 
 def _explain(message: str, context: Any) -> None:

@@ -1,4 +1,6 @@
-"""The options that name the store: a URL, the one in the environment, or the user's own engine, `--app module:object`.
+"""The options that name the store: a URL, a settings file, or the user's own engine, `--app module:object`.
+
+Where nothing is named, the environment is looked at, and then `semel.toml` in the working directory.
 
 A command that looks at records never creates or migrates a database: a mistyped path is an error, not a new empty file.
 """
@@ -9,8 +11,9 @@ import importlib
 import os
 import re
 import sys
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -20,33 +23,57 @@ from semel.core.store import Store, path_of
 from semel.engine.async_engine import AsyncSemelBase
 from semel.engine.engine import engine_of
 from semel.engine.sync_engine import SyncEngine, SyncSemelBase
-from semel.stores.urls import split_scheme
+from semel.settings import FILE, FILE_VARIABLE, Settings, find_file, read_settings
+from semel.stores.urls import pool_settings, split_scheme
 
 VARIABLE = "SEMEL_URL"
 CACHE_VARIABLE = "SEMEL_CACHE"
+SETTINGS_FILE: Final[ContextVar[str | None]] = ContextVar("semel_settings_file", default=None)
+"""The file that `semel --settings` names, while the command runs."""
+_STORE_VARIABLE: Final = "SEMEL_STORE"
 _LOGIN = re.compile(r"[^/]+:[^/]*@")
 _WITH_SCHEMA = frozenset({"sqlite", "postgresql", "mysql"})
 Url = Annotated[
     str | None,
     typer.Argument(
         metavar="URL",
-        help=f"Where the records are: sqlite:///semel.db, or the path of the file. Default: ${VARIABLE}.",
+        help=(
+            f"Where the records are: sqlite:///semel.db, the path of the file, or of a settings file such as {FILE}. "
+            f"Default: ${VARIABLE}, --settings, ${FILE_VARIABLE}, or {FILE} here."
+        ),
         show_default=False,
     ),
 ]
 
 
-def chosen_url(url: str | None) -> str:
+def chosen_settings(url: str | None) -> Settings | None:
+    """The settings to use; None: a URL was given, after the command or in the environment.
+
+    Raises:
+        UsageError: the settings file cannot be read or used.
+    """
+    if url is not None and "://" not in url and url.endswith(".toml"):
+        return read_settings(url)
+    named = SETTINGS_FILE.get()
+    if url or (named is None and os.environ.get(VARIABLE)):
+        return None
+    file = find_file() if named is None else Path(named)
+    return read_settings(file) if file is not None or os.environ.get(_STORE_VARIABLE) else None
+
+
+def chosen_url(url: str | None, settings: Settings | None = None) -> str:
     """The URL or path to use.
 
     Raises:
         Refused: there is none.
     """
+    if settings is not None:
+        return settings.store
     chosen = url or os.environ.get(VARIABLE, "")
     if not chosen:
         message = (
             f"No database was named; nothing was done. Give a URL such as sqlite:///semel.db after the command, "
-            f"or set the environment variable {VARIABLE}."
+            f"set the environment variable {VARIABLE}, or write {FILE} here."
         )
         raise usage_error(message)
     return chosen
@@ -59,11 +86,12 @@ def store_at(url: str | None) -> Store:
         Refused: no such database exists, or it lives inside one process only.
         UsageError: the URL is not understood.
     """
-    place = chosen_url(url)
+    settings = chosen_settings(url)
+    place = chosen_url(url, settings)
     if place.lower().startswith("memory:"):
         message = f"{place} lives inside one process and cannot be seen from here; nothing was done. Name a database."
         raise usage_error(message)
-    store = open_store(as_place(place), **_read_only_settings(place))
+    store = open_store(as_place(place), **_pool_of(settings), **_read_only_settings(place))
     path = path_of(store)
     if path is not None and not _may_exist(Path(path)):
         message = f"There is no database file {path}; nothing was done. Look at the path, or make it: semel migrate."
@@ -93,6 +121,13 @@ def as_place(place: str) -> str | Path:
     return Path(place)
 
 
+def _pool_of(settings: Settings | None) -> dict[str, Any]:
+    if settings is None:
+        return {}
+    pool = {name: value for name, value in settings.pool.items() if name != "log_statements"}
+    return pool_settings(split_scheme(settings.store)[0], pool)
+
+
 def _read_only_settings(place: str) -> dict[str, Any]:
     """Settings for looking only: a missing or older schema is reported, not changed."""
     scheme, _ = split_scheme(place)
@@ -100,8 +135,10 @@ def _read_only_settings(place: str) -> dict[str, Any]:
 
 
 def open_engine(url: str | None) -> Semel:
-    """An engine on the store at a URL or path, behind the cache that the environment names: erasing has to reach it."""
-    return Semel(store_at(url), cache=os.environ.get(CACHE_VARIABLE) or None)
+    """An engine on the store at a URL or path, behind the cache that is named: erasing has to reach it."""
+    settings = chosen_settings(url)
+    cache = os.environ.get(CACHE_VARIABLE) if settings is None else settings.cache
+    return Semel(store_at(url), cache=cache or None)
 
 
 def app_option(purpose: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
 from semel.client.retry import Backoff
 from semel.core.policy import Policy
 from semel.errors import UsageError
-from semel.settings import Duration, explain_unknown, refuses_unknown, to_timedelta
+from semel.validation import Duration, explain_unknown, refuses_unknown, to_timedelta
 
 HeaderRule = str | Callable[[str, str], str]
 UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 from semel.core.operations import Checkpoint, Complete, Fail, JoinTransaction, Operation, Renew
 from semel.core.store import Answers
 from semel.errors import StoreMisconfigured, StoreUnavailable, UsageError
-from semel.settings import Duration, refuses_unknown, to_timedelta
+from semel.validation import Duration, refuses_unknown, to_timedelta
 
 BreakerState = Literal["closed", "open", "half-open"]
 
@@ -113,6 +113,8 @@ class Limits:
         retry_budget: how many claims may be sent again at first; each call adds a tenth, up to ten times as many.
         waiters: how many callers of a process may wait for keys that others run.
         waiters_per_key: how many of them may wait for one key.
+        max_handlers: how many handlers of a process may run at the same time; None: any number. One more is refused
+            with `TooManyHandlers` before anything is claimed. What a running handler calls itself is not counted.
     """
 
     open_after: int = 5
@@ -123,14 +125,17 @@ class Limits:
     retry_budget: int = 10
     waiters: int = 10_000
     waiters_per_key: int = 1_000
+    max_handlers: int | None = None
 
     if TYPE_CHECKING:
 
         def __init__(self, **given: Unpack[LimitFields]) -> None: ...
 
     def __post_init__(self) -> None:
-        for name in ("open_after", "max_queue", "retry_budget", "waiters", "waiters_per_key"):
+        for name in ("open_after", "max_queue", "retry_budget", "waiters", "waiters_per_key", "max_handlers"):
             value, least = getattr(self, name), int(name != "retry_budget")
+            if value is None and name == "max_handlers":
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 message = f"{name} must be a whole number from {least} up, not {value!r}; nothing ran."
                 raise UsageError(message)
@@ -157,6 +162,7 @@ class LimitFields(TypedDict, total=False):
     retry_budget: int
     waiters: int
     waiters_per_key: int
+    max_handlers: int | None
 
 
 class Guard:

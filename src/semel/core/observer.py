@@ -23,6 +23,7 @@ _LOUD = frozenset(
         "store_closed",
         "cache_open",
         "cache_closed",
+        "unprotected",
     }
 )
 
@@ -39,6 +40,8 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         "lease_lost",
         "stalled",
         "waited",
+        "refused",
+        "unprotected",
         "reused",
         "not_kept",
         "store_down",

@@ -241,12 +241,16 @@ Operation = (
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """The claim is won. `in_doubt`: an earlier attempt may have had its effect. `reconcile`: ask the hook first."""
+    """The claim is won. `in_doubt`: an earlier attempt may have had its effect. `reconcile`: ask the hook first.
+
+    `protected` is false where semel is switched off: everybody's claim is won, and nothing is recorded.
+    """
 
     record: StoredRecord
     in_doubt: bool = False
     reconcile: bool = False
     transaction: str = ""
+    protected: bool = True
 
     @property
     def lease(self) -> Lease:

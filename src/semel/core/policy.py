@@ -2,18 +2,19 @@
 
 - How long a claim is leased and how long an outcome is kept are two settings.
 - Durations are positive and finite, words are known words, and `reconcile` always comes with a hook.
+- What a settings file declares of an operation wins over the code; what it says of all declared ones does not.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from semel.errors import PolicyInvalid, SemelError
-from semel.settings import Duration, refuses_unknown, to_timedelta
+from semel.errors import PolicyInvalid, SemelError, UsageError
+from semel.validation import Duration, refuses_unknown, to_timedelta
 
 Doubt = Literal["rerun", "reconcile", "hold"]
 WhenRunning = Literal["wait", "reject"]
@@ -109,6 +110,53 @@ class PolicyFields(TypedDict, total=False):
     reconcile_after: Duration
     store_down: StoreDown
     max_result: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredOperations:
+    """What a settings file says of operations.
+
+    Args:
+        declared: for each declared operation the fields of its policy that are set.
+        common: fields for every declared operation that neither its own table nor the code sets.
+        strict: whether an operation that is not declared is refused.
+    """
+
+    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    common: Mapping[str, Any] = field(default_factory=dict)
+    strict: bool = False
+
+    def policy(self, operation: str, own: Policy, default: Policy, named: Collection[str] = ()) -> Policy:
+        """The policy of an operation, with what is declared of it.
+
+        Args:
+            operation: its name.
+            own: the policy that the code gives it.
+            default: the policy of operations whose code sets nothing; a field of `own` that differs is set by the code.
+            named: further fields that the code sets, whatever their value is.
+
+        Raises:
+            UsageError: the file is strict, and does not declare this operation.
+            PolicyInvalid: the code and the file together give a policy that cannot be kept.
+        """
+        changes = self.declared.get(operation)
+        if changes is None:
+            if self.strict:
+                message = (
+                    f"The operation {operation!r} is not declared; nothing ran. Give it a table "
+                    f'[operations."{operation}"] in the settings file, or set strict = false there.'
+                )
+                raise UsageError(message)
+            return own
+        common = {
+            name: value
+            for name, value in self.common.items()
+            if name not in named and getattr(own, name) == getattr(default, name)
+        }
+        settled: dict[str, Any] = {**common, **changes}
+        if settled.get("in_doubt", "reconcile") != "reconcile":
+            settled["reconcile"] = None  # the hook of the code is not asked under another way of ending a doubt
+        return own.replace(**settled)
 
 
 def _word(name: str, value: object, words: tuple[str, ...]) -> None:

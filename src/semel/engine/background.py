@@ -9,6 +9,8 @@ Pure state machines say what is due, flows ask for it, and a watch runs such a f
 - `Heartbeat` knows every lease of this process. A lease is renewed at a third of its length, and no longer than
   `max_runtime`; an attempt whose lease was refused, or whose renewals stayed without answer until the lease must be
   over, is told that it is lost before anybody else can have been granted the key by the store's clock.
+- `RunningHandlers` knows every handler of this process that runs, where there is a limit to their number. It forgets a
+  call that nobody holds any more, and what a parent process ran.
 - `Background` looks for the waiters, and writes down replays. An error of the store never ends it.
 - `Renewer` renews all leases that are due as one list, which never waits behind what callers ask the store for. If it
   comes too late, because the process or the event loop stood still, it marks the leases that are over as lost before
@@ -22,11 +24,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import msgspec
 
@@ -37,6 +41,7 @@ from semel.core.record import Lease, Status, StoredRecord
 from semel.core.store import AsyncDriver, Driver, Store
 from semel.engine.clock import Clock
 from semel.engine.lane import AsyncLane, Lane, ThreadLane
+from semel.errors import TooManyHandlers
 
 if TYPE_CHECKING:
     from semel.engine.call_flow import CallFlow
@@ -309,6 +314,43 @@ TALLY_EVERY = 10.0
 TALLY_AGAIN = 0.1
 _MOST_COUNTED = 1000
 _MOST_WRITTEN = 32
+
+
+class RunningHandlers:
+    """The calls of this process whose handlers run, or are about to be claimed; `most` of them at a time."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._running: WeakSet[CallFlow] = WeakSet()
+
+    def enter(self, call: CallFlow) -> None:
+        """Count a call, before it claims its key.
+
+        Raises:
+            TooManyHandlers: as many are running as may.
+        """
+        if self._pid != os.getpid():  # the parent's handlers do not run here, and one of its threads may hold the lock
+            self._start_over()
+        with self._lock:
+            if call in self._running or len(self._running) < self._most:
+                self._running.add(call)
+                return
+        message = (
+            f"{self._most} handlers are running in this process, as many as its limits allow (max_handlers); nothing "
+            f"ran. Ask again with the same key, or raise the limit."
+        )
+        raise TooManyHandlers(message)
+
+    def leave(self, call: CallFlow) -> None:
+        """A call is over, or waits for somebody else."""
+        if self._pid == os.getpid():
+            with self._lock:
+                self._running.discard(call)
 
 
 class Background:

@@ -59,7 +59,7 @@ from semel.core.record import (
     tombstone_reason,
 )
 from semel.engine import call_errors
-from semel.engine.background import Crowded, Ended, News, Promoted
+from semel.engine.background import Crowded, Ended, News, Promoted, RunningHandlers
 from semel.engine.clock import Clock, Crash, RetryBudget
 from semel.engine.context import AttemptState
 from semel.errors import NotInTransaction, StoreMisconfigured, StoreUnavailable, TransactionAborted, TryLater
@@ -154,7 +154,8 @@ class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
         replayed: whether it was stored before; then nothing ran now.
         cache: whether a cache in front of the store answered.
         seconds: how long the call took, waiting included.
-        protected: false only where the store was down and the policy said to run all the same.
+        protected: false only where the store was down and the policy said to run all the same, or semel is switched
+            off.
     """
 
     value: T
@@ -230,10 +231,12 @@ class CallFlow(AttemptState):
         clock: Clock,
         new_nonce: Callable[[], bytes],
         retry_budget: RetryBudget,
+        handlers: RunningHandlers | None = None,
         *,
         only_reconcile: bool = False,
     ) -> None:
         self.request = request
+        self._handlers = handlers
         self.fingerprint = request.fingerprint
         self._clock = clock
         self._new_nonce = new_nonce
@@ -250,7 +253,11 @@ class CallFlow(AttemptState):
         """Claim, and do what the answer calls for."""
         self._retry_budget.on_call()
         while True:
+            if self._handlers is not None:
+                self._handlers.enter(self)
             answer = yield from self._claim()
+            if self._handlers is not None and not isinstance(answer, Granted | None):
+                self._handlers.leave(self)  # no handler runs while it waits for another
             match answer:
                 case Granted():
                     result = yield from self._granted(answer)
@@ -424,7 +431,8 @@ class CallFlow(AttemptState):
             value,
             replayed=replayed,
             seconds=self._clock.monotonic() - self._began,
-            _granted=self.granted,
+            protected=self.granted.protected,
+            _granted=self.granted if self.granted.protected else None,
             _outcome=outcome,
             _at_us=answer.at_us,
         )

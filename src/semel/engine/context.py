@@ -253,6 +253,16 @@ current_transaction: contextvars.ContextVar[JoinedTransaction | None] = contextv
 current_step: contextvars.ContextVar[str] = contextvars.ContextVar("semel_step", default="")
 
 
+def is_in_handler(store: str) -> bool:
+    """Whether a handler whose record is in this store is running here."""
+    running = current_handler.get()
+    while running is not None:
+        if running.store == store:
+            return True
+        running = running.outer
+    return False
+
+
 @contextmanager
 def in_step(name: str) -> Iterator[None]:
     """What is asked for inside belongs to that step."""

@@ -17,18 +17,18 @@ from semel.core.fingerprint import Fingerprints, Secret, Secrets
 from semel.core.key import SHARED, Key
 from semel.core.observer import Logging, Observer, Signal, is_heard, notify
 from semel.core.operations import Complete, Fail, Query, Terms
-from semel.core.policy import Policy, PolicyFields
+from semel.core.policy import DeclaredOperations, Policy, PolicyFields
 from semel.core.record import NOTHING, About, Status, store_instant, tombstone_reason
 from semel.core.store import Capability, Store
 from semel.engine import context
-from semel.engine.background import Stalled, Waiting
+from semel.engine.background import RunningHandlers, Stalled, Waiting
 from semel.engine.call_flow import CallFlow, Request, Result, terms_of
 from semel.engine.clock import Clock, Crash, RetryBudget, SystemClock
 from semel.engine.decorator import ShapeCache, resolved_hints, shape_of_result
 from semel.engine.lane import Lane
 from semel.engine.runtime import EnginePort
 from semel.errors import InProgress, LeaseLost, NotInTransaction, SemelError, UsageError
-from semel.settings import explain_unknown
+from semel.validation import explain_unknown
 
 _NONCE = 16
 _KINDS = {
@@ -37,6 +37,7 @@ _KINDS = {
     "key_reused": "reused",
     "in_progress": "waited",
     "too_many_waiting": "waited",
+    "too_many_handlers": "refused",
     "store_unavailable": "store_down",
     "store_misconfigured": "store_down",
     "failed_before": "replayed",
@@ -93,11 +94,15 @@ class EngineBase:
     ) -> None:
         self.store = store
         self.policy = policy or Policy()
+        self._operations: DeclaredOperations | None = None
+        self._declared: dict[str, tuple[Policy, Policy]] = {}
         self.clock: Clock = clock or SystemClock()
         self.observer: Observer = observer or Logging()
         self.new_nonce = new_nonce or partial(os.urandom, _NONCE)
         self.jitter = secrets.SystemRandom().random
         self.limits = limits or Limits()
+        most = self.limits.max_handlers
+        self._handlers = None if most is None else RunningHandlers(most)
         self.retry_budget = RetryBudget(self.jitter, self.limits.retry_budget)
         self._left: list[Guard] = []
         self.known: dict[str, RegisteredOperation] = {}
@@ -149,6 +154,28 @@ class EngineBase:
             raise UsageError(message)
         return (policy or self.policy).replace(**changes)
 
+    def declare(self, operations: DeclaredOperations) -> None:
+        """Apply what a settings file says of operations to all that are asked for from now on."""
+        self._operations = operations if operations.declared or operations.strict else None
+
+    def policy_for(self, operation: str, policy: Policy | None, changes: PolicyFields) -> Policy:
+        """The policy of an operation: `policy_of`, with what the settings file declares of the operation.
+
+        Raises:
+            UsageError: what was given is no policy, or the settings file is strict and does not declare the operation.
+        """
+        own = self.policy_of(policy, changes)
+        if self._operations is None:
+            return own
+        return self._operations.policy(operation, own, self.policy, changes)
+
+    def _declared_policy(self, operation: str, own: Policy, operations: DeclaredOperations) -> Policy:
+        """As `policy_for`; worked out once for each operation, because it is asked for at every call."""
+        known = self._declared.get(operation)
+        if known is None or known[0] is not own:
+            known = self._declared[operation] = (own, operations.policy(operation, own, self.policy))
+        return known[1]
+
     def request(
         self,
         key: Any,
@@ -186,6 +213,8 @@ class EngineBase:
         if policy is None or type(policy) is not Policy:
             policy = self.policy_of(policy, {})
         identity = key if isinstance(key, Key) else Key.of(key, operation=operation, scope=scope)
+        if self._operations is not None:
+            policy = self._declared_policy(identity.operation, policy, self._operations)
         taken = self.fingerprints.take(asked)
         known = self.known.get(identity.operation)
         if known is None:
@@ -224,6 +253,13 @@ class EngineBase:
         if context.current_handler.get() is not None:
             context.refuse_reentry(request.key, self.store.name)
         return None if context.current_transaction.get() is None else context.joined_here(self.store.name)
+
+    def handlers_for_call(self) -> RunningHandlers | None:
+        """Where a new call is counted while its handler runs; None: there is no limit, or the caller is counted."""
+        handlers = self._handlers
+        if handlers is not None and context.is_in_handler(self.store.name):
+            return None
+        return handlers
 
     def identity(self, key: Any, operation: str | None, scope: Any) -> Key:
         """The key, given as a value with its operation, or as the `Key` of a record."""

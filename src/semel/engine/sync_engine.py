@@ -59,6 +59,7 @@ from semel.engine.decorator import (
     check_sync_function,
     check_sync_handler,
     handler_with_attempt,
+    operation_name,
     sync_call_function,
     sync_call_hook,
 )
@@ -159,8 +160,9 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
         *,
         only_reconcile: bool = False,
     ) -> None:
+        handlers = None if engine.limits.max_handlers is None or only_reconcile else engine.handlers_for_call()
         CallFlow.__init__(
-            self, request, engine.clock, engine.new_nonce, engine.retry_budget, only_reconcile=only_reconcile
+            self, request, engine.clock, engine.new_nonce, engine.retry_budget, handlers, only_reconcile=only_reconcile
         )
         self._engine = engine
         self._function = handler
@@ -255,6 +257,8 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
         """The status of the record that this call has committed, as everybody else sees it; None: there is none."""
         if not self._is_claimed:
             return None
+        if not self.granted.protected:
+            return Status.COMPLETED  # nothing is recorded, so there is nothing that could tell otherwise
         record = run(read_committed(self.lease), SyncPerformer(self._engine, None).perform)
         return None if record is None else record.status
 
@@ -381,6 +385,8 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
 
     def _done(self) -> None:
         """The call is over: stop renewing, and let waiters of this process look."""
+        if self._handlers is not None:
+            self._handlers.leave(self)
         if self._joined is None and (self._held or self._waiter):
             runtime = self._runtime or self._engine.runtime()
             runtime.finish(self._held, self.request.key.digest, self._waiter)
@@ -571,9 +577,8 @@ class SyncEngine(EngineBase):
         """
         identity = self.identity(key, asked["operation"], asked.get("scope", SHARED))
         context.refuse_reentry(identity, self.store.name)
-        return SyncTurn(
-            self.runtime, self.clock, identity, self.policy_of(asked.get("policy"), {}), self.reports.waited
-        )
+        policy = self.policy_for(identity.operation, asked.get("policy"), {})
+        return SyncTurn(self.runtime, self.clock, identity, policy, self.reports.waited)
 
     def current(self) -> Attempt | None:
         """The attempt of this engine whose handler is running here; None where none is.
@@ -687,10 +692,12 @@ class SyncSemelBase(SemelBase[SyncEngine]):
         Raises:
             UsageError: something about the function could not be kept; at decoration, not at the first call.
         """
-        engine, settled = self._engine, self._engine.policy_of(policy, changes)
+        engine = self._engine
+        engine.policy_of(policy, changes)  # what is wrong with it is said before a function is decorated
 
         def decorate(function: Callable[P, T]) -> OnceFunction[P, T]:
             check_sync_function(function)
+            settled = engine.policy_for(operation_name(function, operation), policy, changes)
             rules = call_spec_of(
                 function,
                 key=key,

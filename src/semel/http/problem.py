@@ -34,6 +34,7 @@ from semel.errors import (
     SchemaOutdated,
     SemelError,
     StoreUnavailable,
+    TooManyHandlers,
     TooManyWaiting,
     TransactionAborted,
 )
@@ -289,6 +290,9 @@ def of(error: SemelError, profile: Profile, in_progress_status: int | None = Non
                 "Ask again later with the same key."
             )
             return Problem("too-many-waiting", _UNAVAILABLE, "Too many wait", detail, error.retry_after)
+        case TooManyHandlers():
+            detail = "As many requests as may are being worked on here; nothing ran. Ask again with the same key."
+            return Problem("too-many-handlers", _UNAVAILABLE, "Too much work", detail, error.retry_after)
         case InProgress():
             detail = "The first request with this key is still being worked on; nothing ran now. Ask again later."
             return Problem(

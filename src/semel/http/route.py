@@ -20,7 +20,7 @@ from semel.http.body import is_path
 from semel.http.problem import PROFILES, Meaning, Profile
 from semel.http.request import LONGEST, Request
 from semel.http.response import NEVER, REPLAYED
-from semel.settings import Duration, explain_unknown, to_timedelta
+from semel.validation import Duration, explain_unknown, to_timedelta
 
 Scope = Callable[[Any], Any]
 """From a request to whom its key belongs; may be awaited where the framework awaits."""

@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from inspect import Parameter, signature
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import SplitResult
+from weakref import WeakKeyDictionary
 
 from semel.errors import UsageError
-from semel.settings import BELONGS, explain_unknown, to_timedelta
+from semel.validation import BELONGS, explain_unknown, to_timedelta
 
 T = TypeVar("T")
 StoreClock = Callable[[], int]
@@ -122,6 +123,60 @@ def text(name: str, value: Any) -> str:
 
 def _refusal(name: str, wanted: str, value: Any) -> UsageError:
     return UsageError(f"{name} must be {wanted}, not {value!r}; nothing was opened.")
+
+
+class PoolSettings(Protocol):
+    """What the settings of a store say of the ages of its connections."""
+
+    @property
+    def min_idle(self) -> int:
+        """How many are kept, however long nobody uses them."""
+
+    @property
+    def idle_for(self) -> float | None:
+        """How many seconds a connection is kept unused."""
+
+    @property
+    def lifetime(self) -> float | None:
+        """How many seconds after it was opened a connection is replaced."""
+
+
+class ConnectionAges:
+    """When connections were opened and given back, and which of them are too old. Whoever calls it holds a lock."""
+
+    def __init__(self, settings: PoolSettings, monotonic: Callable[[], float]) -> None:
+        self._settings = settings
+        self._monotonic = monotonic
+        self._opened: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+        self._returned: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+
+    def on_open(self, connection: Any) -> None:
+        """A connection was opened."""
+        self._opened[connection] = self._returned[connection] = self._monotonic()
+
+    def on_return(self, connection: Any) -> None:
+        """A connection is not in use any more."""
+        self._returned[connection] = self._monotonic()
+
+    def take_old(self, idle: list[Any]) -> list[Any]:
+        """Take out of `idle`, which has the one that was used last at its end, those that are to be closed."""
+        now, settings = self._monotonic(), self._settings
+        lifetime, idle_for = settings.lifetime, settings.idle_for
+        old = [] if lifetime is None else [each for each in idle if now - self._opened.get(each, now) >= lifetime]
+        kept = [each for each in idle if each not in old]
+        while idle_for is not None and len(kept) > settings.min_idle:
+            if now - self._returned.get(kept[0], now) < idle_for:
+                break
+            old.append(kept.pop(0))
+        idle[:] = kept
+        return old
+
+
+def connection_ages(settings: PoolSettings, monotonic: Callable[[], float]) -> ConnectionAges | None:
+    """What knows the ages of connections; None where none is ever too old."""
+    if settings.lifetime is None and settings.idle_for is None:
+        return None
+    return ConnectionAges(settings, monotonic)
 
 
 Address = tuple[str, int | None]

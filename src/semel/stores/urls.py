@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from importlib.metadata import entry_points
 from typing import Any, Final, cast
@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from semel.core.store import Store
 from semel.errors import UsageError
 from semel.extras import requires
-from semel.settings import BELONGS, explain_unknown, to_timedelta
 from semel.stores.settings import make_store
+from semel.validation import BELONGS, explain_unknown, to_timedelta
 
 GROUP: Final = "semel.stores"
 """Entry points of third parties: the name is the scheme, the value is a callable that takes the URL."""
@@ -107,6 +107,52 @@ def store_from_url(url: str, **settings: Any) -> Store:
 
             return make_store(scheme, DynamoStore, f"dynamodb://{rest}", **settings)
     return make_store(scheme, _third_party(scheme), url, **settings)
+
+
+_SQL_POOL: Final = {
+    "size": "pool_size",
+    "min_idle": "min_idle",
+    "idle_for": "idle_for",
+    "lifetime": "lifetime",
+    "connect_timeout": "connect_timeout",
+    "statement_timeout": "statement_timeout",
+}
+_REDIS_POOL: Final = {
+    "idle_for": "idle_for",
+    "lifetime": "lifetime",
+    "connect_timeout": "connect_timeout",
+    "statement_timeout": "timeout",
+}
+_DYNAMODB_POOL: Final = {
+    "size": "pool_size",
+    "connect_timeout": "connect_timeout",
+    "statement_timeout": "read_timeout",
+}
+_POOLS: Final[dict[str, tuple[dict[str, str], str]]] = {
+    "postgresql": (_SQL_POOL, ""),
+    "mysql": (_SQL_POOL, ""),
+    "django": (_SQL_POOL, ""),
+    "redis": (_REDIS_POOL, "it opens a connection for each batch that is on its way, and keeps it for the next one"),
+    "dynamodb": (_DYNAMODB_POOL, "the SDK keeps the connections"),
+    "sqlite": ({}, "it is a file, and its connections are no sessions of a server; busy_for in its URL bounds waiting"),
+    "memory": ({}, "it lives in this process and opens no connections"),
+}
+"""By scheme: what the settings of a pool are called by such a store, and why it has no others."""
+
+
+def pool_settings(scheme: str, pool: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the table `[pool]` as a store of `scheme` calls them; an empty scheme is the path of a SQLite file.
+
+    Raises:
+        UsageError: such a store has no use for one of them.
+    """
+    kind = scheme.partition("+")[0].replace("rediss", "redis") or "sqlite"
+    names, reason = _POOLS.get(kind, ({}, "it comes from another package; write its settings into its URL"))
+    for name in pool:
+        if name not in names:
+            known = f" It has {', '.join(sorted(names))}." if names else ""
+            raise UsageError(f"{kind}:// has no use for {name} of a pool: {reason}; nothing was opened.{known}")
+    return {names[name]: value for name, value in pool.items()}
 
 
 def _refuse_settings_of_others(scheme: str, rest: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from semel.settings import Duration, to_timedelta
+from semel.validation import Duration, to_timedelta
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -10,7 +10,7 @@ from semel import AsyncSemel, Policy, Semel
 from semel.core.policy import PolicyFields
 from semel.engine.call_flow import Result
 from semel.errors import PolicyInvalid
-from semel.settings import Duration
+from semel.validation import Duration
 
 semel = Semel("memory://")
 async_semel = AsyncSemel("memory://")

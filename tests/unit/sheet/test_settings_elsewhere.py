@@ -15,8 +15,8 @@ from semel.client import AsyncClient, AsyncOnceTransport, Client, OnceTransport
 from semel.client.requests import OnceAdapter
 from semel.errors import SemelError, UsageError
 from semel.http import Route, asgi, fastapi, flask, wsgi
-from semel.settings import BELONGS
 from semel.stores.memory import MemoryStore
+from semel.validation import BELONGS
 
 PLACES: dict[str, Any] = {
     "memory": "memory://",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, get_args
 
 import msgspec
 import typer
@@ -15,10 +15,11 @@ from rich.text import Text
 
 from semel.cli import exit_codes
 from semel.cli.printing import as_text, console
-from semel.cli.store_option import Url, store_at
+from semel.cli.store_option import Url, chosen_settings, store_at
 from semel.cli.timefmt import duration, span
 from semel.core.store import Capability
-from semel.stores.admin import DEFAULT_HORIZON, Finding, Promise, admin_of, promises
+from semel.settings import Settings, show_settings
+from semel.stores.admin import DEFAULT_HORIZON, Finding, Need, Promise, admin_of, promises
 
 _STYLES = {"ok": "green", "note": "yellow", "fix": "bold red"}
 
@@ -37,31 +38,55 @@ def doctor(
     Exit code 0: every promise of this release holds there. 1: something must be fixed first.
     """
     horizon = duration(retry_horizon)
+    settings = chosen_settings(url)
     store = store_at(url)
-    findings = admin_of(store, Capability.EXAMINE).examine(horizon)
+    findings = [*_switched_off(settings), *admin_of(store, Capability.EXAMINE).examine(horizon)]
     held = promises(findings, best_effort=Capability.DURABLE not in store.capabilities)
+    shown = [] if settings is None else list(show_settings(settings))
     if as_json:
-        _print_json(store.name, horizon, findings, held)
+        _print_json(store.name, horizon, findings, held, shown)
     else:
-        _print_tables(store.name, findings, held)
+        _print_tables(store.name, findings, held, shown)
     if any(finding.verdict == "fix" for finding in findings):
         raise typer.Exit(exit_codes.OTHER)
 
 
-def _print_json(name: str, horizon: timedelta, findings: Sequence[Finding], held: Sequence[Promise]) -> None:
+def _switched_off(settings: Settings | None) -> list[Finding]:
+    """What is wrong with settings that switch semel off."""
+    if settings is None or settings.enabled:
+        return []
+    advice = f"Set enabled = true ({settings.origins['enabled']}) and start the workers again."
+    return [Finding("enabled", "false: everything runs unprotected", "fix", advice, get_args(Need))]
+
+
+def _print_json(
+    name: str,
+    horizon: timedelta,
+    findings: Sequence[Finding],
+    held: Sequence[Promise],
+    settings: Sequence[tuple[str, str, str]],
+) -> None:
     told = {
         "store": name,
         "retry_horizon_s": horizon.total_seconds(),
         "fine": all(finding.verdict != "fix" for finding in findings),
         "findings": findings,
         "promises": held,
+        "settings": [{"name": name, "value": value, "from": origin} for name, value, origin in settings],
     }
     sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
 
 
-def _print_tables(name: str, findings: Sequence[Finding], held: Sequence[Promise]) -> None:
+def _print_tables(
+    name: str, findings: Sequence[Finding], held: Sequence[Promise], settings: Sequence[tuple[str, str, str]]
+) -> None:
     out = console()
     out.print(as_text(name, "bold"), soft_wrap=True)
+    if settings:
+        grid = _grid("setting", "value", "from")
+        for shown in settings:
+            grid.add_row(*map(as_text, shown))
+        out.print(grid)
     grid = _grid("", "what", "found", "what to do")
     for finding in findings:
         verdict = Text(finding.verdict, _STYLES[finding.verdict])

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from semel.api import open_store
 from semel.cli.printing import as_text, console
-from semel.cli.store_option import VARIABLE, Url, as_place, chosen_url
+from semel.cli.store_option import VARIABLE, Url, as_place, chosen_settings, chosen_url
 from semel.core.store import Capability
 from semel.stores.admin import admin_of
 from semel.stores.sqlite.migrations import schema
@@ -50,10 +50,11 @@ def migrate(
     An SQLite file, the tables on a server and a DynamoDB table are created where there are none. Running it again
     changes nothing. --half, --search and --partitions are for SQL servers.
     """
-    if sql and not (url or os.environ.get(VARIABLE)):
+    settings = chosen_settings(url)
+    if sql and settings is None and not (url or os.environ.get(VARIABLE)):
         sys.stdout.write(schema().creation_sql())
         return
-    store = open_store(as_place(chosen_url(url)))
+    store = open_store(as_place(chosen_url(url, settings)))
     if half or search or partitions:
         admin_of(store, Capability.ONLINE_MIGRATION)
     admin = admin_of(store, Capability.MIGRATE)

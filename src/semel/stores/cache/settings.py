@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from semel.errors import UsageError
-from semel.settings import Duration, refuses_unknown
 from semel.stores.settings import DAY, Reader, count, join_url, seconds, split_url
+from semel.validation import Duration, refuses_unknown
 
 PATTERN: Final = "semel-cache:{operation}:{digest}"
 """How the key of an entry is spelt: never like the key of a record, which begins with `semel:`."""

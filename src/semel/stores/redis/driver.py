@@ -25,6 +25,7 @@ from semel.stores.redis.listener import AsyncListener, Listener
 from semel.stores.redis.pipeline import Args, BatchByNode, Route, run_side_by_side
 from semel.stores.redis.plan import Batch, Reply
 from semel.stores.redis.settings import Address
+from semel.stores.settings import ConnectionAges, connection_ages
 
 T = TypeVar("T")
 Replies = list[Answers | Exception]
@@ -38,6 +39,7 @@ class _Connections(ABC):
 
     _context: RedisContext
     _idle: dict[Address | None, list[Any]]
+    _ages: ConnectionAges | None
     _lock: threading.Lock
 
     @abstractmethod
@@ -76,6 +78,8 @@ class _AsyncExchange(_Connections):
             await connections.async_disconnect(connection)
             raise
         if connection.is_connected and not is_demoted(replies):
+            if self._ages is not None:
+                self._ages.on_return(connection)
             self._idle.setdefault(address, []).append(connection)
         else:
             await connections.async_disconnect(connection)
@@ -127,6 +131,8 @@ class _SyncExchange(_Connections):
             self._drop(address)
             return
         with self._lock:
+            if self._ages is not None:
+                self._ages.on_return(connection)
             self._idle.setdefault(address, []).append(connection)
 
 
@@ -145,6 +151,7 @@ class AsyncRedisDriver(_AsyncExchange):
         self._listener: AsyncListener | None = None
         self._lock = threading.Lock()  # never held while something is awaited
         self._looks = RecheckSchedule(self._context.settings)
+        self._ages = connection_ages(self._context.settings, self._context.monotonic)
 
     async def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round: what the plans ask for goes together."""
@@ -167,7 +174,10 @@ class AsyncRedisDriver(_AsyncExchange):
     async def _take(self, address: Address | None) -> Any:
         with self._lock:
             idle = self._idle.get(address)
+            old = [] if self._ages is None or idle is None else self._ages.take_old(idle)
             connection = idle.pop() if idle else None
+        for each in old:
+            await connections.async_disconnect(each)
         if connection is not None:
             if not await connections.async_is_stale(connection):
                 return await self._recheck(address, connection)
@@ -175,6 +185,9 @@ class AsyncRedisDriver(_AsyncExchange):
             await self._drop(address)
         connection = await connections.async_connect(self._context.settings, address, greet=self._greet)
         self._looks.done(address)
+        if self._ages is not None:
+            with self._lock:
+                self._ages.on_open(connection)
         return connection
 
     async def _recheck(self, address: Address | None, connection: Any) -> Any:
@@ -229,6 +242,7 @@ class RedisDriver(_SyncExchange):
         self._listener: Listener | None = None
         self._lock = threading.Lock()  # never held while something is awaited
         self._looks = RecheckSchedule(self._context.settings)
+        self._ages = connection_ages(self._context.settings, self._context.monotonic)
 
     def perform(self, plans: Sequence[Plan]) -> Replies:
         """Run one round: what the plans ask for goes together."""
@@ -251,7 +265,10 @@ class RedisDriver(_SyncExchange):
     def _take(self, address: Address | None) -> Any:
         with self._lock:
             idle = self._idle.get(address)
+            old = [] if self._ages is None or idle is None else self._ages.take_old(idle)
             connection = idle.pop() if idle else None
+        for each in old:
+            connections.sync_disconnect(each)
         if connection is not None:
             if not connections.sync_is_stale(connection):
                 return self._recheck(address, connection)
@@ -259,6 +276,9 @@ class RedisDriver(_SyncExchange):
             self._drop(address)
         connection = connections.sync_connect(self._context.settings, address, greet=self._greet)
         self._looks.done(address)
+        if self._ages is not None:
+            with self._lock:
+                self._ages.on_open(connection)
         return connection
 
     def _recheck(self, address: Address | None, connection: Any) -> Any:

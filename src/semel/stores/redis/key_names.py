@@ -5,6 +5,8 @@ The cache only ever shortens the way to a key: a name that is no longer in it is
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +25,8 @@ class RedisContext:
     pattern: Pattern
     _keys: dict[bytes, str] = field(default_factory=dict)
     _older: dict[bytes, str] = field(default_factory=dict)
+    monotonic: Callable[[], float] = field(default=time.monotonic)
+    """What the ages of connections are measured by."""
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, unquote
 
 from semel.errors import UsageError
-from semel.stores.settings import HOUR, Reader, StoreClock, addresses_of, count, read, seconds, split_url, truth
+from semel.stores.settings import DAY, HOUR, Reader, StoreClock, addresses_of, count, read, seconds, split_url, truth
 
 DEFAULT: Final = "semel:{operation}:{digest}"
 
@@ -79,6 +79,7 @@ _KINDS: Final[dict[str, tuple[Kind, int]]] = {
 }
 _READERS: Final[dict[str, Reader]] = {
     **dict.fromkeys(("connect_timeout", "timeout"), seconds(HOUR)),
+    **dict.fromkeys(("idle_for", "lifetime"), seconds(DAY)),
     **dict.fromkeys(("listen", "tls"), truth),
     "db": count(0),
 }
@@ -106,6 +107,8 @@ class Settings:
         tls_options: further options of the client library, as in `ssl_ca_certs=…`.
         connect_timeout: how many seconds a connection may take.
         timeout: how many seconds all replies of a round may take.
+        idle_for: how many seconds a connection is kept unused; None: for ever. It is closed when the next one is taken.
+        lifetime: how many seconds after it was opened a connection is replaced by a new one; None: never.
         pattern: how the key of a record is spelt.
         evicting: `allowed` accepts a server that removes keys when its memory is full.
         listen: whether each process that has waiters keeps one more connection for notifications; else they poll.
@@ -125,10 +128,17 @@ class Settings:
     tls_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     connect_timeout: float = 5.0
     timeout: float = 5.0
+    idle_for: float | None = None
+    lifetime: float | None = None
     pattern: str = DEFAULT
     evicting: Literal["refused", "allowed"] = "refused"
     listen: bool = True
     clock: StoreClock | None = None
+
+    @property
+    def min_idle(self) -> int:
+        """None: whatever nobody used for `idle_for` is closed."""
+        return 0
 
     @classmethod
     def of(cls, url: str, **given: Any) -> Settings:

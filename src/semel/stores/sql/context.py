@@ -10,7 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
@@ -129,6 +130,8 @@ class SqlContext:
     schema: Schema
     install_id: bytes | None = field(default=None)
     savepoints: Savepoints | None = field(default=None)
+    monotonic: Callable[[], float] = field(default=time.monotonic)
+    """What the ages of connections are measured by."""
 
     @property
     def name(self) -> str:

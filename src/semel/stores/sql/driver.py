@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 from semel.core.flow import arun, run
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable
+from semel.stores.settings import connection_ages
 from semel.stores.sql.adapter import Adapter, AsyncAdapter
 from semel.stores.sql.context import SqlContext
 from semel.stores.sql.dialect import Command, Row
@@ -114,6 +115,7 @@ class AsyncSqlDriver:
     def _start_over(self) -> None:
         self._pid = os.getpid()
         self._idle: list[Any] = []
+        self._ages = connection_ages(self._context.settings, self._context.monotonic) if self._keeps else None
         self._listener: Any = None
         self._lock = threading.Lock()  # never held while something is awaited
         self._room = AsyncSemaphore(self._context.settings.pool_size)
@@ -157,7 +159,10 @@ class AsyncSqlDriver:
             raise _exhausted(self._context.name)
         try:
             with self._lock:
+                old = [] if self._ages is None else self._ages.take_old(self._idle)
                 idle = self._idle.pop() if self._idle else None
+            for connection in old:
+                await self._adapter.close(connection)
             return PooledConnection(await self._connect() if idle is None else idle)
         except BaseException:
             self._room.release()
@@ -176,6 +181,8 @@ class AsyncSqlDriver:
         except BaseException:
             await self._adapter.close(pooled.connection)
             raise
+        if self._ages is not None:
+            self._ages.on_open(pooled.connection)
         return pooled.connection
 
     async def _release(self, pooled: PooledConnection) -> None:
@@ -183,6 +190,8 @@ class AsyncSqlDriver:
         with self._lock:
             if self._keeps and not pooled.broken:
                 self._idle.append(pooled.connection)
+                if self._ages is not None:
+                    self._ages.on_return(pooled.connection)
             else:
                 stale, self._idle = [pooled.connection, *self._idle], []
         self._room.release()
@@ -230,6 +239,7 @@ class SqlDriver:
     def _start_over(self) -> None:
         self._pid = os.getpid()
         self._idle: list[Any] = []
+        self._ages = connection_ages(self._context.settings, self._context.monotonic) if self._keeps else None
         self._listener: Any = None
         self._lock = threading.Lock()  # never held while something is awaited
         self._room = SyncSemaphore(self._context.settings.pool_size)
@@ -273,7 +283,10 @@ class SqlDriver:
             raise _exhausted(self._context.name)
         try:
             with self._lock:
+                old = [] if self._ages is None else self._ages.take_old(self._idle)
                 idle = self._idle.pop() if self._idle else None
+            for connection in old:
+                self._adapter.close(connection)
             return PooledConnection(self._connect() if idle is None else idle)
         except BaseException:
             self._room.release()
@@ -292,6 +305,8 @@ class SqlDriver:
         except BaseException:
             self._adapter.close(pooled.connection)
             raise
+        if self._ages is not None:
+            self._ages.on_open(pooled.connection)
         return pooled.connection
 
     def _release(self, pooled: PooledConnection) -> None:
@@ -299,6 +314,8 @@ class SqlDriver:
         with self._lock:
             if self._keeps and not pooled.broken:
                 self._idle.append(pooled.connection)
+                if self._ages is not None:
+                    self._ages.on_return(pooled.connection)
             else:
                 stale, self._idle = [pooled.connection, *self._idle], []
         self._room.release()

@@ -16,9 +16,10 @@ from semel.stores.settings import DAY, Reader, StoreClock, count, join_url, read
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}")
 _READERS: Final[dict[str, Reader]] = {
-    **dict.fromkeys(("connect_timeout", "statement_timeout", "lock_timeout"), seconds(DAY)),
+    **dict.fromkeys(("connect_timeout", "statement_timeout", "lock_timeout", "idle_for", "lifetime"), seconds(DAY)),
     **dict.fromkeys(("listen", "migrate", "pooled"), truth),
     "pool_size": count(1, 1000),
+    "min_idle": count(0, 1000),
 }
 
 
@@ -30,6 +31,9 @@ class Settings:
         url: where the server is, as its client library wants it, without semel's own settings.
         name: the same for messages: without user, password and settings.
         pool_size: how many connections a driver opens at most.
+        min_idle: how many of them are kept, however long nobody uses them.
+        idle_for: how many seconds a connection is kept unused; None: for ever. It is closed when the next one is taken.
+        lifetime: how many seconds after it was opened a connection is replaced by a new one; None: never.
         connect_timeout: how long to wait for a connection.
         statement_timeout: how long a single statement may take. Less than any `keep_for`, so that a claim that is stuck
             on its way never outlives the record that answers it.
@@ -46,6 +50,9 @@ class Settings:
     url: str = field(repr=False)
     name: str
     pool_size: int = 4
+    min_idle: int = 0
+    idle_for: float | None = None
+    lifetime: float | None = None
     connect_timeout: float = 10.0
     statement_timeout: float = 15.0
     lock_timeout: float = 2.0

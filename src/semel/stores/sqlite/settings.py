@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from semel.errors import StoreMisconfigured, UsageError
-from semel.settings import Duration, to_timedelta
 from semel.stores.settings import StoreClock
+from semel.validation import Duration, to_timedelta
 
 MOUNTS = Path("/proc/self/mountinfo")
 # Locks and shared memory do not hold across machines on these, and then SQLite loses data.

@@ -9,7 +9,6 @@ from typing import Any
 
 from semel.core.operations import Operation
 from semel.core.store import AsyncDriver, Capability, Plan
-from semel.settings import Duration
 from semel.stores.admin import Admin
 from semel.stores.settings import StoreClock, machine_clock
 from semel.stores.sqlite.database import attach, detach, known_install_id
@@ -24,6 +23,7 @@ from semel.stores.sqlite.joined import (
 )
 from semel.stores.sqlite.plan import plan
 from semel.stores.sqlite.settings import Settings
+from semel.validation import Duration
 
 
 class SqliteStore:

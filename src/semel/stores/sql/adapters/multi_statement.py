@@ -46,7 +46,7 @@ class MysqlSession:
         return f"{self.statements}; {FACTS}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class OwnConnection:
     """A connection of the store's own, and what was learnt of its server."""
 

@@ -9,10 +9,10 @@ import pytest
 from semel.core.circuit import Limits
 from semel.core.operations import Claim, Read
 from semel.core.policy import Policy
-from semel.errors import InDoubt, InProgress, TooManyWaiting
+from semel.errors import InDoubt, InProgress, StoreUnavailable, TooManyHandlers, TooManyWaiting
 from semel.testing.contract.api_client import ApiClient
 from semel.testing.contract.calls import Call, Gate
-from semel.testing.contract.suite import Contract
+from semel.testing.contract.suite import Contract, only_async
 from semel.testing.contract.world import World
 
 PATIENT = Policy(wait_for=timedelta(minutes=10), retry_errors=(ConnectionError,))
@@ -204,6 +204,91 @@ class CrowdContract(Contract):
         gate.open()
         await world.ended(owner, waiter)
         assert waiter.value == "owner"
+
+
+class HandlerLimitContract(Contract):
+    """No more handlers run in a process than its limits allow; one more is told before anything is claimed."""
+
+    async def test_one_handler_too_many_is_told_before_it_claims(self, world: World) -> None:
+        watched, gate = world.watched(), world.gate()
+        client = world.client(watched, limits=Limits(max_handlers=2))
+        for key in ("a", "b"):
+            client.start(key, world.stopping(gate, key))
+        await gate.reached(2)
+        error = await client.error("c")
+        assert isinstance(error, TooManyHandlers), f"the third caller heard {error!r}"
+        assert (watched.count(Claim), await client.find("c")) == (2, None)
+        assert error.retry_after
+
+    async def test_a_handler_that_returned_makes_room(self, world: World) -> None:
+        client = world.client(limits=Limits(max_handlers=1))
+        assert [await client.value(key) for key in ("a", "b", "b", "c")] == ["value"] * 4
+        assert len(world.ran) == 3, f"the handler ran {len(world.ran)} times"
+
+    @pytest.mark.parametrize("error", [ConnectionError, OSError])
+    async def test_a_handler_that_raised_makes_room(self, world: World, error: type[Exception]) -> None:
+        client = world.client(limits=Limits(max_handlers=1))
+        await client.error("a", world.raising(error()), policy=PATIENT)
+        assert await client.value("b") == "value"
+
+    @only_async
+    async def test_a_handler_that_was_cancelled_makes_room(self, world: World) -> None:
+        client, gate = world.client(limits=Limits(max_handlers=1)), world.gate()
+        call = client.start("a", world.stopping(gate))
+        await gate.reached()
+        await call.cancel()
+        await world.ended(call)
+        assert await client.value("b") == "value"
+
+    @only_async
+    async def test_a_claim_that_was_cancelled_makes_room(self, world: World) -> None:
+        watched = world.watched()
+        client = world.client(watched, limits=Limits(max_handlers=1))
+        hold = watched.hold(Claim)
+        call = client.start("a")
+        await hold.reached()
+        await call.cancel()
+        hold.release()
+        await world.ended(call)
+        await world.settled()
+        assert await client.value("b") == "value"
+
+    async def test_a_claim_that_failed_makes_room(self, world: World) -> None:
+        watched = world.watched()
+        client = world.client(watched, limits=Limits(max_handlers=1, retry_budget=0))
+        watched.refuse(Claim)
+        assert isinstance(await client.error("a"), StoreUnavailable)
+        watched.mend()
+        assert await client.value("b") == "value"
+
+    async def test_those_who_wait_for_another_are_not_counted(self, world: World) -> None:
+        owner, gate = await _owner(world, world.client())
+        client = world.client(limits=Limits(max_handlers=1))
+        waiters = [client.start(policy=PATIENT)]
+        await world.waiting((client, 1))
+        waiters.append(client.start(policy=PATIENT))
+        await world.waiting((client, 2))
+        assert await client.value("other") == "value"
+        gate.open()
+        await world.ended(owner, *waiters)
+        assert [waiter.value for waiter in waiters] == ["owner"] * 2
+
+    async def test_what_a_handler_calls_is_not_counted(self, world: World) -> None:
+        client = world.client(limits=Limits(max_handlers=1))
+
+        async def outer() -> str:
+            return str(await client.value("inner"))
+
+        assert await client.value("outer", outer) == "value"
+
+    async def test_each_process_has_its_own_limit(self, world: World) -> None:
+        gate = world.gate()
+        first, second = (world.client(limits=Limits(max_handlers=1)) for _ in range(2))
+        call = first.start("a", world.stopping(gate))
+        await gate.reached()
+        assert await second.value("b") == "value"
+        gate.open()
+        await world.ended(call)
 
 
 class PromotionContract(Contract):

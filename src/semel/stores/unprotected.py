@@ -1,0 +1,170 @@
+"""The store of an engine that is switched off: every claim is granted, nothing is recorded, nothing is contacted.
+
+- Handlers, steps and transactions of the caller run as if semel were not there.
+- It tells so at the first claim, and then at most once a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, assert_never
+
+from semel.core.flow import run
+from semel.core.observer import Observer, Signal, notify
+from semel.core.operations import (
+    AddReplays,
+    Answer,
+    Checkpoint,
+    Claim,
+    Complete,
+    Confirm,
+    CountFailure,
+    Erase,
+    Fail,
+    Found,
+    Granted,
+    Invalidate,
+    JoinTransaction,
+    MarkLapsed,
+    Operation,
+    Page,
+    Pending,
+    PendingInvalidations,
+    Purge,
+    Read,
+    Recorded,
+    Renew,
+    Renewed,
+    Reopen,
+    Resolve,
+    Scan,
+    StateMismatch,
+    SweepCount,
+    TransactionJoined,
+)
+from semel.core.store import Answers, AsyncDriver, AsyncJoined, Capability, Driver, Joined, Plan
+from semel.stores.rows import new_record
+from semel.stores.settings import StoreClock, machine_clock
+
+EVERY: Final = 60.0
+"""Seconds between two warnings."""
+_WARNING: Final = "semel is switched off (enabled = false): this ran unprotected, and nothing is recorded"
+
+
+class UnprotectedStore:
+    """Grants everything and keeps nothing.
+
+    Args:
+        name: what it stands for, in messages.
+        observer: told, once a minute, that calls run unprotected.
+        monotonic: what that minute is measured by.
+        clock: what records are dated by, in microseconds.
+    """
+
+    max_operations = 64
+    capabilities = frozenset({Capability.JOIN, Capability.EAGER, Capability.SEPARATE_LOOP})
+
+    def __init__(
+        self, name: str, observer: Observer, monotonic: Callable[[], float], clock: StoreClock = machine_clock
+    ) -> None:
+        self.name = name
+        self._observer = observer
+        self._monotonic = monotonic
+        self._clock = clock
+        self._warned_at: float | None = None
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """One command: the operations themselves."""
+        del joined
+        answers: Answers = yield operations
+        return answers
+
+    def answer(self, operations: Sequence[Operation]) -> Answers:
+        """The answers, without doing anything."""
+        return [self._answer(operation, self._clock()) for operation in operations]
+
+    def _answer(self, operation: Operation, now: int) -> Answer:
+        match operation:
+            case Claim():
+                self._warn(operation)
+                return Granted(new_record(operation, now, lease_us=operation.terms.lease_us), protected=False)
+            case Renew(_, lease_us):
+                return Renewed(now + lease_us)
+            case Complete() | Fail() | Checkpoint() | Invalidate() | Confirm() | AddReplays():
+                return Recorded(now)
+            case JoinTransaction():
+                return TransactionJoined("unprotected")
+            case Read():
+                return Found(None, now)
+            case Scan():
+                return Page((), None)
+            case Resolve() | Reopen() | Erase() | CountFailure():
+                return StateMismatch(None)
+            case Pending():
+                return PendingInvalidations(())
+            case Purge() | MarkLapsed():
+                return SweepCount(0)
+            case _:
+                assert_never(operation)
+
+    def _warn(self, claim: Claim) -> None:
+        now = self._monotonic()
+        if self._warned_at is None or now - self._warned_at >= EVERY:
+            self._warned_at = now
+            key = claim.key
+            signal = Signal(kind="unprotected", operation=key.operation, reference=key.reference, detail=_WARNING)
+            notify(self._observer, signal)
+
+    def driver(self) -> Driver:
+        """A driver for threads."""
+        return _Driver(self)
+
+    def async_driver(self) -> AsyncDriver:
+        """A driver for an event loop."""
+        return _AsyncDriver(self)
+
+    def separate_async_driver(self) -> AsyncDriver:
+        """A driver for an event loop of semel's own."""
+        return self.async_driver()
+
+    def join(self, connection: Any) -> Joined:
+        """The caller's connection, which is left alone."""
+        del connection
+        return _Joined(self)
+
+    def async_join(self, connection: Any) -> AsyncJoined:
+        """The caller's connection, which is left alone."""
+        del connection
+        return _AsyncJoined(self)
+
+
+class _Driver:
+    def __init__(self, store: UnprotectedStore) -> None:
+        self._store = store
+
+    def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:
+        return [run(plan, self._store.answer) for plan in plans]
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class _AsyncDriver(_Driver):
+    async def perform(self, plans: Sequence[Plan]) -> list[Answers | Exception]:  # type: ignore[override]  # awaited
+        return super().perform(plans)
+
+    async def close(self) -> None:  # type: ignore[override]  # awaited
+        """Nothing to let go of."""
+
+
+class _Joined:
+    def __init__(self, store: UnprotectedStore) -> None:
+        self._store = store
+
+    def perform(self, plan: Plan) -> Answers:
+        return run(plan, self._store.answer)
+
+
+class _AsyncJoined(_Joined):
+    async def perform(self, plan: Plan) -> Answers:  # type: ignore[override]  # awaited
+        return super().perform(plan)
