@@ -120,13 +120,12 @@ def _with_tiers(store: Store, cache: object, observer: Observer | None) -> Store
     return TieredStore(store, Cache.of(cache), observer=observer)
 
 
-def open_configured_store(settings: Settings, observer: Observer, clock: Clock, **further: Any) -> Store:
+def _open_configured_store(settings: Settings, kind: int, observer: Observer, clock: Clock) -> Store:
     """The store that settings name, with its pool; one that keeps nothing where semel is switched off.
-
-    `further` are settings of the store that the file does not have.
 
     Raises:
         UsageError: the address is not understood, or such a store has no use for a setting of the pool.
+        DependencyMissing: its client library is not installed.
     """
     from semel.stores.urls import pool_settings, split_scheme
 
@@ -138,12 +137,10 @@ def open_configured_store(settings: Settings, observer: Observer, clock: Clock, 
         from semel.stores.unprotected import UnprotectedStore
 
         return UnprotectedStore(f"{scheme or 'path'}: switched off", observer, clock.monotonic)
-    store = open_store(settings.store if scheme else Path(settings.store), **given, **further)
-    return with_statement_log(store) if logged else store
-
-
-def with_statement_log(store: Store) -> Store:
-    """The store, with a line in the log for each statement that it sends."""
+    store = open_store(settings.store if scheme else Path(settings.store), **given)
+    _check_installed(store, kind)
+    if not logged:
+        return store
     from semel.stores.statement_log import LoggedStore
 
     return LoggedStore(store)
@@ -182,7 +179,7 @@ class _OnPlace(SemelBase[E]):
             settings = read_settings(find_file() if settings is None else settings)
         observer, clock = observer or Logging(), clock or SystemClock()
         made = cls(
-            open_configured_store(settings, observer, clock),
+            _open_configured_store(settings, cls._kind, observer, clock),
             cache=settings.cache if settings.enabled else None,
             policy=settings.default_policy(),
             observer=observer,

@@ -14,7 +14,7 @@ import pytest
 import typer.main
 
 import semel.client
-from semel import Policy, Record, errors
+from semel import Limits, Policy, Record, errors
 from semel.cli import exit_codes
 from semel.cli.app import app
 from semel.client.settings import Settings as ClientSettings
@@ -26,6 +26,7 @@ from semel.engine.admin import SweepReport
 from semel.engine.call_flow import Result
 from semel.http.problem import PROFILES
 from semel.http.route import Settings as RouteSettings
+from semel.settings import TABLES, TOP, read_settings
 from semel.stores.cache import Cache
 from semel.stores.dynamodb.settings import Settings as DynamoSettings
 from semel.stores.memory import MemoryStore
@@ -61,6 +62,31 @@ def test_the_policy_table_says_what_the_docstring_says() -> None:
     shortened = {row[0]: row[2] for row in table(page("docs/reference/policy.md"), "field")}
     for name in ("keep_for", "lease_for", "max_runtime", "final_errors", "reconcile_after"):
         assert shortened[name].split(":")[0].split(",")[0] in told, name
+
+
+def test_the_settings_page_holds_every_name_with_its_variable_and_default() -> None:
+    told = {row[0]: (row[1], row[2]) for row in table(page("docs/reference/settings.md"), "name")}
+    names = [*TOP, *(f"{name}.{key}" for name, keys in TABLES.items() for key in keys)]
+    assert list(told) == names
+    for name, (default, variable) in told.items():
+        assert variable == f"SEMEL_{name.upper().replace('.', '__')}", name
+        if name.startswith(("policy.", "limits.")):
+            assert default == _default_of_setting(name), name
+
+
+def _default_of_setting(name: str) -> str:
+    owner, _, field = name.partition(".")
+    default = getattr(Policy() if owner == "policy" else Limits(), {"max_waiting": "waiters"}.get(field, field))
+    if default == timedelta(milliseconds=100):
+        return "0:00:00.1"
+    return "" if default is None else _default(default).strip('"')
+
+
+def test_the_settings_page_shows_a_file_that_can_be_read(tmp_path: Path) -> None:
+    for name in ("docs/reference/settings.md", "docs/how-to/settings-file.md"):
+        (shown,) = [block.text for block in page(name).blocks if block.kind == "toml"]
+        (tmp_path / "semel.toml").write_text(shown)
+        read_settings(tmp_path / "semel.toml", {})
 
 
 def test_the_table_of_client_settings_holds_every_one_with_its_default() -> None:

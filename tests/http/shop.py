@@ -18,15 +18,18 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import parse_qs
 
-from semel import Policy
+from semel import AsyncSemel, Policy, Semel
 from semel.core.circuit import Limits
 from semel.http.route import RouteOptions
 
 STORE, FOLDER, GATE, SETTINGS, LIMITS = "SHOP_STORE", "SHOP_FOLDER", "SHOP_GATE", "SHOP_SETTINGS", "SHOP_LIMITS"
+FILE = "SHOP_FILE"
 """Names of environment variables: the store's URL, where effects are written, the gate's port, settings and limits as
-JSON."""
+JSON, and the settings file that is used instead of store and limits."""
+Engine = TypeVar("Engine", Semel, AsyncSemel)
 
 PATHS = (
     "/orders",  # 201 with Location, ETag and cookies; the body is told back with the number of the effect
@@ -95,6 +98,13 @@ def store_url() -> str:
 def policy() -> Policy:
     """The policy of every application."""
     return Policy(final_errors=(Final,), retry_errors=(Retryable,))
+
+
+def make_engine(kind: type[Engine]) -> Engine:
+    """The engine of an application."""
+    if os.environ.get(FILE):
+        return kind.from_settings(os.environ[FILE])
+    return kind(store_url(), policy=policy(), limits=limits())
 
 
 def limits() -> Limits:

@@ -82,7 +82,15 @@ class Running:
     """A site that is up."""
 
     def __init__(
-        self, site: Site, store: str, folder: Path, *, workers: int = 1, settings: Any = None, limits: Any = None
+        self,
+        site: Site,
+        store: str,
+        folder: Path,
+        *,
+        workers: int = 1,
+        settings: Any = None,
+        limits: Any = None,
+        file: Path | None = None,
     ) -> None:
         self.site = site
         self.folder = folder
@@ -104,6 +112,7 @@ class Running:
             shop.GATE: str(self.gate.port),
             shop.SETTINGS: json.dumps(settings or {}),
             shop.LIMITS: json.dumps(limits or {}),
+            shop.FILE: str(file or ""),
             "PYTHONPATH": str(ROOT),
         }
         descriptor = self._listener.fileno()

@@ -7,11 +7,15 @@ record are committed, and what was asked for again leaves one row.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from semel.core.observer import Logging
+from semel.stores.unprotected import UnprotectedStore
 from tests.http.tills.members import MEMBERS
 from tests.http.tills.till import NO, Till
 from tests.servers.databases import Databases
@@ -113,3 +117,21 @@ def test_what_is_rolled_back_is_not_logged_as_a_doubt(till: Till, what: str, cap
 
 def test_a_view_that_says_no_is_sent_as_it_is(till: Till) -> None:
     assert (till.ask("refuses").status, till.ask("refuses").replayed) == (NO, False)
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_switched_off_the_rows_are_committed_at_every_request(
+    request: pytest.FixtureRequest, member: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, make = MEMBERS[member]
+    with monkeypatch.context() as patched:
+        off = partial(UnprotectedStore, "off", Logging(), time.monotonic)
+        patched.setattr("semel.api.open_store", lambda _place, **_settings: off())
+        till = make(f"sqlite:///{tmp_path / 'records.db'}" if store == "sqlite" else request.getfixturevalue("url"))
+    try:
+        before = till.rows()
+        told = [till.ask() for _ in range(2)]
+        assert [(one.status, one.replayed) for one in told] == [(201, False)] * 2, told
+        assert till.rows() - before == 2
+    finally:
+        till.close()

@@ -127,12 +127,11 @@ def test_a_file_may_end_doubts_in_another_way_than_the_code(tmp_path: Path) -> N
     with Semel.from_settings(file_of(tmp_path, text)) as semel:
         asked: list[object] = []
 
-        @semel.once(
-            key="key",
-            operation="pay",
-            in_doubt="reconcile",
-            reconcile=lambda attempt: asked.append(attempt) or DidNotHappen(),
-        )
+        def hook(attempt: object) -> DidNotHappen:
+            asked.append(attempt)
+            return DidNotHappen()
+
+        @semel.once(key="key", operation="pay", in_doubt="reconcile", reconcile=hook)
         def pay(key: str) -> None:
             raise OSError(key)
 

@@ -10,10 +10,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from semel.core.operations import Operation
-from semel.core.store import AsyncDriver, Capabilities, Plan, SeparateLoop, Store
+from semel.core.store import AsyncDriver, Plan, SeparateLoop, Store
 from semel.stores.wrapper import StoreWrapper
 
 _log: Final = logging.getLogger("semel.statements")
@@ -29,20 +29,9 @@ class LoggedStore(StoreWrapper):
     def _behind(self) -> Store:
         return self._store
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """All that the store behind can do."""
-        return self._store.capabilities
-
-    def __getattr__(self, name: str) -> Any:
-        """What else the store behind has, such as what operators need."""
-        return getattr(self._store, name)
-
     def separate_async_driver(self) -> AsyncDriver:
         """A driver of the store behind for another event loop than the caller's."""
-        store: Any = self._store
-        separate: SeparateLoop = store
-        return separate.separate_async_driver()
+        return cast("SeparateLoop", self._store).separate_async_driver()
 
     def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
         """The commands of the store behind, logged."""

@@ -13,7 +13,7 @@ from semel import Semel
 from tests.http import shop
 from tests.http.apps.django_site import configure, sent
 
-semel = Semel(shop.store_url(), policy=shop.policy(), limits=shop.limits())
+semel = shop.make_engine(Semel)
 
 configure(__name__, semel)
 

@@ -14,7 +14,7 @@ from semel import AsyncSemel
 from tests.http import shop
 from tests.http.apps.django_site import configure, sent
 
-semel = AsyncSemel(shop.store_url(), policy=shop.policy(), limits=shop.limits())
+semel = shop.make_engine(AsyncSemel)
 
 configure(__name__, semel)
 

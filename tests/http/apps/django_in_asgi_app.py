@@ -19,7 +19,7 @@ from tests.http.apps.starlette_app import Authentication
 if not settings.configured:
     settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, MIDDLEWARE=[])
 
-semel = AsyncSemel(shop.store_url(), policy=shop.policy())
+semel = shop.make_engine(AsyncSemel)
 
 
 def answered(request: Any) -> HttpResponse:

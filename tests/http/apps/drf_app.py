@@ -11,7 +11,7 @@ from django.core.wsgi import get_wsgi_application
 from semel import Semel
 from tests.http import shop
 
-semel = Semel(shop.store_url(), policy=shop.policy(), limits=shop.limits())
+semel = shop.make_engine(Semel)
 
 if not settings.configured:
     settings.configure(

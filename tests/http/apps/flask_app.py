@@ -11,7 +11,7 @@ from tests.http import shop
 
 METHODS = ["POST", "PUT", "PATCH", "DELETE", "GET"]
 
-semel = Semel(shop.store_url(), policy=shop.policy(), limits=shop.limits())
+semel = shop.make_engine(Semel)
 app = Flask(__name__)
 Idempotency(
     app,

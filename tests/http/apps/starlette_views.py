@@ -14,7 +14,7 @@ from starlette.types import Send
 from semel import AsyncSemel
 from tests.http import shop
 
-semel = AsyncSemel(shop.store_url(), policy=shop.policy(), limits=shop.limits())
+semel = shop.make_engine(AsyncSemel)
 
 
 async def answered(request: Request) -> Response:

@@ -11,7 +11,7 @@ from semel.http import Route
 from semel.http.wsgi import IdempotencyMiddleware
 from tests.http import shop
 
-semel = Semel(shop.store_url(), policy=shop.policy(), limits=shop.limits())
+semel = shop.make_engine(Semel)
 
 
 class Authentication:

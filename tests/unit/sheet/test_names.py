@@ -12,6 +12,7 @@ SHEET = [
     "close",
     "current",
     "erase",
+    "from_settings",
     "once",
     "open",
     "read",

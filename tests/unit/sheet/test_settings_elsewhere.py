@@ -54,8 +54,11 @@ def test_a_setting_of_something_else_is_told_where_it_belongs(kind: Any, place: 
         ("memory://", "memory:// has no setting 'colour'; nothing was opened. It has clock, table."),
         ("sqlite:///never.db", "It has busy_for, clock, migrate, synchronous."),
         (Path("never.db"), "It has busy_for, clock, migrate, synchronous."),
-        ("postgresql://host/shop", "It has clock, connect_timeout, listen, listen_url, lock_timeout, migrate,"),
-        ("mysql://host/shop", "It has clock, connect_timeout, listen, listen_url, lock_timeout, migrate,"),
+        (
+            "postgresql://host/shop",
+            "It has clock, connect_timeout, idle_for, lifetime, listen, listen_url,",
+        ),
+        ("mysql://host/shop", "It has clock, connect_timeout, idle_for, lifetime, listen, listen_url,"),
         ("redis://host", "It has clock, connect_timeout, db, evicting,"),
         ("dynamodb://records", "It has clock, connect_timeout, endpoint, pool_size,"),
     ],

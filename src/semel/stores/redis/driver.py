@@ -50,6 +50,13 @@ class _Connections(ABC):
     def _drop(self, address: Address | None) -> Any:
         """Use no older connection to a node that has broken one."""
 
+    def _keep(self, address: Address | None, connection: Any) -> None:
+        """Keep a connection for the next one who needs it."""
+        with self._lock:
+            if self._ages is not None:
+                self._ages.on_return(connection)
+            self._idle.setdefault(address, []).append(connection)
+
 
 class _AsyncExchange(_Connections):
     """Sends to nodes side by side, in tasks of an event loop."""
@@ -78,9 +85,7 @@ class _AsyncExchange(_Connections):
             await connections.async_disconnect(connection)
             raise
         if connection.is_connected and not is_demoted(replies):
-            if self._ages is not None:
-                self._ages.on_return(connection)
-            self._idle.setdefault(address, []).append(connection)
+            self._keep(address, connection)
         else:
             await connections.async_disconnect(connection)
             await self._drop(address)
@@ -130,10 +135,7 @@ class _SyncExchange(_Connections):
             connection.disconnect()
             self._drop(address)
             return
-        with self._lock:
-            if self._ages is not None:
-                self._ages.on_return(connection)
-            self._idle.setdefault(address, []).append(connection)
+        self._keep(address, connection)
 
 
 class AsyncRedisDriver(_AsyncExchange):

@@ -75,7 +75,12 @@ from semel.testing.contract.topics.leases import (
 from semel.testing.contract.topics.operations import InputContract, ListContract, OperationContract
 from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, ValueContract, VersionContract
 from semel.testing.contract.topics.steps import DeriveContract, StepContract
-from semel.testing.contract.topics.waiting import CrowdContract, HandlerLimitContract, PromotionContract, WaitingContract
+from semel.testing.contract.topics.waiting import (
+    CrowdContract,
+    HandlerLimitContract,
+    PromotionContract,
+    WaitingContract,
+)
 from semel.testing.contract.world import MakeStore
 
 __all__ = ["InvalidationContract", "MakeStore", "StoreContract"]
