@@ -32,7 +32,7 @@ class Outsider:
     def claim(self, claim: Claim) -> None:
         """Claim as the store does, in a transaction that stays open."""
         place = PostgresStore(self._url)._context
-        command = place.render(place.dialect.claim([claim], joined=False, first=False))
+        command = place.render(place.dialect.claim([claim], joined=False, turn=1))
         PsycopgAdapter(POSTGRESQL).execute(self.session, command)
 
     def execute(self, text: str, values: tuple[Any, ...] = ()) -> list[Any]:

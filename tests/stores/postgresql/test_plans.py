@@ -22,10 +22,10 @@ from tests.stores.postgresql.kit import SECOND, Asker, claims, completions, rows
 Make = Callable[[PostgresDialect], Command]
 LEASES = [(one.key.digest, one.nonce, 1) for one in claims(3)]
 HOT: dict[str, Make] = {
-    "first claim of one": lambda dialect: dialect.claim(claims(1), joined=False, first=True),
-    "first claim of many": lambda dialect: dialect.claim(claims(3), joined=False, first=True),
-    "claim one": lambda dialect: dialect.claim(claims(1), joined=False, first=False),
-    "claim many": lambda dialect: dialect.claim(claims(3), joined=False, first=False),
+    "first claim of one": lambda dialect: dialect.claim(claims(1), joined=False, turn=0),
+    "first claim of many": lambda dialect: dialect.claim(claims(3), joined=False, turn=0),
+    "claim one": lambda dialect: dialect.claim(claims(1), joined=False, turn=1),
+    "claim many": lambda dialect: dialect.claim(claims(3), joined=False, turn=1),
     "complete one": lambda dialect: dialect.write("complete", [(*LEASES[0], b"x")], transaction=None),
     "complete many": lambda dialect: dialect.write("complete", [(*one, b"x") for one in LEASES], transaction=None),
     "renew many": lambda dialect: dialect.write("renew", [(*one, SECOND) for one in LEASES], transaction=None),

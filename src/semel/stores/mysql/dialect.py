@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from semel.core.operations import (
     AddReplays,
     Claim,
@@ -24,6 +26,7 @@ from semel.core.operations import (
     Scan,
 )
 from semel.core.record import LEASE_ENDED
+from semel.stores.mysql.settings import lock_timeout_seconds
 from semel.stores.rows import (
     RECORD_COLUMNS,
     claim_row,
@@ -69,8 +72,10 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
 }
 # The start of the statement, in UTC whatever the time zone of the session is.
 _CLOCK: Final = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-_GATE: Final = " FROM {gate} AS g WHERE g.stripe = ? AND g.install_id = ? FOR UPDATE SKIP LOCKED"
-_LATER: Final = ("input", "unless", "digests", "lock", "share", "restrictions")
+_LATER: Final = ("input", "unless", "digests", "lock", "share", "restrictions", "held")
+_GATES: Final = 4  # that a key needs at a time
+_STRIPE: Final = 2  # bytes of a digest that name a gate
+_TURNS: Final = 4  # so that every byte of a digest takes part
 _SHARED: Final = "LOCK IN SHARE MODE"
 
 
@@ -99,7 +104,7 @@ class MysqlDialect:
     def __init__(self, settings: Settings) -> None:
         self._clock = clock_text(settings)
         self._names = table_names(settings)
-        self._gate = _GATE.format(gate=self._names["gate"])
+        self._lock_timeout = lock_timeout_seconds(settings)
         self._sql = self._loaded()
 
     def _loaded(self) -> dict[str, str]:
@@ -117,6 +122,7 @@ class MysqlDialect:
                 **{name: f"{{{name}}}" for name in _LATER},
                 "t": target,
                 "clock": self._clock,
+                "lock_timeout": str(self._lock_timeout),
                 "r_record": ", ".join(f"r.{column}" for column in RECORD_COLUMNS),
                 "m_record": "m.digest, " + ", ".join(f"r.{column}" for column in RECORD_COLUMNS[1:]),
             },
@@ -131,29 +137,33 @@ class MysqlDialect:
         text = _filled(self._sql[name], input=self._row(columns) + further * (len(rows) - 1), **parts)
         return Command(text, tuple(value for row in rows for value in row), then)
 
-    def _gated(self, name: str, row: Values, then: Command) -> Command:
-        text = _filled(self._sql[name], input=self._row(_INPUTS[name]) + self._gate, unless="")
-        return Command(text, (*row, _stripe(row[0]), Known.INSTALL), then)
+    def _claim_here(self, claim: Claim, turn: int) -> Command:
+        """A claim in the caller's transaction, through the gates of this turn."""
+        row = claim_row(claim, lease_us=0)  # inside a transaction there is no lease
+        digest = row[0]
+        gates = gates_of(digest, turn)
+        input_ = f"{self._row(_CLAIM)} {self._sql['through_gates' if gates else 'through_no_gate']}"
+        text = f"{self._sql['within_lock_timeout']} {_filled(self._sql['claim'], input=input_, unless='')}"
+        back = Command(self._held("claimed_here", gates), (digest, Known.INSTALL, *gates, digest))
+        return Command(text, (*row, *gates, Known.INSTALL), back)
+
+    def _held(self, name: str, gates: Sequence[int]) -> str:
+        return _filled(self._sql[name], held=self._sql["held_by_gates" if gates else "held_by_no_gate"])
 
     def _among(self, name: str, digests: Sequence[bytes], then: Command | None = None, **parts: str) -> Command:
         marks_ = ", ".join("?" * len(digests))
         return Command(_filled(self._sql[name], digests=marks_, **parts), tuple(digests), then)
 
-    def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
+    def claim(self, claims: Sequence[Claim], *, joined: bool, turn: int) -> Command:
         """Claims on the store's own connection, or one in the caller's transaction."""
         if joined:
-            row = claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
-            digest = row[0]
-            back = Command(self._sql["claimed_here"], (digest, Known.INSTALL, _stripe(digest), digest))
-            return self._gated("claim", row, back)
+            return self._claim_here(claims[0], turn)
         rows = sorted(claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims)
-        name, unless = ("claim_first", "unless_there") if first else ("claim", "unless")
+        name, unless = ("claim", "unless") if turn else ("claim_first", "unless_there")
         return self._list(name, rows, self._among("claimed", [row[0] for row in rows]), unless=self._sql[unless])
 
     def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
         """A write under a lease."""
-        if what == "enter":
-            return self._enter(rows[0])
         rows = sorted(dict.fromkeys(rows), key=lambda row: row[:3])
         lock = "" if transaction is None else "FOR UPDATE"  # only a locking read sees what is newest there
         digests = sorted({row[0] for row in rows})
@@ -179,9 +189,10 @@ class MysqlDialect:
         count = self._among("count_steps", sorted({row[0] for row in rows}), back)
         return _atomic(self._list("checkpoint", named, count), own=own)
 
-    def _enter(self, lease: Values) -> Command:
-        digest = lease[0]
-        return Command(self._sql["enter"], (*lease, Known.INSTALL, digest, _stripe(digest)))
+    def enter(self, lease: Values, *, turn: int) -> Command:
+        """The first touch of a step in the caller's transaction, through the gates of this turn."""
+        gates = gates_of(lease[0], turn)
+        return Command(self._held("enter", gates), (*lease, Known.INSTALL, *gates, lease[0]))
 
     def complete_short(self, row: Values, transaction: str) -> Command | None:
         """There is no shorter word for it."""
@@ -223,7 +234,7 @@ class MysqlDialect:
     def resolve(self, operation: Resolve) -> Command:
         """A decision."""
         values = tuple(resolve_values(operation).values())
-        return self._list("resolve", [values], self._changed(operation.digest, operation.nonce))
+        return _patient(self._list("resolve", [values], self._changed(operation.digest, operation.nonce)))
 
     def _changed(self, digest: bytes, nonce: bytes) -> Command:
         """The record, where it is the one that was written under this nonce."""
@@ -232,7 +243,7 @@ class MysqlDialect:
     def reopen(self, operation: Reopen) -> Command:
         """Let a key be claimed again."""
         values = tuple(reopen_values(operation).values())
-        return self._list("reopen", [values], self._changed(operation.digest, operation.nonce))
+        return _patient(self._list("reopen", [values], self._changed(operation.digest, operation.nonce)))
 
     def count_first(self, operation: CountFailure, *, fence: int) -> Command:
         """The first failure of a key."""
@@ -263,7 +274,8 @@ class MysqlDialect:
         if invalidates:
             back = Command(self._sql["note_invalidation"], (digest,), back)
         steps = Command(self._sql["erase_steps"], (digest, digest), back)
-        return Command(self._sql["erase"], (tombstone, error_type, error_message, note, digest), steps, atomic=True)
+        values = (tombstone, error_type, error_message, note, digest)
+        return _patient(Command(self._sql["erase"], values, steps, atomic=True))
 
     def pending(self, operation: Pending) -> Command:
         """Invalidations that are not confirmed."""
@@ -335,9 +347,23 @@ def _atomic(command: Command, *, own: bool) -> Command:
     return Command(command.text, command.values, command.then, atomic=own)
 
 
-def _stripe(digest: bytes) -> int:
-    """The gate of a key."""
-    return int.from_bytes(digest[:2], "big")
+def _patient(command: Command) -> Command:
+    """A decision of a person: it waits for a record that is held, for as long as lock_timeout says."""
+    return replace(command, patient=True)
+
+
+def gates_of(digest: bytes, turn: int) -> tuple[int, ...]:
+    """The gates that a key needs all of at this turn; none where every turn that has some is over.
+
+    Whoever writes a key in a transaction holds all gates of some turn, and at least one of each turn before it. So a
+    rival never gets all of a turn that the writer has been to, and where it gets none, the key is taken. Where it gets
+    some, the others may be held for another key, or by a writer who met one there: the next turn tells.
+    """
+    if turn >= _TURNS:
+        return ()
+    first = turn * _GATES * _STRIPE
+    ends = range(first + _STRIPE, first + _GATES * _STRIPE + 1, _STRIPE)
+    return tuple(int.from_bytes(digest[end - _STRIPE : end], "big") for end in ends)
 
 
 def _identity(name: str, outcome: bytes) -> bytes:

@@ -27,12 +27,16 @@ def session_of(settings: Settings) -> MysqlSession:
     Raises:
         UsageError: the URL has a setting that is not known.
     """
-    return MysqlSession(address(settings), session_statements(settings))
+    return MysqlSession(address(settings), session_statements(settings), lock_timeout_seconds(settings))
+
+
+def lock_timeout_seconds(settings: Settings) -> int:
+    """`lock_timeout` as both servers take it: whole seconds, at least one."""
+    return max(1, math.ceil(settings.lock_timeout))
 
 
 def session_statements(settings: Settings) -> str:
     """What a new session is told first."""
-    wait = max(1, math.ceil(settings.lock_timeout))
     return (
         # Literals compare by their bytes, like the columns.
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin; "
@@ -41,8 +45,9 @@ def session_statements(settings: Settings) -> str:
         # Strict: a value that does not fit is refused, not cut. Without SIMULTANEOUS_ASSIGNMENT: see the claim.
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
         "NO_ENGINE_SUBSTITUTION', sql_notes = 0, "
-        f"lock_wait_timeout = {wait}, "
-        # A key that an open transaction holds is answered at once by MariaDB; MySQL waits a second at least.
+        f"lock_wait_timeout = {lock_timeout_seconds(settings)}, "
+        # A key that an open transaction holds is answered at once by MariaDB; MySQL waits a second at least. Commands
+        # that are patient set it for themselves.
         "innodb_lock_wait_timeout = 1 "
         f"/*M!100100 , innodb_lock_wait_timeout = 0, max_statement_time = {settings.statement_timeout:.3f} */"
     )

@@ -3,7 +3,7 @@
 -- {input} stands for a table of what is asked for, one row per operation, in the order of digests: rows are locked in
 -- that order, so no two lists deadlock. {clock} is the server's clock in microseconds when the statement began.
 -- {record} are the columns of a record, {r_record} the same of `r`. In the caller's transaction {input} is read through
--- the gate: empty where the database is not the store's, or an open transaction is writing a key of that stripe.
+-- gates: empty where the database is not the store's, or an open transaction holds one of them.
 -- Nothing is ever decided by affected rows: what they count depends on the flags of the connection.
 -- Values are bound by position.
 
@@ -76,15 +76,45 @@ WHERE NOT EXISTS (SELECT 1 FROM {record_table} AS r WHERE r.digest = e.digest AN
 -- name: claimed
 SELECT {r_record}, {clock}, NULL FROM {record_table} AS r WHERE r.digest IN ({digests});
 
+-- All gates of one turn, or no row. Each is looked up by its key alone, so that nothing is locked but these four rows,
+-- and the first that is held ends it.
+-- name: through_gates
+FROM {gate} AS g1 STRAIGHT_JOIN {gate} AS g2 STRAIGHT_JOIN {gate} AS g3 STRAIGHT_JOIN {gate} AS g4
+WHERE g1.stripe = ? AND g2.stripe = ? AND g3.stripe = ? AND g4.stripe = ? AND g1.install_id = ? FOR UPDATE SKIP LOCKED;
+
+-- The turn after the last gates. Nobody waits here but for whoever writes this very key, and for no longer than
+-- lock_timeout on MariaDB.
+-- name: through_no_gate
+FROM {meta} AS x WHERE x.name = 'install_id' AND x.value = ?;
+
+-- How many gates of a turn this transaction holds, and the record, which is locked only where it holds all: to look for
+-- a record that is not there would lock the gap, and be in the way of other keys.
+-- name: held_by_gates
+SELECT (g1.stripe IS NOT NULL) + (g2.stripe IS NOT NULL) + (g3.stripe IS NOT NULL) + (g4.stripe IS NOT NULL) AS gates,
+    {r_record}
+FROM (SELECT 1 AS one) AS o
+LEFT JOIN {gate} AS g1 ON g1.stripe = ? LEFT JOIN {gate} AS g2 ON g2.stripe = ?
+LEFT JOIN {gate} AS g3 ON g3.stripe = ? LEFT JOIN {gate} AS g4 ON g4.stripe = ?
+LEFT JOIN {record_table} AS r
+    ON r.digest = IF(g1.stripe IS NULL OR g2.stripe IS NULL OR g3.stripe IS NULL OR g4.stripe IS NULL, NULL, ?)
+FOR UPDATE SKIP LOCKED;
+
+-- name: held_by_no_gate
+SELECT 4 AS gates, {r_record}
+FROM (SELECT 1 AS one) AS o LEFT JOIN {record_table} AS r ON r.digest = ? FOR UPDATE SKIP LOCKED;
+
 -- The same in the caller's transaction, where only a locking read sees what others committed since it began. No row at
--- all: another database. A row without a status: the gate, or the record, is held by an open transaction.
+-- all: another database. A row without a status: no gate was free, so an open transaction is writing this key; or some
+-- were, and the last column says that it has to be asked again at the gates of the next turn.
 -- name: claimed_here
-SELECT {m_record}, {clock}, NULL
+SELECT {m_record}, {clock}, IF(r.status IS NULL AND r.gates > 0, TRUE, NULL)
 FROM (SELECT ? AS digest FROM {meta} AS x WHERE x.name = 'install_id' AND x.value = ?) AS m
-LEFT JOIN (
-    SELECT {r_record} FROM {gate} AS g STRAIGHT_JOIN {record_table} AS r
-    WHERE g.stripe = ? AND r.digest = ? FOR UPDATE SKIP LOCKED
-) AS r ON TRUE;
+LEFT JOIN ({held}) AS r ON TRUE;
+
+-- The caller's session has a time limit of its own for locks, of 50 s as a rule. MySQL has no word for a single
+-- statement, and does not read the comment.
+-- name: within_lock_timeout
+/*M!100100 SET STATEMENT innodb_lock_wait_timeout = {lock_timeout} FOR */;
 
 -- The fence: a late worker matches no row and changes nothing.
 -- part: mine
@@ -174,18 +204,15 @@ SELECT e.digest, {mine}, e.now, r.nonce, r.fence, r.status, r.completed_us, r.up
 FROM ({input}) AS e LEFT JOIN {record_table} AS r ON r.digest = e.digest {lock};
 
 -- The first touch of a step in the caller's transaction: proves the lease and holds the record, so that nobody takes
--- over while the step runs, and the gate, so that nobody who claims the key waits for it.
--- A gate that is held by another transaction reads like a record that is locked.
+-- over while the step runs, and gates, so that nobody who claims the key waits for it.
+-- No free gate reads like a record that is locked; some, and it has to be asked again at the gates of the next turn.
 -- name: enter
-SELECT m.digest, COALESCE(r.nonce = m.nonce AND r.fence = m.fence AND r.status = 'running', FALSE), {clock},
-    IF(r.stripe IS NULL, m.nonce, r.nonce), IF(r.stripe IS NULL, m.fence, r.fence),
-    IF(r.stripe IS NULL, 'running', r.status), NULL, NULL, NULL, NULL, NULL
+SELECT m.digest,
+    IF(r.gates IN (0, 4), COALESCE(r.nonce = m.nonce AND r.fence = m.fence AND r.status = 'running', FALSE), NULL), {clock},
+    IF(r.gates = 0, m.nonce, r.nonce), IF(r.gates = 0, m.fence, r.fence), IF(r.gates = 0, 'running', r.status),
+    NULL, NULL, NULL, NULL, NULL
 FROM (SELECT ? AS digest, ? AS nonce, ? AS fence FROM {meta} AS x WHERE x.name = 'install_id' AND x.value = ?) AS m
-LEFT JOIN (
-    SELECT g.stripe, r.nonce, r.fence, r.status
-    FROM {gate} AS g LEFT JOIN {record_table} AS r ON r.digest = ?
-    WHERE g.stripe = ? FOR UPDATE SKIP LOCKED
-) AS r ON TRUE;
+LEFT JOIN ({held}) AS r ON TRUE;
 
 -- name: read
 SELECT {r_record}, e.now FROM ({input}) AS e LEFT JOIN {record_table} AS r ON r.digest = e.digest ORDER BY e.place;

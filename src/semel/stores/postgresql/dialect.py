@@ -252,9 +252,9 @@ class PostgresDialect:
             return Command(self.text(name, "one"), tuple(rows[0]))
         return Command(self.text(name, "many"), tuple(list(column) for column in zip(*rows, strict=True)))
 
-    def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
+    def claim(self, claims: Sequence[Claim], *, joined: bool, turn: int) -> Command:
         """Claims on the store's own connection, or one in the caller's transaction."""
-        name = "claim_first" if first else "claim"
+        name = "claim" if turn else "claim_first"
         if joined:
             values = _claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
             return Command(self.text(name, "here"), (*values, Known.INSTALL))
@@ -271,11 +271,14 @@ class PostgresDialect:
 
     def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
         """A write under a lease."""
-        if what == "enter":
-            return Command(self.text(what, "here"), (*rows[0], _lock(rows[0][0]), Known.INSTALL))
         if transaction is not None:
             return Command(self.text(what, "same"), (*rows[0], transaction))
         return self._asked(what, rows)
+
+    def enter(self, lease: Values, *, turn: int) -> Command:
+        """The first touch of a step in the caller's transaction: one try tells."""
+        del turn
+        return Command(self.text("enter", "here"), (*lease, _lock(lease[0]), Known.INSTALL))
 
     def complete_short(self, row: Values, transaction: str) -> Command | None:
         """A completion in the caller's transaction, in short."""

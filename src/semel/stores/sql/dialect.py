@@ -43,12 +43,14 @@ class Command(msgspec.Struct, frozen=True):
 
     `then` goes out together with the statement where the client library can do that. The rows of the last one that has
     rows are the reply. `atomic`: all of them are one transaction, or nothing; only ever on the store's own connection.
+    `patient`: waits for locked rows up to `lock_timeout` on such a connection, where others wait as little as they can.
     """
 
     text: str
     values: tuple[Any, ...] = ()
     then: Command | None = None
     atomic: bool = False
+    patient: bool = False
 
 
 Values = tuple[Any, ...]
@@ -63,11 +65,16 @@ class Dialect(Protocol):
         """Whether resolving and sweeping may be part of the caller's transaction, because it shuts everybody out."""
 
     def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
-        """A write under a lease: `renew`, `complete`, `fail` or `checkpoint`, or `enter`.
+        """A write under a lease: `renew`, `complete`, `fail` or `checkpoint`.
 
         Rows of digest, done, now, nonce, fence, status, completed_us, updated_us, error_type, error_message, of which
-        only the first three count where it is done; for `enter` also the name of the transaction. No row: `transaction`
-        is not the one that is open.
+        only the first three count where it is done. No row: `transaction` is not the one that is open.
+        """
+
+    def enter(self, lease: Values, *, turn: int) -> Command:
+        """The first touch of a step in the caller's transaction, at the `turn`th try, from 0.
+
+        Rows as of `write`, and the name of the transaction or None; done is None where it has to be tried once more.
         """
 
     def complete_short(self, row: Values, transaction: str) -> Command | None:
@@ -131,9 +138,10 @@ class Dialect(Protocol):
 class ServerDialect(Dialect, Protocol):
     """The statements of one kind of server."""
 
-    def claim(self, claims: Sequence[Claim], *, joined: bool, first: bool) -> Command:
-        """Rows of `RECORD_COLUMNS`, now, and the name of the transaction or None.
+    def claim(self, claims: Sequence[Claim], *, joined: bool, turn: int) -> Command:
+        """Claims, sent for the `turn`th time, from 0. Rows of `RECORD_COLUMNS`, now, and the transaction's name or None.
 
-        A row without a status: somebody's open transaction holds the key. `first`: the first word may leave out what
-        it cannot decide; it is then asked again. Otherwise no row means that it is not the store's database.
+        A row without a status: somebody's open transaction holds the key; or, where the last column is true, somebody
+        holds what may be this key's, and it is asked again. The first word may leave out what it cannot decide; it is
+        then asked again. Otherwise no row means that it is not the store's database.
         """

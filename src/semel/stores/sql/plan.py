@@ -77,7 +77,7 @@ def claims(dialect: ServerDialect, asked: Sequence[Claim], *, joined: bool) -> P
         if not open_:
             break
         first = {asked[place].key.digest: place for place in reversed(open_)}
-        rows = yield dialect.claim([asked[place] for place in first.values()], joined=joined, first=turn == 0)
+        rows = yield dialect.claim([asked[place] for place in first.values()], joined=joined, turn=turn)
         if joined and not rows and turn:
             raise other_database()
         by_digest = {row[0]: row for row in rows}
@@ -94,8 +94,8 @@ def _judge_row(
         return None
     *columns, now, transaction = line
     row = tuple(columns)
-    if row[4] is None:
-        return Running(TRY_AGAIN_US)  # an open transaction is writing this very key
+    if row[4] is None:  # an open transaction is writing this very key; or perhaps another one, and it is asked again
+        return None if transaction else Running(TRY_AGAIN_US)
     try:
         record = record_of(row)
         if row[-1] and _mine(record, claim):
@@ -318,10 +318,7 @@ def _join_transaction(dialect: Dialect, operations: Sequence[JoinTransaction], *
     if not joined:
         return [Lost()] * len(operations)  # there is no transaction to enter
     lease = operations[0].lease
-    told = yield dialect.write("enter", [_lease_values(lease)], transaction=None)
-    if not told:
-        raise other_database()
-    *line, transaction = told[0]
+    *line, transaction = yield from _enter(dialect, lease)
     if not line[1]:
         ours = line[3] == lease.nonce and line[4] == lease.fence and line[5] == Status.RUNNING
         return [RowLocked(lease.key.reference) if ours else Lost()]
@@ -329,6 +326,17 @@ def _join_transaction(dialect: Dialect, operations: Sequence[JoinTransaction], *
         transaction = f"semel_step_{lease.nonce.hex()}"
         yield cast("Command", dialect.set_savepoint(transaction))
     return [TransactionJoined(transaction)]
+
+
+def _enter(dialect: Dialect, lease: Lease) -> Generator[Command, list[Row], Row]:
+    """What the first touch of a step is told."""
+    for turn in range(_ROUNDS):
+        told = yield dialect.enter(_lease_values(lease), turn=turn)
+        if not told:
+            raise other_database()
+        if told[0][1] is not None:
+            return told[0]
+    raise _contention_error()
 
 
 def with_steps(dialect: Dialect, row: Row, *, joined: bool) -> Generator[Command, list[Row], StoredRecord]:

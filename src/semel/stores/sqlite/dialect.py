@@ -188,7 +188,6 @@ _WRITES: Final = {
     "renew": ("lease_us",),
     "fail": ("status", "retryable", "error_type", "error_message", "doubtful", "unstarted"),
     "checkpoint": ("position", "name", "outcome"),
-    "enter": (),
 }
 """The values of writes beside those of the lease, in the order in which the shared plan gives them."""
 _COMPLETE: Final = SQL["complete"]
@@ -212,14 +211,19 @@ class SqliteDialect:
             named["outcome"] = blob(rest[0])
             return SqliteCommand(_COMPLETE, named=named, otherwise=_LOOKED_AT, to_rows=_end_reply)
         named.update(zip(_WRITES[what], rest, strict=True))
-        if what == "enter":
-            return SqliteCommand(SQL["enter"], kind=Kind.ENTER, named=named, otherwise=_LOOKED_AT, to_rows=_join_reply)
         if what == "renew":
             return SqliteCommand(SQL["renew"], named=named, to_rows=_write_reply)
         if what == "fail":
             statement = "doubt" if named["status"] == Status.IN_DOUBT.value else what
             return SqliteCommand(SQL[statement], named=named, otherwise=_LOOKED_AT, to_rows=_end_reply)
         return SqliteCommand(SQL[what], named=named, follow=_FOLLOW, otherwise=_LOOKED_AT, to_rows=_write_reply)
+
+    def enter(self, lease: Values, *, turn: int) -> SqliteCommand:
+        """The first touch of a step in the caller's transaction: one try tells."""
+        del turn
+        digest, nonce, fence = lease
+        named = {"digest": blob(digest), "nonce": blob(nonce), "fence": fence}
+        return SqliteCommand(SQL["enter"], kind=Kind.ENTER, named=named, otherwise=_LOOKED_AT, to_rows=_join_reply)
 
     def complete_short(self, row: Values, transaction: str) -> SqliteCommand | None:
         """There is no shorter word than `write`."""

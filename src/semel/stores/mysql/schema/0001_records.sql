@@ -89,9 +89,10 @@ CREATE TABLE IF NOT EXISTS {step_table} (
 COMMENT='semel: finished steps of attempts; they are not run again';
 
 -- A row that is locked says: an open transaction is writing a key of this stripe. Unlike the record itself, it can be
--- asked for without waiting before the record is there. Nothing here ever changes.
+-- asked for without waiting before the record is there. A key has sixteen stripes, and holds four of them at least,
+-- so that two keys are told apart. Nothing here ever changes.
 CREATE TABLE IF NOT EXISTS {gate} (
-    stripe      SMALLINT UNSIGNED NOT NULL PRIMARY KEY COMMENT 'the first two bytes of a digest',
+    stripe      SMALLINT UNSIGNED NOT NULL PRIMARY KEY COMMENT 'two bytes of a digest',
     install_id  VARBINARY(64) NOT NULL COMMENT 'which database this is'
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 COMMENT='semel: locked by open transactions that write a key, so that nobody has to wait for them';

@@ -39,6 +39,8 @@ class MysqlSession:
 
     address: dict[str, Any]
     statements: str
+    lock_timeout: int
+    """Whole seconds."""
 
     @property
     def opening(self) -> str:
@@ -51,6 +53,7 @@ class OwnConnection:
     """A connection of the store's own, and what was learnt of its server."""
 
     connection: Any
+    lock_timeout: int
     largest: int = 0
     waits: bool = False
 
@@ -59,9 +62,22 @@ class OwnConnection:
         self.largest = int(largest) - _HEAD
         self.waits = "mariadb" not in version.lower()
 
+    @property
+    def impatience(self) -> str:
+        """Sets how long its statements wait for a row that is locked, as the session was told first."""
+        return _wait_text(1 if self.waits else 0)
+
+    def patiently(self, text: str) -> str:
+        """The text of a command that waits for `lock_timeout`, and leaves the session as it was."""
+        return f"{_wait_text(self.lock_timeout)}; {text}; {self.impatience}"
+
     def too_large(self, text: str) -> bool:
         """Whether the server would refuse it for its size."""
         return len(text) * _WIDEST > self.largest and len(text.encode()) > self.largest
+
+
+def _wait_text(seconds: int) -> str:
+    return f"SET SESSION innodb_lock_wait_timeout = {seconds}"
 
 
 def to_multi_statement(command: Command) -> tuple[str, tuple[Any, ...]]:
@@ -147,7 +163,7 @@ class AsyncMysqlAdapter(MysqlAdapter, ABC):
     async def connect(self, settings: Settings) -> OwnConnection:
         """A connection of the store's own."""
         session = self._server.session(settings)
-        own = OwnConnection(await self._open(session.address, settings))
+        own = OwnConnection(await self._open(session.address, settings), session.lock_timeout)
         try:
             ((version, largest),) = await self._rows(own.connection, session.opening)
             own.learn(version, largest)
@@ -159,6 +175,7 @@ class AsyncMysqlAdapter(MysqlAdapter, ABC):
     async def execute(self, connection: OwnConnection, command: Command) -> list[Row]:
         """The rows of `command`."""
         text, values = to_multi_statement(command)
+        text = connection.patiently(text) if command.patient else text
         sql = self.cursor(connection.connection).mogrify(text, values)
         if connection.too_large(sql):
             raise self.data_error(TOO_LARGE, "the text is larger than max_allowed_packet")
@@ -169,10 +186,17 @@ class AsyncMysqlAdapter(MysqlAdapter, ABC):
             except self.library_error as error:
                 turn += 1
                 kind = self.error_kind(error)
-                if command.atomic and kind is not ErrorKind.LOST:
-                    await connection.connection.rollback()
-                if not self.is_tried_again(connection, kind, turn):
+                if kind is not ErrorKind.LOST:
+                    await self._clean_up(connection, command)
+                if command.patient or not self.is_tried_again(connection, kind, turn):
                     raise
+
+    async def _clean_up(self, own: OwnConnection, command: Command) -> None:
+        """What the rest of a text that failed would have done."""
+        if command.atomic:
+            await own.connection.rollback()
+        if command.patient:
+            await self._rows(own.connection, own.impatience)
 
     async def _rows(self, connection: Any, sql: str) -> list[Row]:
         """The rows of the last statement that has some."""
@@ -215,7 +239,7 @@ class SyncMysqlAdapter(MysqlAdapter, ABC):
     def connect(self, settings: Settings) -> OwnConnection:
         """A connection of the store's own."""
         session = self._server.session(settings)
-        own = OwnConnection(self._open(session.address, settings))
+        own = OwnConnection(self._open(session.address, settings), session.lock_timeout)
         try:
             ((version, largest),) = self._rows(own.connection, session.opening)
             own.learn(version, largest)
@@ -227,6 +251,7 @@ class SyncMysqlAdapter(MysqlAdapter, ABC):
     def execute(self, connection: OwnConnection, command: Command) -> list[Row]:
         """The rows of `command`."""
         text, values = to_multi_statement(command)
+        text = connection.patiently(text) if command.patient else text
         sql = self.cursor(connection.connection).mogrify(text, values)
         if connection.too_large(sql):
             raise self.data_error(TOO_LARGE, "the text is larger than max_allowed_packet")
@@ -237,10 +262,17 @@ class SyncMysqlAdapter(MysqlAdapter, ABC):
             except self.library_error as error:
                 turn += 1
                 kind = self.error_kind(error)
-                if command.atomic and kind is not ErrorKind.LOST:
-                    connection.connection.rollback()
-                if not self.is_tried_again(connection, kind, turn):
+                if kind is not ErrorKind.LOST:
+                    self._clean_up(connection, command)
+                if command.patient or not self.is_tried_again(connection, kind, turn):
                     raise
+
+    def _clean_up(self, own: OwnConnection, command: Command) -> None:
+        """What the rest of a text that failed would have done."""
+        if command.atomic:
+            own.connection.rollback()
+        if command.patient:
+            self._rows(own.connection, own.impatience)
 
     def _rows(self, connection: Any, sql: str) -> list[Row]:
         """The rows of the last statement that has some."""
