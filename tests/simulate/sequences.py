@@ -41,7 +41,8 @@ from semel.core.policy import Doubt
 from semel.core.record import NOTHING, Failure, Lease, Status, Step, StoredRecord
 from semel_lab.simulate.models import Act, Begin, Commit, Isolation, Rollback, Session
 
-KEYS: Final = tuple(Key.of(value, operation="charge", scope="a") for value in ("v", "w"))
+KEYS: Final = tuple(Key.of(value, operation="charge", scope="a") for value in ("v", "w-10006"))
+"""Two keys that share a gate on MySQL: their digests begin with the same two bytes."""
 FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))
 LEASE, KEEP, QUIET = 300, 1_000, 200
 START: Final = 1_700_000_000_000_000

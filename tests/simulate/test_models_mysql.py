@@ -38,7 +38,7 @@ class Mariadb(Served):
     """A database, a lane's driver, and connections of callers."""
 
     def __init__(self, url: str, clock: Clock, stack: ExitStack) -> None:
-        super().__init__(MysqlStore(url, clock=clock, listen=False), stack)
+        super().__init__(MysqlStore(url, clock=clock, listen=False, lock_timeout=1), stack)
         parts = urlsplit(url)
         self._address: dict[str, Any] = {
             "host": parts.hostname,

@@ -65,8 +65,10 @@ def notice(mutant: WithinMutant, server: str) -> Failing | None:
     return found[0] if found else None
 
 
-@pytest.mark.parametrize("server", sorted({world.server for world in WITHIN_WORLDS}))
-@pytest.mark.parametrize("mutant", WITHIN_MUTANTS, ids=str)
+@pytest.mark.parametrize(
+    ("mutant", "server"),
+    [pytest.param(mutant, server, id=f"{mutant}-{server}") for mutant in WITHIN_MUTANTS for server in mutant.servers],
+)
 def test_a_mutant_is_noticed(mutant: WithinMutant, server: str) -> None:
     failing = notice(mutant, server)
     assert failing is not None, "nobody noticed"

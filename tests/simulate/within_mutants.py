@@ -5,7 +5,7 @@ A mutant names the invariants that may give it away; it is looked for in every w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from semel.core.record import StoredRecord
 from semel.engine.call_flow import CallFlow
 from semel.errors import StoreUnavailable
 from semel.stores import memory
+from semel.stores.mysql.dialect import gates_of
 from semel_lab.simulate.models import MysqlModel, PostgresModel, Server, Session
 from semel_lab.simulate.models.database import Database, Waits
 from semel_lab.simulate.models.transaction import Rows, Transaction
@@ -33,6 +34,7 @@ class WithinMutant:
     name: str
     switch: Switch
     breaks: frozenset[str]
+    servers: tuple[str, ...] = ("mysql", "postgresql")
 
     def __str__(self) -> str:
         return self.name.replace(" ", "-")
@@ -41,9 +43,9 @@ class WithinMutant:
 WITHIN_MUTANTS: list[WithinMutant] = []
 
 
-def mutant(name: str, *breaks: str) -> Callable[[Switch], Switch]:
+def mutant(name: str, *breaks: str, servers: tuple[str, ...] = ("mysql", "postgresql")) -> Callable[[Switch], Switch]:
     def add(switch: Switch) -> Switch:
-        WITHIN_MUTANTS.append(WithinMutant(name, switch, frozenset(breaks)))
+        WITHIN_MUTANTS.append(WithinMutant(name, switch, frozenset(breaks), servers))
         return switch
 
     return add
@@ -152,10 +154,10 @@ def _() -> AbstractContextManager[Any]:
     return swapped(enter=change)
 
 
-class _Nothing(set[bytes]):
+class _Nothing(set[Hashable]):
     """A set that nothing stays in."""
 
-    def add(self, element: bytes) -> None:
+    def add(self, element: Hashable) -> None:
         del element
 
 
@@ -231,3 +233,38 @@ def _() -> AbstractContextManager[Any]:
         yield
 
     return patch.object(CallFlow, "_failed", failed)
+
+
+def _through_gates(partly: Callable[[MysqlModel, Transaction, bytes], bool]) -> AbstractContextManager[Any]:
+    """Another answer where some gates of the first turn are free, and some are not."""
+
+    def change(right: Any) -> Any:
+        def hold(self: MysqlModel, transaction: Transaction, digest: bytes) -> bool:
+            others = {gate for other in self.open if other is not transaction for gate in other.held}
+            gates = set(gates_of(digest, 0))
+            transaction.held |= gates - others
+            met = gates & others
+            return partly(self, transaction, digest) if met and met != gates else right(self, transaction, digest)
+
+        return hold
+
+    return patch.object(MysqlModel, "hold", change(MysqlModel.hold))
+
+
+@mutant("a gate that another key holds is taken for the key", "W7", servers=("mysql",))
+def _() -> AbstractContextManager[Any]:
+    return _through_gates(lambda _self, _transaction, _digest: False)
+
+
+@mutant("whoever gets one gate goes on without those of the next turn", "W5", servers=("mysql",))
+def _() -> AbstractContextManager[Any]:
+    return _through_gates(lambda _self, _transaction, _digest: True)
+
+
+@mutant("gates of the next turn are looked at and not held", "W5", servers=("mysql",))
+def _() -> AbstractContextManager[Any]:
+    def partly(self: MysqlModel, transaction: Transaction, digest: bytes) -> bool:
+        others = {gate for other in self.open if other is not transaction for gate in other.held}
+        return not others & set(gates_of(digest, 1))
+
+    return _through_gates(partly)

@@ -1,4 +1,4 @@
-"""In the caller's transaction: who is told that a key is in progress, and how long anybody waits for a locked record."""
+"""Who is told in a transaction that a key is in progress, and how long anybody waits for a locked record."""
 
 import threading
 from collections.abc import Callable, Iterator

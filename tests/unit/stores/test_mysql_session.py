@@ -91,7 +91,7 @@ def test_a_command_becomes_one_multi_statement_text() -> None:
 
 
 def test_size_is_counted_in_bytes() -> None:
-    own = OwnConnection(None)
+    own = OwnConnection(None, 2)
     own.learn("10.11.18-MariaDB", 64 + 10)
     assert (own.too_large("e" * 10), own.too_large("e" * 11), own.too_large("é" * 6)) == (False, True, True)
     assert not own.waits

@@ -139,7 +139,7 @@ class ServerDialect(Dialect, Protocol):
     """The statements of one kind of server."""
 
     def claim(self, claims: Sequence[Claim], *, joined: bool, turn: int) -> Command:
-        """Claims, sent for the `turn`th time, from 0. Rows of `RECORD_COLUMNS`, now, and the transaction's name or None.
+        """Claims, at the `turn`th try, from 0. Rows of `RECORD_COLUMNS`, now, and the transaction's name or None.
 
         A row without a status: somebody's open transaction holds the key; or, where the last column is true, somebody
         holds what may be this key's, and it is asked again. The first word may leave out what it cannot decide; it is

@@ -65,5 +65,6 @@ INVARIANTS = {
     "W4": "within: when all transactions have ended, the next caller gets an answer",
     "W5": "within: a duplicate is refused without breaking or stopping the transaction of its caller",
     "W6": "within: what was rolled back is counted once, never in a record that an open transaction is writing",
+    "W7": "within: a key is in progress only where an open transaction is writing it, whatever other keys do",
     "broke": "no call ends with an error that is not one of its handler or of semel",
 }

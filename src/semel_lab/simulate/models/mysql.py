@@ -1,4 +1,4 @@
-"""MariaDB and MySQL (InnoDB) with the statements of `stores/mysql`: a key is held by its gate, a row by its lock.
+"""MariaDB and MySQL (InnoDB) with the statements of `stores/mysql`: a key is held by gates, a row by its lock.
 
 What always holds: whatever locks sees the newest version, so nothing conflicts with a snapshot; only plain readings of
 a repeatable reader look into the past. A statement that would wait is given up alone, and its transaction lives on.
@@ -6,6 +6,8 @@ Marks are savepoints: recording an outcome uses its mark up.
 """
 
 from __future__ import annotations
+
+from itertools import count
 
 from msgspec.structs import replace
 
@@ -29,6 +31,7 @@ from semel.core.operations import (
 )
 from semel.core.record import Status
 from semel.errors import TransactionAborted
+from semel.stores.mysql.dialect import gates_of
 from semel.stores.sql.errors import RowLocked, ended
 from semel_lab.simulate.models.database import Conflict, Told, Waits
 from semel_lab.simulate.models.server import HELD, Decision, Server, Write, decided, shows
@@ -57,12 +60,26 @@ class MysqlModel(Server):
         elif transaction.isolation is Isolation.REPEATABLE_READ:
             transaction.gaps.add(digest)
 
+    def hold(self, transaction: Transaction, digest: bytes) -> bool:
+        """Take gates, turn by turn, until one gives all of its gates; the key is another's where a turn gives none."""
+        for turn in count():
+            gates = gates_of(digest, turn)
+            others = [other for other in self.open if other is not transaction]
+            free = [gate for gate in gates if not any(gate in other.held for other in others)]
+            for gate in free:
+                transaction.held.add(gate)
+            if len(free) == len(gates):
+                return True
+            if not free:
+                return False
+        raise AssertionError("gates never end")
+
     def gap_locked(self, transaction: Transaction, digest: bytes) -> bool:
         """Whether somebody else keeps a row from being inserted."""
         return any(digest in other.gaps for other in self.open if other is not transaction)
 
     def claim(self, transaction: Transaction, claim: Claim, now: int, *, joined: bool) -> Told:
-        """On a lane a look comes first, which spares the lock; in a transaction the gate does."""
+        """On a lane a look comes first, which spares the lock; in a transaction the gates do."""
         return self._claim_here(transaction, claim, now) if joined else self._claim_alone(transaction, claim, now)
 
     def _claim_alone(self, transaction: Transaction, claim: Claim, now: int) -> Told:
@@ -128,7 +145,7 @@ class MysqlModel(Server):
         return answer
 
     def enter(self, transaction: Transaction, operation: JoinTransaction) -> Told:
-        """The gate first, then the record."""
+        """The gates first, then the record."""
         lease = operation.lease
         digest = lease.key.digest
         if not self.hold(transaction, digest):

@@ -42,7 +42,7 @@ class Transaction:
     written: dict[bytes, Row | None] = field(default_factory=dict)
     locked: set[bytes] = field(default_factory=set)
     gaps: set[bytes] = field(default_factory=set)
-    held: set[bytes] = field(default_factory=set)
+    held: set[Hashable] = field(default_factory=set)
     marks: set[str] = field(default_factory=set)
     effects: list[Hashable] = field(default_factory=list)
     aborted: bool = False

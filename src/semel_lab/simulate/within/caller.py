@@ -32,7 +32,7 @@ from semel.stores.sql.errors import RowLocked
 from semel_lab.simulate.loop import Gone, driven
 from semel_lab.simulate.models import Begin, Commit, Isolation, Rollback, Session
 from semel_lab.simulate.process import whole
-from semel_lab.simulate.within.world import Kind, level_of, request_of
+from semel_lab.simulate.within.world import NEIGHBOUR, Kind, level_of, request_of
 from semel_lab.simulate.world import KEYS, SECOND, SHAPE, Broken, NothingHappened
 
 if TYPE_CHECKING:
@@ -73,7 +73,12 @@ class WithinCaller:
         self.error: Exception | None = None
         self._nonces = 0
         self._clock = cast("Clock", self)
-        self._body = self._transactions() if self.level is not None else self._call_alone()
+        self._body = self._make_body()
+
+    def _make_body(self) -> Body:
+        if self.kind == "neighbour":
+            return self._hold_another_key()
+        return self._transactions() if self.level is not None else self._call_alone()
 
     def monotonic(self) -> float:
         """The clock of this caller: `CallFlow` asks it for nothing else."""
@@ -114,6 +119,21 @@ class WithinCaller:
     def heard(self, what: Any) -> None:
         """Note what it knows by now: two callers who heard the same are in the same place."""
         self.history = hash((self.history, self.sim.now_us, what))
+
+    def _hold_another_key(self) -> Body:
+        """Claim a key that has nothing to do with that of the others, and let go of it at some time."""
+        yield "begin"
+        self.sim.server.apply(self.session, Begin(), self.sim.now_us)
+        asked = request_of(self.sim.world)
+        self.sim.checker.granted_beside(
+            (
+                yield from self._operate(
+                    self.session, Claim(NEIGHBOUR, asked.fingerprint, b"beside", asked.terms, NOTHING)
+                )
+            )
+        )
+        yield "commit"
+        self._end(Rollback())
 
     def _transactions(self) -> Body:
         """Begin, call, commit; and all of it again where the transaction is lost, as the docs tell callers to."""
@@ -205,6 +225,7 @@ class WithinCaller:
         self.heard(_mark(answer))
         if answer == Running(50_000):
             self.sim.seen["within: held"] += 1
+            self.sim.checker.held(session, operation)
         if isinstance(answer, RowLocked):
             self.sim.seen["within: row locked"] += 1
         if isinstance(answer, Exception):

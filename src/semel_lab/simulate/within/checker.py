@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.core.operations import CountFailure, Resolve, Resolved, StateMismatch
+from semel.core.operations import Claim, CountFailure, Granted, Operation, Resolve, Resolved, StateMismatch
 from semel.core.record import Status, StoredRecord
 from semel.engine.call_flow import Result
 from semel.errors import (
@@ -21,7 +21,7 @@ from semel.errors import (
     TransactionAborted,
 )
 from semel_lab.simulate.checks.violation import Violation
-from semel_lab.simulate.models import Isolation
+from semel_lab.simulate.models import Isolation, Session
 from semel_lab.simulate.within.caller import LANE, Effect, WithinCaller
 from semel_lab.simulate.world import Broken, NothingHappened
 
@@ -105,6 +105,21 @@ class Checker:
         if record.attempts > tried or record.retryable is final:
             raise Violation("W6", f"{record.attempts} attempts are counted of {tried}, retryable is {record.retryable}")
         self.sim.seen["within: counted, final" if final else "within: counted"] += 1
+
+    def held(self, session: Session, operation: Operation) -> None:
+        """Somebody was told that an open transaction holds a key, or that its lease lasts for as long."""
+        digest = operation.key.digest if isinstance(operation, Claim) else self.sim.key.digest
+        server, own = self.sim.server, session.transaction
+        row = (server.committed if own is None else server.rows(own)).get(digest)
+        leased = row is not None and row.record.status is Status.RUNNING and row.record.lease_us > self.sim.now_us
+        others = [other for other in server.open if other is not own]
+        if not leased and not any(other.claims(digest) for other in others):
+            raise Violation("W7", "a key is said to be in progress, and no open transaction is writing it")
+
+    def granted_beside(self, answer: Any) -> None:
+        """A key that nobody else asks for was claimed."""
+        if not isinstance(answer, Granted):
+            raise Violation("W7", f"a key that nobody else asks for was not granted: {answer!r}")
 
     def not_given_back(self, nonce: bytes) -> None:
         """A claim came too late, so nothing ran, and its record was held for as long as undoing it was tried."""

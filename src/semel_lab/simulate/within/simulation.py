@@ -103,7 +103,7 @@ class WithinSimulation:
 
     def _menu(self, caller: WithinCaller) -> list[str]:
         """What may go wrong at the point where a caller stands."""
-        outside = caller.kind == "lane" and not self.world.steps
+        outside = caller.kind == "neighbour" or (caller.kind == "lane" and not self.world.steps)
         if not self.left or outside or caller.point in ("start", "begin"):
             return []
         wanted: tuple[str, ...] = ("crash",)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Final, Literal
 
+from semel.core.key import Key
 from semel.core.policy import Doubt, Policy, WhenRunning
 from semel.core.record import NOTHING
 from semel.engine.call_flow import Request, terms_of
@@ -25,17 +26,19 @@ Fault = Literal[
     "doubt",  # its handler raises after its effect
     "swallow",  # it commits although the call raised
 ]
-Kind = Literal["read committed", "repeatable read", "lane"]
-"""A caller in a transaction of its own, or one without."""
+Kind = Literal["read committed", "repeatable read", "lane", "neighbour"]
+"""A caller in a transaction of its own, or one without; or one whose key is another and shares a gate with it."""
 ServerName = Literal["postgresql", "mysql"]
 
 LEASE: Final = 0.2
+NEIGHBOUR: Final = Key.of("n-26867", operation="charge", scope="a")
+"""A key whose first gate on MySQL is the first gate of the key that all ask for."""
 _ALL: Final[tuple[Fault, ...]] = ("crash", "rollback", "commit early", "rollback early", "retry", "doubt", "swallow")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WithinWorld:
-    """What is simulated. All callers ask for the same key.
+    """What is simulated. All callers but neighbours ask for the same key.
 
     Args:
         callers: what kinds of them there are.
@@ -95,7 +98,25 @@ def _worlds(server: ServerName) -> tuple[WithinWorld, ...]:
     )
 
 
-WITHIN_WORLDS: Final = (*_worlds("postgresql"), *_worlds("mysql"))
+def _beside_other_keys() -> tuple[WithinWorld, ...]:
+    """Keys that share a gate, which only MySQL has."""
+    rc: Kind = "read committed"
+    rr: Kind = "repeatable read"
+    ends: tuple[Fault, ...] = ("crash", "rollback")
+    return (
+        WithinWorld(name="mysql: beside another key", server="mysql", callers=(rc, rr, "neighbour"), faults=ends),
+        WithinWorld(
+            name="mysql: steps, beside another key",
+            server="mysql",
+            callers=("lane", rr, "neighbour"),
+            faults=ends,
+            budget=1,
+            steps=True,
+        ),
+    )
+
+
+WITHIN_WORLDS: Final = (*_worlds("postgresql"), *_worlds("mysql"), *_beside_other_keys())
 
 WITHIN_SOMETIMES: Final = frozenset({
     *(f"within fault: {fault}" for fault in _ALL), "within fault: crash after commit",
