@@ -33,6 +33,7 @@ from semel.errors import StoreUnavailable, TransactionAborted
 from semel.stores.mysql import MysqlStore
 from semel.stores.mysql.dialect import gates_of
 from semel.stores.mysql.settings import address
+from semel.stores.sql.errors import RowLocked
 from semel.stores.sql.settings import Settings
 from tests.servers.databases import Databases
 from tests.stores.mysql.kit import Asker, Connection, connected, told
@@ -208,6 +209,18 @@ def test_a_step_is_let_in_however_many_gates_are_held(transactions: Transactions
         assert isinstance(first.ask(JoinTransaction(lease)), TransactionJoined)
 
 
+def test_a_step_whose_record_is_locked_for_a_moment_is_told_so_and_has_lost_nothing(
+    transactions: Transactions, asker: Asker, url: str
+) -> None:
+    """A renewal of the lease locks it, too."""
+    lease = asker.one(claim(), Granted).lease
+    with connected(url) as foreign, transactions.begun() as first:
+        told(foreign, "SELECT 1 FROM semel_record FOR UPDATE")
+        assert isinstance(first.ask(JoinTransaction(lease)), RowLocked)
+        foreign.rollback()
+        assert isinstance(first.ask(JoinTransaction(lease)), TransactionJoined)
+
+
 def test_one_of_many_who_claim_at_the_same_instant_beside_a_held_gate_runs(asker: Asker, url: str) -> None:
     asker.record()
     start = threading.Barrier(8, timeout=60)
@@ -237,22 +250,24 @@ def test_one_of_many_who_claim_at_the_same_instant_beside_a_held_gate_runs(asker
 
 
 class Counting(pymysql.connections.Connection):
-    """A caller's connection that notes the first word of what is sent through it."""
+    """A caller's connection that notes what is sent through it."""
+
+    sent: list[str]
 
     def query(self, sql: Any, unbuffered: bool = False) -> Any:
-        self.__dict__.setdefault("words", []).append(sql.replace("/*M!100100 SET STATEMENT", "").split())
+        if "sent" in vars(self):
+            self.sent.append(sql.rpartition("FOR */")[2].split()[0])
         return super().query(sql, unbuffered)
 
 
-def test_a_first_run_adds_the_same_statements_as_ever(asker: Asker, url: str) -> None:
+def test_a_first_run_adds_four_statements_and_two_of_its_mark(asker: Asker, url: str) -> None:
     asker.record()
     connection = Counting(**address(Settings.of(url)))
     try:
-        connection.__dict__["words"] = []
+        connection.sent = []
         transaction = Transaction(asker, connection)
         transaction.ask(Complete(transaction.grant(claim()).lease, b"\x01"))
-        sent = [next(word for word in words if word.isupper() and len(word) > 3) for words in connection.words]
-        assert sent == ["INSERT", "SELECT", "SAVEPOINT", "RELEASE", "UPDATE", "SELECT"]
+        assert connection.sent == ["INSERT", "SELECT", "SAVEPOINT", "RELEASE", "UPDATE", "SELECT"]
     finally:
         connection.close()
 

@@ -206,13 +206,20 @@ FROM ({input}) AS e LEFT JOIN {record_table} AS r ON r.digest = e.digest {lock};
 -- The first touch of a step in the caller's transaction: proves the lease and holds the record, so that nobody takes
 -- over while the step runs, and gates, so that nobody who claims the key waits for it.
 -- No free gate reads like a record that is locked; some, and it has to be asked again at the gates of the next turn.
+-- A record that is locked, by a renewal of its lease perhaps, is skipped like one that is gone: a look without a lock
+-- tells them apart.
+-- part: locked
+(r.gates = 0 OR (r.nonce IS NULL AND p.digest IS NOT NULL))
+
 -- name: enter
 SELECT m.digest,
     IF(r.gates IN (0, 4), COALESCE(r.nonce = m.nonce AND r.fence = m.fence AND r.status = 'running', FALSE), NULL), {clock},
-    IF(r.gates = 0, m.nonce, r.nonce), IF(r.gates = 0, m.fence, r.fence), IF(r.gates = 0, 'running', r.status),
+    IF({locked}, m.nonce, r.nonce), IF({locked}, m.fence, r.fence), IF({locked}, 'running', r.status),
     NULL, NULL, NULL, NULL, NULL
 FROM (SELECT ? AS digest, ? AS nonce, ? AS fence FROM {meta} AS x WHERE x.name = 'install_id' AND x.value = ?) AS m
-LEFT JOIN ({held}) AS r ON TRUE;
+LEFT JOIN ({held}) AS r ON TRUE
+LEFT JOIN {record_table} AS p
+    ON p.digest = m.digest AND p.nonce = m.nonce AND p.fence = m.fence AND p.status = 'running';
 
 -- name: read
 SELECT {r_record}, e.now FROM ({input}) AS e LEFT JOIN {record_table} AS r ON r.digest = e.digest ORDER BY e.place;

@@ -37,7 +37,8 @@ class Settings:
         connect_timeout: how long to wait for a connection.
         statement_timeout: how long a single statement may take. Less than any `keep_for`, so that a claim that is stuck
             on its way never outlives the record that answers it.
-        lock_timeout: how long a statement waits for a row that somebody else has locked.
+        lock_timeout: how long a statement waits for a row that somebody else has locked. MySQL and MariaDB: whole
+            seconds, for decisions, and on MariaDB for claims in the caller's transaction; others wait less.
         pooled: PostgreSQL: `url` leads through a proxy that pools transactions, so nothing is left to a session.
         listen: whether each process that has waiters keeps one more connection for notifications; else they poll.
         listen_url: where to listen, if `url` leads through such a proxy, which tells nobody.

@@ -151,6 +151,9 @@ class MysqlModel(Server):
         if not self.hold(transaction, digest):
             self.look(transaction)
             return RowLocked(lease.key.reference)
+        if self.locked(transaction, digest):
+            self.look(transaction)
+            return RowLocked(lease.key.reference)
         self.lock(transaction, digest)
         self.look(transaction)
         row = self.newest(transaction, digest)
