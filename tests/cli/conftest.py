@@ -123,7 +123,7 @@ def environment(**changes: str) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name not in ("SEMEL_URL", "SEMEL_CACHE", "COLUMNS", "FORCE_COLOR")
+        if name not in ("SEMEL_URL", "SEMEL_CACHE", "SEMEL_SETTINGS", "SEMEL_STORE", "COLUMNS", "FORCE_COLOR")
     }
     return kept | changes
 
@@ -158,6 +158,5 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 @pytest.fixture(autouse=True)
 def no_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SEMEL_URL", raising=False)
-    monkeypatch.delenv("SEMEL_CACHE", raising=False)
-    monkeypatch.delenv("COLUMNS", raising=False)
+    for name in ("SEMEL_URL", "SEMEL_CACHE", "SEMEL_SETTINGS", "SEMEL_STORE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
