@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,24 @@ def test_one_handler_too_many_is_503_with_retry_after_and_nothing_runs(start: St
     assert int(refused.headers["retry-after"]) >= 1
     assert (first.result().status_code, site.effects()) == (201, 1)
     assert (asker.ask("/orders", key).status_code, site.effects()) == (201, 2)
+
+
+def test_what_the_file_declares_of_a_route_counts_and_is_told_to_clients(
+    start: Start, name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "semel.toml"
+    file.write_text(
+        f'store = "sqlite:///{tmp_path / "records.db"}"\n[policy]\nkeep_for = "P2D"\n'
+        f'[operations."POST /echo"]\nkeep_for = "P90D"\n'
+    )
+    site = start(name, file=file)
+    asker, key = Asker(site), new_key()
+    before = datetime.now(UTC)
+    for path, days in (("/echo", 90), ("/binary", 2)):
+        _, replay = (asker.ask(path, key) for _ in range(2))
+        expires = parsedate_to_datetime(replay.headers["idempotency-expires"])
+        assert timedelta(days=days, minutes=-1) < expires - before < timedelta(days=days, minutes=5), path
+    listed = site.client.get("/.well-known/idempotency-policy").json()["routes"]
+    told = {route["path"]: route["retentionSeconds"] for route in listed if "POST" in route["methods"]}
+    assert told.pop("/echo") == 90 * 86_400, listed
+    assert 90 * 86_400 not in told.values(), listed

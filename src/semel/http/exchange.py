@@ -197,7 +197,7 @@ def check_first_sent(request: Request, route: Route) -> None:
     if sent.tzinfo is None:
         raise Refused(problem.malformed(wording.first_sent, "it is no date in GMT"))
     now = datetime.now(UTC)
-    if now - sent > (route.settings.policy or Policy()).keep_for or sent - now > _CLOCKS:
+    if now - sent > route.declared_policy(request.method).keep_for or sent - now > _CLOCKS:
         raise Refused(problem.outside(wording))
 
 
@@ -235,16 +235,12 @@ class Open(msgspec.Struct, frozen=True, eq=False):
     def settings(self) -> CallOptions:
         """The arguments of the engine's `open`, without the key."""
         return {
-            "operation": _operation(self.request, self.route),
+            "operation": self.route.operation(self.request.method),
             "scope": self.scope,
             "fingerprint": self.asked,
             "policy": policy_of(self.route),
             "returns": Response,
         }
-
-
-def _operation(request: Request, route: Route) -> str:
-    return f"{request.method} {route.path}"
 
 
 class Settle(msgspec.Struct, frozen=True, eq=False):
@@ -295,7 +291,7 @@ class RunApp:
     @property
     def operation(self) -> str:
         """What is done, as the record names it."""
-        return _operation(self.request, self.route)
+        return self.route.operation(self.request.method)
 
     def perform(self, wanted: Settle | Fail | ReadStatus) -> Any:
         """Do what flows of the exchange ask of the open call; what this gives is awaited where the call is async."""
@@ -398,7 +394,7 @@ class StreamLimit:
         self._keeps = settings.keep_response and settings.meaning(buffer.status) == "final"
         self._is_joined = run_app.call.is_joined
         self._after_disconnect = settings.after_disconnect.total_seconds()
-        end = run_app.call.claimed_at + policy_of(run_app.route).max_runtime.total_seconds()
+        end = run_app.call.claimed_at + run_app.call.request.policy.max_runtime.total_seconds()
         # An answer that only begins after max_runtime gets a moment all the same: most are whole then.
         self._end = end if now < end else now + self._after_disconnect
         self._left: float | None = None
@@ -482,6 +478,8 @@ class Exchange(Generic[E]):
         self.scope = scope
         self.policy_path = policy_path
         self.routes = Routes.of(routes, settings, engine.policy, policy_path)
+        for route in self.routes.every:
+            route.declare(engine.policy_for)
         self._document = document(self.routes)
         if isinstance(scope, Shared) and any(route.settings.signed_by is not None for route in self.routes.every):
             raise UsageError("signed_by= compares the caller with the key, so it needs scope=; nothing was set up.")

@@ -20,7 +20,7 @@ from semel.http.exchange import POLICY_PATH, Exchange, PassThrough, Respond, dem
 from semel.http.policy_document import document
 from semel.http.problem import Refused
 from semel.http.response import Response
-from semel.http.route import Route, RouteOptions, Routes, Scope, settings_of
+from semel.http.route import PolicyFor, Route, RouteOptions, Routes, Scope, settings_of
 from semel.http.wsgi import Stream, SyncRecorder, body_of, request_of, take
 
 with requires("semel.http.flask", "flask"):
@@ -92,7 +92,7 @@ class Idempotency:
         settings_of(settings)  # what is wrong with it is said here
 
         def decorate(view: V) -> V:
-            setattr(view, _MARK, _Marked(settings, self._common))
+            setattr(view, _MARK, _Marked(settings, self._common, self._exchange.engine.policy_for))
             return view
 
         return decorate
@@ -210,15 +210,16 @@ def _body(environ: dict[str, Any]) -> bytes | None:
 class _Marked:
     """The settings of one view under `once`, and the routes that lead to it."""
 
-    def __init__(self, given: RouteOptions, common: RouteOptions) -> None:
+    def __init__(self, given: RouteOptions, common: RouteOptions, policy_for: PolicyFor) -> None:
         self._given = given
+        self._policy_for = policy_for
         self._common = common
         self._routes: dict[str, Route] = {}
 
     def route(self, rule: str) -> Route:
         """The route of one of its URL rules."""
         if rule not in self._routes:
-            self._routes[rule] = Route(_pattern(rule), **self._given).over(self._common)
+            self._routes[rule] = Route(_pattern(rule), **self._given).over(self._common).declare(self._policy_for)
         return self._routes[rule]
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypedDict, Unpack
 
 from semel.core.key import KeyRing
-from semel.core.policy import Policy
+from semel.core.policy import Policy, PolicyFields
 from semel.errors import UsageError
 from semel.http.body import is_path
 from semel.http.problem import PROFILES, Meaning, Profile
@@ -28,6 +28,8 @@ KeyRule = Callable[[Request], "str | tuple[object, ...] | None"]
 Within = Callable[[Any], Any]
 """From a request to a context manager that gives a session or connection in a transaction, and commits at its end."""
 Compare = Literal["content", "bytes"]
+PolicyFor = Callable[[str, Policy | None, PolicyFields], Policy]
+"""From an operation and the policy of the code to the policy that counts: `policy_for` of an engine."""
 
 METHODS: Final = frozenset({"POST", "PATCH"})
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "CONNECT"})
@@ -242,6 +244,7 @@ class Route:
         self.path = path
         self.settings = settings_of(settings)
         self._given = settings
+        self._policy_for: PolicyFor | None = None
         self._plain = path.rstrip("/") or "/"
         self._pattern = _pattern(self._plain)
 
@@ -260,6 +263,24 @@ class Route:
         """The same route, where what it does not say is as in `common`."""
         given: RouteOptions = {**common, **self._given}
         return Route(self.path, **given)
+
+    def declare(self, policy_for: PolicyFor) -> Route:
+        """The same route, told what a settings file says of its operations."""
+        self._policy_for = policy_for
+        return self
+
+    def operation(self, method: str) -> str:
+        """What a request of this method does here, as its record names it."""
+        return f"{method} {self.path}"
+
+    def declared_policy(self, method: str) -> Policy:
+        """The policy of a method, with what a settings file declares of it.
+
+        Raises:
+            UsageError: the file is strict, and does not declare it.
+        """
+        own = self.settings.policy or Policy()
+        return own if self._policy_for is None else self._policy_for(self.operation(method), own, {})
 
     def is_exactly(self, path: str) -> bool:
         """Whether this path alone is meant, spelt as it is; of all others the path is part of the key."""

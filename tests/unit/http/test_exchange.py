@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from semel import SHARED, Policy, Semel
@@ -37,8 +39,8 @@ NOW = datetime.now(UTC)
 class Server:
     """A framework of the test's own: everything is at hand."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.semel = Semel("memory://")
+    def __init__(self, *, semel: Semel | None = None, **settings: Any) -> None:
+        self.semel = semel or Semel("memory://")
         self._exchange = Exchange(engine_of(self.semel), SHARED, [Route("/pay", **settings)], "/policy", {})
         self.route = self._exchange.routes.every[0]
 
@@ -301,6 +303,34 @@ def test_the_policy_document_tells_the_settings() -> None:
     )
     told = document(routes)
     assert (told.status, b'"retentionSeconds":172800' in told.body, b'"running":425' in told.body) == (200, True, True)
+
+
+def test_the_policy_document_tells_what_a_file_declares_of_each_method(tmp_path: Path) -> None:
+    file = tmp_path / "semel.toml"
+    file.write_text(
+        'store = "memory://"\n[operations]\nstrict = true\n[operations."POST /pay"]\nkeep_for = "P90D"\n'
+        '[operations."PUT /pay"]\nkeep_for = "P30D"\nwhen_running = "reject"\n'
+    )
+    route = Route("/pay", methods={"POST", "PUT", "PATCH"})
+    exchange = Exchange(engine_of(Semel.from_settings(file)), SHARED, [route], "/policy", {})
+    told = exchange.policy_document("GET", "/policy")
+    assert told is not None
+    listed = msgspec.json.decode(told.body)["routes"]
+    assert [(route["methods"], route["retentionSeconds"], route["waitsSeconds"]) for route in listed] == [
+        (["PATCH"], 86_400, 10.0),
+        (["POST"], 90 * 86_400, 10.0),
+        (["PUT"], 30 * 86_400, 0),
+    ]
+
+
+def test_the_first_try_may_be_as_old_as_what_a_file_declares(tmp_path: Path) -> None:
+    file = tmp_path / "semel.toml"
+    file.write_text('store = "memory://"\n[operations."POST /pay"]\nkeep_for = "P90D"\n')
+    for semel, status in ((Semel("memory://"), 412), (Semel.from_settings(file), 201)):
+        server = Server(profile="oasis", semel=semel)
+        sent = format_datetime(NOW - timedelta(days=80), usegmt=True)
+        answered = server.ask(Repeatability_Request_ID="k", Repeatability_First_Sent=sent)
+        assert (answered.status if isinstance(answered, Response) else answered) == status
 
 
 def test_the_openapi_extension_tells_the_same() -> None:

@@ -28,7 +28,9 @@ def limited(
     buffer = ResponseBuffer(route.settings.max_response)
     buffer.begin(status, [])
     buffer.add(b"x" * size)
-    opened: Any = SimpleNamespace(claimed_at=0.0, is_joined=joined)
+    opened: Any = SimpleNamespace(
+        claimed_at=0.0, is_joined=joined, request=SimpleNamespace(policy=route.settings.policy)
+    )
     request: Any = None
     return StreamLimit(RunApp(opened, route, request), buffer, began)
 

@@ -81,7 +81,7 @@ class Guard:
     def route_at(self, pattern: str, engine: EngineBase) -> Route:
         """The route of the view under the pattern of a URL."""
         given: RouteOptions = RouteOptions(policy=engine.policy) | self._configuration.common | self.given
-        return Route("/" + pattern.removeprefix("^").removeprefix("/"), **given)
+        return Route("/" + pattern.removeprefix("^").removeprefix("/"), **given).declare(engine.policy_for)
 
 
 def guard_of(view: Any, method: str) -> Guard | None:

@@ -76,7 +76,7 @@ class Idempotency:
 
     def route(self, path: str) -> Route:
         """The route of a path as FastAPI writes it."""
-        return Route(_pattern(path), **self._given)
+        return Route(_pattern(path), **self._given).declare(self.engine.policy_for)
 
     def wants(self, method: str, names: set[str]) -> bool:
         """Whether a request with headers of these names, in small letters, carries a key here."""
