@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from semel.core.key import SHARED, Key, KeyRing, is_key, make_key
     from semel.core.observer import Observer, Signal
     from semel.core.policy import Policy
-    from semel.core.record import About, Cancelled, DidNotHappen, Failed, Happened, Record, Unknown
+    from semel.core.record import About, Cancelled, Count, DidNotHappen, Failed, Happened, Record, Unknown
     from semel.core.store import Capability
     from semel.engine.async_engine import AsyncAttempt
     from semel.engine.call_flow import Result
@@ -30,6 +30,7 @@ _HOMES = {
     "Cache": "semel.stores.cache",
     "Cancelled": "semel.core.record",
     "Capability": "semel.core.store",
+    "Count": "semel.core.record",
     "DidNotHappen": "semel.core.record",
     "Failed": "semel.core.record",
     "Happened": "semel.core.record",
@@ -58,6 +59,7 @@ __all__ = [
     "Cache",
     "Cancelled",
     "Capability",
+    "Count",
     "DidNotHappen",
     "Failed",
     "Happened",

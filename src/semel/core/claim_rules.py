@@ -88,6 +88,11 @@ def granted(record: StoredRecord) -> Granted:
     return Granted(record, in_doubt=record.doubtful, reconcile=asks)
 
 
+def is_stuck(record: StoredRecord, now: int) -> bool:
+    """Whether it waits for somebody: it is in doubt, or it runs and its lease is over."""
+    return record.status is Status.IN_DOUBT or (record.status is Status.RUNNING and record.lease_us <= now)
+
+
 def may_resolve(record: StoredRecord, operation: Resolve, now: int) -> bool:
     """Whether the record is in doubt, or may be forced; for a correction, whether it is still the one that was seen."""
     if operation.corrects is not None:

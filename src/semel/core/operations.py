@@ -14,7 +14,7 @@ import msgspec
 from semel.core.flow import Asks
 from semel.core.key import Key
 from semel.core.policy import Doubt
-from semel.core.record import About, Failure, Lease, Status, Step, StoredRecord
+from semel.core.record import About, Count, Failure, Lease, Status, Step, StoredRecord, Term
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -91,7 +91,11 @@ class Read(msgspec.Struct, Asks["Found"], frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records to list; what is None does not restrict."""
+    """Which records to list or count; what is None does not restrict.
+
+    `stuck`: only what waits for somebody (`claim_rules.is_stuck`). `scan`: all records may be read where no index
+    leads to those asked for.
+    """
 
     status: Status | None = None
     operation: str | None = None
@@ -101,6 +105,23 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     process_instance: str | None = None
     business_key: str | None = None
     reference: str | None = None
+    subject: str | None = None
+    requester: str | None = None
+    tag: tuple[str, str] | None = None
+    stuck: bool = False
+    scan: bool = False
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """What of an `About` is searched for; what as a rule belongs to fewest records comes first."""
+        about = About(
+            subject=self.subject,
+            business_key=self.business_key,
+            process_instance=self.process_instance,
+            requester=self.requester,
+            tags={} if self.tag is None else dict([self.tag]),
+        )
+        return tuple(about.terms())
 
 
 class Scan(msgspec.Struct, Asks["Page"], frozen=True):
@@ -109,6 +130,12 @@ class Scan(msgspec.Struct, Asks["Page"], frozen=True):
     query: Query
     cursor: tuple[int, bytes] | None
     limit: int
+
+
+class CountRecords(msgspec.Struct, Asks["Counts"], frozen=True):
+    """How many records there are, for each operation and status."""
+
+    query: Query
 
 
 class Resolve(msgspec.Struct, Asks["Resolved | StateMismatch"], frozen=True):
@@ -227,6 +254,7 @@ Operation = (
     | JoinTransaction
     | Read
     | Scan
+    | CountRecords
     | Resolve
     | Reopen
     | CountFailure
@@ -323,6 +351,12 @@ class Page(msgspec.Struct, frozen=True):
     cursor: tuple[int, bytes] | None
 
 
+class Counts(msgspec.Struct, frozen=True):
+    """How many records of each operation and status were found, ordered by both; none that is 0."""
+
+    counts: tuple[Count, ...]
+
+
 class Resolved(msgspec.Struct, frozen=True):
     """The doubt is ended."""
 
@@ -382,6 +416,7 @@ Answer = (
     | Lost
     | Found
     | Page
+    | Counts
     | Resolved
     | Reopened
     | Counted

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -41,6 +41,12 @@ class Status(StrEnum):
     FAILED = "failed"
     IN_DOUBT = "in_doubt"
     CANCELLED = "cancelled"
+
+
+MOST_TAGS: Final = 32
+"""How many tags a record can have: each of them is kept once more, to be searched for."""
+TAG: Final = "tag"
+_SEARCHED: Final = ("business_key", "process_instance", "subject", "requester")
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +73,9 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
         except msgspec.ValidationError as problem:
             message = f"about= is not usable: {problem}; nothing ran. Values are strings, tags maps strings to strings."
             raise UsageError(message) from None
+        if len(checked.tags) > MOST_TAGS:
+            message = f"about= has {len(checked.tags)} tags; nothing ran. A record can have {MOST_TAGS}."
+            raise UsageError(message)
         for text in checked.texts():
             if _UNSTORABLE.search(text):
                 message = "about= holds text that cannot be stored (NUL or half a character); nothing ran."
@@ -78,6 +87,23 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
         yield from (text for text in (self.subject, self.business_key, self.process_instance, self.requester) if text)
         for name, text in self.tags.items():
             yield from (name, text)
+
+    def terms(self) -> Iterator[Term]:
+        """Each value that a record is found by; what as a rule belongs to fewest records comes first."""
+        for kind in _SEARCHED:
+            value = getattr(self, kind)
+            if value is not None:
+                yield Term(kind, "", value)
+        for name, value in self.tags.items():
+            yield Term(TAG, name, value)
+
+
+class Term(NamedTuple):
+    """A value that records are found by: which field of `About`, the name of a tag, and the value."""
+
+    kind: str
+    name: str
+    value: str
 
 
 def _known(about: Any) -> dict[str, Any]:
@@ -279,6 +305,14 @@ class Record(RecordBase, frozen=True, kw_only=True):
     def duration(self) -> timedelta | None:
         """How long the settling attempt took; None until it has settled."""
         return None if self.completed_at is None else self.completed_at - self.started_at
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many records an operation has in one status."""
+
+    operation: str
+    status: Status
+    number: int
 
 
 def show_record(stored: StoredRecord) -> Record:

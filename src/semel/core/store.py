@@ -32,6 +32,8 @@ class Capability(Enum):
     LANE_WRAPPER = "a lane around the engine's, which may answer from copies: `wrap_lane` and `async_wrap_lane`"
     CLIENT_LIBRARIES = "it needs client libraries, which may be missing: `libraries`"
     FILE = "it is a file: `path`"
+    SEARCH = "finding records by what they are about without reading all of them"
+    COUNT = "counting records exactly, in one statement"
     DURABLE = "what it acknowledged survives a crash"
     EXAMINE = "`semel doctor`: `admin().examine`"
     MIGRATE = "`semel migrate`: `admin().migrate`"
@@ -43,6 +45,8 @@ class Capability(Enum):
 Capabilities = frozenset[Capability]
 ITS_OWN: Final = frozenset({Capability.LANE_WRAPPER, Capability.CLIENT_LIBRARIES, Capability.FILE})
 """What a store that stands in front of another one does not have from it."""
+SEARCHING: Final = frozenset({Capability.SEARCH, Capability.COUNT})
+"""What is answered by an index or in one statement; a store without it reads all records, where that is asked for."""
 ADMINISTRATION: Final = frozenset(
     {
         Capability.EXAMINE,

@@ -18,6 +18,7 @@ from semel.core.flow import Flow, ask
 from semel.core.key import Key
 from semel.core.operations import (
     Confirm,
+    CountRecords,
     Erase,
     Erased,
     Invalidate,
@@ -38,6 +39,7 @@ from semel.core.operations import (
 from semel.core.record import (
     ERASED_RESOLUTION,
     Cancelled,
+    Count,
     DidNotHappen,
     Failed,
     Failure,
@@ -136,6 +138,34 @@ def read(key: Key) -> Flow[StoredRecord | None]:
     """The record of a key, expired ones included until they are deleted."""
     found = yield from ask(Read(key.digest, with_steps=True, operation=key.operation))
     return found.record
+
+
+def check_reach(store: Store, query: Query, *, counts: bool = False) -> None:
+    """Refuse what a store could only answer by reading all of its records, unless that is asked for.
+
+    Raises:
+        UsageError: it could, and `scan` does not say so.
+    """
+    if query.scan:
+        return
+    if query.terms and Capability.SEARCH not in store.capabilities:
+        kinds = " and ".join(dict.fromkeys(term.kind.replace("_", " ") for term in query.terms))
+        raise scan_needed(store.name, f"has no index of records by {kinds}")
+    if counts and Capability.COUNT not in store.capabilities:
+        raise scan_needed(store.name, "cannot count records by itself")
+
+
+def scan_needed(name: str, why: str) -> UsageError:
+    """The error for what only reading all records would answer."""
+    return UsageError(
+        f"{name} {why}, so all records would have to be read; nothing was read. scan=True, or --scan, reads them."
+    )
+
+
+def count(query: Query) -> Flow[tuple[Count, ...]]:
+    """How many records there are, for each operation and status."""
+    answer = yield from ask(CountRecords(query))
+    return answer.counts
 
 
 def page(query: Query, cursor: tuple[int, bytes] | None) -> Flow[Page]:

@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import Token
-from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -26,7 +25,7 @@ from semel.core.flow import Flow, arun
 from semel.core.key import SHARED, Key
 from semel.core.operations import Complete, Operation
 from semel.core.policy import Policy, PolicyFields
-from semel.core.record import About, Record, Resolution, Status, is_tombstone, show_record
+from semel.core.record import About, Count, Record, Resolution, Status, is_tombstone, show_record
 from semel.core.store import AsyncJoined
 from semel.engine import admin, call_errors, context
 from semel.engine.admin import SweepReport
@@ -66,6 +65,7 @@ from semel.engine.engine import (
     ASKED,
     CallOptions,
     EngineBase,
+    RecordFilter,
     RegisteredOperation,
     SemelBase,
     engine_of,
@@ -743,29 +743,14 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
         stored = await self._engine.perform(admin.read(self._engine.identity(key, operation, scope)))
         return None if stored is None else show_record(stored)
 
-    async def records(
-        self,
-        *,
-        status: str | None = None,
-        operation: str | None = None,
-        scope: Any = None,
-        before: datetime | None = None,
-        after: datetime | None = None,
-        process_instance: str | None = None,
-        business_key: str | None = None,
-        reference: str | None = None,
-    ) -> AsyncIterator[Record]:
-        """Records, oldest first, fetched page by page. `before` and `after` are about their creation."""
-        query = query_of(
-            status=status,
-            operation=operation,
-            scope=scope,
-            before=before,
-            after=after,
-            process_instance=process_instance,
-            business_key=business_key,
-            reference=reference,
-        )
+    async def records(self, **filters: Unpack[RecordFilter]) -> AsyncIterator[Record]:
+        """Records, oldest first, fetched page by page; see `RecordFilter`.
+
+        Raises:
+            UsageError: only reading all records would find them, and `scan=True` is not given.
+        """
+        query = query_of(filters)
+        admin.check_reach(self._engine.store, query)
         cursor = None
         while True:
             page = await self._engine.perform(admin.page(query, cursor))
@@ -774,6 +759,20 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
             cursor = page.cursor
             if cursor is None:
                 return
+
+    async def count(self, **filters: Unpack[RecordFilter]) -> int:
+        """How many records there are, those included that are expired and not swept yet; see `RecordFilter`.
+
+        Raises:
+            UsageError: only reading all records would tell, and `scan=True` is not given.
+        """
+        return sum(found.number for found in await self.counts(**filters))
+
+    async def counts(self, **filters: Unpack[RecordFilter]) -> list[Count]:
+        """The same for each operation and status, ordered by both; none that is 0."""
+        query = query_of(filters)
+        admin.check_reach(self._engine.store, query, counts=True)
+        return list(await self._engine.perform(admin.count(query)))
 
     async def resolve(
         self,

@@ -402,37 +402,91 @@ def _shape_of_class(declared: type) -> codec.Shape:
     return codec.shape_of(declared)
 
 
-def query_of(
-    *,
-    status: str | None = None,
-    operation: str | None = None,
-    scope: Any = None,
-    before: datetime | None = None,
-    after: datetime | None = None,
-    process_instance: str | None = None,
-    business_key: str | None = None,
-    reference: str | None = None,
-) -> Query:
-    """Which records to list.
+class RecordFilter(TypedDict, total=False):
+    """Which records to list or count; what is left out, or None, does not restrict.
+
+    Attributes:
+        status: where it is in its life.
+        operation: what the key is for.
+        scope: whom the key belongs to.
+        before: created before this moment.
+        after: created at this moment or later.
+        subject: what it is about.
+        business_key: the business object.
+        process_instance: the workflow.
+        requester: who asked.
+        tag: the name and the value of one of its tags.
+        reference: how the reference begins.
+        stuck: only what waits for somebody: in doubt, or running with its lease over.
+        scan: read all records where the store cannot find those asked for otherwise.
+    """
+
+    status: str | None
+    operation: str | None
+    scope: Any
+    before: datetime | None
+    after: datetime | None
+    subject: str | None
+    business_key: str | None
+    process_instance: str | None
+    requester: str | None
+    tag: tuple[str, str] | None
+    reference: str | None
+    stuck: bool
+    scan: bool
+
+
+_TEXTS: Final = ("operation", "subject", "business_key", "process_instance", "requester", "reference")
+
+
+def query_of(filters: RecordFilter) -> Query:
+    """Which records to list or count.
 
     Raises:
-        UsageError: the status is no known word, or a time is naive.
+        UsageError: there is no such restriction, or its value cannot be used.
     """
-    try:
-        wanted = None if status is None else Status(status)
-    except ValueError:
-        message = f"There is no status {status!r}; nothing was read. There are: {', '.join(Status)}."
-        raise UsageError(message) from None
+    for name in sorted(filters.keys() - RecordFilter.__annotations__.keys()):
+        raise UsageError(explain_unknown("A search", name, RecordFilter.__annotations__, outcome="nothing was read"))
+    before, after, stuck = filters.get("before"), filters.get("after"), filters.get("stuck", False)
+    status = _status(filters.get("status"))
+    if stuck and status is not None:
+        message = "stuck= chooses by status itself, so status= cannot be given beside it; nothing was read."
+        raise UsageError(message)
     return Query(
-        status=wanted,
-        operation=operation,
-        scope=_scope_text(scope),
+        status=status,
+        scope=_scope_text(filters.get("scope")),
         before_us=None if before is None else store_instant(before),
         after_us=None if after is None else store_instant(after),
-        process_instance=process_instance,
-        business_key=business_key,
-        reference=reference,
+        tag=_tag(filters.get("tag")),
+        stuck=bool(stuck),
+        scan=bool(filters.get("scan", False)),
+        **{name: _text(name, filters.get(name)) for name in _TEXTS},
     )
+
+
+def _status(given: str | None) -> Status | None:
+    try:
+        return None if given is None else Status(given)
+    except ValueError:
+        message = f"There is no status {given!r}; nothing was read. There are: {', '.join(Status)}."
+        raise UsageError(message) from None
+
+
+def _text(name: str, given: object) -> str | None:
+    if given is None or isinstance(given, str):
+        return given
+    message = f"{name}= must be a string, not {type(given).__name__}; nothing was read."
+    raise UsageError(message)
+
+
+def _tag(given: object) -> tuple[str, str] | None:
+    match given:
+        case None:
+            return None
+        case (str() as name, str() as value):
+            return name, value
+    message = 'tag= must be the name and the value of a tag, as in tag=("tenant", "acme"); nothing was read.'
+    raise UsageError(message)
 
 
 def _scope_text(scope: Any) -> str | None:

@@ -32,11 +32,12 @@ from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar
 
 from semel.core.circuit import RUNNING, Change, Guard
-from semel.core.operations import Answer, Claim, Operation, Read, Scan, give_back
+from semel.core.operations import Answer, Claim, CountRecords, Operation, Read, Scan, give_back
 from semel.core.store import Answers, AsyncDriver, Batching, Capabilities, Capability, Driver, Plan
 from semel.errors import SemelError, StoreUnavailable
 
 _FULL_FOR = 1.0
+_WITHOUT_TRACE = (Claim, Read, Scan, CountRecords)
 _CUT_SHORT = "The request to the store was interrupted before the store answered; whether it took effect is not known."
 
 
@@ -111,7 +112,7 @@ class Lane:
         room = self._store.max_operations
         while self._waiting and room:
             pending = self._waiting.popleft()
-            if pending.abandoned and not pending.again and isinstance(pending.operation, (Claim, Read, Scan)):
+            if pending.abandoned and not pending.again and isinstance(pending.operation, _WITHOUT_TRACE):
                 continue  # never sent, so nothing to undo
             kinds.setdefault(type(pending.operation), []).append(pending)
             room -= 1

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import Token
-from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -27,7 +26,7 @@ from semel.core.flow import Flow, run
 from semel.core.key import SHARED, Key
 from semel.core.operations import Complete, Operation
 from semel.core.policy import Policy, PolicyFields
-from semel.core.record import About, Record, Resolution, Status, is_tombstone, show_record
+from semel.core.record import About, Count, Record, Resolution, Status, is_tombstone, show_record
 from semel.core.store import Joined
 from semel.engine import admin, call_errors, context
 from semel.engine.admin import SweepReport
@@ -67,6 +66,7 @@ from semel.engine.engine import (
     ASKED,
     CallOptions,
     EngineBase,
+    RecordFilter,
     RegisteredOperation,
     SemelBase,
     engine_of,
@@ -740,29 +740,14 @@ class SyncSemelBase(SemelBase[SyncEngine]):
         stored = self._engine.perform(admin.read(self._engine.identity(key, operation, scope)))
         return None if stored is None else show_record(stored)
 
-    def records(
-        self,
-        *,
-        status: str | None = None,
-        operation: str | None = None,
-        scope: Any = None,
-        before: datetime | None = None,
-        after: datetime | None = None,
-        process_instance: str | None = None,
-        business_key: str | None = None,
-        reference: str | None = None,
-    ) -> Iterator[Record]:
-        """Records, oldest first, fetched page by page. `before` and `after` are about their creation."""
-        query = query_of(
-            status=status,
-            operation=operation,
-            scope=scope,
-            before=before,
-            after=after,
-            process_instance=process_instance,
-            business_key=business_key,
-            reference=reference,
-        )
+    def records(self, **filters: Unpack[RecordFilter]) -> Iterator[Record]:
+        """Records, oldest first, fetched page by page; see `RecordFilter`.
+
+        Raises:
+            UsageError: only reading all records would find them, and `scan=True` is not given.
+        """
+        query = query_of(filters)
+        admin.check_reach(self._engine.store, query)
         cursor = None
         while True:
             page = self._engine.perform(admin.page(query, cursor))
@@ -771,6 +756,20 @@ class SyncSemelBase(SemelBase[SyncEngine]):
             cursor = page.cursor
             if cursor is None:
                 return
+
+    def count(self, **filters: Unpack[RecordFilter]) -> int:
+        """How many records there are, those included that are expired and not swept yet; see `RecordFilter`.
+
+        Raises:
+            UsageError: only reading all records would tell, and `scan=True` is not given.
+        """
+        return sum(found.number for found in self.counts(**filters))
+
+    def counts(self, **filters: Unpack[RecordFilter]) -> list[Count]:
+        """The same for each operation and status, ordered by both; none that is 0."""
+        query = query_of(filters)
+        admin.check_reach(self._engine.store, query, counts=True)
+        return list(self._engine.perform(admin.count(query)))
 
     def resolve(
         self,

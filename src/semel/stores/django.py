@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from semel.core.store import Capabilities, Capability, Store
+from semel.core.store import SEARCHING, Capabilities, Capability, Store
 from semel.errors import UsageError
 from semel.extras import requires
 from semel.stores.settings import make_store
@@ -47,7 +47,15 @@ class DjangoStore(StoreWrapper):
     @property
     def capabilities(self) -> Capabilities:
         """What every database that Django and semel know can do; more once the settings were read."""
-        every = frozenset({Capability.JOIN, Capability.SEPARATE_LOOP, Capability.INVALIDATIONS, Capability.DURABLE})
+        every = frozenset(
+            {
+                Capability.JOIN,
+                Capability.SEPARATE_LOOP,
+                Capability.INVALIDATIONS,
+                Capability.DURABLE,
+                *SEARCHING,
+            }
+        )
         return every if self._found is None else super().capabilities
 
 

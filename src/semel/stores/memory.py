@@ -30,6 +30,8 @@ from semel.core.operations import (
     Confirm,
     Counted,
     CountFailure,
+    CountRecords,
+    Counts,
     Erase,
     Erased,
     Fail,
@@ -44,7 +46,6 @@ from semel.core.operations import (
     Pending,
     PendingInvalidations,
     Purge,
-    Query,
     Read,
     Recorded,
     Renew,
@@ -58,9 +59,10 @@ from semel.core.operations import (
     SweepCount,
 )
 from semel.core.record import LEASE_ENDED, Lease, Status, StoredRecord, erase_record
-from semel.core.store import Answers, AsyncDriver, AsyncJoined, Capability, Joined, Plan
+from semel.core.store import SEARCHING, Answers, AsyncDriver, AsyncJoined, Capability, Joined, Plan
 from semel.errors import UsageError
 from semel.stores.rows import new_record
+from semel.stores.search import after, count_records, matches
 from semel.stores.settings import StoreClock, machine_clock
 
 __all__ = ["MemoryStore", "Table"]
@@ -122,10 +124,8 @@ class Table:
                 return self.checkpoint(operation, now)
             case JoinTransaction():
                 return Lost()  # there is no transaction to enter
-            case Read(digest):
-                return Found(self.records.get(digest), now)
-            case Scan():
-                return self.scan(operation)
+            case Read() | Scan() | CountRecords():
+                return self.look(operation, now)
             case Resolve():
                 return self.resolve(operation, now)
             case Reopen():
@@ -140,6 +140,16 @@ class Table:
                 return self.upkeep(operation, now)
             case _:
                 assert_never(operation)
+
+    def look(self, operation: Read | Scan | CountRecords, now: int) -> Found | Page | Counts:
+        """What changes nothing."""
+        match operation:
+            case Read(digest):
+                return Found(self.records.get(digest), now)
+            case Scan():
+                return self.scan(operation, now)
+            case CountRecords(query):
+                return count_records(record for record in self.records.values() if matches(record, query, now))
 
     def claim(self, claim: Claim, now: int) -> ClaimAnswer:
         """Judge and write in one step."""
@@ -232,10 +242,11 @@ class Table:
             self._write(record, now, steps=steps)
         return Recorded(now)
 
-    def scan(self, operation: Scan) -> Page:
+    def scan(self, operation: Scan, now: int) -> Page:
         """One page, oldest first."""
         ordered = sorted(self.records.values(), key=lambda record: (record.created_us, record.key.digest))
-        found = [record for record in ordered if matches(record, operation.query) and after(record, operation.cursor)]
+        query, cursor = operation.query, operation.cursor
+        found = [record for record in ordered if matches(record, query, now) and after(record, cursor)]
         page = tuple(found[: operation.limit])
         more = len(found) > operation.limit
         return Page(page, (page[-1].created_us, page[-1].key.digest) if more else None)
@@ -330,31 +341,18 @@ def _first(limit: int, records: Iterator[StoredRecord]) -> list[StoredRecord]:
     return [record for record, _ in zip(records, range(limit), strict=False)]
 
 
-def after(record: StoredRecord, cursor: tuple[int, bytes] | None) -> bool:
-    """Whether a record comes after a cursor."""
-    return cursor is None or (record.created_us, record.key.digest) > cursor
-
-
-def matches(record: StoredRecord, query: Query) -> bool:
-    """Whether a record is among those asked for."""
-    tests: tuple[tuple[object, Callable[[], bool]], ...] = (
-        (query.status, lambda: record.status is query.status),
-        (query.operation, lambda: record.key.operation == query.operation),
-        (query.scope, lambda: record.key.scope == query.scope),
-        (query.before_us, lambda: record.created_us < (query.before_us or 0)),
-        (query.after_us, lambda: record.created_us >= (query.after_us or 0)),
-        (query.process_instance, lambda: record.about.process_instance == query.process_instance),
-        (query.business_key, lambda: record.about.business_key == query.business_key),
-        (query.reference, lambda: record.reference.startswith(query.reference or "")),
-    )
-    return all(wanted is None or holds() for wanted, holds in tests)
-
-
 class MemoryStore:
     """Records in memory. `clock` is the store's clock; stores on one `table` are one place."""
 
     max_operations = 64
-    capabilities = frozenset({Capability.EAGER, Capability.SEPARATE_LOOP, Capability.INVALIDATIONS})
+    capabilities = frozenset(
+        {
+            Capability.EAGER,
+            Capability.SEPARATE_LOOP,
+            Capability.INVALIDATIONS,
+            *SEARCHING,
+        }
+    )
 
     def __init__(self, *, clock: StoreClock = machine_clock, table: Table | None = None) -> None:
         self.clock = clock

@@ -27,6 +27,7 @@ from semel.core.operations import (
     Complete,
     Confirm,
     CountFailure,
+    CountRecords,
     Erase,
     Fail,
     Invalidate,
@@ -116,7 +117,9 @@ class Quirks:
 
 
 _RUNNING, _COMPLETED, _FAILED, _IN_DOUBT = Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.IN_DOUBT
-_HARMLESS = frozenset({Read, Scan, AddReplays, Invalidate, Pending, Confirm})  # no record is decided by these
+_HARMLESS = frozenset(
+    {Read, Scan, CountRecords, AddReplays, Invalidate, Pending, Confirm}
+)  # no record is decided by these
 _STAYS = ("fence", "fingerprint", "steps", "doubtful", "in_doubt_policy", "created_us", "keep_us")
 _SHUT = ("status", "fence", "nonce", "lease_us", "expires_us")
 
@@ -394,7 +397,7 @@ class WatchedStore:
         self.claims.lives[record.key.digest].ended = "expired"
 
 
-_UNJUDGED = (Read, Scan, Purge, MarkLapsed, AddReplays, Resolve, Reopen)  # where nothing was written
+_UNJUDGED = (Read, Scan, CountRecords, Purge, MarkLapsed, AddReplays, Resolve, Reopen)  # where nothing was written
 
 
 class WatchedRedis(WatchedStore):

@@ -69,8 +69,8 @@ def told(connection: Connection, text: str, *values: Any) -> list[tuple[Any, ...
 def emptied(url: str) -> None:
     """Delete every record."""
     with connected(url, autocommit=True) as connection:
-        for table in ("semel_record", "semel_step"):
-            told(connection, f"DELETE FROM {table}")  # noqa: S608 - the two names above
+        for table in ("semel_record", "semel_step", "semel_search"):
+            told(connection, f"DELETE FROM {table}")  # noqa: S608 - the names above
 
 
 def rows(url: str, text: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -14,6 +14,7 @@ from semel.core.operations import (
     Claim,
     Complete,
     CountFailure,
+    CountRecords,
     Erase,
     Fail,
     Granted,
@@ -130,7 +131,8 @@ class Sequences:
             *[self._reopen] * 2,
             *[self._count] * 3,
             self._erase,
-            self._scan,
+            *[self._scan] * 2,
+            lambda: CountRecords(self._query()),
             lambda: Read(self._digest(), with_steps=chance.random() < 0.5),
             lambda: Purge(10),
             lambda: MarkLapsed(10),
@@ -222,7 +224,11 @@ class Sequences:
 
     def _scan(self) -> Scan:
         chance = self._random
-        query = Query(
+        cursor = chance.choice((None, None, (START + 100 * SECOND, KEYS[0].digest)))
+        return Scan(self._query(), cursor, chance.choice((1, 2, 10)))
+
+    def _query(self) -> Query:
+        return Query(
             status=self._maybe((*Status,)),
             operation=self._maybe(("charge", "refund")),
             scope=self._maybe(("tenant-0", "tenant-1", "")),
@@ -231,9 +237,12 @@ class Sequences:
             process_instance=self._maybe(("p-1", "p-2", "p-3")),
             business_key=self._maybe(("b-1", "b-2")),
             reference=self._maybe(("", KEYS[0].reference, KEYS[1].reference[:5], KEYS[2].reference.upper(), "xyz")),
+            subject=self._maybe(("ann", "bob")),
+            requester=self._maybe(("web", "ann")),
+            tag=self._maybe((("a", "1"), ("ü", "\x00"), ("1", "a"))),
+            stuck=self._random.random() < 0.1,
+            scan=True,
         )
-        cursor = chance.choice((None, None, (START + 100 * SECOND, KEYS[0].digest)))
-        return Scan(query, cursor, chance.choice((1, 2, 10)))
 
     def _maybe(self, choices: Sequence[T]) -> T | None:
         return self._random.choice(choices) if self._random.random() < 0.15 else None

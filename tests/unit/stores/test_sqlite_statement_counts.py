@@ -25,7 +25,7 @@ from semel.core.operations import (
     Reopen,
     Resolve,
 )
-from semel.core.record import Failure, Lease, Status, Step
+from semel.core.record import About, Failure, Lease, Status, Step
 from tests.unit.stores.kit import Asker, opened
 from tests.unit.stores.operations import KEYS, claim
 
@@ -62,8 +62,8 @@ def test_writes_of_a_running_record(path: Path, make: Make, first: int, again: i
 @pytest.mark.parametrize(
     ("make", "count"),
     [
-        (lambda: Erase(DIGEST, "note", invalidates=False), 3),
-        (lambda: Erase(DIGEST, "note", invalidates=True), 4),
+        (lambda: Erase(DIGEST, "note", invalidates=False), 4),
+        (lambda: Erase(DIGEST, "note", invalidates=True), 5),
         (lambda: Resolve(DIGEST, bytes(16), Status.COMPLETED, b"x", "note"), 2),
         (lambda: claim(number=2), 1 - TRANSACTION),
         (lambda: Read(DIGEST), 1 - TRANSACTION),
@@ -93,6 +93,11 @@ def test_a_first_failure_is_counted_by_an_insert_and_a_further_one_by_an_update(
 def test_a_first_claim_is_a_look_and_an_insert(path: Path) -> None:
     with opened(path) as asker:
         assert _count(asker, claim()) == 2 + TRANSACTION
+
+
+def test_a_first_claim_that_says_what_it_is_about_is_an_insert_more_for_each_value(path: Path) -> None:
+    with opened(path) as asker:
+        assert _count(asker, claim(about=About(subject="ann", tags={"tenant": "acme"}))) == 4 + TRANSACTION
 
 
 def count_failure(number: int = 2) -> CountFailure:

@@ -29,6 +29,8 @@ from semel.core.operations import (
     Complete,
     Confirm,
     CountFailure,
+    CountRecords,
+    Counts,
     Erase,
     Fail,
     Found,
@@ -60,8 +62,9 @@ from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Chain, Item, Now, Refused, Steps, Together, TooLarge
 from semel.stores.dynamodb.items import KEY, LARGEST, Seen, fits, plain, seen_of, shrink
 from semel.stores.dynamodb.request_builders import Expression
-from semel.stores.memory import Table, after, matches
+from semel.stores.memory import Table
 from semel.stores.rows import storable, stored_failure
+from semel.stores.search import after, count_records, matches
 
 
 def apply(
@@ -172,6 +175,8 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             return Recorded(moment.low)
         case Scan():
             return (yield from _scan(table, operation))
+        case CountRecords(query):
+            return (yield from _count(table, query))
         case Purge(limit):
             return (yield from _sweep(table, places, _PURGE, limit))
         case MarkLapsed(limit):
@@ -265,22 +270,38 @@ def too_large(reference: str) -> UsageError:
 
 Places = dict[type, Item]
 """Where the next sweep of each kind goes on: so that one over a large table does not begin anew every time."""
-_EQUAL: Final = ("operation", "scope", "process_instance", "business_key")
+_EQUAL: Final = ("operation", "scope", "process_instance", "business_key", "subject", "requester")
 
 
 def _scan(table: str, operation: Scan) -> Generator[Any, Any, Page]:
     """One page of records, oldest first."""
-    parameters = {"TableName": table, "ConsistentRead": True, **_filter_of(operation.query)}
     found: list[StoredRecord] = []
     start: Item | None = {}
     while start is not None:
-        reply = yield Call("scan", {**parameters, **_from(start)})
-        records = [seen_of(item).record for item in reply["Items"]]
-        found += [one for one in records if matches(one, operation.query) and after(one, operation.cursor)]
+        records, start = yield from _read_some(table, operation.query, start)
+        found += [one for one in records if after(one, operation.cursor)]
         found = sorted(found, key=_age)[: operation.limit + 1]
-        start = reply.get("LastEvaluatedKey")
     page = tuple(found[: operation.limit])
     return Page(page, _age(page[-1]) if len(found) > operation.limit else None)
+
+
+def _count(table: str, query: Query) -> Generator[Any, Any, Counts]:
+    """How many there are. Every record is read: the service has no sums."""
+    found: dict[bytes, StoredRecord] = {}
+    start: Item | None = {}
+    while start is not None:
+        records, start = yield from _read_some(table, query, start)
+        found.update({record.key.digest: replace(record, outcome=None, steps=()) for record in records})
+    return count_records(found.values())
+
+
+def _read_some(table: str, query: Query, start: Item) -> Generator[Any, Any, tuple[list[StoredRecord], Item | None]]:
+    """Those records of the next part of the table that fit, and where to go on; None: that was all."""
+    parameters = {"TableName": table, "ConsistentRead": True, **_filter_of(query)}
+    reply = yield Call("scan", {**parameters, **_from(start)})
+    moment: Moment = yield Now()
+    records = [seen_of(item).record for item in reply["Items"]]
+    return [one for one in records if matches(one, query, moment.low)], reply.get("LastEvaluatedKey")
 
 
 @dataclass(frozen=True, slots=True)

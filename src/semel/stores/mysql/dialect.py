@@ -17,15 +17,17 @@ from semel.core.operations import (
     Claim,
     Confirm,
     CountFailure,
+    CountRecords,
     Erase,
     MarkLapsed,
     Pending,
     Purge,
+    Query,
     Reopen,
     Resolve,
     Scan,
 )
-from semel.core.record import LEASE_ENDED
+from semel.core.record import LEASE_ENDED, StoredRecord
 from semel.stores.mysql.settings import lock_timeout_seconds
 from semel.stores.rows import (
     RECORD_COLUMNS,
@@ -35,10 +37,10 @@ from semel.stores.rows import (
     load_statements,
     reopen_values,
     resolve_values,
-    scan_terms,
 )
+from semel.stores.search import Wording, select_records, term_numbers
 from semel.stores.sql import context
-from semel.stores.sql.dialect import NOW, Command, Known, Sweep, Values
+from semel.stores.sql.dialect import NOW, Command, Keeping, Known, Sweep, Values
 from semel.stores.sql.settings import Settings
 
 _LEASE: Final = ("digest", "nonce", "fence")
@@ -67,12 +69,16 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
         *("in_doubt_policy", "reconcile_after_us", "error_type", "error_message", "most", "fence"),
         *("subject", "business_key", "process_instance", "requester", "tags"),
     ),
+    "keep_terms": ("digest", "nonce", "term"),
     "tally": ("digest", "replays"),
     "tallied": ("digest", "place"),
 }
 # The start of the statement, in UTC whatever the time zone of the session is.
 _CLOCK: Final = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-_LATER: Final = ("input", "unless", "digests", "lock", "share", "restrictions", "held")
+_LATER: Final = (
+    *("input", "unless", "digests", "lock", "share", "restrictions", "held"),
+    *("found", "row", "index", "terms", "nonces", "rows"),
+)
 _GATES: Final = 4  # that a key needs at a time
 _STRIPE: Final = 2  # bytes of a digest that name a gate
 _TURNS: Final = 4  # so that every byte of a digest takes part
@@ -84,7 +90,7 @@ def table_names(settings: Settings) -> dict[str, str]:
     within = f"`{settings.schema}`." if settings.schema else ""
     prefix = settings.prefix
     tables = {
-        **{f"{name}_table": name for name in ("record", "step", "invalidation", "schema")},
+        **{f"{name}_table": name for name in ("record", "step", "invalidation", "search", "schema")},
         "meta": "meta",
         "gate": "gate",
     }
@@ -106,6 +112,7 @@ class MysqlDialect:
         self._names = table_names(settings)
         self._lock_timeout = lock_timeout_seconds(settings)
         self._sql = self._loaded()
+        self._wording = Wording(lambda _name, _kind: "?", self._clock, "INSTR")
 
     def _loaded(self) -> dict[str, str]:
         target = self._names["record_table"]
@@ -160,7 +167,42 @@ class MysqlDialect:
             return self._claim_here(claims[0], turn)
         rows = sorted(claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims)
         name, unless = ("claim", "unless") if turn else ("claim_first", "unless_there")
-        return self._list(name, rows, self._among("claimed", [row[0] for row in rows]), unless=self._sql[unless])
+        back = self._among("claimed", [row[0] for row in rows])
+        then = self._terms_of(claims, back, again=turn > 0)
+        return _atomic(self._list(name, rows, then, unless=self._sql[unless]), own=then is not back)
+
+    def _terms_of(self, claims: Sequence[Claim], then: Command, *, again: bool) -> Command:
+        """What keeps and drops what the records of these claims are searched by, before `then`."""
+        then = self._keeping(claims, then)
+        if not again:
+            return then
+        nonces = [claim.nonce for claim in claims]
+        marks = ", ".join("?" * len(nonces))
+        drop = self._among("drop_terms", sorted(claim.key.digest for claim in claims), then, nonces=marks)
+        return Command(drop.text, (*drop.values, *nonces), then)
+
+    def _keeping(self, operations: Sequence[Claim | CountFailure], then: Command) -> Command:
+        rows = [
+            (operation.key.digest, operation.nonce, number)
+            for operation in operations
+            for number in term_numbers(operation.about)
+        ]
+        return self._list("keep_terms", sorted(rows), then) if rows else then
+
+    def keep_terms(self, claim: Claim, record: StoredRecord) -> Keeping:
+        """Keep them once it is known that the key is not another transaction's: looking at it would wait for that."""
+        digest, numbers = record.key.digest, term_numbers(claim.about)
+        if record.fence > 1:
+            found = {term for (term,) in (yield Command(self._sql["kept_terms"], (digest,)))}
+            old = sorted(found.difference(numbers))
+            if old:
+                text = _filled(self._sql["drop_terms_here"], terms=", ".join("?" * len(old)))
+                yield Command(text, (digest, *old))
+        if numbers:
+            place = (record.created_us, record.key.scope)
+            values = tuple(value for number in numbers for value in (digest, number, *place))
+            text = _filled(self._sql["keep_terms_here"], rows=", ".join(["(?, ?, ?, ?)"] * len(numbers)))
+            yield Command(text, (*values, *place))
 
     def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
         """A write under a lease."""
@@ -223,13 +265,20 @@ class MysqlDialect:
 
     def scan(self, operation: Scan) -> Command | None:
         """One page."""
-        found = scan_terms(operation, lambda _name, _kind: "?")
+        return self._select("scan", operation.query, operation.cursor, operation.limit + 1)
+
+    def count_records(self, operation: CountRecords) -> Command | None:
+        """How many there are."""
+        return self._select("count_records", operation.query, None)
+
+    def _select(self, name: str, query: Query, cursor: tuple[int, bytes] | None, *further: int) -> Command | None:
+        found = select_records(query, cursor, self._wording)
         if found is None:
             return None
-        terms, values = found
-        restrictions = " AND ".join(terms) or "TRUE"
-        text = _filled(self._sql["scan"], restrictions=restrictions)
-        return Command(text, (*values.values(), operation.limit + 1))
+        index = f"`{self._names['prefix']}search_{'everywhere' if query.scope is None else 'in_scope'}`"
+        place = _filled(self._sql[f"found_{found.row}"], index=index)
+        text = _filled(self._sql[name], found=place, restrictions=found.text, row=found.row)
+        return Command(text, (*found.values.values(), *further))
 
     def resolve(self, operation: Resolve) -> Command:
         """A decision."""
@@ -249,7 +298,9 @@ class MysqlDialect:
         """The first failure of a key."""
         values = tuple(count_values(operation, fence).values())
         back = self._counted(operation)
-        return self._list("count_first", [values], back, unless=self._sql["unless_there"])
+        then = self._keeping([operation], back)
+        command = self._list("count_first", [values], then, unless=self._sql["unless_there"])
+        return _atomic(command, own=then is not back)
 
     def count_again(self, operation: CountFailure) -> Command:
         """A further failure."""
@@ -263,9 +314,10 @@ class MysqlDialect:
         return Command(self._sql["counted"], (operation.key.digest, operation.nonce))
 
     def forget_expired(self, digest: bytes) -> Command:
-        """Delete a record that is expired, and its finished steps."""
+        """Delete a record that is expired, its finished steps, and what it is searched by."""
         record = Command(self._sql["forget_expired"], (digest,))
-        return Command(self._sql["forget_expired_steps"], (digest, digest), record, atomic=True)
+        terms = Command(self._sql["forget_expired_terms"], (digest, digest), record)
+        return Command(self._sql["forget_expired_steps"], (digest, digest), terms, atomic=True)
 
     def erase(self, operation: Erase) -> Command:
         """Leave of a record what keeps its key shut. One transaction: nobody sees a part of it."""
@@ -273,7 +325,8 @@ class MysqlDialect:
         back = Command(self._sql["erased"], (digest,))
         if invalidates:
             back = Command(self._sql["note_invalidation"], (digest,), back)
-        steps = Command(self._sql["erase_steps"], (digest, digest), back)
+        terms = Command(self._sql["erase_terms"], (digest, digest), back)
+        steps = Command(self._sql["erase_steps"], (digest, digest), terms)
         values = (tombstone, error_type, error_message, note, digest)
         return _patient(Command(self._sql["erase"], values, steps, atomic=True))
 
@@ -309,7 +362,8 @@ class MysqlDialect:
         return len(held)
 
     def _forgetting(self, digests: Sequence[bytes]) -> Command:
-        return self._among("forget_steps", digests, self._among("forget", digests))
+        terms = self._among("forget_terms", digests, self._among("forget", digests))
+        return self._among("forget_steps", digests, terms)
 
     def _lapsing(self, digests: Sequence[bytes]) -> Command:
         command = self._among("lapse", digests)

@@ -68,6 +68,34 @@ ON DUPLICATE KEY UPDATE
     replayed_us = IF({t}.fence < 0, NULL, {t}.replayed_us),
     fence = ABS({t}.fence);
 
+-- What the records are searched by, in the transaction of the claim that won them. It locks nothing but what it writes:
+-- at READ COMMITTED the record is not locked by being looked at.
+-- name: keep_terms
+INSERT INTO {search_table} (digest, term, created_us, scope)
+SELECT r.digest, e.term, r.created_us, r.scope
+FROM ({input}) AS e STRAIGHT_JOIN {record_table} AS r FORCE INDEX (PRIMARY) ON r.digest = e.digest
+WHERE r.nonce = e.nonce AND r.status IN ('running', 'failed')
+ON DUPLICATE KEY UPDATE created_us = r.created_us, scope = r.scope;
+
+-- What was said of a record before it was claimed again, or in the life before, is not said of it any more.
+-- name: drop_terms
+DELETE FROM {search_table} WHERE digest IN ({digests}) AND EXISTS (
+    SELECT 1 FROM {record_table} AS r
+    WHERE r.digest = {search_table}.digest AND r.nonce IN ({nonces}) AND r.status = 'running' AND r.fence > 1
+);
+
+-- The same in the caller's transaction, for one record that is known to be its own. It is looked up without a lock and
+-- removed by its key: whoever locks what is not there deadlocks with the next one who writes there.
+-- name: kept_terms
+SELECT term FROM {search_table} WHERE digest = ?;
+
+-- name: drop_terms_here
+DELETE FROM {search_table} WHERE digest = ? AND term IN ({terms});
+
+-- name: keep_terms_here
+INSERT INTO {search_table} (digest, term, created_us, scope) VALUES {rows}
+ON DUPLICATE KEY UPDATE created_us = ?, scope = ?;
+
 -- Decides nothing: spares a write and a lock where nothing can be won. At READ COMMITTED it locks nothing itself; in the
 -- caller's transaction, where it would lock the gap of a key that is not there, it is left out.
 -- name: unless
@@ -284,6 +312,11 @@ DELETE FROM {step_table} WHERE digest = ? AND EXISTS (
     SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND {settled} AND r.expires_us <= {clock}
 );
 
+-- name: forget_expired_terms
+DELETE FROM {search_table} WHERE digest = ? AND EXISTS (
+    SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND {settled} AND r.expires_us <= {clock}
+);
+
 -- name: forget_expired
 DELETE FROM {record_table} WHERE digest = ? AND status NOT IN ('running', 'in_doubt') AND expires_us <= {clock};
 
@@ -298,6 +331,10 @@ WHERE r.digest = ? AND {settled};
 
 -- name: erase_steps
 DELETE FROM {step_table} WHERE digest = ?
+    AND EXISTS (SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND r.value = '');
+
+-- name: erase_terms
+DELETE FROM {search_table} WHERE digest = ?
     AND EXISTS (SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND r.value = '');
 
 -- Every note is later than the one before it, whatever the clock says: whoever confirms the earlier one must not take
@@ -344,6 +381,9 @@ WHERE r.digest IN ({digests}) AND r.status = 'running' AND r.lease_us <= {clock}
 -- name: forget_steps
 DELETE FROM {step_table} WHERE digest IN ({digests});
 
+-- name: forget_terms
+DELETE FROM {search_table} WHERE digest IN ({digests});
+
 -- name: forget
 DELETE FROM {record_table} WHERE digest IN ({digests});
 
@@ -357,9 +397,21 @@ UPDATE {own} SET r.replays = r.replays + e.replays, r.replayed_us = e.now;
 -- name: tallied
 SELECT e.digest, e.now FROM ({input}) AS e ORDER BY e.place;
 
+-- Where records are found: all of them, or those that have a searched value, which the index gives in order. The instant
+-- shuts out what was kept for a life of the key that is over.
+-- name: found_r
+{record_table} AS r
+
+-- name: found_s
+{search_table} AS s FORCE INDEX ({index}) STRAIGHT_JOIN {record_table} AS r FORCE INDEX (PRIMARY)
+    ON r.digest = s.digest AND r.created_us = s.created_us
+
 -- One page, oldest first. {restrictions} is put together from fixed texts.
 -- name: scan
-SELECT {r_record} FROM {record_table} AS r WHERE {restrictions} ORDER BY r.created_us, r.digest LIMIT ?;
+SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {row}.created_us, {row}.digest LIMIT ?;
+
+-- name: count_records
+SELECT r.operation, r.status, COUNT(*) FROM {found} WHERE {restrictions} GROUP BY r.operation, r.status;
 
 -- What a new connection is asked first: which schema, which database, and whether it may be written.
 -- name: ready

@@ -14,15 +14,17 @@ from semel.core.operations import (
     Claim,
     Confirm,
     CountFailure,
+    CountRecords,
     Erase,
     MarkLapsed,
     Pending,
     Purge,
+    Query,
     Reopen,
     Resolve,
     Scan,
 )
-from semel.core.record import LEASE_ENDED, NOTHING
+from semel.core.record import LEASE_ENDED, NOTHING, StoredRecord
 from semel.stores.rows import (
     RECORD_COLUMNS,
     claim_row,
@@ -31,9 +33,9 @@ from semel.stores.rows import (
     load_statements,
     reopen_values,
     resolve_values,
-    scan_terms,
 )
-from semel.stores.sql.dialect import NOW, Command, Known, Sweep, Values
+from semel.stores.search import Wording, select_records, term_numbers
+from semel.stores.sql.dialect import NOW, Command, Keeping, Known, Sweep, Values
 from semel.stores.sql.settings import Settings
 
 _KINDS: Final = {"text": "text", "number": "bigint", "digest": "bytea"}
@@ -128,6 +130,12 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     "lapse": {"most": "bigint", "error_type": "text", "error_message": "text"},
     "tally": {"digest": "bytea", "replays": "integer"},
 }
+_LATER: Final = (
+    *("input", "transaction", "found", "restrictions", "row"),
+    *("kept_terms", "dropped_terms", "terms", "unless_said"),
+)
+_TERMS_OF_ONE: Final = "SELECT e.digest, t.term FROM e CROSS JOIN unnest(?::bigint[]) AS t(term)"
+_TERMS_OF_MANY: Final = "SELECT t.digest, t.term FROM unnest(?::bytea[], ?::bigint[]) AS t(digest, term)"
 _CLOCK: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _SAME_DATABASE: Final = "EXISTS (SELECT 1 FROM {meta} AS m WHERE m.name = 'install_id' AND m.value = ?::bytea)"
 _SAME_TRANSACTION: Final = "pg_current_xact_id()::text = ?"
@@ -191,6 +199,7 @@ def table_names(settings: Settings) -> dict[str, str]:
         "record_table": f'{within}"{prefix}record"',
         "step_table": f'{within}"{prefix}step"',
         "invalidation_table": f'{within}"{prefix}invalidation"',
+        "search_table": f'{within}"{prefix}search"',
         "meta": f'{within}"{prefix}meta"',
         "schema_table": f'{within}"{prefix}schema"',
     }
@@ -210,10 +219,11 @@ class PostgresDialect:
         self._clock = clock_text(settings)
         self._names = table_names(settings)
         self._sql = self._loaded(settings)
-        self._texts: dict[tuple[str, str], str] = {}
+        self._texts: dict[tuple[str, str, bool], str] = {}
+        self._wording = Wording(lambda _, kind: f"?::{_KINDS[kind]}", self._clock, "strpos")
 
     def _loaded(self, settings: Settings) -> dict[str, str]:
-        kept = {name: f"{{{name}}}" for name in ("input", "transaction", "restrictions")}
+        kept = {name: f"{{{name}}}" for name in _LATER}
         rules = load_statements("semel.stores.sql", "rules.sql", {"r": "r"}, only="part")
         return load_statements(
             "semel.stores.postgresql",
@@ -230,9 +240,12 @@ class PostgresDialect:
             },
         )
 
-    def text(self, name: str, form: str) -> str:
-        """The text of a statement: for a list, for one, or for one in the caller's transaction."""
-        text = self._texts.get((name, form))
+    def text(self, name: str, form: str, *, about: bool = False) -> str:
+        """The text of a statement: for a list, for one, or for one in the caller's transaction.
+
+        `about`: a claim that says what its record is searched by.
+        """
+        text = self._texts.get((name, form, about))
         if text is None:
             columns = _INPUTS[name]
             conditions = {"one": "", "here": _SAME_DATABASE.format(**self._names), "same": _SAME_TRANSACTION}
@@ -244,8 +257,16 @@ class PostgresDialect:
                 input_ = _one(columns, self._clock, conditions[form])
             transaction = "pg_current_xact_id()::text" if form == "here" else "NULL"
             text = self._sql[name].replace("{input}", input_).replace("{transaction}", transaction)
-            self._texts[name, form] = text
+            text = self._with_terms(text, _TERMS_OF_MANY if form == "many" else _TERMS_OF_ONE, about=about)
+            self._texts[name, form, about] = text
         return text
+
+    def _with_terms(self, text: str, terms: str, *, about: bool) -> str:
+        """A claim that keeps what its record is searched by, and no longer what another one said before."""
+        sql = self._sql
+        kept = sql["keep_terms"].replace("{terms}", terms) if about else ""
+        dropped = sql["drop_terms"].replace("{unless_said}", sql["unless_said"] if about else "")
+        return text.replace("{kept_terms}", kept).replace("{dropped_terms}", dropped)
 
     def _asked(self, name: str, rows: Sequence[Values]) -> Command:
         if len(rows) == 1:
@@ -255,12 +276,31 @@ class PostgresDialect:
     def claim(self, claims: Sequence[Claim], *, joined: bool, turn: int) -> Command:
         """Claims on the store's own connection, or one in the caller's transaction."""
         name = "claim" if turn else "claim_first"
+        about = any(claim.about is not NOTHING for claim in claims)
         if joined:
             values = _claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
-            return Command(self.text(name, "here"), (*values, Known.INSTALL))
+            terms = (term_numbers(claims[0].about),) if about else ()
+            return Command(self.text(name, "here", about=about), (*values, Known.INSTALL, *terms))
+        if about:
+            return self._claim_about(name, claims)
         if len(claims) > 1 and _are_alike(claims):
             return self._alike(name, claims)
         return self._asked(name, [_claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims])
+
+    def _claim_about(self, name: str, claims: Sequence[Claim]) -> Command:
+        rows = [_claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims]
+        if len(rows) == 1:
+            return Command(self.text(name, "one", about=True), (*rows[0], term_numbers(claims[0].about)))
+        terms = [(claim.key.digest, number) for claim in claims for number in term_numbers(claim.about)]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        numbers = [digest for digest, _ in terms], [number for _, number in terms]
+        return Command(self.text(name, "many", about=True), (*columns, *numbers))
+
+    def keep_terms(self, claim: Claim, record: StoredRecord) -> Keeping:
+        """Nothing: the claim itself keeps them."""
+        del claim, record
+        return
+        yield
 
     def _alike(self, name: str, claims: Sequence[Claim]) -> Command:
         operation, terms = claims[0].key.operation, claims[0].terms
@@ -310,13 +350,19 @@ class PostgresDialect:
 
     def scan(self, operation: Scan) -> Command | None:
         """One page."""
-        found = scan_terms(operation, lambda _, kind: f"?::{_KINDS[kind]}")
+        return self._select("scan", operation.query, operation.cursor, operation.limit + 1)
+
+    def count_records(self, operation: CountRecords) -> Command | None:
+        """How many there are."""
+        return self._select("count_records", operation.query, None)
+
+    def _select(self, name: str, query: Query, cursor: tuple[int, bytes] | None, *further: int) -> Command | None:
+        found = select_records(query, cursor, self._wording)
         if found is None:
             return None
-        terms, values = found
-        restrictions = " AND ".join(terms) or "TRUE"
-        text = self._sql["scan"].replace("{restrictions}", restrictions)
-        return Command(text, (*values.values(), operation.limit + 1))
+        text = self._sql[name].replace("{found}", self._sql[f"found_{found.row}"])
+        text = text.replace("{restrictions}", found.text).replace("{row}", found.row)
+        return Command(text, (*found.values.values(), *further))
 
     def resolve(self, operation: Resolve) -> Command:
         """A decision."""
@@ -336,7 +382,8 @@ class PostgresDialect:
 
     def _count(self, name: str, operation: CountFailure, fence: int) -> Command:
         values = (*count_values(operation, fence).values(), _lock(operation.key.digest))
-        return Command(self.text(name, "one"), values)
+        terms = (term_numbers(operation.about),) if name == "count_first" else ()
+        return Command(self.text(name, "one"), (*values, *terms))
 
     def forget_expired(self, digest: bytes) -> Command:
         """Delete a record that is expired."""

@@ -21,6 +21,17 @@ SELECT {record}, now, NULL::text AS transaction FROM seen
 UNION ALL SELECT {r_record}, w.now, {transaction} FROM won AS r JOIN wanted AS w ON w.digest = r.digest
 UNION ALL SELECT {held_record}, w.now, NULL FROM wanted AS w WHERE NOT w.free
 
+-- What the records are searched by, kept with the claim that won them. Equal numbers of two values are one row.
+-- part: keeping
+INSERT INTO {search_table} AS s (created_us, term, digest, scope)
+SELECT r.created_us, t.term, r.digest, r.scope FROM won AS r
+JOIN wanted AS w ON w.digest = r.digest AND w.nonce = r.nonce JOIN terms AS t ON t.digest = r.digest
+WHERE r.status = 'running'
+ON CONFLICT (digest, term) DO UPDATE SET created_us = excluded.created_us, scope = excluded.scope
+
+-- name: keep_terms
+, terms AS MATERIALIZED ({terms}), kept AS ({keeping})
+
 -- The first word of a claim: it wins a key that nobody has, and tells what it met otherwise. A key that is there and can
 -- be taken over, and one that a rival took in this very moment (for which it tells nothing at all), goes to `claim`,
 -- the arbiter. It exists because nearly every claim ends here, and PostgreSQL pays for the arbiter's many expressions
@@ -40,8 +51,20 @@ won AS (
     SELECT {claim_row} FROM wanted AS w WHERE w.free ORDER BY w.digest
     ON CONFLICT (digest) DO NOTHING
     RETURNING {record}
-)
+){kept_terms}
 {claimed};
+
+-- What a record was searched by before it was claimed again, or in the life before, is not said of it any more. What is
+-- said again stays, because the order of two writes in one statement is not defined.
+-- name: drop_terms
+, dropped AS (
+    DELETE FROM {search_table} AS s USING won AS r, wanted AS w
+    WHERE s.digest = r.digest AND w.digest = r.digest AND w.nonce = r.nonce AND r.status = 'running' AND r.fence > 1
+        {unless_said}
+)
+
+-- name: unless_said
+AND NOT EXISTS (SELECT 1 FROM terms AS t WHERE t.digest = s.digest AND t.term = s.term)
 
 -- The arbiter. `seen` decides nothing: it spares a write and a lock where nothing can be won. The advisory lock keeps a
 -- key that an open transaction holds from stalling its neighbours: not free means that somebody is writing this key.
@@ -110,7 +133,7 @@ won AS (
         ) AS z
     )
     RETURNING {record}
-)
+){kept_terms}{dropped_terms}
 {claimed};
 
 -- The fence: a late worker matches no row and changes nothing. A row that somebody else has locked is left out rather
@@ -261,19 +284,25 @@ RETURNING {r_record};
 -- The failure of an attempt that left no record. The advisory lock keeps it from waiting for an open transaction that is
 -- writing this very key: such a key is somebody else's business now.
 -- name: count_first
-WITH e AS MATERIALIZED ({input})
-INSERT INTO {record_table} AS r (
-    digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
-    reconcile_after_us, doubtful, attempts, error_type, error_message, subject, business_key, process_instance,
-    requester, tags, created_us, updated_us, expires_us, keep_us
+WITH e AS MATERIALIZED ({input}), won AS (
+    INSERT INTO {record_table} AS r (
+        digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
+        reconcile_after_us, doubtful, attempts, error_type, error_message, subject, business_key, process_instance,
+        requester, tags, created_us, updated_us, expires_us, keep_us
+    )
+    SELECT
+        e.digest, e.scope, e.operation, e.value, 'failed', coalesce(e.most > 1, true), e.fingerprint, e.fence, e.nonce,
+        e.now, e.in_doubt_policy, e.reconcile_after_us, false, 1, e.error_type, e.error_message, e.subject,
+        e.business_key, e.process_instance, e.requester, e.tags, e.now, e.now, e.now + e.keep_us, e.keep_us
+    FROM e WHERE pg_try_advisory_xact_lock(e.lock)
+    ON CONFLICT (digest) DO NOTHING
+    RETURNING r.*
+), kept AS (
+    INSERT INTO {search_table} AS s (created_us, term, digest, scope)
+    SELECT r.created_us, t.term, r.digest, r.scope FROM won AS r CROSS JOIN unnest(?::bigint[]) AS t(term)
+    ON CONFLICT (digest, term) DO UPDATE SET created_us = excluded.created_us, scope = excluded.scope
 )
-SELECT
-    e.digest, e.scope, e.operation, e.value, 'failed', coalesce(e.most > 1, true), e.fingerprint, e.fence, e.nonce, e.now,
-    e.in_doubt_policy, e.reconcile_after_us, false, 1, e.error_type, e.error_message, e.subject, e.business_key,
-    e.process_instance, e.requester, e.tags, e.now, e.now, e.now + e.keep_us, e.keep_us
-FROM e WHERE pg_try_advisory_xact_lock(e.lock)
-ON CONFLICT (digest) DO NOTHING
-RETURNING {r_record};
+SELECT {r_record} FROM won AS r;
 
 -- A further one. A record that is running, settled for good, expired or another request's is left alone, and so is one
 -- whose key an open transaction holds: nobody waits for it.
@@ -292,7 +321,8 @@ WITH gone AS (
     DELETE FROM {record_table} AS r WHERE r.digest = ?::bytea AND {settled} AND r.expires_us <= {clock}
         AND pg_try_advisory_xact_lock(?::bigint)
     RETURNING r.digest
-), forgotten AS (DELETE FROM {step_table} AS s USING gone WHERE s.digest = gone.digest)
+), forgotten AS (DELETE FROM {step_table} AS s USING gone WHERE s.digest = gone.digest
+), dropped AS (DELETE FROM {search_table} AS s USING gone WHERE s.digest = gone.digest)
 SELECT count(*) FROM gone;
 
 -- A record that is not settled, or was claimed again since, is left alone. No instant changes: updated_us is when it
@@ -310,6 +340,8 @@ WITH e AS MATERIALIZED ({input}), done AS (
     RETURNING r.*
 ), forgotten AS (
     DELETE FROM {step_table} AS s USING done WHERE s.digest = done.digest
+), dropped AS (
+    DELETE FROM {search_table} AS s USING done WHERE s.digest = done.digest
 ), noted AS (
     INSERT INTO {invalidation_table} AS i (noted_us, digest, operation)
     SELECT e.now, d.digest, d.operation FROM done AS d JOIN e ON e.digest = d.digest WHERE e.invalidates
@@ -337,6 +369,8 @@ WITH e AS MATERIALIZED ({input}), gone AS MATERIALIZED (
     DELETE FROM {record_table} AS r USING gone WHERE r.digest = gone.digest RETURNING r.digest, r.steps
 ), forgotten AS (
     DELETE FROM {step_table} AS s USING deleted WHERE s.digest = deleted.digest AND deleted.steps IS NOT NULL
+), dropped AS (
+    DELETE FROM {search_table} AS s USING deleted WHERE s.digest = deleted.digest
 )
 SELECT count(*) FROM deleted;
 
@@ -368,9 +402,22 @@ WITH e AS MATERIALIZED ({input}), met AS MATERIALIZED (
 )
 SELECT e.digest, e.now FROM e;
 
+-- Where records are found: all of them, or those that have a searched value, which the index gives in order. The
+-- instant shuts out what was kept for a life of the key that is over. OFFSET 0 keeps the server from reading all records.
+-- name: found_r
+{record_table} AS r
+
+-- name: found_s
+{search_table} AS s CROSS JOIN LATERAL (
+    SELECT * FROM {record_table} AS x WHERE x.digest = s.digest AND x.created_us = s.created_us OFFSET 0
+) AS r
+
 -- One page, oldest first. {restrictions} is put together from fixed texts.
 -- name: scan
-SELECT {r_record} FROM {record_table} AS r WHERE {restrictions} ORDER BY r.created_us, r.digest LIMIT ?::bigint;
+SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {row}.created_us, {row}.digest LIMIT ?::bigint;
+
+-- name: count_records
+SELECT r.operation, r.status, count(*) FROM {found} WHERE {restrictions} GROUP BY r.operation, r.status;
 
 -- What a new connection is asked first: which schema, which database, and whether it may be written.
 -- name: ready

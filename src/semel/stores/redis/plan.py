@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, cast
 
@@ -25,6 +26,8 @@ from semel.core.operations import (
     Confirm,
     Counted,
     CountFailure,
+    CountRecords,
+    Counts,
     Erase,
     Erased,
     Fail,
@@ -54,7 +57,6 @@ from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, REOPE
 from semel.core.store import Answers, Capability, Plan
 from semel.errors import RecordUnreadable, StoreUnavailable
 from semel.stores.admin import lacking_error
-from semel.stores.memory import matches
 from semel.stores.redis.key_names import RedisContext
 from semel.stores.redis.record_hash import (
     about_of,
@@ -67,6 +69,7 @@ from semel.stores.redis.record_hash import (
     texts_of,
 )
 from semel.stores.rows import new_record
+from semel.stores.search import counts_of, matches
 
 Reply = Any
 """What the server said, or an exception."""
@@ -105,7 +108,7 @@ Command = Script | Look | Walk | Clock
 
 _HEX: Final = re.compile(r"[0-9a-f]{0,64}")
 _SETTLED: Final = frozenset({b"completed", b"failed", b"cancelled"})
-_QUICK: Final = ("created_us", "status")
+_QUICK: Final = ("created_us", "status", "lease_us")
 _DEEP: Final = (*_QUICK, "key", "about")
 Keys = Generator[Any, list[Reply], list[str]]
 FoundKeys = tuple[int, bytes, str]
@@ -143,44 +146,88 @@ def scan(context: RedisContext, operations: Sequence[Scan]) -> Steps:
 def _page(context: RedisContext, operation: Scan) -> Generator[Any, list[Reply], Page]:
     """One pass over all records finds the oldest that fit; those are read as they are then."""
     query = operation.query
-    if query.reference is not None and not _HEX.fullmatch(query.reference):
-        return Page((), None)
-    match = context.pattern.match(query.operation, query.reference or "")
+    now = yield from _now()
     fields = _DEEP if _is_deep(context, query) else _QUICK
     oldest: list[FoundKeys] = []
     at: Any = None
     while True:
-        at, keys = yield from step(match, at)
-        looks = yield [Look(key, fields) for key in keys]
-        found = {one for key, reply in zip(keys, looks, strict=True) if (one := _fits(context, key, reply, operation))}
+        at, looks = yield from _look(context, query, fields, at)
+        found = {
+            (*place, key)
+            for key, reply in looks.items()
+            if (place := _fits(context, key, reply, query, now))
+            and (operation.cursor is None or place > operation.cursor)
+        }
         oldest = heapq.nsmallest(operation.limit + 1, found.union(oldest))
         if at is None:
             break
     page = oldest[: operation.limit]
-    records = yield from _read(context, page, query)
+    records = yield from _read(context, page, query, now)
     last = page[-1] if len(oldest) > operation.limit else None
     return Page(tuple(records), None if last is None else (last[0], last[1]))
 
 
+def count_all(context: RedisContext, operations: Sequence[CountRecords]) -> Steps:
+    """How many there are, for each."""
+    answers: Answers = []
+    for operation in operations:
+        answers.append((yield from _count(context, operation.query)))
+    return answers
+
+
+def _count(context: RedisContext, query: Query) -> Generator[Any, list[Reply], Counts]:
+    """One pass over all records, each of which is counted once however often the server names it."""
+    now = yield from _now()
+    found: dict[str, tuple[str, str]] = {}
+    at: Any = None
+    while True:
+        at, looks = yield from _look(context, query, _DEEP, at)
+        for key, reply in looks.items():
+            if (place := _fits(context, key, reply, query, now)) is not None:
+                _, operation, _ = texts_of(reply[len(_QUICK)])
+                if context.pattern.key(operation, place[1]) == key:  # else it is of a store whose pattern begins alike
+                    found[key] = (operation, reply[1].decode())
+        if at is None:
+            return counts_of((*group, number) for group, number in Counter(found.values()).items())
+
+
+def _now() -> Generator[Any, list[Reply], int]:
+    (now,) = yield [Clock()]
+    if isinstance(now, Exception):
+        raise now
+    return cast("int", now)
+
+
+def _look(
+    context: RedisContext, query: Query, fields: tuple[str, ...], at: Any
+) -> Generator[Any, list[Reply], tuple[Any, dict[str, Reply]]]:
+    """Fields of the next few records that may fit, by their keys, and where to go on; None: that was all."""
+    if query.reference is not None and not _HEX.fullmatch(query.reference):
+        return None, {}
+    at, keys = yield from step(context.pattern.match(query.operation, query.reference or ""), at)
+    looks = yield [Look(key, fields) for key in keys]
+    return at, dict(zip(keys, looks, strict=True))
+
+
 def _is_deep(context: RedisContext, query: Query) -> bool:
-    """Whether more than status and time has to be looked at."""
+    """Whether more than status and times has to be looked at."""
     unnamed = query.operation is not None and not context.pattern.names_operation
-    return unnamed or any((query.scope is not None, query.process_instance is not None, query.business_key is not None))
+    return unnamed or query.scope is not None or bool(query.terms)
 
 
-def _fits(context: RedisContext, key: str, reply: Reply, operation: Scan) -> FoundKeys | None:
-    """Whether what was looked at may be part of the page; when the record is read, all of it is compared."""
+def _fits(context: RedisContext, key: str, reply: Reply, query: Query, now: int) -> tuple[int, bytes] | None:
+    """The place of a record in a listing, if what was looked at fits; when it is read, all of it is compared."""
     digest = context.pattern.digest(key)
-    if digest is None or isinstance(reply, Exception) or None in reply[:2]:
+    if digest is None or isinstance(reply, Exception) or None in reply[: len(_QUICK)]:
         return None  # it is gone, or no record
-    query, found = operation.query, (int(reply[0]), digest)
+    created_us, status, lease_us = int(reply[0]), reply[1].decode(), int(reply[2])
     fits = (
-        (query.status is None or reply[1].decode() == query.status)
-        and (query.before_us is None or found[0] < query.before_us)
-        and (query.after_us is None or found[0] >= query.after_us)
-        and (operation.cursor is None or found > operation.cursor)
+        (query.status is None or status == query.status)
+        and (query.before_us is None or created_us < query.before_us)
+        and (query.after_us is None or created_us >= query.after_us)
+        and (not query.stuck or status == Status.IN_DOUBT or (status == Status.RUNNING and lease_us <= now))
     )
-    return (*found, key) if fits and (len(reply) == len(_QUICK) or _fits_deep(reply[2:], query)) else None
+    return (created_us, digest) if fits and (len(reply) == len(_QUICK) or _fits_deep(reply[3:], query)) else None
 
 
 def _fits_deep(reply: Sequence[bytes | None], query: Query) -> bool:
@@ -188,17 +235,12 @@ def _fits_deep(reply: Sequence[bytes | None], query: Query) -> bool:
         (scope, operation, _), about = texts_of(reply[0]), about_of(reply[1])
     except RecordUnreadable:
         return False
-    wanted = (
-        (query.scope, scope),
-        (query.operation, operation),
-        (query.process_instance, about.process_instance),
-        (query.business_key, about.business_key),
-    )
-    return all(asked is None or asked == there for asked, there in wanted)
+    wanted = ((query.scope, scope), (query.operation, operation))
+    return all(asked is None or asked == there for asked, there in wanted) and set(query.terms) <= set(about.terms())
 
 
 def _read(
-    context: RedisContext, page: Sequence[FoundKeys], query: Query
+    context: RedisContext, page: Sequence[FoundKeys], query: Query, now: int
 ) -> Generator[Any, list[Reply], list[StoredRecord]]:
     """The records of a page as they are now, without those of another store whose pattern begins alike."""
     replies = yield [Script("read", key, (0,)) for _, _, key in page]
@@ -210,7 +252,7 @@ def _read(
             continue  # it does not hide the others; the doctor counts it, and a claim of it fails
         if record is None or context.pattern.key(record.key.operation, digest) != key:
             continue
-        records += [record] if matches(record, query) else []
+        records += [record] if matches(record, query, now) else []
     return records
 
 
@@ -504,6 +546,7 @@ _PLANS: dict[type, Many] = {
     JoinTransaction: _join_transactions,
     Read: _read_records,
     Scan: scan,
+    CountRecords: count_all,
     Resolve: _resolve_records,
     Reopen: _reopen_records,
     CountFailure: _count_failures,

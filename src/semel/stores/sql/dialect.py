@@ -18,6 +18,7 @@ from semel.core.operations import (
     Claim,
     Confirm,
     CountFailure,
+    CountRecords,
     Erase,
     MarkLapsed,
     Pending,
@@ -26,6 +27,7 @@ from semel.core.operations import (
     Resolve,
     Scan,
 )
+from semel.core.record import StoredRecord
 
 Row = tuple[Any, ...]
 
@@ -55,6 +57,7 @@ class Command(msgspec.Struct, frozen=True):
 
 Values = tuple[Any, ...]
 Sweep = Generator[Command, list[Row], int]
+Keeping = Generator[Command, list[Row], None]
 
 
 class Dialect(Protocol):
@@ -97,6 +100,9 @@ class Dialect(Protocol):
 
     def steps(self, digest: bytes, life: int, *, joined: bool) -> Command:
         """Rows of position, name and outcome."""
+
+    def count_records(self, operation: CountRecords) -> Command | None:
+        """Rows of operation, status and number; None where nothing can match."""
 
     def scan(self, operation: Scan) -> Command | None:
         """Rows of `RECORD_COLUMNS`, one more than the page holds; None where nothing can match."""
@@ -143,5 +149,9 @@ class ServerDialect(Dialect, Protocol):
 
         A row without a status: somebody's open transaction holds the key; or, where the last column is true, somebody
         holds what may be this key's, and it is asked again. The first word may leave out what it cannot decide; it is
-        then asked again. Otherwise no row means that it is not the store's database.
+        then asked again. Otherwise no row means that it is not the store's database. What the
+        records are searched by is kept with them, in the same statement or transaction.
         """
+
+    def keep_terms(self, claim: Claim, record: StoredRecord) -> Keeping:
+        """Keep what a record is searched by that was granted in the caller's transaction, where `claim` has not."""

@@ -27,6 +27,7 @@ from semel.core.operations import (
     Confirm,
     Counted,
     CountFailure,
+    CountRecords,
     Erase,
     Erased,
     Fail,
@@ -60,6 +61,7 @@ from semel.core.record import Failure, Lease, Status, StoredRecord
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.rows import record_of, steps_of, storable, stored_failure
+from semel.stores.search import counts_of
 from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Sweep, Values
 from semel.stores.sql.errors import RecordHeld, RowError, RowLocked, ended, other_database
 
@@ -88,7 +90,7 @@ def claims(dialect: ServerDialect, asked: Sequence[Claim], *, joined: bool) -> P
 
 
 def _judge_row(
-    dialect: Dialect, claim: Claim, line: Row | None, *, joined: bool
+    dialect: ServerDialect, claim: Claim, line: Row | None, *, joined: bool
 ) -> Generator[Command, list[Row], Judged]:
     if line is None:
         return None
@@ -107,7 +109,11 @@ def _judge_row(
         return error
     if isinstance(answer, MayWrite):
         return None
-    return (yield from _note_transaction(dialect, claim, answer, transaction)) if joined else answer
+    if not joined:
+        return answer
+    if isinstance(answer, Granted):
+        yield from dialect.keep_terms(claim, answer.record)
+    return (yield from _note_transaction(dialect, claim, answer, transaction))
 
 
 def _mine(record: StoredRecord, claim: Claim) -> bool:
@@ -384,6 +390,16 @@ def _scan(dialect: Dialect, operations: Sequence[Scan], *, joined: bool) -> Plan
     return answers
 
 
+def _count_records(dialect: Dialect, operations: Sequence[CountRecords], *, joined: bool) -> Plan:
+    del joined  # as above
+    answers: Answers = []
+    for operation in operations:
+        command = dialect.count_records(operation)
+        rows = (yield command) if command is not None else []
+        answers.append(counts_of((name, status, number) for name, status, number in rows))
+    return answers
+
+
 def _deciding(what: Literal["resolve", "reopen"], answer: type[Resolved | Reopened]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
         if joined and not dialect.decides_inside:
@@ -466,6 +482,7 @@ _PLANS: dict[type, Many] = {
     JoinTransaction: _join_transaction,
     Read: _read,
     Scan: _scan,
+    CountRecords: _count_records,
     Resolve: _deciding("resolve", Resolved),
     Reopen: _deciding("reopen", Reopened),
     CountFailure: _count_failures,

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from semel.core.operations import Operation
-from semel.core.store import ADMINISTRATION, AsyncDriver, AsyncJoined, Capabilities, Capability, Driver, Joined, Plan
+from semel.core.store import (
+    ADMINISTRATION,
+    SEARCHING,
+    AsyncDriver,
+    AsyncJoined,
+    Capabilities,
+    Capability,
+    Driver,
+    Joined,
+    Plan,
+)
 from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
 from semel.stores.sql.context import SqlContext
 from semel.stores.sql.driver import AsyncSqlDriver, ListenerFactory, SqlDriver
@@ -64,7 +74,7 @@ class SqlStore:
     @property
     def capabilities(self) -> Capabilities:
         """What it needs and whom it notifies and serves depends on whose connections it uses, and how."""
-        found = {Capability.JOIN, Capability.INVALIDATIONS, Capability.DURABLE, *ADMINISTRATION}
+        found = {Capability.JOIN, Capability.INVALIDATIONS, Capability.DURABLE, *SEARCHING, *ADMINISTRATION}
         if self._pool is None:
             found.add(Capability.CLIENT_LIBRARIES)  # those of the caller's own pool are there
         if self._pool is None or self._pool.separate is not None:

@@ -17,6 +17,7 @@ from semel.core.operations import (
     Claim,
     Confirm,
     CountFailure,
+    CountRecords,
     Erase,
     MarkLapsed,
     Pending,
@@ -36,9 +37,9 @@ from semel.stores.rows import (
     load_statements,
     reopen_values,
     resolve_values,
-    scan_terms,
     storable,
 )
+from semel.stores.search import Wording, select_records, term_numbers
 from semel.stores.sql.dialect import Command, Row, Sweep, Values
 
 Reply = tuple[list[Row], int, int]
@@ -92,7 +93,8 @@ SQL: Final = load_statements(
     {
         "record": ", ".join(RECORD_COLUMNS),
         "record_joined": ", ".join(map(_as_expression, RECORD_COLUMNS)),
-        "restrictions": "{restrictions}",
+        "r_record": ", ".join(f"r.{column}" for column in RECORD_COLUMNS),
+        **{name: f"{{{name}}}" for name in ("found", "restrictions", "row")},
     },
 )
 _ABOUT: Final = ", ".join(f":{name}" for name in ("subject", "business_key", "process_instance", "requester", "tags"))
@@ -153,35 +155,33 @@ def decode_texts(row: Row) -> Row:
 
 
 # Literally the WHERE of the partial index, without which SQLite cannot know that the index holds all that is asked for.
-_OPEN: Final = "status IN ('running', 'in_doubt')"
+_OPEN: Final = "r.status IN ('running', 'in_doubt')"
+_WORDING: Final = Wording(lambda name, _: f":{name}", ":now", "instr")
 
 
-def scan_command(operation: Scan) -> SqliteCommand | None:
-    """The command for a page and one record more, which tells whether there are more; None where nothing can match."""
-    found = scan_terms(operation, lambda name, _: f":{name}")
+def select_command(
+    name: str, query: Query, cursor: tuple[int, bytes] | None = None, **further: int
+) -> SqliteCommand | None:
+    """The command for what is selected by a query; None where nothing can match."""
+    found = select_records(query, cursor, _WORDING)
     if found is None:
         return None
-    terms, values = found
-    query = operation.query
-    if query.status in (Status.RUNNING, Status.IN_DOUBT):
-        terms.append(_OPEN)
-    text = _text(terms, narrow=_is_narrow(query))
-    return SqliteCommand(text, kind=Kind.SCAN, named={**values, "limit": operation.limit + 1})
+    is_open = query.status in (Status.RUNNING, Status.IN_DOUBT)
+    terms = f"{found.text} AND {_OPEN}" if is_open else found.text
+    rest = SQL[name].replace("{restrictions}", terms).replace("{row}", found.row)
+    text = _from_narrow_index(rest) if is_open or query.stuck or query.reference else rest
+    return SqliteCommand(
+        text.replace("{found}", SQL[f"found_{found.row}"]), kind=Kind.SCAN, named={**found.values, **further}
+    )
 
 
-def _is_narrow(query: Query) -> bool:
-    narrow = (query.reference or None, query.business_key, query.process_instance)
-    return query.status in (Status.RUNNING, Status.IN_DOUBT) or any(term is not None for term in narrow)
+def _from_narrow_index(text: str) -> str:
+    """Without statistics SQLite would rather walk all records by time than sort the few that a narrow index gives.
 
-
-def _text(terms: list[str], *, narrow: bool) -> str:
-    text = SQL["scan"].replace("{restrictions}", " AND ".join(terms) or "TRUE")
-    if not narrow:
-        return text
-    # Without statistics SQLite would rather walk all records by time than sort the few that a narrow index gives; the
-    # sign makes an expression of the column, and so keeps it from the index by time.
-    columns, _, rest = text.partition(" FROM ")
-    return f"{columns} FROM {rest.replace('created_us', '+created_us')}"
+    The sign makes an expression of the column, and so keeps it from the index by time.
+    """
+    columns, found, rest = text.partition("{found}")
+    return f"{columns}{found}{rest.replace('r.created_us', '+r.created_us')}"
 
 
 _WRITES: Final = {
@@ -194,6 +194,7 @@ _COMPLETE: Final = SQL["complete"]
 _SEEN: Final = SQL["seen"]
 _LOOKED_AT: Final = SQL["look"]
 _FOLLOW: Final = (SQL["count_step"],)
+_FORGET: Final = (SQL["forget_steps"], SQL["drop_terms"])
 _NOBODYS: Final = (b"", 0, "", None, None, None, None)
 
 
@@ -261,7 +262,11 @@ class SqliteDialect:
 
     def scan(self, operation: Scan) -> SqliteCommand | None:
         """One page."""
-        return scan_command(operation)
+        return select_command("scan", operation.query, operation.cursor, limit=operation.limit + 1)
+
+    def count_records(self, operation: CountRecords) -> SqliteCommand | None:
+        """How many there are."""
+        return select_command("count_records", operation.query)
 
     def resolve(self, operation: Resolve) -> SqliteCommand:
         """A decision."""
@@ -273,15 +278,18 @@ class SqliteDialect:
 
     def count_first(self, operation: CountFailure, *, fence: int) -> SqliteCommand:
         """The first failure of a key."""
-        return SqliteCommand(SQL["count_first"], named=count_values(operation, fence), follow=(SQL["seen"],))
+        terms = {f"term{place}": number for place, number in enumerate(term_numbers(operation.about))}
+        keeping = (SQL["keep_term"].replace(":term", f":{name}") for name in terms)
+        named = {**count_values(operation, fence), **terms}
+        return SqliteCommand(SQL["count_first"], named=named, follow=(*keeping, SQL["seen"]))
 
     def count_again(self, operation: CountFailure) -> SqliteCommand:
         """A further failure."""
         return SqliteCommand(SQL["count_again"], named=count_values(operation, 0), follow=(SQL["seen"],))
 
     def forget_expired(self, digest: bytes) -> SqliteCommand:
-        """Delete a record that is expired, and its finished steps."""
-        return SqliteCommand(SQL["forget_expired"], named={"digest": digest}, follow=(SQL["forget_steps"],))
+        """Delete a record that is expired, its finished steps, and what it is searched by."""
+        return SqliteCommand(SQL["forget_expired"], named={"digest": digest}, follow=_FORGET)
 
     def erase(self, operation: Erase) -> SqliteCommand:
         """Leave of a record what keeps its key shut."""
@@ -293,7 +301,7 @@ class SqliteDialect:
             "error_message": ERASED_FAILURE.message,
         }
         noted = (SQL["note_invalidation"],) if operation.invalidates else ()
-        return SqliteCommand(SQL["erase"], named=named, follow=(SQL["forget_steps"], *noted, SQL["seen"]))
+        return SqliteCommand(SQL["erase"], named=named, follow=(*_FORGET, *noted, SQL["seen"]))
 
     def pending(self, operation: Pending) -> SqliteCommand:
         """Invalidations that are not confirmed."""
@@ -305,11 +313,13 @@ class SqliteDialect:
         return SqliteCommand(SQL["confirm"], named=named, to_rows=lambda _rows, _changed, now: [(now,)])
 
     def purge(self, operation: Purge) -> Sweep:
-        """Delete what is expired, and its finished steps."""
+        """Delete what is expired, its finished steps, and what it is searched by."""
         gone = yield SqliteCommand(SQL["purge"], named={"limit": max(operation.limit, 0)})
-        for digest, steps in gone:
+        for digest, steps, has_about in gone:
             if steps:
                 yield SqliteCommand(SQL["forget_steps"], named={"digest": digest})
+            if has_about:
+                yield SqliteCommand(SQL["drop_terms"], named={"digest": digest})
         return len(gone)
 
     def lapse(self, operation: MarkLapsed) -> Sweep:

@@ -18,6 +18,7 @@ from semel.core.operations import Answer, Claim, ClaimAnswer, Granted, Operation
 from semel.core.record import StoredRecord
 from semel.core.store import Answers, Plan
 from semel.stores.rows import new_record
+from semel.stores.search import term_numbers
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import other_database
 from semel.stores.sql.plan import TRY_AGAIN_US, one_by_one, read_record, with_steps
@@ -84,6 +85,7 @@ def _claim_first(claim: Claim) -> Claiming:
     lease_us = claim.terms.lease_us
     _, won, now = yield claim_command("claim_first", claim, lease_us=lease_us)
     if won:
+        yield from keep_terms(claim)
         return granted(new_record(claim, now, lease_us=lease_us))
     return (yield from _claim_one(claim, joined=False))
 
@@ -101,6 +103,8 @@ def _claim_one(claim: Claim, *, joined: bool) -> Claiming:
         if joined:
             return Running(TRY_AGAIN_US)  # who writes now may be writing this very key
         raise
+    if won:
+        yield from keep_terms(claim, drops=won[0][0] > 1)
     if won and won[0][0] == 1:
         answer: MayWrite | ClaimAnswer = granted(new_record(claim, now, lease_us=lease_us))
     elif won:
@@ -114,6 +118,14 @@ def _claim_one(claim: Claim, *, joined: bool) -> Claiming:
         yield DIALECT.set_savepoint(name)
         return replace(answer, transaction=name)
     return answer
+
+
+def keep_terms(claim: Claim, *, drops: bool = False) -> Generator[Command, Any, None]:
+    """Keep what a record is searched by, and no longer what was said of it before."""
+    if drops:
+        yield SqliteCommand(SQL["drop_terms"], named={"digest": claim.key.digest})
+    for number in term_numbers(claim.about):
+        yield SqliteCommand(SQL["keep_term"], named={"digest": claim.key.digest, "term": number})
 
 
 def _read_claimed(digest: bytes, *, joined: bool) -> Generator[Command, Any, StoredRecord]:

@@ -123,6 +123,16 @@ SELECT +position, CAST(name AS BLOB), +outcome FROM semel_step WHERE digest = :d
 -- name: forget_steps
 DELETE FROM semel_step WHERE digest = :digest;
 
+-- What a record is searched by, in the transaction of the claim that won it.
+-- name: keep_term
+INSERT INTO semel_search (digest, term, created_us, scope)
+SELECT digest, :term, created_us, scope FROM semel_record WHERE digest = :digest
+ON CONFLICT (digest, term) DO UPDATE SET created_us = excluded.created_us, scope = excluded.scope;
+
+-- What was said of it before it was claimed again, or in the life before, is not said of it any more.
+-- name: drop_terms
+DELETE FROM semel_search WHERE digest = :digest;
+
 -- name: renew
 UPDATE semel_record SET lease_us = :now + :lease_us, updated_us = :now WHERE {lease};
 
@@ -233,7 +243,7 @@ DELETE FROM semel_invalidation WHERE digest = :digest AND noted_us <= :before_us
 -- name: purge
 DELETE FROM semel_record WHERE rowid IN (
     SELECT rowid FROM semel_record WHERE expires_us <= :now AND {settled} ORDER BY expires_us LIMIT :limit
-) RETURNING digest, steps;
+) RETURNING digest, steps, coalesce(subject, business_key, process_instance, requester, tags) IS NOT NULL;
 
 -- name: lapse
 UPDATE semel_record SET status = 'in_doubt', error_type = :error_type, error_message = :error_message, doubtful = 1,
@@ -247,9 +257,21 @@ WHERE rowid IN (
 -- name: tally
 UPDATE semel_record SET replays = replays + :replays, replayed_us = :now WHERE digest = :digest;
 
--- One page, oldest first. {restrictions} is put together from the fixed texts in scan.py.
+-- Where records are found: all of them, or those that have a searched value, which the index gives in order; a cross join
+-- is carried out in the order in which it is written. The instant shuts out what was kept for a life of the key that is
+-- over.
+-- name: found_r
+semel_record AS r
+
+-- name: found_s
+semel_search AS s CROSS JOIN semel_record AS r ON r.digest = s.digest AND r.created_us = s.created_us
+
+-- One page, oldest first. {restrictions} is put together from fixed texts.
 -- name: scan
-SELECT {record} FROM semel_record WHERE {restrictions} ORDER BY created_us, digest LIMIT :limit;
+SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {row}.created_us, {row}.digest LIMIT :limit;
+
+-- name: count_records
+SELECT r.operation, r.status, count(*) FROM {found} WHERE {restrictions} GROUP BY r.operation, r.status;
 
 -- name: install_id
 SELECT value FROM semel_meta WHERE name = 'install_id';

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from semel.core.operations import Operation
-from semel.core.store import AsyncDriver, Capability, Plan
+from semel.core.store import SEARCHING, AsyncDriver, Capability, Plan
 from semel.stores.admin import Admin
 from semel.stores.settings import StoreClock, machine_clock
 from semel.stores.sqlite.database import attach, detach, known_install_id
@@ -48,6 +48,7 @@ class SqliteStore:
             Capability.GATHER,
             Capability.SEPARATE_LOOP,
             Capability.INVALIDATIONS,
+            *SEARCHING,
             Capability.FILE,
             Capability.DURABLE,
             Capability.EXAMINE,

@@ -74,6 +74,7 @@ from semel.testing.contract.topics.leases import (
 )
 from semel.testing.contract.topics.operations import InputContract, ListContract, OperationContract
 from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, ValueContract, VersionContract
+from semel.testing.contract.topics.searching import CountsContract, SearchContract, StuckContract
 from semel.testing.contract.topics.steps import DeriveContract, StepContract
 from semel.testing.contract.topics.waiting import (
     CrowdContract,
@@ -124,6 +125,9 @@ class StoreContract(
     LostReplyContract,
     RefusalContract,
     RecordsContract,
+    SearchContract,
+    StuckContract,
+    CountsContract,
     SweepContract,
     SweepingReconcileContract,
     ErasingContract,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from semel.core.key import SHARED
-from semel.core.record import Record, Resolution
+from semel.core.record import Count, Record, Resolution
 from semel.engine.admin import SweepReport
 from semel.engine.call_flow import Result
 from semel.testing.contract.calls import Call
@@ -189,6 +189,16 @@ class ApiClient:
     async def keys(self, **query: Any) -> list[str]:
         """The key values of every record asked for."""
         return [record.key.value for record in await self.records(**query)]
+
+    async def count(self, **query: Any) -> int:
+        """How many records are asked for."""
+        number: int = await self.call(functools.partial(self.engine.count, **query))
+        return number
+
+    async def counts(self, **query: Any) -> list[Count]:
+        """How many there are of each operation and status."""
+        found: list[Count] = await self.call(functools.partial(self.engine.counts, **query))
+        return found
 
     async def resolve(
         self, resolution: Resolution, key: Any = "k", *, operation: Any = OPERATION, reason: Any = "asked", **rest: Any

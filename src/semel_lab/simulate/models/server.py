@@ -20,6 +20,7 @@ from semel.core.operations import (
     Complete,
     Confirm,
     CountFailure,
+    CountRecords,
     Erase,
     Erased,
     Fail,
@@ -101,7 +102,7 @@ class Server(Database):
                 return self.sweep(transaction, operation, now)
             case AddReplays():
                 return self.tally(transaction, operation, now)
-            case Scan() | Invalidate() | Pending() | Confirm():
+            case Scan() | CountRecords() | Invalidate() | Pending() | Confirm():
                 message = f"a model answers no {type(operation).__name__}: no record is decided by it"
                 raise NotImplementedError(message)
             case _:

@@ -88,6 +88,19 @@ CREATE TABLE IF NOT EXISTS {step_table} (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 COMMENT='semel: finished steps of attempts; they are not run again';
 
+-- What records are searched by: a row for each value of `about`, written with the claim; operations that say nothing have
+-- none. Scope and time are those of the record, so that a search reads the records of one page, and no others.
+CREATE TABLE IF NOT EXISTS {search_table} (
+    digest      BINARY(32) NOT NULL COMMENT 'the record it belongs to',
+    term        BIGINT NOT NULL COMMENT 'number of a subject, requester, business key, process instance or tag',
+    created_us  BIGINT NOT NULL COMMENT 'created_us of the record',
+    scope       VARCHAR(255) NOT NULL COMMENT 'who the key of the record belongs to',
+    PRIMARY KEY (digest, term),
+    KEY {prefix}search_everywhere (term, created_us, digest),
+    KEY {prefix}search_in_scope (term, scope, created_us, digest)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+COMMENT='semel: what records are searched by; the texts are in the records';
+
 -- A row that is locked says: an open transaction is writing a key of this stripe. Unlike the record itself, it can be
 -- asked for without waiting before the record is there. A key has sixteen stripes, and holds four of them at least,
 -- so that two keys are told apart. Nothing here ever changes.

@@ -130,3 +130,20 @@ COMMENT ON COLUMN {step_table}.position IS 'which step it is, from 0';
 COMMENT ON COLUMN {step_table}.digest IS 'the record it belongs to';
 COMMENT ON COLUMN {step_table}.name IS 'its name';
 COMMENT ON COLUMN {step_table}.outcome IS 'its value, encoded by semel';
+
+-- What records are searched by: a row for each value of `about`, written with the claim; operations that say nothing have
+-- none. Scope and time are those of the record, so that a search reads the records of one page, and no others.
+CREATE TABLE {search_table} (
+    created_us  bigint NOT NULL,
+    term        bigint NOT NULL,
+    digest      bytea NOT NULL CHECK (octet_length(digest) = 32),
+    scope       text COLLATE "C" NOT NULL,
+    CONSTRAINT {prefix}search_pk PRIMARY KEY (digest, term)
+);
+CREATE INDEX {prefix}search_everywhere ON {search_table} (term, created_us, digest);
+CREATE INDEX {prefix}search_in_scope ON {search_table} (term, scope, created_us, digest);
+COMMENT ON TABLE {search_table} IS 'semel: what records are searched by; the texts are in the records';
+COMMENT ON COLUMN {search_table}.created_us IS 'created_us of the record it belongs to';
+COMMENT ON COLUMN {search_table}.term IS 'number of a subject, requester, business key, process instance or tag';
+COMMENT ON COLUMN {search_table}.digest IS 'the record it belongs to';
+COMMENT ON COLUMN {search_table}.scope IS 'who the key of the record belongs to';

@@ -83,11 +83,21 @@ CREATE INDEX semel_record_open ON semel_record (lease_us) WHERE status IN ('runn
 -- For listing by time, page after page. Written once per record, at its end.
 CREATE INDEX semel_record_created ON semel_record (created_us, digest);
 
--- For finding what belongs to a business object or process. Partial: operations that name neither pay nothing.
-CREATE INDEX semel_record_business_key ON semel_record (business_key, created_us) WHERE business_key IS NOT NULL;
-CREATE INDEX semel_record_process ON semel_record (process_instance, created_us) WHERE process_instance IS NOT NULL;
+-- Operation and scope have no index: such a listing walks semel_record_created and filters.
 
--- Operation, scope and tags have no index: such a listing walks semel_record_created and filters.
+-- What records are searched by: a row for each value of `about`, written with the claim; operations that say nothing have
+-- none. `term` is the number of the value, whose text is in the record; scope and time are those of the record, so that a
+-- search reads the records of one page, and no others. Both indexes end with the digest, which is part of the key.
+CREATE TABLE semel_search (
+    digest      BLOB NOT NULL CHECK (length(digest) = 32),
+    term        INTEGER NOT NULL,
+    created_us  INTEGER NOT NULL,
+    scope       TEXT NOT NULL,
+    PRIMARY KEY (digest, term)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX semel_search_everywhere ON semel_search (term, created_us);
+CREATE INDEX semel_search_in_scope ON semel_search (term, scope, created_us);
 
 -- Finished steps. `step` keeps the order of arrival; a row belongs to the record of the same digest.
 CREATE TABLE semel_step (
