@@ -18,11 +18,12 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 from semel import AsyncSemel, Policy, Semel
 from semel.core.circuit import Limits
+from semel.http.request import Request
 from semel.http.route import RouteOptions
 
 STORE, FOLDER, GATE, SETTINGS, LIMITS = "SHOP_STORE", "SHOP_FOLDER", "SHOP_GATE", "SHOP_SETTINGS", "SHOP_LIMITS"
@@ -49,6 +50,7 @@ PATHS = (
     "/derived",  # what attempt.derive("step") gives, on a route on which the host is compared
     "/secret",  # a route with keep_response=False
     "/required",  # a route with required=True
+    "/found",  # a route whose records say what they are about
     "/length",  # ?given=…&code=…: ten bytes under that Content-Length
 )
 FINITE = ("/stream", "/events")
@@ -128,6 +130,7 @@ def route_settings() -> dict[str, RouteOptions]:
         "/silent": {"after_disconnect": timedelta(milliseconds=200)},
         "/lasting": {"policy": policy().replace(max_runtime=timedelta(seconds=1))},
         "/derived": {"compare_host": True},
+        "/found": {"about": about},
         **given,
     }
 
@@ -136,6 +139,19 @@ def caller_of(authorization: str) -> str | None:
     """Who asks: `Bearer alice` is alice. Nobody is None; everybody may, but mallory may nothing."""
     kind, _, name = authorization.partition(" ")
     return name or None if kind == "Bearer" else None
+
+
+def about(request: Request) -> Any:
+    """What a request is about: its header X-About and its body, or something that no record can be about."""
+    match request.headers.get("x-about"):
+        case None:
+            return None
+        case "a number":
+            return 7
+        case "an unknown name":
+            return {"colour": "red"}
+        case subject:
+            return {"subject": subject, "business_key": request.body.decode(), "tags": {"method": request.method}}
 
 
 def may(caller: str | None) -> bool:

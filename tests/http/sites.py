@@ -93,6 +93,7 @@ class Running:
         file: Path | None = None,
     ) -> None:
         self.site = site
+        self.store = store
         self.folder = folder
         self.gate = Gate()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)

@@ -14,6 +14,7 @@ import typer.main
 
 from semel.cli import exit_codes
 from semel.cli.commands.cancel import cancel
+from semel.cli.commands.count import count, counts
 from semel.cli.commands.doctor import doctor
 from semel.cli.commands.erase import erase
 from semel.cli.commands.fail import fail
@@ -40,7 +41,7 @@ _BAD_COMMAND: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="semel",
-    help="Look after operations that happen once: list, show, resolve, reopen, erase records, sweep, migrate, prove.",
+    help="Look after operations that happen once: list, show, count, resolve, reopen, erase records; sweep, migrate.",
     epilog=_EPILOG,
     no_args_is_help=True,
     add_completion=False,
@@ -50,6 +51,8 @@ app = typer.Typer(
 )
 _RECORDS, _DATABASE, _PROOF = "Records", "Database", "Proof"
 app.command("list", rich_help_panel=_RECORDS)(list_records)
+app.command("count", rich_help_panel=_RECORDS)(count)
+app.command("counts", rich_help_panel=_RECORDS)(counts)
 app.command("show", rich_help_panel=_RECORDS)(show)
 app.command("resolve", rich_help_panel=_RECORDS)(resolve)
 app.command("cancel", rich_help_panel=_RECORDS)(cancel)

@@ -33,7 +33,7 @@ from semel.core.fingerprint import Digest
 from semel.core.flow import Flow
 from semel.core.key import SHARED, Key, KeyRing, Shared, make_key
 from semel.core.policy import Policy
-from semel.core.record import Status
+from semel.core.record import NOTHING, About, Status
 from semel.engine.async_engine import AsyncCall
 from semel.engine.call_flow import Result, stored_record_of
 from semel.engine.clock import Clock
@@ -219,6 +219,10 @@ class ResolveScope(msgspec.Struct, frozen=True, eq=False):
     request: Request
 
 
+class ResolveAbout(ResolveScope, frozen=True, eq=False):
+    """Asks for what the record of the request is searched by; answered with what the rule gave."""
+
+
 OpenCall = SyncCall[Response] | AsyncCall[Response]
 """A call that was started, and is to be finished."""
 
@@ -231,6 +235,7 @@ class Open(msgspec.Struct, frozen=True, eq=False):
     key: Any
     scope: Any
     asked: Any
+    about: About = NOTHING
 
     def settings(self) -> CallOptions:
         """The arguments of the engine's `open`, without the key."""
@@ -239,6 +244,7 @@ class Open(msgspec.Struct, frozen=True, eq=False):
             "scope": self.scope,
             "fingerprint": self.asked,
             "policy": policy_of(self.route),
+            "about": self.about,
             "returns": Response,
         }
 
@@ -517,7 +523,9 @@ class Exchange(Generic[E]):
                 if key is None:
                     return PassThrough()
             check_first_sent(request, route)
-            wanted = Open(request, route, identity_of(request, route, key), who, fingerprint_of(request, route))
+            identity, asked = identity_of(request, route, key), fingerprint_of(request, route)
+            about = NOTHING if settings.about is None else About.of((yield ResolveAbout(settings.about, request)))
+            wanted = Open(request, route, identity, who, asked, about)
         except Refused as refused:
             return self._respond(refused.problem, request)
         try:

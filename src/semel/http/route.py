@@ -25,6 +25,8 @@ from semel.validation import Duration, explain_unknown, to_timedelta
 Scope = Callable[[Any], Any]
 """From a request to whom its key belongs; may be awaited where the framework awaits."""
 KeyRule = Callable[[Request], "str | tuple[object, ...] | None"]
+AboutRule = Callable[[Any], Any]
+"""From a request to what its record is searched by, an `About` or a mapping; may be awaited as `Scope`."""
 Within = Callable[[Any], Any]
 """From a request to a context manager that gives a session or connection in a transaction, and commits at its end."""
 Compare = Literal["content", "bytes"]
@@ -49,6 +51,8 @@ class Settings:
         required: whether a request without a key is refused.
         header: the header with the key; the profile's where none is named.
         key: computes the key of a request that carries none, for webhooks: from its head and body. None: no key.
+        about: from a request to what its record is searched by: an `About`, a mapping, or None. Nothing is filled in by
+            itself: who asked is the scope.
         policy: how to claim, keep, wait and recover; the engine's where none is given.
         profile: how it is worded: ietf, stripe-v1, stripe-v2, paypal or oasis.
         final_statuses: statuses that are answers, whatever the profile says: kept, and replayed.
@@ -75,6 +79,7 @@ class Settings:
     required: bool = False
     header: str | None = None
     key: KeyRule | None = None
+    about: AboutRule | None = None
     policy: Policy | None = None
     profile: str = "ietf"
     final_statuses: frozenset[int] = frozenset()
@@ -115,6 +120,7 @@ class Settings:
         yield self.profile not in PROFILES, f"There is no profile {self.profile!r}, only {', '.join(PROFILES)}"
         yield self.header is not None and not _HEADER.fullmatch(self.header), f"{self.header!r} is no header name"
         yield self.key is not None and not callable(self.key), "key= is a function of the request"
+        yield self.about is not None and not callable(self.about), "about= is a function of the request"
         yield (
             self.transaction is not None and not callable(self.transaction),
             "transaction= is a function of the request",
@@ -189,6 +195,7 @@ class RouteOptions(TypedDict, total=False):
     required: bool
     header: str | None
     key: KeyRule | None
+    about: AboutRule | None
     policy: Policy | None
     profile: str
     final_statuses: Collection[int]

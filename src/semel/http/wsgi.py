@@ -426,7 +426,8 @@ def _who(who: Any) -> Any:
         return who
     if inspect.iscoroutine(who):
         who.close()
-    raise UsageError("scope= gave something to be awaited, and nobody awaits here; nothing ran. Give it a plain def.")
+    message = "scope= or about= gave something to be awaited, and nobody awaits here; nothing ran. Give it a plain def."
+    raise UsageError(message)
 
 
 class _Call:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Annotated
 
@@ -15,14 +13,15 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from semel.cli.exit_codes import IN_DOUBT, usage_error
+from semel.cli.exit_codes import IN_DOUBT
+from semel.cli.filters import takes_filter
 from semel.cli.lookup import SHORTEST
 from semel.cli.printing import as_text, console
 from semel.cli.record_view import SHORT, as_line, as_object, key_text, scope_text, status_text, until_text
 from semel.cli.store_option import Url, open_engine
-from semel.cli.timefmt import moment, now, span
-from semel.core.key import SHARED
-from semel.core.record import Record, Status
+from semel.cli.timefmt import now, span
+from semel.core.record import Record
+from semel.engine.engine import RecordFilter
 
 _PAGE = 100
 _WIDE = 118
@@ -34,21 +33,11 @@ _NAMES = ("operation", "scope", "key")
 _PIPE = 1000
 
 
+@takes_filter
 def list_records(
     url: Url = None,
     *,
-    status: Annotated[Status | None, typer.Option(help="Only records in this status.", show_default=False)] = None,
-    stuck: Annotated[
-        bool, typer.Option("--stuck", help="Only what waits for somebody: in doubt, or running with its lease over.")
-    ] = False,
-    operation: Annotated[str | None, typer.Option(help="Only this operation.", show_default=False)] = None,
-    scope: Annotated[str | None, typer.Option(help="Only this scope; '' means shared.", show_default=False)] = None,
-    before: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Claimed before: 2026-03-01T14:30, or 2h for two hours ago.")
-    ] = None,
-    after: Annotated[str | None, typer.Option(metavar="WHEN", help="Claimed at or after, written likewise.")] = None,
-    process: Annotated[str | None, typer.Option(help="Only this process instance.", show_default=False)] = None,
-    business_key: Annotated[str | None, typer.Option(help="Only this business key.", show_default=False)] = None,
+    wanted: RecordFilter,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     limit: Annotated[
         int | None,
@@ -58,32 +47,13 @@ def list_records(
     """List records, oldest first.
 
     Key values may be personal data. Long ones are cut to fit a terminal; semel show and --json give all of them. With
-    --stuck the exit code is 4 if there are any.
+    --stuck the exit code is 4 if there are any. Redis, and DynamoDB without its index, search only with --scan.
     """
-    if stuck and status is not None:
-        message = "--stuck chooses by status itself, so --status cannot be given beside it; nothing was done."
-        raise usage_error(message)
-    earliest, latest = None if after is None else moment(after), None if before is None else moment(before)
     with open_engine(url) as semel:
-        search = partial(
-            semel.records,
-            operation=operation,
-            scope=SHARED if scope == "" else scope,
-            before=latest,
-            after=earliest,
-            process_instance=process,
-            business_key=business_key,
-        )
-        records = _stuck(search, now()) if stuck else search(status=status)
+        records = semel.records(**wanted)
         found = _print_lines(records, limit) if as_json else _print_table(records, limit or _PAGE)
-    if stuck and found:
+    if wanted["stuck"] and found:
         raise typer.Exit(IN_DOUBT)
-
-
-def _stuck(search: Callable[..., Iterator[Record]], today: datetime) -> Iterator[Record]:
-    """What waits for somebody, oldest first. The store's clock decides about leases; this machine's is near enough."""
-    running = (record for record in search(status=Status.RUNNING) if record.lease_until <= today)
-    return heapq.merge(search(status=Status.IN_DOUBT), running, key=lambda record: record.created_at)
 
 
 def _print_lines(records: Iterator[Record], limit: int | None) -> int:

@@ -97,6 +97,8 @@ def made_of(given: Mapping[str, Any]) -> Configuration:
     rest = dict(given)
     known = {name: rest.pop(name) for name in ("semel", "store", "routes", "policy_path") if name in rest}
     scope = scope_of(rest.pop("scope", None))
+    if "about" in rest:
+        rest["about"] = _imported("about", rest["about"])
     return Configuration(**known, scope=scope, common=with_aliases(rest))
 
 

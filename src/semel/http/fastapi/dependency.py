@@ -18,7 +18,17 @@ from semel.core.key import Shared
 from semel.engine.async_engine import AsyncAttempt, AsyncCall, AsyncEngine, AsyncSemelBase
 from semel.errors import InProgress, UsageError
 from semel.http.asgi import Tasks
-from semel.http.exchange import Exchange, Open, PassThrough, ReadBody, ResolveScope, Respond, RunApp, demand
+from semel.http.exchange import (
+    Exchange,
+    Open,
+    PassThrough,
+    ReadBody,
+    ResolveAbout,
+    ResolveScope,
+    Respond,
+    RunApp,
+    demand,
+)
 from semel.http.fastapi.keyed_request import KEYED_REQUEST, KeyedRequest, MustWait, RespondInstead
 from semel.http.request import Headers, Request, State
 from semel.http.response import Response
@@ -120,7 +130,8 @@ class Idempotency:
         async def perform(wanted: Any) -> Any:
             match wanted:
                 case ResolveScope(rule, asked):
-                    found = rule(asked) if self._who is None else who
+                    is_given = self._who is not None and not isinstance(wanted, ResolveAbout)
+                    found = who if is_given else rule(asked)
                     return await found if inspect.isawaitable(found) else found
                 case ReadBody(limit) if keyed is not None:
                     return keyed.asked if len(keyed.asked) <= limit else None

@@ -168,14 +168,13 @@ class MysqlDialect:
         rows = sorted(claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims)
         name, unless = ("claim", "unless") if turn else ("claim_first", "unless_there")
         back = self._among("claimed", [row[0] for row in rows])
-        then = self._terms_of(claims, back, again=turn > 0)
-        return _atomic(self._list(name, rows, then, unless=self._sql[unless]), own=then is not back)
+        keeping = self._keeping(claims, back)
+        then = self._dropping(claims, keeping) if turn else keeping
+        # One transaction where something is kept. What is dropped too late does no harm: the records decide.
+        return _atomic(self._list(name, rows, then, unless=self._sql[unless]), own=keeping is not back)
 
-    def _terms_of(self, claims: Sequence[Claim], then: Command, *, again: bool) -> Command:
-        """What keeps and drops what the records of these claims are searched by, before `then`."""
-        then = self._keeping(claims, then)
-        if not again:
-            return then
+    def _dropping(self, claims: Sequence[Claim], then: Command) -> Command:
+        """What drops what records were searched by before these claims won them."""
         nonces = [claim.nonce for claim in claims]
         marks = ", ".join("?" * len(nonces))
         drop = self._among("drop_terms", sorted(claim.key.digest for claim in claims), then, nonces=marks)
@@ -275,7 +274,7 @@ class MysqlDialect:
         found = select_records(query, cursor, self._wording)
         if found is None:
             return None
-        index = f"`{self._names['prefix']}search_{'everywhere' if query.scope is None else 'in_scope'}`"
+        index = f"`{self._names['prefix']}term_{'everywhere' if query.scope is None else 'in_scope'}`"
         place = _filled(self._sql[f"found_{found.row}"], index=index)
         text = _filled(self._sql[name], found=place, restrictions=found.text, row=found.row)
         return Command(text, (*found.values.values(), *further))

@@ -96,8 +96,8 @@ CREATE TABLE IF NOT EXISTS {search_table} (
     created_us  BIGINT NOT NULL COMMENT 'created_us of the record',
     scope       VARCHAR(255) NOT NULL COMMENT 'who the key of the record belongs to',
     PRIMARY KEY (digest, term),
-    KEY {prefix}search_everywhere (term, created_us, digest),
-    KEY {prefix}search_in_scope (term, scope, created_us, digest)
+    KEY {prefix}term_everywhere (term, created_us, digest),
+    KEY {prefix}term_in_scope (term, scope, created_us, digest)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 COMMENT='semel: what records are searched by; the texts are in the records';
 

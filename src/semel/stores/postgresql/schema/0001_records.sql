@@ -140,8 +140,8 @@ CREATE TABLE {search_table} (
     scope       text COLLATE "C" NOT NULL,
     CONSTRAINT {prefix}search_pk PRIMARY KEY (digest, term)
 );
-CREATE INDEX {prefix}search_everywhere ON {search_table} (term, created_us, digest);
-CREATE INDEX {prefix}search_in_scope ON {search_table} (term, scope, created_us, digest);
+CREATE INDEX {prefix}term_everywhere ON {search_table} (term, created_us, digest);
+CREATE INDEX {prefix}term_in_scope ON {search_table} (term, scope, created_us, digest);
 COMMENT ON TABLE {search_table} IS 'semel: what records are searched by; the texts are in the records';
 COMMENT ON COLUMN {search_table}.created_us IS 'created_us of the record it belongs to';
 COMMENT ON COLUMN {search_table}.term IS 'number of a subject, requester, business key, process instance or tag';

@@ -96,8 +96,8 @@ CREATE TABLE semel_search (
     PRIMARY KEY (digest, term)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX semel_search_everywhere ON semel_search (term, created_us);
-CREATE INDEX semel_search_in_scope ON semel_search (term, scope, created_us);
+CREATE INDEX semel_term_everywhere ON semel_search (term, created_us);
+CREATE INDEX semel_term_in_scope ON semel_search (term, scope, created_us);
 
 -- Finished steps. `step` keeps the order of arrival; a row belongs to the record of the same digest.
 CREATE TABLE semel_step (
