@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.covering]
 
 
 def test_a_record_is_found_by_what_the_rule_of_its_route_says(asker: Asker) -> None:
-    subject, amount = new_key(), new_key()
+    subject, amount = new_key(), f'"{new_key()}"'
     assert asker.ask("/found", new_key(), body=amount.encode(), headers=(("X-About", subject),)).status_code == 201
     with Semel(asker.running.store) as semel:
         (record,) = semel.records(subject=subject, business_key=amount, tag=("method", "POST"))
@@ -45,5 +45,4 @@ def test_a_rule_that_says_what_no_record_can_be_about_fails_before_anything_runs
     key, before = new_key(), asker.running.effects()
     assert asker.ask("/found", key, headers=(("X-About", said),)).status_code == 500
     assert asker.running.effects() == before
-    assert "about=" in asker.running.log
     assert asker.ask("/found", key).status_code == 201, "the key was claimed by a request that never ran"

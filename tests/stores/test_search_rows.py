@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
     store: Store
     connect: Callable[[], Any]
-    count: Callable[[], int]
+    number_of_rows: Callable[[], int]
 
 
 def _sqlite(clock: Clock, request: pytest.FixtureRequest) -> Place:
@@ -92,18 +92,18 @@ def run(semel: Any, about: About | None, key: str = "k", error: Exception | None
 def test_a_claim_about_nothing_leaves_no_row(place: Place, semel: Semel) -> None:
     run(semel, None)
     run(semel, About())
-    assert place.count() == 0
+    assert place.number_of_rows() == 0
 
 
 def test_a_claim_leaves_a_row_for_each_value(place: Place, semel: Semel) -> None:
     run(semel, ANN)
-    assert place.count() == 2
+    assert place.number_of_rows() == 2
 
 
 def test_a_replay_leaves_the_rows_alone(place: Place, semel: Semel) -> None:
     run(semel, ANN)
     run(semel, BOB)
-    assert place.count() == 2
+    assert place.number_of_rows() == 2
 
 
 @pytest.mark.parametrize(("about", "rows"), [(None, 0), (BOB, 3)], ids=["nothing", "another"])
@@ -113,7 +113,7 @@ def test_a_new_life_has_the_rows_of_its_own_claim_alone(
     run(semel, ANN)
     clock.advance(100)
     run(semel, about)
-    assert place.count() == rows
+    assert place.number_of_rows() == rows
 
 
 @pytest.mark.parametrize(("about", "rows"), [(None, 0), (BOB, 3)], ids=["nothing", "another"])
@@ -123,7 +123,7 @@ def test_a_further_attempt_has_the_rows_of_its_own_claim_alone(
     with pytest.raises(ConnectionError):
         run(semel, ANN, error=ConnectionError())
     run(semel, about)
-    assert place.count() == rows
+    assert place.number_of_rows() == rows
 
 
 def test_a_sweep_deletes_the_rows_of_the_records_that_it_deletes(place: Place, semel: Semel, clock: Clock) -> None:
@@ -132,14 +132,14 @@ def test_a_sweep_deletes_the_rows_of_the_records_that_it_deletes(place: Place, s
     run(semel, BOB, "other")
     clock.advance(50)
     assert semel.sweep().deleted == 1
-    assert place.count() == 3
+    assert place.number_of_rows() == 3
 
 
 def test_erasing_deletes_the_rows(place: Place, semel: Semel) -> None:
     run(semel, ANN)
     run(semel, BOB, "other")
     semel.erase("k", operation="pay", reason="asked")
-    assert place.count() == 3
+    assert place.number_of_rows() == 3
 
 
 def test_claims_in_one_list_have_their_own_rows(place: Place) -> None:
@@ -147,21 +147,21 @@ def test_claims_in_one_list_have_their_own_rows(place: Place) -> None:
         place.store, *[claim(key, number=7, about=about) for key, about in zip(KEYS, (ANN, About(), BOB), strict=True)]
     )
     assert [type(answer) for answer in answers] == [Granted] * 3
-    assert place.count() == 5
+    assert place.number_of_rows() == 5
 
 
 def test_the_same_claim_sent_again_leaves_the_same_rows(place: Place) -> None:
     for _ in range(2):
         perform(place.store, claim(about=ANN))
-    assert place.count() == 2
+    assert place.number_of_rows() == 2
 
 
 def test_a_counted_failure_has_rows_and_a_new_life_of_its_key_has_others(place: Place, clock: Clock) -> None:
     perform(place.store, counted(claim(about=ANN)))
-    assert place.count() == 2
+    assert place.number_of_rows() == 2
     clock.advance(10_000)
     perform(place.store, counted(claim(number=2, about=BOB)))
-    assert place.count() == 3
+    assert place.number_of_rows() == 3
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
@@ -172,9 +172,9 @@ def test_rows_of_a_claim_in_the_callers_transaction_end_with_it(place: Place, se
             connection.execute("BEGIN IMMEDIATE")
         with semel.within(connection):
             run(semel, ANN)
-        assert place.count() == 0
+        assert place.number_of_rows() == 0
         getattr(connection, ending)()
-    assert place.count() == (2 if ending == "commit" else 0)
+    assert place.number_of_rows() == (2 if ending == "commit" else 0)
 
 
 def test_a_new_life_in_the_callers_transaction_has_the_rows_of_its_own_claim(
@@ -188,7 +188,7 @@ def test_a_new_life_in_the_callers_transaction_has_the_rows_of_its_own_claim(
         with semel.within(connection):
             run(semel, BOB)
         connection.commit()
-    assert place.count() == 3
+    assert place.number_of_rows() == 3
 
 
 def counted(asked: Claim) -> CountFailure:
