@@ -239,14 +239,16 @@ class Open(msgspec.Struct, frozen=True, eq=False):
 
     def settings(self) -> CallOptions:
         """The arguments of the engine's `open`, without the key."""
-        return {
+        options: CallOptions = {
             "operation": self.route.operation(self.request.method),
             "scope": self.scope,
             "fingerprint": self.asked,
             "policy": policy_of(self.route),
-            "about": self.about,
             "returns": Response,
         }
+        if self.about is not NOTHING:
+            options["about"] = self.about
+        return options
 
 
 class Settle(msgspec.Struct, frozen=True, eq=False):

@@ -250,7 +250,7 @@ def test_a_setting_that_cannot_be_so_is_refused_when_it_is_made(wrong: Any) -> N
         ("within", "transaction="),
         ("keep_for", "policy=Policy(keep_for=…)"),
         ("scope", "given to the middleware"),
-        ("colour", "It has after_disconnect, compare,"),
+        ("colour", "It has about, after_disconnect, compare,"),
     ],
 )
 def test_an_unknown_setting_is_refused_with_the_one_that_was_meant(wrong: str, named: str) -> None:

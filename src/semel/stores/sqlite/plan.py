@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, granted, judge
 from semel.core.operations import Answer, Claim, ClaimAnswer, Granted, Operation, Read, Running
-from semel.core.record import StoredRecord
+from semel.core.record import NOTHING, StoredRecord
 from semel.core.store import Answers, Plan
 from semel.stores.rows import new_record
 from semel.stores.search import term_numbers
@@ -85,7 +85,8 @@ def _claim_first(claim: Claim) -> Claiming:
     lease_us = claim.terms.lease_us
     _, won, now = yield claim_command("claim_first", claim, lease_us=lease_us)
     if won:
-        yield from keep_terms(claim)
+        if claim.about is not NOTHING:
+            yield from keep_terms(claim)
         return granted(new_record(claim, now, lease_us=lease_us))
     return (yield from _claim_one(claim, joined=False))
 
@@ -103,7 +104,7 @@ def _claim_one(claim: Claim, *, joined: bool) -> Claiming:
         if joined:
             return Running(TRY_AGAIN_US)  # who writes now may be writing this very key
         raise
-    if won:
+    if won and (won[0][0] > 1 or claim.about is not NOTHING):
         yield from keep_terms(claim, drops=won[0][0] > 1)
     if won and won[0][0] == 1:
         answer: MayWrite | ClaimAnswer = granted(new_record(claim, now, lease_us=lease_us))
