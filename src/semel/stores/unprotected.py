@@ -19,6 +19,8 @@ from semel.core.operations import (
     Complete,
     Confirm,
     CountFailure,
+    CountRecords,
+    Counts,
     Erase,
     Fail,
     Found,
@@ -42,7 +44,7 @@ from semel.core.operations import (
     SweepCount,
     TransactionJoined,
 )
-from semel.core.store import Answers, AsyncDriver, AsyncJoined, Capability, Driver, Joined, Plan
+from semel.core.store import SEARCHING, Answers, AsyncDriver, AsyncJoined, Capability, Driver, Joined, Plan
 from semel.stores.rows import new_record
 from semel.stores.settings import StoreClock, machine_clock
 
@@ -62,7 +64,7 @@ class UnprotectedStore:
     """
 
     max_operations = 64
-    capabilities = frozenset({Capability.JOIN, Capability.EAGER, Capability.SEPARATE_LOOP})
+    capabilities = frozenset({Capability.JOIN, Capability.EAGER, Capability.SEPARATE_LOOP, *SEARCHING})
 
     def __init__(
         self, name: str, observer: Observer, monotonic: Callable[[], float], clock: StoreClock = machine_clock
@@ -98,6 +100,8 @@ class UnprotectedStore:
                 return Found(None, now)
             case Scan():
                 return Page((), None)
+            case CountRecords():
+                return Counts(())
             case Resolve() | Reopen() | Erase() | CountFailure():
                 return StateMismatch(None)
             case Pending():

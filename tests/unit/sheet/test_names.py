@@ -10,6 +10,8 @@ from semel import AsyncSemel, Semel
 
 SHEET = [
     "close",
+    "count",
+    "counts",
     "current",
     "erase",
     "from_settings",
