@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from semel.core.key import SHARED, Key, KeyRing, is_key, make_key
     from semel.core.observer import Observer, Signal
     from semel.core.policy import Policy
-    from semel.core.record import About, Cancelled, Count, DidNotHappen, Failed, Happened, Record, Unknown
+    from semel.core.record import (
+        About,
+        Cancelled,
+        Count,
+        DidNotHappen,
+        Failed,
+        Happened,
+        HistoryEntry,
+        Holder,
+        Record,
+        Unknown,
+    )
     from semel.core.store import Capability
     from semel.engine.async_engine import AsyncAttempt
     from semel.engine.call_flow import Result
@@ -34,6 +45,8 @@ _HOMES = {
     "DidNotHappen": "semel.core.record",
     "Failed": "semel.core.record",
     "Happened": "semel.core.record",
+    "HistoryEntry": "semel.core.record",
+    "Holder": "semel.core.record",
     "Key": "semel.core.key",
     "KeyRing": "semel.core.key",
     "Limits": "semel.core.circuit",
@@ -63,6 +76,8 @@ __all__ = [
     "DidNotHappen",
     "Failed",
     "Happened",
+    "HistoryEntry",
+    "Holder",
     "Key",
     "KeyRing",
     "Limits",

@@ -225,7 +225,9 @@ def database() -> typing.Iterator[sqlite3.Connection]:
     connection.close()
 
 
-@pytest.mark.parametrize("name", ["semel_record", "semel_step", "semel_schema", "semel_meta"])
+@pytest.mark.parametrize(
+    "name", ["semel_record", "semel_step", "semel_history", "semel_worker", "semel_schema", "semel_meta"]
+)
 def test_the_schema_page_holds_every_column(name: str, database: sqlite3.Connection) -> None:
     columns = [(column[1], column[2]) for column in database.execute(f"PRAGMA table_info({name})")]
     told = [(row[0], row[1]) for row in table(page("docs/reference/sqlite-schema.md"), f"column of {name}")]

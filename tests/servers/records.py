@@ -10,7 +10,10 @@ from semel import Semel
 from semel.stores.urls import store_from_url
 from tests.servers.databases import Databases
 
-TABLES = ("semel_record", "semel_step", "semel_invalidation", "semel_search")
+TABLES = (
+    *("semel_record", "semel_step", "semel_invalidation", "semel_search"),
+    *("semel_history", "semel_worker"),
+)
 
 
 def emptied(databases: Databases, url: str, *before: str) -> str:

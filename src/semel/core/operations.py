@@ -14,7 +14,7 @@ import msgspec
 from semel.core.flow import Asks
 from semel.core.key import Key
 from semel.core.policy import Doubt
-from semel.core.record import About, Count, Failure, Lease, Status, Step, StoredRecord, Term
+from semel.core.record import About, Count, Entry, Failure, Lease, Status, Step, StoredRecord, Term, Worker
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -245,6 +245,25 @@ class AddReplays(msgspec.Struct, Asks["Recorded"], frozen=True):
     replays: int
 
 
+class ReadHistory(msgspec.Struct, Asks["HistoryFound"], frozen=True):
+    """Ask for a record and what happened to it; `operation` as in `Read`."""
+
+    digest: bytes
+    operation: str = ""
+
+
+class RegisterWorker(msgspec.Struct, Asks["Recorded"], frozen=True):
+    """Note, or note again, which process draws nonces that begin so; never on the way of a caller."""
+
+    worker: Worker
+
+
+class PurgeWorkers(msgspec.Struct, Asks["SweepCount"], frozen=True):
+    """Delete the workers that have given no sign for `keep_us`; a store that does this by itself deletes none."""
+
+    keep_us: int
+
+
 Operation = (
     Claim
     | Renew
@@ -265,6 +284,9 @@ Operation = (
     | Purge
     | MarkLapsed
     | AddReplays
+    | ReadHistory
+    | RegisterWorker
+    | PurgeWorkers
 )
 
 
@@ -344,6 +366,15 @@ class Found(msgspec.Struct, frozen=True):
     now_us: int
 
 
+class HistoryFound(msgspec.Struct, frozen=True):
+    """The answer to `ReadHistory`: the record, its entries in their order, and the workers among those they name."""
+
+    record: StoredRecord | None
+    entries: tuple[Entry, ...]
+    workers: tuple[Worker, ...]
+    now_us: int
+
+
 class Page(msgspec.Struct, frozen=True):
     """One page of a scan; no cursor means that it was the last."""
 
@@ -415,6 +446,7 @@ Answer = (
     | Renewed
     | Lost
     | Found
+    | HistoryFound
     | Page
     | Counts
     | Resolved

@@ -1,4 +1,4 @@
-"""The record: what a store keeps for a key, its outcome, what erasing leaves of it, and the lease to write it.
+"""The record: what a store keeps for a key, its outcome, its history, what erasing leaves of it, and its lease.
 
 - Instants are whole microseconds since 1970 on the store's clock; people are shown each of them once, as an aware
   datetime. Intervals are half-open: a lease is over, and a
@@ -10,13 +10,19 @@
   request lets one try out all the values that it can have had. Digest of the key, operation, status, fence, nonce, all
   instants and the expiry stay. A failure that could have been tried again becomes final: without its finished steps the
   next attempt would do once more what they did.
+- An entry of the history is written where the record would otherwise forget something: when an attempt ends without a
+  value, is taken over, or is decided about, and when the record is reopened or erased. An attempt that completes writes
+  none: the record itself says all of it, and its entry is made from the record when somebody asks. `changes_of` is the
+  rule, from the record before and after a write; SQL stores state the same in their schema. Entries belong to one life
+  of a record: they are deleted with it, and erasing takes the texts of their errors.
+- The first six bytes of a nonce name the process that drew it; a worker is what is known of that process.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -513,3 +519,208 @@ def erase_record(record: StoredRecord, note: str) -> StoredRecord:
         resolution=note,
         steps=(),
     )
+
+
+EntryKind = Literal["attempt", "taken_over", "resolved", "reopened", "erased"]
+EntryEnding = Literal["completed", "failed", "retryable", "in_doubt", "cancelled"]
+
+MOST_ENTRIES: Final = 100
+"""How many entries of a record a SQL store keeps: the newest."""
+MOST_INSIDE: Final = 20
+"""How many entries a store keeps that has them inside the record."""
+LONGEST_INSIDE: Final = 200
+"""How many characters of an error such a store keeps."""
+PROCESS_BYTES: Final = 6
+"""How many bytes of a nonce name the process."""
+WORKER_KEPT_US: Final = 90 * 24 * 3600 * 1_000_000
+"""How long after its last sign a worker is known."""
+_LONGEST_NAME: Final = 255
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One entry as a store keeps it. `nonce` is that of the attempt or the decision; an erasure has none.
+
+    In one life of a record no two entries have the same fence and kind, and none has that of another attempt.
+    """
+
+    fence: int
+    kind: EntryKind
+    number: int
+    started_us: int
+    ended_us: int | None
+    nonce: bytes | None
+    ending: EntryEnding | None
+    error: Failure | None
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """A process as a store knows it, by the six bytes with which its nonces begin."""
+
+    process: bytes
+    host: str
+    pid: int
+    version: str
+    started_us: int = 0
+
+    @staticmethod
+    def of(process: bytes, host: str, pid: int, version: str) -> Worker:
+        """A worker with texts of bounded length."""
+        return Worker(process, host[:_LONGEST_NAME], pid, version[:_LONGEST_NAME])
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The process that held a record or decided about it.
+
+    Attributes:
+        host: the name of its machine.
+        pid: its process id there.
+        version: which release of semel it ran.
+        started: when the store first knew of it.
+    """
+
+    host: str
+    pid: int
+    version: str
+    started: datetime
+
+
+class HistoryEntry(msgspec.Struct, frozen=True):
+    """One thing that happened to a record. Instants are aware datetimes of the store's clock.
+
+    Attributes:
+        kind: `attempt`, `taken_over` (an attempt whose lease ended, and another one went on), `resolved`, `reopened`
+            or `erased`.
+        number: which attempt it was, or how many there had been; reopening begins to count anew.
+        started: when the attempt was granted, or the decision made.
+        ended: when that was over; None while it runs.
+        holder: the process; None where the store does not know it.
+        ending: `completed`, `failed` (for good), `retryable` (failed, and may run again), `in_doubt` or `cancelled`;
+            None while it runs, and for an erasure.
+        error: class name and message of the error it ended with.
+    """
+
+    kind: EntryKind
+    number: int
+    started: datetime
+    ended: datetime | None
+    holder: Holder | None
+    ending: EntryEnding | None
+    error: Failure | None
+
+
+def changes_of(before: StoredRecord | None, after: StoredRecord, known: Iterable[Entry] = ()) -> tuple[Entry, ...]:
+    """The entries that a write leaves, from the record before and after it, beside those `known` already.
+
+    Entries of an erasure are made by `erase_entries`: the instant of an erasure is not part of the record.
+    """
+    if before is None or before.created_us != after.created_us:
+        return (_ended_attempt(after),) if after.status is Status.FAILED else ()
+    if before.nonce == after.nonce:
+        ends = before.status is Status.RUNNING and after.status in (Status.FAILED, Status.IN_DOUBT)
+        return (_ended_attempt(after),) if ends and after.attempts == before.attempts else ()
+    entries = _forgotten_attempt(before, after, known)
+    return entries if after.status is Status.RUNNING else (*entries, _decision(before, after))
+
+
+def _ended_attempt(record: StoredRecord) -> Entry:
+    return Entry(
+        record.fence,
+        "attempt",
+        record.attempts,
+        record.started_us,
+        record.updated_us,
+        record.nonce,
+        ending_of(record),
+        record.error,
+    )
+
+
+def _forgotten_attempt(before: StoredRecord, after: StoredRecord, known: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The attempt that only the record knew of so far: one that runs, or one whose value is replaced."""
+    fence, number, started, nonce = before.fence, before.attempts, before.started_us, before.nonce
+    if before.status is Status.RUNNING:
+        kind: EntryKind = "taken_over" if after.status is Status.RUNNING else "attempt"
+        return (Entry(fence, kind, number, started, after.updated_us, nonce, "in_doubt", None),)
+    is_decided = any(entry.fence == fence and entry.kind == "resolved" for entry in known)
+    if before.status is Status.COMPLETED and not is_decided:
+        return (Entry(fence, "attempt", number, started, before.completed_us, nonce, "completed", None),)
+    return ()
+
+
+def _decision(before: StoredRecord, after: StoredRecord) -> Entry:
+    now, fence, nonce = after.updated_us, after.fence, after.nonce
+    if fence == before.fence:
+        return Entry(fence, "reopened", before.attempts, now, now, nonce, "retryable", None)
+    if before.status is Status.FAILED:  # counted after its transaction was rolled back
+        return _ended_attempt(after)
+    error = after.error if after.final and after.status is Status.FAILED else None
+    return Entry(fence, "resolved", before.attempts, now, now, nonce, ending_of(after), error)
+
+
+_ENDINGS: Final[dict[Status, EntryEnding | None]] = {
+    Status.RUNNING: None,
+    Status.COMPLETED: "completed",
+    Status.FAILED: "failed",
+    Status.IN_DOUBT: "in_doubt",
+    Status.CANCELLED: "cancelled",
+}
+
+
+def ending_of(record: StoredRecord) -> EntryEnding | None:
+    """How the state of a record is called as the ending of an entry."""
+    return "retryable" if record.retryable else _ENDINGS[record.status]
+
+
+def erase_entries(record: StoredRecord, entries: Iterable[Entry], now: int) -> tuple[Entry, ...]:
+    """What is left of the entries of a record that is erased, and that it was."""
+    left = [entry if entry.error is None else replace(entry, error=ERASED_FAILURE) for entry in entries]
+    if not any(entry.kind == "erased" for entry in left):
+        left.append(Entry(record.fence, "erased", record.attempts, now, now, None, None, None))
+    return tuple(left)
+
+
+def with_present(record: StoredRecord, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries of a record with that of its present attempt, which nobody has written: it runs, or it completed."""
+    kept = list(entries)
+    is_said = any(entry.fence == record.fence and entry.kind in ("attempt", "resolved") for entry in kept)
+    if is_said or record.status not in (Status.RUNNING, Status.COMPLETED):
+        return tuple(kept)
+    present = replace(_ended_attempt(record), ended_us=record.completed_us, error=None)
+    place = next((place for place, entry in enumerate(kept) if entry.kind == "erased"), len(kept))
+    return (*kept[:place], present, *kept[place:])
+
+
+def shorten(entry: Entry) -> Entry:
+    """An entry as it is kept inside a record, where room is scarce."""
+    if entry.error is None:
+        return entry
+    error = Failure(entry.error.type[:LONGEST_INSIDE], entry.error.message[:LONGEST_INSIDE])
+    return replace(entry, error=error)
+
+
+def processes_of(record: StoredRecord, entries: Iterable[Entry]) -> list[bytes]:
+    """The processes that a history speaks of, each once."""
+    nonces = [record.nonce, *(entry.nonce for entry in entries if entry.nonce is not None)]
+    return list(dict.fromkeys(nonce[:PROCESS_BYTES] for nonce in nonces))
+
+
+def show_history(entries: Iterable[Entry], workers: Mapping[bytes, Worker]) -> tuple[HistoryEntry, ...]:
+    """A history as people see it."""
+    return tuple(
+        HistoryEntry(
+            kind=entry.kind,
+            number=entry.number,
+            started=instant(entry.started_us),
+            ended=None if entry.ended_us is None else instant(entry.ended_us),
+            holder=None if entry.nonce is None else _holder_of(workers.get(entry.nonce[:PROCESS_BYTES])),
+            ending=entry.ending,
+            error=entry.error,
+        )
+        for entry in entries
+    )
+
+
+def _holder_of(worker: Worker | None) -> Holder | None:
+    if worker is None:
+        return None
+    return Holder(worker.host, worker.pid, worker.version, instant(worker.started_us))

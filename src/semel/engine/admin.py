@@ -27,8 +27,10 @@ from semel.core.operations import (
     Page,
     Pending,
     Purge,
+    PurgeWorkers,
     Query,
     Read,
+    ReadHistory,
     Reopen,
     Reopened,
     Resolve,
@@ -38,17 +40,21 @@ from semel.core.operations import (
 )
 from semel.core.record import (
     ERASED_RESOLUTION,
+    WORKER_KEPT_US,
     Cancelled,
     Count,
     DidNotHappen,
     Failed,
     Failure,
     Happened,
+    HistoryEntry,
     Note,
     Record,
     Resolution,
     Status,
     StoredRecord,
+    show_history,
+    with_present,
 )
 from semel.core.store import Capability, Store
 from semel.engine import call_errors
@@ -364,6 +370,19 @@ def value(key: Key, shape: codec.Shape) -> Flow[Any]:
     return call_errors.replay(record, shape)
 
 
+def history(key: Key) -> Flow[tuple[HistoryEntry, ...]]:
+    """What happened to the record of a key, and who held it.
+
+    Raises:
+        RecordNotFound: there is no record under that key.
+    """
+    found = yield from ask(ReadHistory(key.digest, key.operation))
+    if found.record is None or _has_expired(found.record, found.now_us):
+        raise _not_found(key)
+    workers = {worker.process: worker for worker in found.workers}
+    return show_history(with_present(found.record, found.entries), workers)
+
+
 @dataclass(frozen=True, slots=True)
 class SweepReport:
     """What a sweep did and what it leaves: deleted, newly in doubt, reconciled, and still waiting for somebody.
@@ -385,6 +404,7 @@ def sweep(known: dict[str, RegisteredOperation], clock: Clock, *, copies: bool =
     """
     invalidated = (yield from repeat_invalidations()) if copies else 0
     deleted = yield from _until_none(Purge(_BATCH), clock)
+    yield from ask(PurgeWorkers(WORKER_KEPT_US))
     lapsed = yield from _until_none(MarkLapsed(_BATCH), clock)
     reconciled, held = 0, 0
     cursor: tuple[int, bytes] | None = None

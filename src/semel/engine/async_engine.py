@@ -25,7 +25,7 @@ from semel.core.flow import Flow, arun
 from semel.core.key import SHARED, Key
 from semel.core.operations import Complete, Operation
 from semel.core.policy import Policy, PolicyFields
-from semel.core.record import About, Count, Record, Resolution, Status, is_tombstone, show_record
+from semel.core.record import About, Count, HistoryEntry, Record, Resolution, Status, is_tombstone, show_record
 from semel.core.store import AsyncJoined
 from semel.engine import admin, call_errors, context
 from semel.engine.admin import SweepReport
@@ -376,6 +376,8 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
                 runtime.release(self._held)
             runtime.keep_lease(self)
             self._held = self.beat
+            if self.asked_at >= runtime.background.register_from:
+                runtime.plan_registration()
 
     def _leave(self) -> None:
         """The handler is over, whatever may still run in its context: it no longer stands in its key's way."""
@@ -844,6 +846,14 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
             if default is codec.NO_ANNOTATION:
                 raise
             return default
+
+    async def history(self, key: Any, *, operation: str | None = None, scope: Any = SHARED) -> tuple[HistoryEntry, ...]:
+        """What happened to the record of a key, oldest first: its attempts, take-overs and decisions, and who held it.
+
+        Raises:
+            RecordNotFound: there is no record under that key.
+        """
+        return await self._engine.perform(admin.history(self._engine.identity(key, operation, scope)))
 
     async def erase(
         self, key: Any, *, operation: str | None = None, scope: Any = SHARED, reason: str, by: str = ""

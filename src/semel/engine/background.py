@@ -11,7 +11,8 @@ Pure state machines say what is due, flows ask for it, and a watch runs such a f
   over, is told that it is lost before anybody else can have been granted the key by the store's clock.
 - `RunningHandlers` knows every handler of this process that runs, where there is a limit to their number. It forgets a
   call that nobody holds any more, and what a parent process ran.
-- `Background` looks for the waiters, and writes down replays. An error of the store never ends it.
+- `Background` looks for the waiters, and writes down replays and who this process is. An error of the store never ends
+  it.
 - `Renewer` renews all leases that are due as one list, which never waits behind what callers ask the store for. If it
   comes too late, because the process or the event loop stood still, it marks the leases that are over as lost before
   anything else, and says once how long that was.
@@ -36,8 +37,19 @@ import msgspec
 
 from semel.core.circuit import Change, Limits
 from semel.core.flow import Flow, arun, run
-from semel.core.operations import AddReplays, Answer, Found, Lost, Operation, Read, Renew, Renewed
-from semel.core.record import Lease, Status, StoredRecord
+from semel.core.operations import (
+    AddReplays,
+    Answer,
+    Found,
+    Lost,
+    Operation,
+    Read,
+    Recorded,
+    RegisterWorker,
+    Renew,
+    Renewed,
+)
+from semel.core.record import Lease, Status, StoredRecord, Worker
 from semel.core.store import AsyncDriver, Driver, Store
 from semel.engine.clock import Clock
 from semel.engine.lane import AsyncLane, Lane, ThreadLane
@@ -353,12 +365,31 @@ class RunningHandlers:
                 self._running.discard(call)
 
 
-class Background:
-    """What a process keeps an eye on: who waits. `wake_up` is told which waiter has news."""
+REGISTER_AFTER = 1.0
+"""Seconds between the first claim of a process and the note of who it is, so that no caller waits behind that."""
+REGISTER_RETRY = 10.0
+REGISTER_AGAIN = 24 * 3600.0
+_NEVER = float("inf")
 
-    def __init__(self, clock: Clock, waiting: Waiting, wake_up: Callable[[Waiter], None]) -> None:
+
+class Background:
+    """What a process keeps an eye on: who waits. `wake_up` is told which waiter has news; `worker` says who this is.
+
+    A claim that was sent at `register_from` or later is a reason to register.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        waiting: Waiting,
+        wake_up: Callable[[Waiter], None],
+        worker: Callable[[], Worker] | None = None,
+    ) -> None:
         self.waiting = waiting
         self.replays: Counter[bytes] = Counter()
+        self.register_from = _NEVER if worker is None else -_NEVER
+        self._worker = worker
+        self._register_at: float | None = None
         self._clock = clock
         self._wake_up = wake_up
         self._tally_at: float | None = None
@@ -375,9 +406,15 @@ class Background:
             self._tally_at = self._clock.monotonic() + TALLY_EVERY
         return first
 
+    def plan_registration(self) -> float:
+        """Note soon who this process is; answers when."""
+        self.register_from = _NEVER
+        self._register_at = self._clock.monotonic() + REGISTER_AFTER
+        return self._register_at
+
     def due(self) -> float | None:
         """When the keeper has something to do next."""
-        times = (self.waiting.due(), self._tally_at)
+        times = (self.waiting.due(), self._tally_at, self._register_at)
         return min((time for time in times if time is not None), default=None)
 
     def tick(self, now: float) -> Flow[None]:
@@ -385,7 +422,7 @@ class Background:
         late, reads = self.waiting.look(now)
         for waiter in late:
             self._wake_up(waiter)
-        operations: list[Operation] = [*reads, *self._tallies(now)]
+        operations: list[Operation] = [*reads, *self._tallies(now), *self._registration(now)]
         if not operations:
             return
         answers = yield PerformAll(operations)
@@ -393,6 +430,8 @@ class Background:
             if isinstance(operation, Read):  # a tally that failed is not worth a second try
                 for waiter in self.waiting.looked(operation, answer):
                     self._wake_up(waiter)
+            elif isinstance(operation, RegisterWorker):
+                self.register_from = now + (REGISTER_AGAIN if isinstance(answer, Recorded) else REGISTER_RETRY)
 
     def _tallies(self, now: float) -> list[Operation]:
         if self._tally_at is None or now < self._tally_at:
@@ -400,6 +439,18 @@ class Background:
         tallies = self.drain(_MOST_WRITTEN)
         self._tally_at = now + TALLY_AGAIN if self.replays else None
         return tallies
+
+    def _registration(self, now: float) -> list[Operation]:
+        if self._register_at is None or now < self._register_at:
+            return []
+        return self.drain_registration()
+
+    def drain_registration(self) -> list[Operation]:
+        """The note of who this is, where it was planned and is not written yet."""
+        if self._worker is None or self._register_at is None:
+            return []
+        self._register_at = None
+        return [RegisterWorker(self._worker())]
 
     def drain(self, most: int = _MOST_COUNTED) -> list[Operation]:
         """Replays counted and not yet written down, a few at a time, so that no caller waits behind them."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import os
 import secrets
+import socket
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
+from itertools import repeat
 from typing import Any, Final, Generic, Required, TypedDict, TypeVar, get_args
 
 from semel.core import codec
@@ -18,7 +22,7 @@ from semel.core.key import SHARED, Key
 from semel.core.observer import Logging, Observer, Signal, is_heard, notify
 from semel.core.operations import Complete, Fail, Query, Terms
 from semel.core.policy import DeclaredOperations, Policy, PolicyFields
-from semel.core.record import NOTHING, About, Status, store_instant, tombstone_reason
+from semel.core.record import NOTHING, PROCESS_BYTES, About, Status, Worker, store_instant, tombstone_reason
 from semel.core.store import Capability, Store
 from semel.engine import context
 from semel.engine.background import RunningHandlers, Stalled, Waiting
@@ -78,6 +82,33 @@ def refuse_unknown(call: str, given: Iterable[str], known: Iterable[str]) -> Non
         raise UsageError(explain_unknown(call, name, known, outcome="nothing ran"))
 
 
+@lru_cache
+def process_name() -> bytes:
+    """The bytes with which the nonces of this process begin."""
+    return os.urandom(PROCESS_BYTES)
+
+
+os.register_at_fork(after_in_child=process_name.cache_clear)
+
+
+def nonces_of(process: bytes) -> Callable[[], bytes]:
+    """Draws nonces that begin so and never come again. Put together of functions of C: every claim draws one."""
+    return map(process.__add__, map(os.urandom, repeat(_NONCE - PROCESS_BYTES))).__next__
+
+
+def this_worker() -> Worker:
+    """What others may know of this process."""
+    return Worker.of(process_name(), socket.gethostname(), os.getpid(), _release())
+
+
+@lru_cache
+def _release() -> str:
+    try:
+        return importlib.metadata.version("semel")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
 class EngineBase:
     """Settings of an engine, and requests made from them."""
 
@@ -98,7 +129,11 @@ class EngineBase:
         self._declared: dict[str, tuple[Policy, Policy]] = {}
         self.clock: Clock = clock or SystemClock()
         self.observer: Observer = observer or Logging()
-        self.new_nonce = new_nonce or partial(os.urandom, _NONCE)
+        self.new_nonce = new_nonce or nonces_of(process_name())
+        self._worker = this_worker if new_nonce is None else None
+        if new_nonce is None:
+            draw_anew = weakref.WeakMethod(self._draw_anew)
+            os.register_at_fork(after_in_child=lambda: _call(draw_anew()))
         self.jitter = secrets.SystemRandom().random
         self.limits = limits or Limits()
         most = self.limits.max_handlers
@@ -110,6 +145,10 @@ class EngineBase:
         self.fingerprints = Fingerprints(self.secrets)
         self.shapes = ShapeCache()
         self.reports = CallReports(self.observer)
+
+    def _draw_anew(self) -> None:
+        """A forked process has a name of its own."""
+        self.new_nonce = nonces_of(process_name())
 
     def _new_lane(self) -> Lane:
         """A new lane to the store, with a guard in front of it unless the store has its own."""
@@ -135,6 +174,7 @@ class EngineBase:
             retire=self._retire,
             tell_change=self._tell_change,
             tell_stall=self._tell_stall,
+            worker=self._worker,
         )
 
     def _retire(self, guard: Guard | None) -> None:
@@ -493,3 +533,8 @@ def _scope_text(scope: Any) -> str | None:
     if scope is None:
         return None
     return "" if scope is SHARED else Key.of("any", operation="any", scope=scope).scope
+
+
+def _call(function: Callable[[], None] | None) -> None:
+    if function is not None:
+        function()

@@ -27,6 +27,7 @@ from semel.core.circuit import Change, Guard
 from semel.core.key import Key
 from semel.core.operations import Answer, Operation
 from semel.core.policy import Policy
+from semel.core.record import Worker
 from semel.core.store import (
     AsyncDriver,
     Batching,
@@ -81,6 +82,7 @@ class EnginePort:
         retire: told that a lane is gone; what its guard knows of the store is for the next one.
         tell_change: told that the store is left alone from now on, or answers again.
         tell_stall: told that the process stood still for so long that leases lapsed.
+        worker: says who this process is, where its nonces say it.
     """
 
     def __init__(
@@ -92,8 +94,10 @@ class EnginePort:
         retire: Callable[[Guard | None], None],
         tell_change: Callable[[Change], None],
         tell_stall: Callable[[Stalled], None],
+        worker: Callable[[], Worker] | None = None,
     ) -> None:
         self._engine = engine
+        self.worker = worker
         self.new_lane = new_lane
         self.new_waiting = new_waiting
         self.retire = retire
@@ -123,28 +127,33 @@ class RuntimeBase:
         self.guard = lane.guard
         self._store = host.store
         self._clock = host.clock
-        self._background = Background(host.clock, host.new_waiting(), wake)
+        self.background = Background(host.clock, host.new_waiting(), wake, host.worker)
         self._listens = False
         self._lane_wrapper = lane_wrapper_of(host.store)
 
     def take_turn(self, digest: bytes) -> Waiter | None:
         """Become the one who claims a key; None while somebody else is."""
         with self._watch.lock:
-            return self._background.waiting.take_turn(digest)
+            return self.background.waiting.take_turn(digest)
+
+    def plan_registration(self) -> None:
+        """Tell the store soon who this process is: a claim was granted that is a reason to."""
+        with self._watch.lock:
+            self._watch.wake_by(self.background.plan_registration())
 
     def finish(self, held: HeldLease | None, digest: bytes, waiter: Waiter | None) -> None:
         """A call is over: let go of its lease, and let waiters look."""
         if held is not None:
             self._renewals.release(held)
         with self._watch.lock:
-            if self._background.waiting.done(digest, waiter):
+            if self.background.waiting.done(digest, waiter):
                 self._watch.wake_by(None)
 
     def count_replay(self, digest: bytes) -> None:
         """Count a replay that was served."""
         with self._watch.lock:
-            if self._background.count_replay(digest):
-                self._watch.wake_by(self._background.due())
+            if self.background.count_replay(digest):
+                self._watch.wake_by(self.background.due())
 
     def _join(self, digest: bytes, until: float, event: Any, last: Waiter | None) -> Waiter:
         """Begin to wait for a key; a waiter who has news already need not. The store is asked to tell of ends."""
@@ -154,9 +163,9 @@ class RuntimeBase:
         if listener is not None:
             listener.listen(lambda digest: self.finish(None, digest, None))
         with self._watch.lock:
-            waiter = self._background.waiting.join(digest, until, self._clock.monotonic(), event, last)
+            waiter = self.background.waiting.join(digest, until, self._clock.monotonic(), event, last)
             if waiter.news is None:
-                self._watch.wake_by(min(until, self._background.waiting.due() or until))
+                self._watch.wake_by(min(until, self.background.waiting.due() or until))
             return waiter
 
     @contextmanager
@@ -172,14 +181,14 @@ class RuntimeBase:
     def _leave(self, waiter: Waiter) -> None:
         """Take out a waiter whose caller was cut off."""
         with self._watch.lock:
-            self._background.waiting.leave(waiter)
-            if self._background.waiting.done(waiter.digest, waiter):
+            self.background.waiting.leave(waiter)
+            if self.background.waiting.done(waiter.digest, waiter):
                 self._watch.wake_by(None)
 
     def _drain(self) -> list[Operation]:
-        """What was counted and is not written down yet."""
+        """What was counted or planned and is not written down yet."""
         with self._watch.lock:
-            return list[Operation](self._background.drain())
+            return [*self.background.drain(), *self.background.drain_registration()]
 
 
 class SyncRuntime(RuntimeBase):
@@ -197,7 +206,7 @@ class SyncRuntime(RuntimeBase):
         self._outer: LanePort = self.lane if wrapper is None else wrapper.wrap_lane(self.lane, _open_lane)
         self.perform: Callable[[Operation], Answer] = self._outer.perform
         opening = nullcontext(self.lane.perform_all)
-        self._watch = ThreadWatch(self._background, host.clock, lambda: opening, _nothing_else, "semel-keeper")
+        self._watch = ThreadWatch(self.background, host.clock, lambda: opening, _nothing_else, "semel-keeper")
         renewer = Renewer(host.clock)
         self._leases = renewing_for_threads(host.store, renewer, host.clock, host.tell_stall)
         self._renewals = Renewals(renewer, self._leases, host.clock)
@@ -243,7 +252,7 @@ class AsyncRuntime(RuntimeBase):
         else:
             self._outer = wrapper.async_wrap_lane(self.lane, _open_async_lane)
         self.perform: Callable[[Operation], Awaitable[Answer]] = self._outer.perform
-        self._watch = TaskWatch(self._background, host.clock, self.lane.perform_all, _nothing_else, "semel-keeper")
+        self._watch = TaskWatch(self.background, host.clock, self.lane.perform_all, _nothing_else, "semel-keeper")
         self._leases: TaskWatch | None = None
         self._renewals = self._make_renewals(host) if lease_thread is None else lease_thread.renewals
         self.keep_lease, self.release = self._renewals.hold, self._renewals.release

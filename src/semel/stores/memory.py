@@ -36,6 +36,7 @@ from semel.core.operations import (
     Erased,
     Fail,
     Found,
+    HistoryFound,
     Invalidate,
     Invalidation,
     JoinTransaction,
@@ -46,8 +47,11 @@ from semel.core.operations import (
     Pending,
     PendingInvalidations,
     Purge,
+    PurgeWorkers,
     Read,
+    ReadHistory,
     Recorded,
+    RegisterWorker,
     Renew,
     Renewed,
     Reopen,
@@ -58,7 +62,19 @@ from semel.core.operations import (
     StateMismatch,
     SweepCount,
 )
-from semel.core.record import LEASE_ENDED, Lease, Status, StoredRecord, erase_record
+from semel.core.record import (
+    LEASE_ENDED,
+    MOST_ENTRIES,
+    Entry,
+    Lease,
+    Status,
+    StoredRecord,
+    Worker,
+    changes_of,
+    erase_entries,
+    erase_record,
+    processes_of,
+)
 from semel.core.store import SEARCHING, Answers, AsyncDriver, AsyncJoined, Capability, Joined, Plan
 from semel.errors import UsageError
 from semel.stores.rows import new_record
@@ -96,11 +112,59 @@ class Invalidations:
         self._noted[invalidation.digest] = invalidation
 
 
+class Histories:
+    """What happened to records, by digest, and who the workers are. `most`: how many entries of a record are kept."""
+
+    def __init__(self, most: int = MOST_ENTRIES) -> None:
+        self.entries: dict[bytes, tuple[Entry, ...]] = {}
+        self._most = most
+        self._workers: dict[bytes, tuple[Worker, int]] = {}
+
+    def follow(self, before: StoredRecord | None, after: StoredRecord | None, digest: bytes) -> None:
+        """Write down what a write to a record leaves; a new life, and none at all, begins without entries."""
+        if after is None or before is None or before.created_us != after.created_us:
+            self.entries.pop(digest, None)
+        if after is None:
+            return
+        known = self.entries.get(digest, ())
+        added = changes_of(before, after, known)
+        if added:
+            self.entries[digest] = (*known, *added)[-self._most :]
+
+    def erase(self, record: StoredRecord, now: int) -> None:
+        """Take the texts of errors, and note the erasure."""
+        digest = record.key.digest
+        self.entries[digest] = erase_entries(record, self.entries.get(digest, ()), now)[-self._most :]
+
+    def read(self, record: StoredRecord | None, now: int) -> HistoryFound:
+        """A record with its entries and their workers."""
+        if record is None:
+            return HistoryFound(None, (), (), now)
+        entries = self.entries.get(record.key.digest, ())
+        known = (self._workers.get(process) for process in processes_of(record, entries))
+        return HistoryFound(record, entries, tuple(one for one, _ in filter(None, known)), now)
+
+    def register(self, worker: Worker, now: int) -> Recorded:
+        """Note a worker; it started when it was first noted."""
+        before = self._workers.get(worker.process)
+        started = now if before is None else before[0].started_us
+        self._workers[worker.process] = replace(worker, started_us=started), now
+        return Recorded(now)
+
+    def purge(self, keep_us: int, now: int) -> SweepCount:
+        """Forget workers that have given no sign for so long."""
+        gone = [process for process, (_, seen_us) in self._workers.items() if seen_us <= now - keep_us]
+        for process in gone:
+            del self._workers[process]
+        return SweepCount(len(gone))
+
+
 class Table:
-    """Records by digest, and the invalidations that are not confirmed."""
+    """Records by digest, what happened to them, and the invalidations that are not confirmed."""
 
     def __init__(self) -> None:
         self.records: dict[bytes, StoredRecord] = {}
+        self.histories = Histories()
         self.invalidations = Invalidations()
         self.lock = threading.Lock()
 
@@ -108,6 +172,10 @@ class Table:
     def install_id(self) -> bytes:
         """Which table this is: copies that outlive it must not be taken for those of another."""
         return secrets.token_bytes(16)
+
+    def _enter(self, before: StoredRecord | None, digest: bytes) -> None:
+        """Write down, in the same step, what a write has left in the history of a record."""
+        self.histories.follow(before, self.records.get(digest), digest)
 
     def apply(self, operation: Operation, now: int) -> Answer:
         """Carry out `operation` at the instant `now`."""
@@ -124,7 +192,7 @@ class Table:
                 return self.checkpoint(operation, now)
             case JoinTransaction():
                 return Lost()  # there is no transaction to enter
-            case Read() | Scan() | CountRecords():
+            case Read() | ReadHistory() | Scan() | CountRecords():
                 return self.look(operation, now)
             case Resolve():
                 return self.resolve(operation, now)
@@ -136,16 +204,20 @@ class Table:
                 return self.erase(operation, now)
             case Invalidate() | Pending() | Confirm():
                 return self.invalidations.apply(operation, now)
-            case Purge() | MarkLapsed() | AddReplays():
+            case Purge() | MarkLapsed() | AddReplays() | RegisterWorker() | PurgeWorkers():
                 return self.upkeep(operation, now)
             case _:
                 assert_never(operation)
 
-    def look(self, operation: Read | Scan | CountRecords, now: int) -> Found | Page | Counts:
+    def look(
+        self, operation: Read | ReadHistory | Scan | CountRecords, now: int
+    ) -> Found | HistoryFound | Page | Counts:
         """What changes nothing."""
         match operation:
             case Read(digest):
                 return Found(self.records.get(digest), now)
+            case ReadHistory(digest):
+                return self.histories.read(self.records.get(digest), now)
             case Scan():
                 return self.scan(operation, now)
             case CountRecords(query):
@@ -161,6 +233,8 @@ class Table:
             self._fresh(claim, now, seen) if verdict.how in ("absent", "expired") else self._again(claim, now, seen)
         )
         self.records[claim.key.digest] = record
+        if seen is not None:
+            self._enter(seen, claim.key.digest)
         return granted(record)
 
     def _fresh(self, claim: Claim, now: int, expired: StoredRecord | None) -> StoredRecord:
@@ -230,6 +304,7 @@ class Table:
                 self._settle(record, now, status=Status.FAILED, retryable=True, **changes)
             case "doubt":
                 self._write(record, now, status=Status.IN_DOUBT, lease_us=min(record.lease_us, now), **changes)
+        self._enter(record, record.key.digest)
         return Recorded(now)
 
     def checkpoint(self, operation: Checkpoint, now: int) -> Recorded | Lost:
@@ -270,6 +345,7 @@ class Table:
             doubtful=False,
             resolution=operation.note,
         )
+        self._enter(record, operation.digest)
         return Resolved(self.records[operation.digest])
 
     def reopen(self, operation: Reopen, now: int) -> Reopened | StateMismatch:
@@ -281,6 +357,7 @@ class Table:
         if changed is None:
             return StateMismatch(record)
         self.records[operation.digest] = changed
+        self._enter(record, operation.digest)
         return Reopened(changed)
 
     def count_failure(self, operation: CountFailure, now: int) -> Counted | StateMismatch:
@@ -292,6 +369,7 @@ class Table:
         if changed is None:
             return StateMismatch(record)
         self.records[operation.key.digest] = changed
+        self._enter(record, operation.key.digest)
         return Counted(changed)
 
     def erase(self, operation: Erase, now: int) -> Erased | StateMismatch:
@@ -300,11 +378,12 @@ class Table:
         if record is None or not record.settled:
             return StateMismatch(record)
         left = self.records[operation.digest] = erase_record(record, operation.note)
+        self.histories.erase(left, now)
         if operation.invalidates:
             self.invalidations.note(Invalidation(operation.digest, record.key.operation, now))
         return Erased(left)
 
-    def upkeep(self, operation: Purge | MarkLapsed | AddReplays, now: int) -> Answer:
+    def upkeep(self, operation: Purge | MarkLapsed | AddReplays | RegisterWorker | PurgeWorkers, now: int) -> Answer:
         """What no caller waits for."""
         match operation:
             case Purge(limit):
@@ -313,12 +392,17 @@ class Table:
                 return self.lapse(limit, now)
             case AddReplays(digest, replays):
                 return self.tally(digest, replays, now)
+            case RegisterWorker(worker):
+                return self.histories.register(worker, now)
+            case PurgeWorkers(keep_us):
+                return self.histories.purge(keep_us, now)
 
     def purge(self, limit: int, now: int) -> SweepCount:
         """Delete what is settled and expired, and nothing else."""
         gone = _first(limit, (r for r in self.records.values() if r.settled and r.expires_us <= now))
         for record in gone:
             del self.records[record.key.digest]
+            self._enter(record, record.key.digest)
         return SweepCount(len(gone))
 
     def lapse(self, limit: int, now: int) -> SweepCount:
@@ -327,6 +411,7 @@ class Table:
         gone = _first(limit, stale)
         for record in gone:
             self._write(record, now, status=Status.IN_DOUBT, error=LEASE_ENDED, doubtful=True)
+            self._enter(record, record.key.digest)
         return SweepCount(len(gone))
 
     def tally(self, digest: bytes, replays: int, now: int) -> Recorded:

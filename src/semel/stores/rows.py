@@ -27,6 +27,7 @@ from semel.core.record import (
     Status,
     Step,
     StoredRecord,
+    Worker,
 )
 from semel.errors import RecordUnreadable
 
@@ -319,6 +320,11 @@ def erase_row(operation: Erase) -> tuple[Any, ...]:
     failure = ERASED_FAILURE
     note = storable(operation.note)
     return operation.digest, note, operation.invalidates, ERASED_OUTCOME, failure.type, failure.message
+
+
+def worker_row(worker: Worker) -> tuple[Any, ...]:
+    """A worker as values by position."""
+    return worker.process, storable(worker.host), worker.pid, storable(worker.version)
 
 
 def about_values(about: About) -> dict[str, str | None]:

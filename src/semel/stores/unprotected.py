@@ -25,6 +25,7 @@ from semel.core.operations import (
     Fail,
     Found,
     Granted,
+    HistoryFound,
     Invalidate,
     JoinTransaction,
     MarkLapsed,
@@ -33,8 +34,11 @@ from semel.core.operations import (
     Pending,
     PendingInvalidations,
     Purge,
+    PurgeWorkers,
     Read,
+    ReadHistory,
     Recorded,
+    RegisterWorker,
     Renew,
     Renewed,
     Reopen,
@@ -92,12 +96,14 @@ class UnprotectedStore:
                 return Granted(new_record(operation, now, lease_us=operation.terms.lease_us), protected=False)
             case Renew(_, lease_us):
                 return Renewed(now + lease_us)
-            case Complete() | Fail() | Checkpoint() | Invalidate() | Confirm() | AddReplays():
+            case Complete() | Fail() | Checkpoint() | Invalidate() | Confirm() | AddReplays() | RegisterWorker():
                 return Recorded(now)
             case JoinTransaction():
                 return TransactionJoined("unprotected")
             case Read():
                 return Found(None, now)
+            case ReadHistory():
+                return HistoryFound(None, (), (), now)
             case Scan():
                 return Page((), None)
             case CountRecords():
@@ -106,7 +112,7 @@ class UnprotectedStore:
                 return StateMismatch(None)
             case Pending():
                 return PendingInvalidations(())
-            case Purge() | MarkLapsed():
+            case Purge() | MarkLapsed() | PurgeWorkers():
                 return SweepCount(0)
             case _:
                 assert_never(operation)

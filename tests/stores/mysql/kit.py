@@ -69,7 +69,7 @@ def told(connection: Connection, text: str, *values: Any) -> list[tuple[Any, ...
 def emptied(url: str) -> None:
     """Delete every record."""
     with connected(url, autocommit=True) as connection:
-        for table in ("semel_record", "semel_step", "semel_search"):
+        for table in ("semel_record", "semel_step", "semel_search", "semel_history"):
             told(connection, f"DELETE FROM {table}")  # noqa: S608 - the names above
 
 

@@ -15,6 +15,7 @@ SHEET = [
     "current",
     "erase",
     "from_settings",
+    "history",
     "once",
     "open",
     "read",

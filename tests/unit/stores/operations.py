@@ -24,6 +24,7 @@ from semel.core.operations import (
     Purge,
     Query,
     Read,
+    ReadHistory,
     Renew,
     Reopen,
     Resolve,
@@ -138,8 +139,12 @@ class Sequences:
             lambda: MarkLapsed(10),
             lambda: AddReplays(self._digest(), chance.randrange(3)),
             lambda: JoinTransaction(self._lease()),
+            *[self._history] * 2,
         )
         return chance.choice(makers)()
+
+    def _history(self) -> ReadHistory:
+        return ReadHistory(self._digest(), "charge")
 
     def _digest(self) -> bytes:
         return self._random.choice(KEYS).digest

@@ -22,6 +22,7 @@ from semel.core.operations import (
     Operation,
     Query,
     Read,
+    ReadHistory,
     Reopen,
     Resolve,
     Scan,
@@ -31,9 +32,10 @@ from semel.stores.memory import Table
 from semel.stores.sqlite import SqliteStore
 from semel.stores.sqlite.joined import SqliteJoined
 from tests.unit.stores.kit import Asker, connected
-from tests.unit.stores.operations import SECOND, START, Clock, Sequences, without_lease, without_transaction
+from tests.unit.stores.operations import KEYS, SECOND, START, Clock, Sequences, without_lease, without_transaction
 
 EVERYTHING: Operation = Scan(Query(), None, 1000)
+HISTORIES: tuple[Operation, ...] = tuple(ReadHistory(key.digest) for key in KEYS)
 TOGETHER = 20
 SEQUENCES = range(0, 300, TOGETHER)
 FEWER = SEQUENCES if os.environ.get("SEMEL_EFFORT") == "full" else SEQUENCES[:5]
@@ -95,8 +97,9 @@ def compare(seed: int, asker: Asker, *, blind: bool) -> None:
         answer = _ask(asker, operation, blind=blind)
         assert answer == expected, f"seed {seed}, operation {number}: {operation}"
         sequences.learn(expected)
-        listing = _ask(asker, EVERYTHING, blind=False)
-        assert listing == table.apply(EVERYTHING, asker.clock.now), f"seed {seed}, after {number}: {operation}"
+        for everything in (EVERYTHING, *HISTORIES):
+            found = _ask(asker, everything, blind=False)
+            assert found == table.apply(everything, asker.clock.now), f"seed {seed}, after {number}: {operation}"
 
 
 def _ask(asker: Asker, operation: Operation, *, blind: bool) -> Answer | Exception:

@@ -16,8 +16,22 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from semel.core.operations import Checkpoint, Complete, Fail, Operation, Resolve
-from semel.core.record import Status, Step, StoredRecord, pack_tombstone
+from semel.core.operations import Checkpoint, Complete, Erase, Fail, Operation, Resolve
+from semel.core.record import (
+    MOST_INSIDE,
+    PROCESS_BYTES,
+    WORKER_KEPT_US,
+    Entry,
+    Failure,
+    Status,
+    Step,
+    StoredRecord,
+    Worker,
+    changes_of,
+    erase_entries,
+    pack_tombstone,
+    shorten,
+)
 from semel.errors import RecordUnreadable
 from semel.stores.dynamodb.clock import SECOND
 from semel.stores.dynamodb.commands import Item
@@ -27,6 +41,7 @@ FORMAT: Final = 1
 LARGEST: Final = 400 * 1024
 KEY: Final = "digest"
 TTL: Final = "ttl"
+WORKER: Final = b"worker:"
 _AS_IT_IS: Final = {str: "S", bytes: "B", bool: "BOOL"}
 _NAMES_AND_NUMBERS: Final = 2048
 _OF_A_PIECE: Final = 64
@@ -34,10 +49,11 @@ _OF_A_PIECE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A record as it was read, and which write made it so."""
+    """A record as it was read, which write made it so, and what happened to it before."""
 
     record: StoredRecord
     version: int
+    entries: tuple[Entry, ...] = ()
 
 
 def attribute(value: Any) -> dict[str, Any]:
@@ -90,7 +106,79 @@ def expiry_values(expires_us: int, keep_us: int) -> dict[str, int]:
     }
 
 
-def item_of(record: StoredRecord, version: int) -> Item:
+OPEN_ENTRY: Final = -1
+"""What stands for fence, number and start of the entry of a record's present attempt: the record itself says them."""
+
+
+def entry_value(entry: Entry) -> list[Any]:
+    """An entry as it is kept."""
+    kept = shorten(entry)
+    error = ("", "") if kept.error is None else (storable(kept.error.type), storable(kept.error.message))
+    return [
+        kept.fence,
+        kept.kind,
+        kept.number,
+        kept.started_us,
+        OPEN_ENTRY if kept.ended_us is None else kept.ended_us,
+        kept.nonce or b"",
+        kept.ending or "",
+        *error,
+    ]
+
+
+def _entries_of(kept: list[list[Any]], record: StoredRecord) -> tuple[Entry, ...]:
+    return tuple(_entry_of(values, record) for values in kept[-MOST_INSIDE:])
+
+
+def _entry_of(values: list[Any], record: StoredRecord) -> Entry:
+    fence, kind, number, started_us, ended_us, nonce, ending, error_type, error_message = values
+    error = Failure(error_type, error_message) if error_type or error_message else None
+    if fence == OPEN_ENTRY:
+        fence, number, started_us, nonce = record.fence, record.attempts, record.started_us, record.nonce
+    return Entry(fence, kind, number, started_us, ended_us, nonce or None, ending or None, error)
+
+
+def entries_after(seen: Seen | None, changed: StoredRecord, operation: Operation, now: int) -> tuple[Entry, ...]:
+    """The history of a record after an operation has changed it."""
+    if seen is None or seen.record.created_us != changed.created_us:
+        return changes_of(None, changed)
+    if isinstance(operation, Erase):
+        return erase_entries(changed, seen.entries, now)[-MOST_INSIDE:]
+    return (*seen.entries, *changes_of(seen.record, changed, seen.entries))[-MOST_INSIDE:]
+
+
+def room_for_entries(seen: Seen | None) -> int:
+    """How much of an item its history may take after one write more."""
+    entries = () if seen is None else seen.entries
+    return sum(_size(attribute(entry_value(entry))) + 1 for entry in entries) + _NAMES_AND_NUMBERS if entries else 0
+
+
+def worker_item(worker: Worker, now: int, started_us: int) -> Item:
+    """The item of a worker; no digest is as short as its key. The service deletes it some time after its last sign."""
+    values = {
+        KEY: WORKER + worker.process,
+        "host": storable(worker.host),
+        "pid": worker.pid,
+        "version": storable(worker.version),
+        "started_us": started_us,
+        TTL: -(-(now + WORKER_KEPT_US) // SECOND),
+    }
+    return {name: attribute(value) for name, value in values.items()}
+
+
+def worker_of(item: Item) -> Worker:
+    """The worker that an item keeps."""
+    values = {name: plain(stored) for name, stored in item.items()}
+    process = bytes(values[KEY])[len(WORKER) :]
+    return Worker(process, values["host"], values["pid"], values["version"], values["started_us"])
+
+
+def is_worker(item: Item) -> bool:
+    """Whether an item is that of a worker, not of a record."""
+    return bytes(plain(item[KEY])).startswith(WORKER) and len(plain(item[KEY])) == len(WORKER) + PROCESS_BYTES
+
+
+def item_of(record: StoredRecord, version: int, entries: tuple[Entry, ...] = ()) -> Item:
     """The item that keeps a record; what is None is left out."""
     key, error = record.key, record.error
     values: dict[str, Any] = {
@@ -124,6 +212,7 @@ def item_of(record: StoredRecord, version: int) -> Item:
         "replays": record.replays,
         "replayed_us": record.replayed_us,
         "steps": _steps_map(record.steps),
+        "history": [entry_value(entry) for entry in entries] or None,
     }
     if record.settled:
         values[TTL] = values["expires_s"]
@@ -142,7 +231,7 @@ def seen_of(item: Item) -> Seen:
     if values.get("format") != FORMAT:
         raise _unreadable(values.get(KEY), values.get("format"))
     record = record_of(list(map(values.get, RECORD_COLUMNS)), _steps_of(values["steps"]))
-    return Seen(record, values["version"])
+    return Seen(record, values["version"], _entries_of(values.get("history", []), record))
 
 
 def _steps_map(steps: tuple[Step, ...]) -> dict[str, list[Any]]:

@@ -34,6 +34,7 @@ from semel.core.operations import (
     Erase,
     Fail,
     Found,
+    HistoryFound,
     Invalidate,
     JoinTransaction,
     Lost,
@@ -42,9 +43,12 @@ from semel.core.operations import (
     Page,
     Pending,
     Purge,
+    PurgeWorkers,
     Query,
     Read,
+    ReadHistory,
     Recorded,
+    RegisterWorker,
     Renew,
     Renewed,
     Reopen,
@@ -53,14 +57,28 @@ from semel.core.operations import (
     StateMismatch,
     SweepCount,
 )
-from semel.core.record import Failure, Status, StoredRecord
+from semel.core.record import Failure, Status, StoredRecord, Worker, processes_of
 from semel.core.store import Answers, Capability, Plan
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.admin import lacking_error
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Chain, Item, Now, Refused, Steps, Together, TooLarge
-from semel.stores.dynamodb.items import KEY, LARGEST, Seen, fits, plain, seen_of, shrink
+from semel.stores.dynamodb.items import (
+    KEY,
+    LARGEST,
+    WORKER,
+    Seen,
+    entries_after,
+    fits,
+    is_worker,
+    plain,
+    room_for_entries,
+    seen_of,
+    shrink,
+    worker_item,
+    worker_of,
+)
 from semel.stores.dynamodb.request_builders import Expression
 from semel.stores.memory import Table
 from semel.stores.rows import storable, stored_failure
@@ -139,7 +157,7 @@ def digest_of(operation: Operation) -> bytes:
             return key.digest
         case Renew(lease) | Complete(lease) | Fail(lease) | Checkpoint(lease) | JoinTransaction(lease):
             return lease.key.digest
-        case Read(digest) | Resolve(digest) | Reopen(digest) | Erase(digest) | AddReplays(digest):
+        case Read(digest) | ReadHistory(digest) | Resolve(digest) | Reopen(digest) | Erase(digest) | AddReplays(digest):
             return digest
     return b""
 
@@ -181,6 +199,8 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             return (yield from _sweep(table, places, _PURGE, limit))
         case MarkLapsed(limit):
             return (yield from _sweep(table, places, _LAPSE, limit))
+        case ReadHistory() | RegisterWorker() | PurgeWorkers():
+            return (yield from _look_back(table, operation))
         case JoinTransaction():
             return Lost()  # there is no transaction to enter
         case Invalidate():
@@ -194,6 +214,38 @@ def read_item(table: str, digest: bytes) -> Steps:
     reply = yield request_builders.get(table, digest)
     item = reply.get("Item")
     return None if item is None else seen_of(item)
+
+
+def _look_back(table: str, operation: ReadHistory | RegisterWorker | PurgeWorkers) -> Steps:
+    """Histories, and the workers that they name."""
+    match operation:
+        case ReadHistory(digest):
+            return (yield from _read_history(table, digest))
+        case RegisterWorker(worker):
+            return (yield from _register(table, worker))
+        case PurgeWorkers():
+            return SweepCount(0)  # the service deletes them by itself
+
+
+def _read_history(table: str, digest: bytes) -> Steps:
+    seen: Seen | None = yield from read_item(table, digest)
+    moment: Moment = yield Now()
+    if seen is None:
+        return HistoryFound(None, (), (), moment.low)
+    workers: list[Worker] = []
+    for process in processes_of(seen.record, seen.entries):
+        reply = yield request_builders.get(table, WORKER + process)
+        workers += [worker_of(reply["Item"])] if "Item" in reply else []
+    return HistoryFound(seen.record, seen.entries, tuple(workers), moment.low)
+
+
+def _register(table: str, worker: Worker) -> Steps:
+    """A worker started when it was first noted; two notes of one process do not meet."""
+    reply = yield request_builders.get(table, WORKER + worker.process)
+    moment: Moment = yield Now()
+    started_us = worker_of(reply["Item"]).started_us if "Item" in reply else moment.low
+    yield Call("put_item", {"TableName": table, "Item": worker_item(worker, moment.low, started_us)})
+    return Recorded(moment.low)
 
 
 def _claim(table: str, claim: Claim) -> Steps:
@@ -225,18 +277,18 @@ def write(table: str, operation: Renew | Complete | Fail | Checkpoint) -> Steps:
 
 def settle_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
     """Decide on the item seen and write over exactly that one; if another write was faster, decide on its item next."""
-    room = LARGEST
+    room, is_halved = LARGEST, False
     for _ in range(_ROUNDS):
         record = None if seen is None else seen.record
         moment: Moment = yield Now()
-        answer, changed = changed_by(record, operation, moment, room)
+        answer, changed = changed_by(record, operation, moment, room - room_for_entries(seen))
         if changed is None or changed is record:
             return answer
-        reply = yield request_builders.put(table, changed, seen)
+        reply = yield request_builders.put(table, changed, seen, entries_after(seen, changed, operation, moment.high))
         if isinstance(reply, TooLarge):
-            if room < LARGEST:
+            if is_halved:
                 raise too_large(changed.reference)
-            room //= 2  # the service counts otherwise than we do: leave out what can be left out
+            room, is_halved = room // 2, True  # the service counts otherwise than we do: leave out what can be left out
         elif isinstance(reply, Refused):
             seen = None if reply.item is None else seen_of(reply.item)
         else:
@@ -300,7 +352,7 @@ def _read_some(table: str, query: Query, start: Item) -> Generator[Any, Any, tup
     parameters = {"TableName": table, "ConsistentRead": True, **_filter_of(query)}
     reply = yield Call("scan", {**parameters, **_from(start)})
     moment: Moment = yield Now()
-    records = [seen_of(item).record for item in reply["Items"]]
+    records = [seen_of(item).record for item in reply["Items"] if not is_worker(item)]
     return [one for one in records if matches(one, query, moment.low)], reply.get("LastEvaluatedKey")
 
 

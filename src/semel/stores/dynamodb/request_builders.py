@@ -12,10 +12,21 @@ from __future__ import annotations
 from typing import Any, Final
 
 from semel.core.operations import Checkpoint, Complete, Fail, Renew
-from semel.core.record import LEASE_ENDED, Lease, Status, StoredRecord
+from semel.core.record import LEASE_ENDED, Entry, EntryEnding, Failure, Lease, Status, StoredRecord
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item
-from semel.stores.dynamodb.items import KEY, TTL, Seen, attribute, item_of, key_of, settled_statuses, step_value
+from semel.stores.dynamodb.items import (
+    KEY,
+    OPEN_ENTRY,
+    TTL,
+    Seen,
+    attribute,
+    entry_value,
+    item_of,
+    key_of,
+    settled_statuses,
+    step_value,
+)
 from semel.stores.rows import storable
 
 
@@ -75,8 +86,8 @@ def get(table: str, digest: bytes) -> Call:
     return Call("get_item", {"TableName": table, "Key": key_of(digest), "ConsistentRead": True})
 
 
-def put(table: str, record: StoredRecord, over: Seen | None) -> Call:
-    """Write a whole record over the very item that was seen, or where there is none.
+def put(table: str, record: StoredRecord, over: Seen | None, entries: tuple[Entry, ...] = ()) -> Call:
+    """Write a whole record, with its history, over the very item that was seen, or where there is none.
 
     Closes: two claims that both saw no item, or both saw the same one. One of the two is refused.
     """
@@ -85,7 +96,7 @@ def put(table: str, record: StoredRecord, over: Seen | None) -> Call:
         terms = [f"attribute_not_exists({expression.name(KEY)})"]
     else:
         terms = expression.equal(nonce=over.record.nonce, version=over.version)
-    item = item_of(record, 1 if over is None else over.version + 1)
+    item = item_of(record, 1 if over is None else over.version + 1, entries)
     return Call("put_item", {"TableName": table, "Item": item, **_condition(expression, terms), **_TELL})
 
 
@@ -125,6 +136,9 @@ def fail(table: str, operation: Fail, moment: Moment) -> Call:
         doubtful=operation.doubtful,
     )
     sets.append(expression.rising("attempts", -unstarted))
+    if operation.started:
+        ending: EntryEnding = _ENDINGS[operation.ending]
+        sets.append(_entering(expression, ending, operation.error, moment))
     if doubt:
         sets += expression.setting(lease_us=moment.high, updated_us=moment.high)
     else:
@@ -132,6 +146,19 @@ def fail(table: str, operation: Fail, moment: Moment) -> Call:
     terms = [*_lease_terms(expression, operation.lease), *_in_time(expression, moment)]
     terms.append(expression.compare("attempts", ">=", unstarted))
     return _update(table, operation.lease.key.digest, expression, sets=sets, terms=terms)
+
+
+_ENDINGS: Final[dict[str, EntryEnding]] = {"final": "failed", "retry": "retryable", "doubt": "in_doubt"}
+
+
+def _entering(expression: Expression, ending: EntryEnding, error: Failure, moment: Moment) -> str:
+    """The assignment that enters the end of the present attempt.
+
+    What the record says by itself is filled in by whoever writes over it.
+    """
+    entry = Entry(OPEN_ENTRY, "attempt", OPEN_ENTRY, OPEN_ENTRY, moment.high, None, ending, error)
+    mark, empty, added = expression.name("history"), expression.value([]), expression.value([entry_value(entry)])
+    return f"{mark} = list_append(if_not_exists({mark}, {empty}), {added})"
 
 
 def checkpoint(table: str, operation: Checkpoint, moment: Moment) -> Call:
@@ -153,6 +180,7 @@ def lapse(table: str, digest: bytes, moment: Moment) -> Call:
         doubtful=True,
         updated_us=moment.high,
     )
+    sets.append(_entering(expression, "in_doubt", LEASE_ENDED, moment))
     return _update(table, digest, expression, sets=sets, terms=lapsed_terms(expression, moment))
 
 

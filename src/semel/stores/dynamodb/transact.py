@@ -37,14 +37,14 @@ from semel.core.operations import (
     Recorded,
     TransactionJoined,
 )
-from semel.core.record import Lease, Status, StoredRecord
+from semel.core.record import Entry, Lease, Status, StoredRecord
 from semel.core.store import Answers, Plan
 from semel.errors import ConcurrentModification, NotInTransaction, StoreUnavailable, UsageError
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Cancelled, Inside, Now, Steps, TooLarge
 from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoContext, DynamoDriver
-from semel.stores.dynamodb.items import Seen, seen_of
+from semel.stores.dynamodb.items import Seen, entries_after, seen_of
 from semel.stores.dynamodb.plan import apply, changed_by, one, read_item, too_large
 
 _KINDS: Final = ("Put", "Update", "Delete", "ConditionCheck")
@@ -58,6 +58,7 @@ class Opened:
     name: str
     record: StoredRecord | None = None
     seen: Seen | None = None
+    entries: tuple[Entry, ...] = ()
 
 
 class Writes:
@@ -160,7 +161,7 @@ def _claim(table: str, writes: Writes, claim: Claim) -> Steps:
         unleased = replace(claim, terms=replace(claim.terms, lease_us=0))
         answer, record = apply(None if seen is None else seen.record, unleased, claim.key.digest, moment)
         if isinstance(answer, Granted) and record is not None:
-            writes.open(Opened(name, record, seen))
+            writes.open(Opened(name, record, seen, entries_after(seen, record, unleased, moment.high)))
             return replace(granted(record), transaction=f"semel_{name}")
         return answer
     finally:
@@ -184,7 +185,9 @@ def _end(table: str, writes: Writes, operation: Complete | Fail) -> Steps:
     items = writes.close()
     if record is None or isinstance(answer, Lost):
         return answer
-    written = yield from _send(operation.lease, request_builders.put(table, record, opened.seen), items)
+    claimed = None if opened.record is None else Seen(opened.record, 0, opened.entries)
+    entries = entries_after(claimed, record, operation, moment.high)
+    written = yield from _send(operation.lease, request_builders.put(table, record, opened.seen, entries), items)
     return Recorded(moment.high) if written else Lost()
 
 

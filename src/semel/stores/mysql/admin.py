@@ -210,8 +210,10 @@ class MysqlRestoring:
         # The rows are locked from here on, so that what is counted is what is changed.
         forgotten = yield Command(texts["expired_ones"], expired)
         yield Command(texts["forget_steps"], expired)
+        yield Command(texts["forget_history"], expired)
         yield Command(texts["forget"], expired)
         held = yield Command(texts["unsettled_ones"], unsettled)
+        yield Command(texts["note_held"], (mark.marked_us, RESTORED.type, RESTORED.message, *unsettled))
         yield Command(texts["hold"], (RESTORED.type, RESTORED.message, mark.marked_us, *unsettled))
         note = msgspec.json.encode(mark)
         yield Command(texts["note"], (note, note))
@@ -260,7 +262,7 @@ SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 
 _SESSION: Final = "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_mode', 'transaction_isolation', 'tx_isolation')"
 _TABLES: Final = """
 SELECT TABLE_NAME, ENGINE, TABLE_COLLATION FROM information_schema.TABLES
-WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME IN (?, ?, ?, ?)
+WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME IN (?, ?, ?, ?, ?, ?)
 """
 _NUMBERS: Final = """
 SELECT
@@ -298,7 +300,7 @@ class MysqlDoctor(ServerDoctor):
     def tables(self) -> Looking:
         """Whether the tables roll back and survive a crash, and compare keys by their bytes."""
         prefix = self._settings.prefix
-        names = tuple(f"{prefix}{name}" for name in ("record", "step", "meta", "invalidation"))
+        names = tuple(f"{prefix}{name}" for name in ("record", "step", "meta", "invalidation", "history", "worker"))
         rows = yield Command(_TABLES, (self._settings.schema or None, *names))
         return [
             engines({name: engine for name, engine, _ in rows}),

@@ -22,12 +22,13 @@ from semel.core.operations import (
     MarkLapsed,
     Pending,
     Purge,
+    PurgeWorkers,
     Query,
     Reopen,
     Resolve,
     Scan,
 )
-from semel.core.record import LEASE_ENDED, StoredRecord
+from semel.core.record import LEASE_ENDED, MOST_ENTRIES, StoredRecord, Worker
 from semel.stores.mysql.settings import lock_timeout_seconds
 from semel.stores.rows import (
     RECORD_COLUMNS,
@@ -37,6 +38,7 @@ from semel.stores.rows import (
     load_statements,
     reopen_values,
     resolve_values,
+    worker_row,
 )
 from semel.stores.search import Wording, select_records, term_numbers
 from semel.stores.sql import context
@@ -49,13 +51,14 @@ _CLAIM: Final = (
     *("in_doubt_policy", "reconcile_after_us"),
     *("subject", "business_key", "process_instance", "requester", "tags"),
 )
+_FAIL: Final = (*_LEASE, "status", "retryable", "error_type", "error_message", "doubtful", "unstarted")
 _INPUTS: Final[dict[str, tuple[str, ...]]] = {
     "claim": _CLAIM,
     "claim_first": _CLAIM,
     "renew": (*_LEASE, "lease_us"),
     "renewed": (*_LEASE, "lease_us"),
     "complete": (*_LEASE, "outcome"),
-    "fail": (*_LEASE, "status", "retryable", "error_type", "error_message", "doubtful", "unstarted"),
+    "fail": _FAIL,
     "checkpoint": (*_LEASE, "position", "name", "outcome", "identity", "place"),
     "checkpointed": _LEASE,
     "read": ("digest", "place"),
@@ -63,6 +66,12 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
         *("digest", "nonce", "status", "outcome", "note", "corrects"),
         *("error_type", "error_message", "forced"),
     ),
+    "note_failures": _FAIL,
+    "note_undecided": (
+        *("digest", "nonce", "status", "outcome", "note", "corrects"),
+        *("error_type", "error_message", "forced"),
+    ),
+    "note_reopening": ("digest", "nonce", "seen", "note", "error_type", "error_message"),
     "reopen": ("digest", "nonce", "seen", "note", "error_type", "error_message"),
     "count_first": (
         *("digest", "scope", "operation", "value", "fingerprint", "nonce", "keep_us"),
@@ -90,7 +99,10 @@ def table_names(settings: Settings) -> dict[str, str]:
     within = f"`{settings.schema}`." if settings.schema else ""
     prefix = settings.prefix
     tables = {
-        **{f"{name}_table": name for name in ("record", "step", "invalidation", "search", "schema")},
+        **{
+            f"{name}_table": name
+            for name in ("record", "step", "invalidation", "search", "history", "worker", "schema")
+        },
         "meta": "meta",
         "gate": "gate",
     }
@@ -167,11 +179,16 @@ class MysqlDialect:
             return self._claim_here(claims[0], turn)
         rows = sorted(claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims)
         name, unless = ("claim", "unless") if turn else ("claim_first", "unless_there")
-        back = self._among("claimed", [row[0] for row in rows])
+        digests = [row[0] for row in rows]
+        back = self._among("claimed", digests)
         keeping = self._keeping(claims, back)
-        then = self._dropping(claims, keeping) if turn else keeping
-        # One transaction where something is kept. What is dropped too late does no harm: the records decide.
-        return _atomic(self._list(name, rows, then, unless=self._sql[unless]), own=keeping is not back)
+        then = self._entering(digests, self._dropping(claims, keeping)) if turn else keeping
+        # One transaction where something is kept or entered.
+        return _atomic(self._list(name, rows, then, unless=self._sql[unless]), own=then is not back)
+
+    def _entering(self, digests: Sequence[bytes], then: Command) -> Command:
+        """What enters the attempts that were taken over, and forgets the history of lives that are over."""
+        return self._among("note_taken_over", digests, self._among("forget_past", digests, then))
 
     def _dropping(self, claims: Sequence[Claim], then: Command) -> Command:
         """What drops what records were searched by before these claims won them."""
@@ -203,6 +220,10 @@ class MysqlDialect:
             text = _filled(self._sql["keep_terms_here"], rows=", ".join(["(?, ?, ?, ?)"] * len(numbers)))
             yield Command(text, (*values, *place))
 
+    def note_taken_over(self, digest: bytes) -> Command | None:
+        """The entry of what a claim has taken over in the caller's transaction."""
+        return self._among("note_taken_over", [digest])
+
     def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
         """A write under a lease."""
         rows = sorted(dict.fromkeys(rows), key=lambda row: row[:3])
@@ -216,13 +237,22 @@ class MysqlDialect:
                 return self._checkpoint(rows, lock, own=own)
             case "fail":
                 # One transaction: a key that may be claimed again is claimed by others before it could be read back.
-                return _atomic(self._written(what, rows, self._among("told", digests, lock=lock)), own=own)
+                back = self._among("told", digests, lock=lock)
+                return _atomic(self._note_failures(rows, back, own=own), own=own)
         return self._written(what, rows, self._among("told", digests, lock=lock))
 
     def _written(self, what: str, rows: Sequence[Values], then: Command) -> Command:
         if len(rows) == 1:
             return Command(self._sql[f"{what}_one"], _alone(what, rows[0]), then)
         return self._list(what, rows, then)
+
+    def _note_failures(self, rows: Sequence[Values], back: Command, *, own: bool) -> Command:
+        """The entries of attempts whose handlers were called, and then their ends."""
+        for row in rows if own else ():
+            if row[2] * 3 > MOST_ENTRIES:  # at most three entries have the same fence
+                back = self._cut(row[0], back)
+        ends = self._written("fail", rows, back)
+        return ends if all(row[-1] for row in rows) else self._list("note_failures", rows, ends)
 
     def _checkpoint(self, rows: Sequence[Values], lock: str, *, own: bool) -> Command:
         named = [(*row, _identity(row[4], row[5]), place) for place, row in enumerate(rows)]
@@ -282,7 +312,10 @@ class MysqlDialect:
     def resolve(self, operation: Resolve) -> Command:
         """A decision."""
         values = tuple(resolve_values(operation).values())
-        return _patient(self._list("resolve", [values], self._changed(operation.digest, operation.nonce)))
+        named = (operation.digest, operation.nonce)
+        entered = Command(self._sql["note_decision"], named, self._cut(operation.digest, self._changed(*named)))
+        decided = self._list("resolve", [values], entered)
+        return _patient(_atomic(self._list("note_undecided", [values], decided), own=True))
 
     def _changed(self, digest: bytes, nonce: bytes) -> Command:
         """The record, where it is the one that was written under this nonce."""
@@ -291,7 +324,8 @@ class MysqlDialect:
     def reopen(self, operation: Reopen) -> Command:
         """Let a key be claimed again."""
         values = tuple(reopen_values(operation).values())
-        return _patient(self._list("reopen", [values], self._changed(operation.digest, operation.nonce)))
+        reopened = self._list("reopen", [values], self._changed(operation.digest, operation.nonce))
+        return _patient(_atomic(self._list("note_reopening", [values], reopened), own=True))
 
     def count_first(self, operation: CountFailure, *, fence: int) -> Command:
         """The first failure of a key."""
@@ -299,23 +333,30 @@ class MysqlDialect:
         back = self._counted(operation)
         then = self._keeping([operation], back)
         command = self._list("count_first", [values], then, unless=self._sql["unless_there"])
-        return _atomic(command, own=then is not back)
+        return _atomic(command, own=True)
 
     def count_again(self, operation: CountFailure) -> Command:
         """A further failure."""
         named = count_values(operation, 0)
         order = ("most", "most", "nonce", "error_type", "error_message", "digest", "nonce", "fingerprint")
         back = self._counted(operation)
-        return Command(self._sql["count_again"], tuple(named[name] for name in order), back)
+        return Command(self._sql["count_again"], tuple(named[name] for name in order), back, atomic=True)
 
     def _counted(self, operation: CountFailure) -> Command:
-        """The record, where its last write was a failure under this nonce."""
-        return Command(self._sql["counted"], (operation.key.digest, operation.nonce))
+        """The record, where its last write was a failure under this nonce, and the entry of that."""
+        named = (operation.key.digest, operation.nonce)
+        back = self._cut(operation.key.digest, Command(self._sql["counted"], named))
+        return Command(self._sql["note_failure"], named, back)
+
+    def _cut(self, digest: bytes, then: Command) -> Command:
+        """Leave the newest entries of a record."""
+        return Command(self._sql["cut_history"], (digest, digest), then)
 
     def forget_expired(self, digest: bytes) -> Command:
-        """Delete a record that is expired, its finished steps, and what it is searched by."""
+        """Delete a record that is expired, its finished steps, its history, and what it is searched by."""
         record = Command(self._sql["forget_expired"], (digest,))
-        terms = Command(self._sql["forget_expired_terms"], (digest, digest), record)
+        history = Command(self._sql["forget_expired_history"], (digest, digest), record)
+        terms = Command(self._sql["forget_expired_terms"], (digest, digest), history)
         return Command(self._sql["forget_expired_steps"], (digest, digest), terms, atomic=True)
 
     def erase(self, operation: Erase) -> Command:
@@ -324,7 +365,9 @@ class MysqlDialect:
         back = Command(self._sql["erased"], (digest,))
         if invalidates:
             back = Command(self._sql["note_invalidation"], (digest,), back)
-        terms = Command(self._sql["erase_terms"], (digest, digest), back)
+        noted = Command(self._sql["note_erasure"], (digest,), back)
+        history = Command(self._sql["erase_history"], (error_message, error_type, digest, digest), noted)
+        terms = Command(self._sql["erase_terms"], (digest, digest), history)
         steps = Command(self._sql["erase_steps"], (digest, digest), terms)
         values = (tombstone, error_type, error_message, note, digest)
         return _patient(Command(self._sql["erase"], values, steps, atomic=True))
@@ -361,12 +404,35 @@ class MysqlDialect:
         return len(held)
 
     def _forgetting(self, digests: Sequence[bytes]) -> Command:
-        terms = self._among("forget_terms", digests, self._among("forget", digests))
+        history = self._among("forget_history", digests, self._among("forget", digests))
+        terms = self._among("forget_terms", digests, history)
         return self._among("forget_steps", digests, terms)
 
     def _lapsing(self, digests: Sequence[bytes]) -> Command:
         command = self._among("lapse", digests)
-        return Command(command.text, (LEASE_ENDED.type, LEASE_ENDED.message, *command.values))
+        entered = self._among("note_lapses", digests)
+        return Command(command.text, (LEASE_ENDED.type, LEASE_ENDED.message, *command.values), entered)
+
+    def history(self, digest: bytes, life: int) -> Command:
+        """What happened to a record."""
+        return Command(self._sql["history"], (digest, life))
+
+    def worker(self, process: bytes) -> Command:
+        """A process, by what its nonces begin with."""
+        return Command(self._sql["worker"], (process,))
+
+    def register(self, worker: Worker) -> Command:
+        """Note a worker."""
+        process, host, pid, version = worker_row(worker)
+        values = (process, host, pid, version, host, version, pid)
+        return Command(self._sql["register"], values, Command(self._sql["instant"]))
+
+    def purge_workers(self, operation: PurgeWorkers) -> Sweep:
+        """Forget workers that have given no sign for long."""
+        ((count,),) = yield Command(self._sql["old_workers"], (operation.keep_us,))
+        if count:
+            yield Command(self._sql["purge_workers"], (operation.keep_us,))
+        return int(count)
 
     def tally(self, operations: Sequence[AddReplays]) -> Command:
         """Add replays."""

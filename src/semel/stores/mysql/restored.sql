@@ -47,6 +47,9 @@ SELECT COUNT(*) FROM {record_table} AS r WHERE {expired} FOR UPDATE;
 -- name: forget_steps
 DELETE s FROM {step_table} AS s JOIN {record_table} AS r ON r.digest = s.digest WHERE {expired};
 
+-- name: forget_history
+DELETE h FROM {history_table} AS h JOIN {record_table} AS r ON r.digest = h.digest WHERE {expired};
+
 -- name: forget
 DELETE r FROM {record_table} AS r WHERE {expired};
 
@@ -56,6 +59,13 @@ r.started_us <= ? AND (r.status IN ('running', 'in_doubt') OR (r.status = 'faile
 -- What was unsettled at the restore point may have been settled since.
 -- name: unsettled_ones
 SELECT COUNT(*) FROM {record_table} AS r WHERE {unsettled} FOR UPDATE;
+
+-- name: note_held
+INSERT INTO {history_table} (
+    digest, life, position, scope, kind, number, started_us, ended_us, nonce, ending, error_type, error_message
+)
+SELECT r.digest, r.created_us, r.fence * 8 + 1, r.scope, 'attempt', r.attempts, r.started_us, ?, r.nonce, 'in_doubt', ?, ?
+FROM {record_table} AS r WHERE r.status = 'running' AND {unsettled};
 
 -- name: hold
 UPDATE {record_table} AS r SET r.status = 'in_doubt', r.retryable = FALSE, r.in_doubt_policy = 'hold',

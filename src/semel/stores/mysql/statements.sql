@@ -38,6 +38,8 @@ WHERE NOT EXISTS (SELECT 1 FROM {record_table} AS r WHERE r.digest = e.digest)
 ON DUPLICATE KEY UPDATE
     fence = IF({t_wins}, -({t}.fence + 1), {t}.fence),
     doubtful = IF({t}.fence < 0, NOT {t_expired} AND ({t}.doubtful OR NOT ({t_settled})), {t}.doubtful),
+    taken_nonce = IF({t}.fence < 0, IF({t}.status = 'running', {t}.nonce, NULL), {t}.taken_nonce),
+    taken_started_us = IF({t}.fence < 0, IF({t}.status = 'running', {t}.started_us, NULL), {t}.taken_started_us),
     attempts = IF({t}.fence < 0, IF({t_expired}, 1, {t}.attempts + 1), {t}.attempts),
     error_type = IF({t}.fence < 0 AND {t_expired}, NULL, {t}.error_type),
     error_message = IF({t}.fence < 0 AND {t_expired}, NULL, {t}.error_message),
@@ -255,6 +257,12 @@ SELECT {r_record}, e.now FROM ({input}) AS e LEFT JOIN {record_table} AS r ON r.
 -- name: steps
 SELECT position, name, outcome FROM {step_table} WHERE digest = ? AND life = ? ORDER BY position, number {share};
 
+-- part: resolvable
+r.nonce <> e.nonce AND CASE WHEN e.corrects IS NULL
+    THEN r.status = 'in_doubt' OR (r.status = 'running' AND (e.forced OR r.lease_us <= e.now))
+    -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
+    ELSE r.status = 'completed' AND e.status = 'completed' AND r.nonce = e.corrects AND r.value <> '' END
+
 -- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running.
 -- name: resolve
 UPDATE {own} SET r.status = e.status, r.retryable = (e.status = 'failed' AND e.error_type IS NULL), r.outcome = e.outcome,
@@ -262,10 +270,7 @@ UPDATE {own} SET r.status = e.status, r.retryable = (e.status = 'failed' AND e.e
     r.nonce = e.nonce,
     r.fence = r.fence + 1, r.doubtful = FALSE, r.resolution = e.note, r.completed_us = e.now, r.updated_us = e.now,
     r.lease_us = LEAST(r.lease_us, e.now), r.expires_us = {kept}
-WHERE r.nonce <> e.nonce AND CASE WHEN e.corrects IS NULL
-    THEN r.status = 'in_doubt' OR (r.status = 'running' AND (e.forced OR r.lease_us <= e.now))
-    -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
-    ELSE r.status = 'completed' AND e.status = 'completed' AND r.nonce = e.corrects AND r.value <> '' END;
+WHERE {resolvable};
 
 -- name: resolved
 SELECT {r_record} FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ?;
@@ -274,6 +279,9 @@ SELECT {r_record} FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ?;
 -- name: counted
 SELECT {r_record} FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ? AND r.status = 'failed';
 
+-- part: reopenable
+r.nonce = e.seen AND r.value <> '' AND (r.status = 'cancelled' OR (r.status = 'failed' AND NOT r.retryable))
+
 -- What was final may be tried again. Only the very record that was seen is changed, so two decisions are not both carried
 -- out; whoever claimed it before shows another nonce and changes nothing.
 -- name: reopen
@@ -281,7 +289,7 @@ UPDATE {own} SET r.status = 'failed', r.attempts = 0, r.nonce = e.nonce,
     r.error_type = COALESCE(r.error_type, e.error_type), r.error_message = COALESCE(r.error_message, e.error_message),
     r.resolution = e.note, r.completed_us = e.now, r.updated_us = e.now, r.lease_us = LEAST(r.lease_us, e.now),
     r.expires_us = {kept}, r.retryable = TRUE
-WHERE r.nonce = e.seen AND r.value <> '' AND (r.status = 'cancelled' OR (r.status = 'failed' AND NOT r.retryable));
+WHERE {reopenable};
 
 -- The failure of an attempt that left no record.
 -- name: count_first
@@ -412,6 +420,121 @@ SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {row}.created_us, {
 
 -- name: count_records
 SELECT r.operation, r.status, COUNT(*) FROM {found} WHERE {restrictions} GROUP BY r.operation, r.status;
+
+-- Histories. Whatever enters is part of the transaction that changes the record, before it (for what the record is about
+-- to forget, on the locked row) or after it (for what it says now). Entered again, an entry meets itself.
+-- part: enter_history
+INSERT INTO {history_table} (
+    digest, life, position, scope, kind, number, started_us, ended_us, nonce, ending, error_type, error_message
+)
+
+-- part: entered
+ON DUPLICATE KEY UPDATE number = {history_table}.number
+
+-- Attempts that were taken over: whose they were, the claim has left in the record.
+-- name: note_taken_over
+{enter_history}
+SELECT r.digest, r.created_us, (r.fence - 1) * 8 + 1, r.scope, 'taken_over', r.attempts - 1, r.taken_started_us,
+    r.started_us, r.taken_nonce, 'in_doubt', NULL, NULL
+FROM {record_table} AS r WHERE r.digest IN ({digests}) AND r.status = 'running' AND r.taken_nonce IS NOT NULL
+{entered};
+
+-- A new life begins without the entries of the one that expired, and a claim enters one at most.
+-- name: forget_past
+DELETE h FROM {record_table} AS r STRAIGHT_JOIN {history_table} AS h ON h.digest = r.digest
+WHERE r.digest IN ({digests}) AND (h.life <> r.created_us OR h.position < (r.fence - 100) * 8);
+
+-- The attempt that a decision ends, or whose value it replaces, unless that value was itself a decision.
+-- name: note_undecided
+{enter_history}
+SELECT r.digest, r.created_us, r.fence * 8 + 1, r.scope, 'attempt', r.attempts, r.started_us,
+    IF(r.status = 'completed', r.completed_us, e.now), r.nonce, IF(r.status = 'completed', 'completed', 'in_doubt'), NULL, NULL
+FROM {own} LEFT JOIN {history_table} AS h
+    ON h.digest = r.digest AND h.life = r.created_us AND h.position = r.fence * 8 + 2
+WHERE r.status IN ('running', 'completed') AND h.digest IS NULL AND {resolvable} FOR UPDATE
+{entered};
+
+-- name: note_decision
+{enter_history}
+SELECT r.digest, r.created_us, r.fence * 8 + 2, r.scope, 'resolved', r.attempts, r.updated_us, r.updated_us, r.nonce,
+    IF(r.retryable, 'retryable', r.status), IF(r.status = 'failed' AND NOT r.retryable, r.error_type, NULL),
+    IF(r.status = 'failed' AND NOT r.retryable, r.error_message, NULL)
+FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ?
+{entered};
+
+-- name: note_reopening
+{enter_history}
+SELECT r.digest, r.created_us, r.fence * 8 + 3, r.scope, 'reopened', r.attempts, e.now, e.now, e.nonce, 'retryable', NULL, NULL
+FROM {own} WHERE {reopenable} FOR UPDATE
+{entered};
+
+-- part: failed_attempt
+SELECT r.digest, r.created_us, r.fence * 8 + 1, r.scope, 'attempt', r.attempts, r.started_us, r.updated_us, r.nonce,
+    IF(r.retryable, 'retryable', r.status), r.error_type, r.error_message
+
+-- The end of attempts whose handlers were called, before it is recorded: only what is running ends.
+-- name: note_failures
+{enter_history}
+SELECT r.digest, r.created_us, r.fence * 8 + 1, r.scope, 'attempt', r.attempts, r.started_us, e.now, r.nonce,
+    IF(e.retryable, 'retryable', e.status), e.error_type, e.error_message
+FROM {own} WHERE {mine} AND e.unstarted = 0 FOR UPDATE
+{entered};
+
+-- A failure that was counted.
+-- name: note_failure
+{enter_history}
+{failed_attempt} FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ? AND r.status = 'failed'
+{entered};
+
+-- name: note_lapses
+{enter_history}
+{failed_attempt} FROM {record_table} AS r WHERE r.digest IN ({digests})
+{entered};
+
+-- name: cut_history
+DELETE FROM {history_table} WHERE digest = ? AND position < (
+    SELECT position FROM (
+        SELECT h.position FROM {history_table} AS h JOIN {record_table} AS r ON r.digest = h.digest AND r.created_us = h.life
+        WHERE h.digest = ? ORDER BY h.position DESC LIMIT 1 OFFSET 99
+    ) AS newest
+);
+
+-- name: erase_history
+UPDATE {history_table} AS h SET h.scope = '', h.error_message = IF(h.error_type IS NULL, NULL, ?),
+    h.error_type = IF(h.error_type IS NULL, NULL, ?)
+WHERE h.digest = ? AND EXISTS (SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND r.value = '');
+
+-- name: note_erasure
+{enter_history}
+SELECT r.digest, r.created_us, r.fence * 8 + 4, '', 'erased', r.attempts, {clock}, {clock}, NULL, NULL, NULL, NULL
+FROM {record_table} AS r WHERE r.digest = ? AND r.value = ''
+{entered};
+
+-- name: forget_history
+DELETE FROM {history_table} WHERE digest IN ({digests});
+
+-- name: forget_expired_history
+DELETE FROM {history_table} WHERE digest = ? AND EXISTS (
+    SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND {settled} AND r.expires_us <= {clock}
+);
+
+-- name: history
+SELECT position DIV 8, kind, number, started_us, ended_us, nonce, ending, error_type, error_message
+FROM {history_table} WHERE digest = ? AND life = ? ORDER BY position;
+
+-- name: worker
+SELECT process, host, pid, version, started_us FROM {worker_table} WHERE process = ?;
+
+-- A worker started when it was first noted.
+-- name: register
+INSERT INTO {worker_table} (process, host, pid, version, started_us, seen_us) VALUES (?, ?, ?, ?, {clock}, {clock})
+ON DUPLICATE KEY UPDATE host = ?, version = ?, pid = ?, seen_us = {clock};
+
+-- name: old_workers
+SELECT COUNT(*) FROM {worker_table} WHERE seen_us <= {clock} - ?;
+
+-- name: purge_workers
+DELETE FROM {worker_table} WHERE seen_us <= {clock} - ?;
 
 -- What a new connection is asked first: which schema, which database, and whether it may be written.
 -- name: ready

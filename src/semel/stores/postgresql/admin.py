@@ -336,7 +336,8 @@ class PostgresDoctor(ServerDoctor):
 
     def tables(self) -> Looking:
         """Whether the tables survive a crash."""
-        tables = [self._names[f"{name}_table"] for name in ("record", "step", "invalidation")] + [self._names["meta"]]
+        known = ("record", "step", "invalidation", "history", "worker")
+        tables = [self._names[f"{name}_table"] for name in known] + [self._names["meta"]]
         rows = yield Command(_TABLES, (tables, tables[0]))
         return [persistence(dict(rows))]
 

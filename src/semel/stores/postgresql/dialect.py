@@ -19,12 +19,13 @@ from semel.core.operations import (
     MarkLapsed,
     Pending,
     Purge,
+    PurgeWorkers,
     Query,
     Reopen,
     Resolve,
     Scan,
 )
-from semel.core.record import LEASE_ENDED, NOTHING, StoredRecord
+from semel.core.record import LEASE_ENDED, NOTHING, StoredRecord, Worker
 from semel.stores.rows import (
     RECORD_COLUMNS,
     claim_row,
@@ -33,6 +34,7 @@ from semel.stores.rows import (
     load_statements,
     reopen_values,
     resolve_values,
+    worker_row,
 )
 from semel.stores.search import Wording, select_records, term_numbers
 from semel.stores.sql.dialect import NOW, Command, Keeping, Known, Sweep, Values
@@ -129,6 +131,8 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     "purge": {"most": "bigint"},
     "lapse": {"most": "bigint", "error_type": "text", "error_message": "text"},
     "tally": {"digest": "bytea", "replays": "integer"},
+    "register": {"process": "bytea", "host": "text", "pid": "bigint", "version": "text"},
+    "purge_workers": {"keep_us": "bigint"},
 }
 _LATER: Final = (
     *("input", "transaction", "found", "restrictions", "row"),
@@ -200,6 +204,9 @@ def table_names(settings: Settings) -> dict[str, str]:
         "step_table": f'{within}"{prefix}step"',
         "invalidation_table": f'{within}"{prefix}invalidation"',
         "search_table": f'{within}"{prefix}search"',
+        "history_table": f'{within}"{prefix}history"',
+        "history_function": f'{within}"{prefix}write_history"',
+        "worker_table": f'{within}"{prefix}worker"',
         "meta": f'{within}"{prefix}meta"',
         "schema_table": f'{within}"{prefix}schema"',
     }
@@ -309,6 +316,11 @@ class PostgresDialect:
         arrays = (packed, [claim.key.scope for claim in claims], [claim.key.value for claim in claims])
         return Command(self.text(name, "alike"), (*equal, *arrays))
 
+    def note_taken_over(self, digest: bytes) -> Command | None:
+        """Not needed: a trigger has entered it."""
+        del digest
+        return None
+
     def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
         """A write under a lease."""
         if transaction is not None:
@@ -410,6 +422,23 @@ class PostgresDialect:
         """Mark what has lapsed."""
         values = (max(operation.limit, 0), LEASE_ENDED.type, LEASE_ENDED.message)
         rows = yield Command(self.text("lapse", "one"), values)
+        return cast("int", rows[0][0])
+
+    def history(self, digest: bytes, life: int) -> Command:
+        """What happened to a record."""
+        return Command(self._sql["history"], (digest, life))
+
+    def worker(self, process: bytes) -> Command:
+        """A process, by what its nonces begin with."""
+        return Command(self._sql["worker"], (process,))
+
+    def register(self, worker: Worker) -> Command:
+        """Note a worker."""
+        return Command(self.text("register", "one"), worker_row(worker))
+
+    def purge_workers(self, operation: PurgeWorkers) -> Sweep:
+        """Forget workers that have given no sign for long."""
+        rows = yield Command(self.text("purge_workers", "one"), (operation.keep_us,))
         return cast("int", rows[0][0])
 
     def tally(self, operations: Sequence[AddReplays]) -> Command:

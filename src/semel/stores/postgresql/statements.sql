@@ -301,6 +301,14 @@ WITH e AS MATERIALIZED ({input}), won AS (
     INSERT INTO {search_table} AS s (created_us, term, digest, scope)
     SELECT r.created_us, t.term, r.digest, r.scope FROM won AS r CROSS JOIN unnest(?::bigint[]) AS t(term)
     ON CONFLICT (digest, term) DO UPDATE SET created_us = excluded.created_us, scope = excluded.scope
+), entered AS (
+    -- The triggers know of changes alone.
+    INSERT INTO {history_table} (
+        digest, life, position, scope, kind, number, started_us, ended_us, nonce, ending, error_type, error_message
+    )
+    SELECT r.digest, r.created_us, r.fence::bigint * 8 + 1, r.scope, 'attempt', r.attempts, r.created_us, r.updated_us,
+        r.nonce, CASE WHEN r.retryable THEN 'retryable' ELSE r.status END, r.error_type, r.error_message
+    FROM won AS r
 )
 SELECT {r_record} FROM won AS r;
 
@@ -346,6 +354,16 @@ WITH e AS MATERIALIZED ({input}), done AS (
     INSERT INTO {invalidation_table} AS i (noted_us, digest, operation)
     SELECT e.now, d.digest, d.operation FROM done AS d JOIN e ON e.digest = d.digest WHERE e.invalidates
     ON CONFLICT (digest) DO UPDATE SET noted_us = greatest(excluded.noted_us, i.noted_us + 1)
+), blanked AS (
+    UPDATE {history_table} AS h SET scope = '', error_type = CASE WHEN h.error_type IS NOT NULL THEN e.error_type END,
+        error_message = CASE WHEN h.error_type IS NOT NULL THEN e.error_message END
+    FROM done AS d JOIN e ON e.digest = d.digest WHERE h.digest = d.digest
+), entered AS (
+    -- Erasing again finds that it was noted.
+    INSERT INTO {history_table} (digest, life, position, scope, kind, number, started_us, ended_us)
+    SELECT d.digest, d.created_us, d.fence::bigint * 8 + 4, '', 'erased', d.attempts, e.now, e.now
+    FROM done AS d JOIN e ON e.digest = d.digest
+    ON CONFLICT DO NOTHING
 )
 SELECT {r_record} FROM done AS r;
 
@@ -411,6 +429,29 @@ SELECT e.digest, e.now FROM e;
 {search_table} AS s CROSS JOIN LATERAL (
     SELECT * FROM {record_table} AS x WHERE x.digest = s.digest AND x.created_us = s.created_us OFFSET 0
 ) AS r
+
+-- name: history
+SELECT position / 8, kind, number, started_us, ended_us, nonce, ending, error_type, error_message
+FROM {history_table} WHERE digest = ?::bytea AND life = ?::bigint ORDER BY position;
+
+-- name: worker
+SELECT process, host, pid, version, started_us FROM {worker_table} WHERE process = ?::bytea;
+
+-- A worker started when it was first noted.
+-- name: register
+WITH e AS MATERIALIZED ({input}), done AS (
+    INSERT INTO {worker_table} AS w (process, host, pid, version, started_us, seen_us)
+    SELECT e.process, e.host, e.pid, e.version, e.now, e.now FROM e
+    ON CONFLICT (process) DO UPDATE SET host = excluded.host, pid = excluded.pid, version = excluded.version,
+        seen_us = excluded.seen_us
+)
+SELECT e.now FROM e;
+
+-- name: purge_workers
+WITH e AS MATERIALIZED ({input}), gone AS (
+    DELETE FROM {worker_table} AS w USING e WHERE w.seen_us <= e.now - e.keep_us RETURNING 1
+)
+SELECT count(*) FROM gone;
 
 -- One page, oldest first. {restrictions} is put together from fixed texts.
 -- name: scan

@@ -36,6 +36,8 @@ NAMES: Final = (
     "resolve",
     "reopen",
     "count_failure",
+    "history",
+    "register",
     "erase",
     "purge",
     "lapse",

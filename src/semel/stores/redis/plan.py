@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, granted, judge
 from semel.core.operations import (
@@ -32,6 +33,7 @@ from semel.core.operations import (
     Erased,
     Fail,
     Found,
+    HistoryFound,
     Invalidate,
     JoinTransaction,
     Lost,
@@ -40,9 +42,12 @@ from semel.core.operations import (
     Page,
     Pending,
     Purge,
+    PurgeWorkers,
     Query,
     Read,
+    ReadHistory,
     Recorded,
+    RegisterWorker,
     Renew,
     Renewed,
     Reopen,
@@ -53,13 +58,26 @@ from semel.core.operations import (
     StateMismatch,
     SweepCount,
 )
-from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, REOPENED, Lease, Status, StoredRecord
+from semel.core.record import (
+    ERASED_FAILURE,
+    ERASED_OUTCOME,
+    LEASE_ENDED,
+    REOPENED,
+    WORKER_KEPT_US,
+    Lease,
+    Status,
+    StoredRecord,
+    Worker,
+    processes_of,
+)
 from semel.core.store import Answers, Capability, Plan
 from semel.errors import RecordUnreadable, StoreUnavailable
 from semel.stores.admin import lacking_error
 from semel.stores.redis.key_names import RedisContext
 from semel.stores.redis.record_hash import (
+    WORKER_FIELDS,
     about_of,
+    entries_of,
     packed_about,
     packed_failure,
     packed_key,
@@ -67,8 +85,9 @@ from semel.stores.redis.record_hash import (
     record_of,
     server_time_of,
     texts_of,
+    worker_of,
 )
-from semel.stores.rows import new_record
+from semel.stores.rows import new_record, storable
 from semel.stores.search import counts_of, matches
 
 Reply = Any
@@ -537,6 +556,67 @@ def _add_replays(context: RedisContext, operations: Sequence[AddReplays]) -> Ste
     return _each(operations, (yield scripts), lambda _, now: Recorded(now))
 
 
+def _read_histories(context: RedisContext, operations: Sequence[ReadHistory]) -> Steps:
+    keys = yield from _locate(context, [(operation.digest, operation.operation) for operation in operations])
+    replies = yield [Script("history", key) for key in keys]
+    found: list[Any] = _each(operations, replies, _history_answer)
+    known = [answer for answer in found if isinstance(answer, HistoryFound) and answer.record is not None]
+    processes = {process for answer in known for process in _processes(answer)}
+    workers = yield from _read_workers(context, list(processes))
+    return [
+        replace(answer, workers=tuple(workers[one] for one in _processes(answer) if one in workers))
+        if isinstance(answer, HistoryFound)
+        else answer
+        for answer in found
+    ]
+
+
+def _processes(found: HistoryFound) -> list[bytes]:
+    return [] if found.record is None else processes_of(found.record, found.entries)
+
+
+def _history_answer(operation: ReadHistory, reply: Reply) -> Answer:
+    if isinstance(reply, int):
+        return HistoryFound(None, (), (), reply)
+    told, entries = reply
+    return HistoryFound(record_of(operation.digest, told), entries_of(entries), (), server_time_of(told))
+
+
+def _read_workers(
+    context: RedisContext, processes: Sequence[bytes]
+) -> Generator[Any, list[Reply], dict[bytes, Worker]]:
+    replies = (yield [Look(_worker_key(context, one), WORKER_FIELDS) for one in processes]) if processes else []
+    workers: dict[bytes, Worker] = {}
+    for process, reply in zip(processes, replies, strict=True):
+        if isinstance(reply, Exception):
+            raise reply
+        worker = worker_of(process, reply)
+        if worker is not None:
+            workers[process] = worker
+    return workers
+
+
+def _worker_key(context: RedisContext, process: bytes) -> str:
+    return f"{context.pattern.worker}{process.hex()}"
+
+
+def _register_workers(context: RedisContext, operations: Sequence[RegisterWorker]) -> Steps:
+    scripts = [
+        Script("register", _worker_key(context, worker.process), _worker_values(worker))
+        for worker in (operation.worker for operation in operations)
+    ]
+    return _each(operations, (yield scripts), lambda _, now: Recorded(now))
+
+
+def _worker_values(worker: Worker) -> Values:
+    return storable(worker.host), worker.pid, storable(worker.version), WORKER_KEPT_US
+
+
+def _purge_workers(_context: RedisContext, operations: Sequence[PurgeWorkers]) -> Steps:
+    return [SweepCount(0)] * len(operations)  # the server forgets them by itself
+    yield []
+
+
 _PLANS: dict[type, Many] = {
     Claim: _claim_records,
     Renew: _write_plan("renew", lambda _, operation: (operation.lease_us,)),
@@ -557,4 +637,7 @@ _PLANS: dict[type, Many] = {
     Purge: purge,
     MarkLapsed: lapse,
     AddReplays: _add_replays,
+    ReadHistory: _read_histories,
+    RegisterWorker: _register_workers,
+    PurgeWorkers: _purge_workers,
 }

@@ -14,7 +14,7 @@ import msgspec
 
 from semel.core.key import Key
 from semel.core.policy import Doubt
-from semel.core.record import NOTHING, About, Failure, Status, Step, StoredRecord
+from semel.core.record import NOTHING, About, Entry, Failure, Status, Step, StoredRecord, Worker
 from semel.errors import RecordUnreadable
 from semel.stores.rows import storable, stored_about, stored_failure
 
@@ -178,6 +178,48 @@ def _record(digest: bytes, reply: Sequence[Any]) -> StoredRecord:
         replayed_us=None if replayed_us is None else int(replayed_us),
         steps=_steps(steps) if steps else (),
     )
+
+
+def entries_of(told: Sequence[bytes]) -> tuple[Entry, ...]:
+    """The entries of a history, in their order.
+
+    Raises:
+        RecordUnreadable: one of them is nothing that this release knows.
+    """
+    try:
+        return tuple(entry for _, entry in sorted(map(_entry, told), key=lambda pair: pair[0]))
+    except (TypeError, ValueError, msgspec.MsgspecError) as problem:
+        raise RecordUnreadable("The history of a record cannot be read; nothing ran.") from problem
+
+
+def _entry(told: bytes) -> tuple[int, Entry]:
+    """Its number in the order of arrival, and the entry; the error comes last, because it may hold any byte."""
+    *fields, error = told.split(b":", 8)
+    place, fence, kind, number, started_us, ended_us, nonce, ending = (field.decode() for field in fields)
+    return int(place), msgspec.convert(
+        {
+            "fence": int(fence),
+            "kind": kind,
+            "number": int(number),
+            "started_us": int(started_us),
+            "ended_us": int(ended_us),
+            "nonce": bytes.fromhex(nonce) or None,
+            "ending": ending or None,
+            "error": Failure(*_PAIR.decode(error)) if error else None,
+        },
+        Entry,
+    )
+
+
+WORKER_FIELDS: Final = ("host", "pid", "version", "started_us")
+
+
+def worker_of(process: bytes, told: Sequence[bytes | None]) -> Worker | None:
+    """The worker that a process is noted as, if it is."""
+    host, pid, version, started_us = told
+    if host is None or pid is None or version is None or started_us is None:
+        return None
+    return Worker(process, host.decode(), int(pid), version.decode(), int(started_us))
 
 
 def _steps(kept: Sequence[bytes]) -> tuple[Step, ...]:

@@ -39,6 +39,8 @@ class Pattern:
         self.names_operation = "operation" in places
         self.channel = f"{_PLACES.split(text)[0]}ended"
         """The channel on which ends are published."""
+        self.worker = f"{_PLACES.split(text)[0]}worker:"
+        """What the keys of workers begin with; none of them is a key of a record."""
         self._literal = text.replace("{operation}", "\0operation").replace("{digest}", "\0digest")
         shape = re.escape(self._literal)
         shape = shape.replace(re.escape("\0operation"), "(?P<operation>.*)")

@@ -23,11 +23,12 @@ from semel.core.operations import (
     MarkLapsed,
     Pending,
     Purge,
+    PurgeWorkers,
     Reopen,
     Resolve,
     Scan,
 )
-from semel.core.record import StoredRecord
+from semel.core.record import StoredRecord, Worker
 
 Row = tuple[Any, ...]
 
@@ -137,12 +138,27 @@ class Dialect(Protocol):
     def lapse(self, operation: MarkLapsed) -> Sweep:
         """The commands that mark; answers how many were marked."""
 
+    def history(self, digest: bytes, life: int) -> Command:
+        """Rows of fence, kind, number, started_us, ended_us, nonce, ending, error_type and error_message, in order."""
+
+    def worker(self, process: bytes) -> Command:
+        """A row of process, host, pid, version and started_us, if the process is known."""
+
+    def register(self, worker: Worker) -> Command:
+        """A row of now."""
+
+    def purge_workers(self, operation: PurgeWorkers) -> Sweep:
+        """The commands that delete workers; answers how many were deleted."""
+
     def tally(self, operations: Sequence[AddReplays]) -> Command:
         """Rows of digest and now."""
 
 
 class ServerDialect(Dialect, Protocol):
     """The statements of one kind of server."""
+
+    def note_taken_over(self, digest: bytes) -> Command | None:
+        """Enter what a claim has taken over in the caller's transaction, where its statement has not done so."""
 
     def claim(self, claims: Sequence[Claim], *, joined: bool, turn: int) -> Command:
         """Claims, at the `turn`th try, from 0. Rows of `RECORD_COLUMNS`, now, and the transaction's name or None.

@@ -12,6 +12,7 @@ previous release runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
@@ -247,16 +248,28 @@ def scripts_of(package: str) -> Scripts:
 
 
 def statements_of(script: str) -> Iterator[str]:
-    """The single statements of a script: each ends with a semicolon at the end of a line that is no comment."""
+    """The single statements of a script: each ends with a semicolon at the end of a line that is no comment.
+
+    Semicolons inside the body of a function or a trigger end nothing.
+    """
     statement = ""
     for line in script.splitlines(keepends=True):
         is_comment = line.lstrip().startswith("--")
         if is_comment and not statement.strip():
             continue
         statement += line
-        if line.rstrip().endswith(";") and not is_comment:
+        if line.rstrip().endswith(";") and not is_comment and not _is_in_body(statement):
             yield statement.strip().rstrip(";")
             statement = ""
+
+
+_WITH_BODY: Final = re.compile(r"CREATE TRIGGER\b.*\bBEGIN\b", re.DOTALL)
+
+
+def _is_in_body(statement: str) -> bool:
+    if statement.count("$body$") % 2:
+        return True
+    return bool(_WITH_BODY.match(statement.lstrip())) and not statement.rstrip().endswith("END;")
 
 
 def text_of(statements: Iterable[str]) -> str:

@@ -33,6 +33,7 @@ from semel.core.operations import (
     Fail,
     Found,
     Granted,
+    HistoryFound,
     Invalidate,
     Invalidation,
     JoinTransaction,
@@ -43,8 +44,11 @@ from semel.core.operations import (
     Pending,
     PendingInvalidations,
     Purge,
+    PurgeWorkers,
     Read,
+    ReadHistory,
     Recorded,
+    RegisterWorker,
     Renew,
     Renewed,
     Reopen,
@@ -57,7 +61,7 @@ from semel.core.operations import (
     SweepCount,
     TransactionJoined,
 )
-from semel.core.record import Failure, Lease, Status, StoredRecord
+from semel.core.record import Entry, Failure, Lease, Status, StoredRecord, Worker, processes_of
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.rows import record_of, steps_of, storable, stored_failure
@@ -121,10 +125,13 @@ def _mine(record: StoredRecord, claim: Claim) -> bool:
 
 
 def _note_transaction(
-    dialect: Dialect, claim: Claim, answer: ClaimAnswer, transaction: str | None
+    dialect: ServerDialect, claim: Claim, answer: ClaimAnswer, transaction: str | None
 ) -> Generator[Command, list[Row], ClaimAnswer]:
     if not isinstance(answer, Granted):
         return answer
+    taken_over = dialect.note_taken_over(claim.key.digest) if answer.record.attempts > 1 else None
+    if taken_over is not None:
+        yield taken_over
     if transaction is None:
         transaction = f"semel_{claim.nonce.hex()}"
         mark = dialect.set_savepoint(transaction)
@@ -473,6 +480,56 @@ def _add_replays(dialect: Dialect, operations: Sequence[AddReplays], *, joined: 
     return [Recorded(now) for _, now in rows]
 
 
+def _read_histories(dialect: Dialect, operations: Sequence[ReadHistory], *, joined: bool) -> Plan:
+    if joined:
+        message = "history() reads what is committed; nothing was read. Call it outside within()."
+        raise UsageError(message)
+    answers: Answers = []
+    for operation in operations:
+        answers.append((yield from _read_history(dialect, operation.digest)))
+    return answers
+
+
+def _read_history(dialect: Dialect, digest: bytes) -> Generator[Command, list[Row], HistoryFound]:
+    """Record, entries and workers, one after the other.
+
+    What changes in between can leave out an entry that is younger than the record that was read, and nothing else: an
+    entry and the present attempt of a record are told apart by fences.
+    """
+    ((*row, now),) = yield dialect.read([digest], joined=False)
+    if row[0] is None:
+        return HistoryFound(None, (), (), now)
+    record = yield from with_steps(dialect, tuple(row), joined=False)
+    entries = tuple(map(_entry_of, (yield dialect.history(digest, record.created_us))))
+    workers: list[Worker] = []
+    for process in processes_of(record, entries):
+        workers += [Worker(*found) for found in (yield dialect.worker(process))]
+    return HistoryFound(record, entries, tuple(workers), now)
+
+
+def _entry_of(row: Row) -> Entry:
+    fence, kind, number, started_us, ended_us, nonce, ending, error_type, error_message = row
+    error = None if error_type is None else Failure(error_type, error_message)
+    return Entry(fence, kind, number, started_us, ended_us, nonce, ending, error)
+
+
+def _register_workers(dialect: Dialect, operations: Sequence[RegisterWorker], *, joined: bool) -> Plan:
+    del joined
+    answers: Answers = []
+    for operation in operations:
+        ((now,),) = yield dialect.register(operation.worker)
+        answers.append(Recorded(now))
+    return answers
+
+
+def _purge_workers(dialect: Dialect, operations: Sequence[PurgeWorkers], *, joined: bool) -> Plan:
+    del joined
+    answers: Answers = []
+    for operation in operations:
+        answers.append(SweepCount((yield from dialect.purge_workers(operation))))
+    return answers
+
+
 _PLANS: dict[type, Many] = {
     Claim: claims,
     Renew: _write_plan("renew", _renew_row),
@@ -493,4 +550,7 @@ _PLANS: dict[type, Many] = {
     Purge: _sweep_plan(lambda dialect, operation: dialect.purge(operation)),
     MarkLapsed: _sweep_plan(lambda dialect, operation: dialect.lapse(operation)),
     AddReplays: _add_replays,
+    ReadHistory: _read_histories,
+    RegisterWorker: _register_workers,
+    PurgeWorkers: _purge_workers,
 }

@@ -22,12 +22,13 @@ from semel.core.operations import (
     MarkLapsed,
     Pending,
     Purge,
+    PurgeWorkers,
     Query,
     Reopen,
     Resolve,
     Scan,
 )
-from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, NOTHING, Status
+from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, NOTHING, Status, Worker
 from semel.stores.rows import (
     RECORD_COLUMNS,
     TEXT_COLUMNS,
@@ -38,6 +39,7 @@ from semel.stores.rows import (
     reopen_values,
     resolve_values,
     storable,
+    worker_row,
 )
 from semel.stores.search import Wording, select_records, term_numbers
 from semel.stores.sql.dialect import Command, Row, Sweep, Values
@@ -281,7 +283,7 @@ class SqliteDialect:
         terms = {f"term{place}": number for place, number in enumerate(term_numbers(operation.about))}
         keeping = (SQL["keep_term"].replace(":term", f":{name}") for name in terms)
         named = {**count_values(operation, fence), **terms}
-        return SqliteCommand(SQL["count_first"], named=named, follow=(*keeping, SQL["seen"]))
+        return SqliteCommand(SQL["count_first"], named=named, follow=(*keeping, SQL["note_first_failure"], SQL["seen"]))
 
     def count_again(self, operation: CountFailure) -> SqliteCommand:
         """A further failure."""
@@ -301,7 +303,8 @@ class SqliteDialect:
             "error_message": ERASED_FAILURE.message,
         }
         noted = (SQL["note_invalidation"],) if operation.invalidates else ()
-        return SqliteCommand(SQL["erase"], named=named, follow=(*_FORGET, *noted, SQL["seen"]))
+        history = (SQL["erase_history"], SQL["note_erasure"])
+        return SqliteCommand(SQL["erase"], named=named, follow=(*_FORGET, *noted, *history, SQL["seen"]))
 
     def pending(self, operation: Pending) -> SqliteCommand:
         """Invalidations that are not confirmed."""
@@ -328,6 +331,26 @@ class SqliteDialect:
         named = {"limit": max(operation.limit, 0), **failure}
         ((marked,),) = yield SqliteCommand(SQL["lapse"], named=named, to_rows=lambda _rows, changed, _now: [(changed,)])
         return int(marked)
+
+    def history(self, digest: bytes, life: int) -> SqliteCommand:
+        """What happened to a record."""
+        return SqliteCommand(SQL["history"], kind=Kind.READ, named={"digest": digest, "life": life})
+
+    def worker(self, process: bytes) -> SqliteCommand:
+        """A process, by what its nonces begin with."""
+        return SqliteCommand(SQL["worker"], kind=Kind.READ, named={"process": process})
+
+    def register(self, worker: Worker) -> SqliteCommand:
+        """Note a worker."""
+        named = dict(zip(("process", "host", "pid", "version"), worker_row(worker), strict=True))
+        return SqliteCommand(SQL["register"], named=named, to_rows=lambda _rows, _changed, now: [(now,)])
+
+    def purge_workers(self, operation: PurgeWorkers) -> Sweep:
+        """Forget workers that have given no sign for long."""
+        named = {"keep_us": operation.keep_us}
+        text = SQL["purge_workers"]
+        ((gone,),) = yield SqliteCommand(text, named=named, to_rows=lambda _rows, changed, _now: [(changed,)])
+        return int(gone)
 
     def tally(self, operations: Sequence[AddReplays]) -> SqliteCommand:
         """Add replays."""

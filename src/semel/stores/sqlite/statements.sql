@@ -273,5 +273,43 @@ SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {row}.created_us, {
 -- name: count_records
 SELECT r.operation, r.status, count(*) FROM {found} WHERE {restrictions} GROUP BY r.operation, r.status;
 
+-- The same transaction as count_first, whose record has no life before: triggers know of changes alone.
+-- name: note_first_failure
+INSERT INTO semel_history (
+    digest, life, position, scope, kind, number, started_us, ended_us, nonce, ending, error_type, error_message
+)
+SELECT digest, created_us, fence * 8 + 1, scope, 'attempt', attempts, started_us, updated_us, nonce,
+    CASE WHEN retryable THEN 'retryable' ELSE status END, error_type, error_message
+FROM semel_record WHERE digest = :digest;
+
+-- The same transaction as erase.
+-- name: erase_history
+UPDATE semel_history SET scope = '', error_type = CASE WHEN error_type IS NOT NULL THEN :error_type END,
+    error_message = CASE WHEN error_type IS NOT NULL THEN :error_message END
+WHERE digest = :digest;
+
+-- Erasing again finds that it was noted.
+-- name: note_erasure
+INSERT INTO semel_history (digest, life, position, scope, kind, number, started_us, ended_us)
+SELECT digest, created_us, fence * 8 + 4, '', 'erased', attempts, :now, :now FROM semel_record WHERE digest = :digest
+ON CONFLICT DO NOTHING;
+
+-- name: history
+SELECT position / 8, kind, number, started_us, ended_us, nonce, ending, error_type, error_message
+FROM semel_history WHERE digest = :digest AND life = :life ORDER BY position;
+
+-- name: worker
+SELECT process, host, pid, version, started_us FROM semel_worker WHERE process = :process;
+
+-- A worker started when it was first noted.
+-- name: register
+INSERT INTO semel_worker (process, host, pid, version, started_us, seen_us)
+VALUES (:process, :host, :pid, :version, :now, :now)
+ON CONFLICT (process) DO UPDATE SET host = excluded.host, pid = excluded.pid, version = excluded.version,
+    seen_us = excluded.seen_us;
+
+-- name: purge_workers
+DELETE FROM semel_worker WHERE seen_us <= :now - :keep_us;
+
 -- name: install_id
 SELECT value FROM semel_meta WHERE name = 'install_id';

@@ -65,6 +65,7 @@ from semel.testing.contract.topics.failures import (
     RefusalContract,
 )
 from semel.testing.contract.topics.fingerprints import FingerprintChangeContract, SecretContract
+from semel.testing.contract.topics.history import HistoryContract, HistoryOfCallsContract, HolderContract
 from semel.testing.contract.topics.leases import (
     LateWriteContract,
     LeaseContract,
@@ -131,6 +132,9 @@ class StoreContract(
     SweepContract,
     SweepingReconcileContract,
     ErasingContract,
+    HistoryContract,
+    HolderContract,
+    HistoryOfCallsContract,
     CapabilityContract,
     InputContract,
 ):

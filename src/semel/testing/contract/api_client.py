@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from semel.core.key import SHARED
-from semel.core.record import Count, Record, Resolution
+from semel.core.record import Count, HistoryEntry, Record, Resolution
 from semel.engine.admin import SweepReport
 from semel.engine.call_flow import Result
 from semel.testing.contract.calls import Call
@@ -223,6 +223,12 @@ class ApiClient:
         method = functools.partial(self.engine.erase, key, operation=operation, reason=reason, **rest)
         record: Record = await self.call(method)
         return record
+
+    async def history(self, key: Any = "k", *, operation: Any = OPERATION, **place: Any) -> tuple[HistoryEntry, ...]:
+        """What happened to a record."""
+        method = functools.partial(self.engine.history, key, operation=operation, **place)
+        entries: tuple[HistoryEntry, ...] = await self.call(method)
+        return entries
 
     async def sweep(self) -> SweepReport:
         """Sweep once."""

@@ -26,6 +26,7 @@ from semel.core.operations import (
     Fail,
     Found,
     Granted,
+    HistoryFound,
     InDoubtAnswer,
     Invalidate,
     JoinTransaction,
@@ -34,8 +35,11 @@ from semel.core.operations import (
     Operation,
     Pending,
     Purge,
+    PurgeWorkers,
     Read,
+    ReadHistory,
     Recorded,
+    RegisterWorker,
     Renew,
     Reopen,
     Reopened,
@@ -102,7 +106,9 @@ class Server(Database):
                 return self.sweep(transaction, operation, now)
             case AddReplays():
                 return self.tally(transaction, operation, now)
-            case Scan() | CountRecords() | Invalidate() | Pending() | Confirm():
+            case ReadHistory():
+                return self.history(transaction, operation, now)
+            case Scan() | CountRecords() | Invalidate() | Pending() | Confirm() | RegisterWorker() | PurgeWorkers():
                 message = f"a model answers no {type(operation).__name__}: no record is decided by it"
                 raise NotImplementedError(message)
             case _:
@@ -189,6 +195,11 @@ class Server(Database):
         """Look a record up."""
         row = self.rows(transaction).get(operation.digest)
         return Found(None if row is None else row.record, now)
+
+    def history(self, transaction: Transaction, operation: ReadHistory, now: int) -> Told:
+        """A record with its entries; only ever on a lane."""
+        row = self.rows(transaction).get(operation.digest)
+        return HistoryFound(None, (), (), now) if row is None else HistoryFound(row.record, row.entries, (), now)
 
     def decide(self, transaction: Transaction, operation: Decision, now: int) -> Told:
         """A decision."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from semel.core.record import StoredRecord
+from semel.core.record import Entry, StoredRecord
 
 
 class Isolation(StrEnum):
@@ -27,6 +27,7 @@ class Row(msgspec.Struct, frozen=True):
     record: StoredRecord
     stamp: int
     wanted: bool = False
+    entries: tuple[Entry, ...] = ()
 
 
 Rows = dict[bytes, Row]

@@ -42,6 +42,8 @@ CREATE TABLE IF NOT EXISTS {record_table} (
     status              VARCHAR(16) NOT NULL COMMENT 'running, completed, failed, in_doubt or cancelled',
     in_doubt_policy     VARCHAR(16) NOT NULL COMMENT 'what its owner allows after an end without an outcome: rerun, reconcile or hold',
     nonce               BINARY(16) NOT NULL COMMENT 'names the claim that holds the lease',
+    taken_nonce         BINARY(16) COMMENT 'names the claim that this one has taken over, where it has',
+    taken_started_us    BIGINT COMMENT 'when that one was granted',
     fingerprint         VARBINARY(64) NOT NULL COMMENT 'digest of the request; the same key with another one is refused. Empty once it is erased',
     scope               VARCHAR(255) NOT NULL COMMENT 'who the key belongs to',
     operation           VARCHAR(255) NOT NULL COMMENT 'what the key is for',
@@ -114,3 +116,37 @@ INSERT INTO {gate} (stripe, install_id)
 SELECT d1.d + 16 * d2.d + 256 * d3.d + 4096 * d4.d, m.value
 FROM ({digits}) AS d1, ({digits}) AS d2, ({digits}) AS d3, ({digits}) AS d4, {meta} AS m
 WHERE m.name = 'install_id' AND NOT EXISTS (SELECT 1 FROM {gate} AS g);
+
+-- What happened to a record, written in the transaction that changes it. The position is eight times the fence of the
+-- record, and 1 for an attempt, 2 for a decision, 3 for a reopening, 4 for an erasure: nothing is entered twice, and what
+-- enters looks for nothing first, which would lock a gap. At most the 100 newest entries of a record are kept.
+CREATE TABLE IF NOT EXISTS {history_table} (
+    digest         BINARY(32) NOT NULL COMMENT 'the record it belongs to',
+    life           BIGINT NOT NULL COMMENT 'created_us of that record',
+    position       BIGINT NOT NULL COMMENT 'the order of entries: eight times the fence, and 1 to 4 by kind',
+    scope          VARCHAR(255) NOT NULL COMMENT 'who the key belongs to; empty once it is erased',
+    kind           VARCHAR(16) NOT NULL COMMENT 'attempt, taken_over, resolved, reopened or erased',
+    number         INT NOT NULL COMMENT 'which attempt it was, or how many there had been',
+    started_us     BIGINT NOT NULL COMMENT 'when the attempt was granted, or the decision made',
+    ended_us       BIGINT NOT NULL COMMENT 'when that was over',
+    nonce          BINARY(16) COMMENT 'that of the attempt or the decision; its first six bytes name the process',
+    ending         VARCHAR(16) COMMENT 'completed, failed, retryable, in_doubt or cancelled',
+    error_type     TEXT COMMENT 'class of the error it ended with',
+    error_message  TEXT COMMENT 'message of that error',
+    seal           INT NOT NULL DEFAULT 0 COMMENT '0: the error is not sealed',
+    PRIMARY KEY (digest, life, position),
+    CONSTRAINT {prefix}history_kind CHECK (kind IN ('attempt', 'taken_over', 'resolved', 'reopened', 'erased')),
+    CONSTRAINT {prefix}history_ending CHECK (ending IN ('completed', 'failed', 'retryable', 'in_doubt', 'cancelled')),
+    CONSTRAINT {prefix}history_error CHECK ((error_type IS NULL) = (error_message IS NULL))
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+COMMENT='semel: what happened to records; an attempt that completed has no row until the record forgets it';
+
+CREATE TABLE IF NOT EXISTS {worker_table} (
+    process     BINARY(6) NOT NULL PRIMARY KEY COMMENT 'the first six bytes of its nonces',
+    host        VARCHAR(255) NOT NULL COMMENT 'the name of its machine',
+    pid         BIGINT NOT NULL COMMENT 'its process id',
+    version     VARCHAR(255) NOT NULL COMMENT 'its release of semel',
+    started_us  BIGINT NOT NULL COMMENT 'when it was first noted',
+    seen_us     BIGINT NOT NULL COMMENT 'when it was last noted'
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+COMMENT='semel: one row per process that claimed; who holds a lease';

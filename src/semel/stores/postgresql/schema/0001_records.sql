@@ -147,3 +147,121 @@ COMMENT ON COLUMN {search_table}.created_us IS 'created_us of the record it belo
 COMMENT ON COLUMN {search_table}.term IS 'number of a subject, requester, business key, process instance or tag';
 COMMENT ON COLUMN {search_table}.digest IS 'the record it belongs to';
 COMMENT ON COLUMN {search_table}.scope IS 'who the key of the record belongs to';
+
+-- What happened to a record: written by the triggers below, in the very statement that changes the record, so that no
+-- writer can leave it out and a rollback takes both. `position` is eight times the fence of the record, and 1 for an
+-- attempt, 2 for a decision, 3 for a reopening, 4 for an erasure: nothing is entered twice. At most the 100 newest entries
+-- of a record are kept.
+CREATE TABLE {history_table} (
+    life           bigint NOT NULL,
+    started_us     bigint NOT NULL,
+    ended_us       bigint NOT NULL,
+    position       bigint NOT NULL,
+    number         integer NOT NULL,
+    seal           integer NOT NULL DEFAULT 0,
+    kind           text COLLATE "C" NOT NULL,
+    ending         text COLLATE "C",
+    digest         bytea NOT NULL,
+    nonce          bytea,
+    scope          text COLLATE "C" NOT NULL,
+    error_type     text COLLATE "C",
+    error_message  text COLLATE "C",
+    CONSTRAINT {prefix}history_pk PRIMARY KEY (digest, life, position),
+    CONSTRAINT {prefix}history_kind CHECK (kind IN ('attempt', 'taken_over', 'resolved', 'reopened', 'erased')),
+    CONSTRAINT {prefix}history_ending CHECK (ending IN ('completed', 'failed', 'retryable', 'in_doubt', 'cancelled')),
+    CONSTRAINT {prefix}history_bytes CHECK (octet_length(digest) = 32 AND octet_length(nonce) = 16),
+    CONSTRAINT {prefix}history_error CHECK ((error_type IS NULL) = (error_message IS NULL))
+);
+COMMENT ON TABLE {history_table} IS 'semel: what happened to records; an attempt that completed has no row until the record forgets it';
+COMMENT ON COLUMN {history_table}.life IS 'created_us of the record it belongs to';
+COMMENT ON COLUMN {history_table}.started_us IS 'when the attempt was granted, or the decision made';
+COMMENT ON COLUMN {history_table}.ended_us IS 'when that was over';
+COMMENT ON COLUMN {history_table}.position IS 'the order of entries: eight times the fence, and 1 to 4 by kind';
+COMMENT ON COLUMN {history_table}.number IS 'which attempt it was, or how many there had been';
+COMMENT ON COLUMN {history_table}.seal IS '0: the error is not sealed';
+COMMENT ON COLUMN {history_table}.kind IS 'attempt, taken_over, resolved, reopened or erased';
+COMMENT ON COLUMN {history_table}.ending IS 'completed, failed, retryable, in_doubt or cancelled';
+COMMENT ON COLUMN {history_table}.digest IS 'the record it belongs to';
+COMMENT ON COLUMN {history_table}.nonce IS 'that of the attempt or the decision; its first six bytes name the process';
+COMMENT ON COLUMN {history_table}.scope IS 'who the key belongs to; empty once it is erased';
+COMMENT ON COLUMN {history_table}.error_type IS 'class of the error it ended with';
+COMMENT ON COLUMN {history_table}.error_message IS 'message of that error';
+
+CREATE FUNCTION {history_function}() RETURNS trigger LANGUAGE plpgsql AS $body$
+DECLARE
+    rank integer;
+BEGIN
+    IF TG_OP = 'DELETE' OR NEW.created_us <> OLD.created_us THEN
+        DELETE FROM {history_table} AS h WHERE h.digest = OLD.digest;
+        RETURN NULL;
+    END IF;
+    -- What only the record knew so far: an attempt that runs, or one whose value is replaced.
+    IF NEW.nonce <> OLD.nonce AND (OLD.status = 'running' OR (OLD.status = 'completed' AND NOT EXISTS (
+        SELECT 1 FROM {history_table} AS h
+        WHERE h.digest = OLD.digest AND h.life = OLD.created_us AND h.position = OLD.fence::bigint * 8 + 2
+    ))) THEN
+        INSERT INTO {history_table} (digest, life, position, scope, kind, number, started_us, ended_us, nonce, ending)
+        VALUES (
+            OLD.digest, OLD.created_us, OLD.fence::bigint * 8 + 1, OLD.scope,
+            CASE WHEN NEW.status = 'running' THEN 'taken_over' ELSE 'attempt' END, OLD.attempts,
+            coalesce(OLD.started_us, OLD.created_us),
+            CASE WHEN OLD.status = 'completed' THEN OLD.updated_us ELSE NEW.updated_us END, OLD.nonce,
+            CASE WHEN OLD.status = 'completed' THEN 'completed' ELSE 'in_doubt' END
+        )
+        ON CONFLICT DO NOTHING;
+    END IF;
+    -- What was written: the end of an attempt whose handler was called, a decision, a reopening, or a failure that was
+    -- counted afterwards.
+    IF NEW.status <> 'running' AND (NEW.nonce <> OLD.nonce OR (
+        OLD.status = 'running' AND NEW.attempts = OLD.attempts AND NEW.status IN ('failed', 'in_doubt')
+    )) THEN
+        rank := CASE
+            WHEN NEW.nonce = OLD.nonce OR (OLD.status = 'failed' AND NEW.fence <> OLD.fence) THEN 1
+            WHEN NEW.fence <> OLD.fence THEN 2 ELSE 3 END;
+        INSERT INTO {history_table} (
+            digest, life, position, scope, kind, number, started_us, ended_us, nonce, ending, error_type, error_message
+        )
+        SELECT NEW.digest, NEW.created_us, NEW.fence::bigint * 8 + rank, NEW.scope,
+            CASE rank WHEN 1 THEN 'attempt' WHEN 2 THEN 'resolved' ELSE 'reopened' END,
+            CASE WHEN rank = 3 THEN OLD.attempts ELSE NEW.attempts END,
+            CASE WHEN rank = 1 THEN coalesce(NEW.started_us, NEW.created_us) ELSE NEW.updated_us END,
+            NEW.updated_us, NEW.nonce, CASE WHEN NEW.retryable THEN 'retryable' ELSE NEW.status END,
+            CASE WHEN e.is_kept THEN NEW.error_type END, CASE WHEN e.is_kept THEN NEW.error_message END
+        FROM (SELECT rank = 1 OR (rank = 2 AND NEW.status = 'failed' AND NOT NEW.retryable) AS is_kept) AS e
+        ON CONFLICT DO NOTHING;
+    END IF;
+    DELETE FROM {history_table} AS h
+    WHERE NEW.fence > 33 AND h.digest = NEW.digest AND h.life = NEW.created_us AND h.position <= (
+        SELECT x.position FROM {history_table} AS x WHERE x.digest = NEW.digest AND x.life = NEW.created_us
+        ORDER BY x.position DESC OFFSET 100 LIMIT 1
+    );
+    RETURN NULL;
+END
+$body$;
+
+-- Completions, renewals, steps and replays set neither of these columns, so the function is not called for them.
+CREATE TRIGGER {prefix}history_written AFTER UPDATE OF doubtful, attempts ON {record_table}
+    FOR EACH ROW EXECUTE FUNCTION {history_function}();
+
+-- A first life that completed at its first attempt has no entries.
+CREATE TRIGGER {prefix}history_deleted AFTER DELETE ON {record_table}
+    FOR EACH ROW WHEN (NOT (OLD.fence = 1 AND OLD.status = 'completed' AND OLD.resolution IS NULL))
+    EXECUTE FUNCTION {history_function}();
+
+CREATE TABLE {worker_table} (
+    started_us  bigint NOT NULL,
+    seen_us     bigint NOT NULL,
+    pid         bigint NOT NULL,
+    process     bytea NOT NULL,
+    host        varchar(255) COLLATE "C" NOT NULL,
+    version     varchar(255) COLLATE "C" NOT NULL,
+    CONSTRAINT {prefix}worker_pk PRIMARY KEY (process),
+    CONSTRAINT {prefix}worker_process CHECK (octet_length(process) = 6)
+);
+COMMENT ON TABLE {worker_table} IS 'semel: one row per process that claimed; who holds a lease';
+COMMENT ON COLUMN {worker_table}.started_us IS 'when it was first noted';
+COMMENT ON COLUMN {worker_table}.seen_us IS 'when it was last noted';
+COMMENT ON COLUMN {worker_table}.pid IS 'its process id';
+COMMENT ON COLUMN {worker_table}.process IS 'the first six bytes of its nonces';
+COMMENT ON COLUMN {worker_table}.host IS 'the name of its machine';
+COMMENT ON COLUMN {worker_table}.version IS 'its release of semel';

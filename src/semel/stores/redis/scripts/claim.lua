@@ -2,7 +2,7 @@
 -- without the other's. The answer is the record as it is afterwards: a claim sent again finds its own nonce there.
 -- ARGV: fingerprint, nonce, lease_us, keep_us, in_doubt, reconcile_after_us, key, about
 local seen = fields('status', 'nonce', 'fingerprint', 'expires_us', 'retryable', 'doubtful', 'lease_us',
-    'in_doubt_policy', 'reconcile_after_us', 'fence', 'attempts')
+    'in_doubt_policy', 'reconcile_after_us', 'fence', 'attempts', 'started_us')
 local status, mine = seen.status, ARGV[2]
 
 local function may_take_over()
@@ -47,6 +47,9 @@ if settled[status] and tonumber(seen.expires_us) <= now then
     redis.call('DEL', key)
     write(1, '0', 'key', ARGV[7], 'created_us', whole(now))
 elseif winnable() then
+    if status == 'running' then
+        enter(seen.fence, 'taken_over', seen.attempts, seen.started_us, seen.nonce, 'in_doubt')
+    end
     local doubtful = (seen.doubtful == '1' or not settled[status]) and '1' or '0'
     write(tonumber(seen.attempts) + 1, doubtful)
     redis.call('HDEL', key, 'outcome', 'completed_us', 'replayed_us')

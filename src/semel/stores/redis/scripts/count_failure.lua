@@ -11,8 +11,10 @@ end
 
 local function write(attempts, kept, lease, ...)
     local most = tonumber(ARGV[9])
-    redis.call('HSET', key, 'status', 'failed', 'retryable', (most and attempts >= most) and '0' or '1',
-        'fence', whole(tonumber(seen.fence or '0') + 1), 'nonce', ARGV[2], 'lease_us', lease, 'attempts', whole(attempts),
+    local final = most and attempts >= most
+    local fence = whole(tonumber(seen.fence or '0') + 1)
+    enter(fence, 'attempt', whole(attempts), whole(now), ARGV[2], final and 'failed' or 'retryable', ARGV[8])
+    redis.call('HSET', key, 'status', 'failed', 'retryable', final and '0' or '1', 'fence', fence, 'nonce', ARGV[2], 'lease_us', lease, 'attempts', whole(attempts),
         'error', ARGV[8], 'started_us', whole(now), 'updated_us', whole(now), 'completed_us', whole(now),
         'expires_us', whole(kept), ...)
     local answer = { 1, told(true) }

@@ -1,7 +1,7 @@
 -- Takes out of a record that is settled at this instant what may be personal. Nothing that shuts the key changes, nor
 -- when the server removes it. Sent again it leaves the same.
 -- ARGV: note, tombstone, failure
-local record = fields('status', 'key')
+local record = fields('status', 'key', 'fence', 'attempts', 'fingerprint')
 if not record.status then
     return false
 elseif not settled[record.status] then
@@ -14,7 +14,16 @@ redis.call('HDEL', key, 'steps', 'error')
 for _, field in ipairs(redis.call('HKEYS', key)) do
     if string.sub(field, 1, 5) == 'step:' then
         redis.call('HDEL', key, field)
+    elseif string.sub(field, 1, 6) == 'entry:' then
+        local entry = redis.call('HGET', key, field)
+        local plain = string.match(entry, '^[^:]*:[^:]*:[^:]*:[^:]*:[^:]*:[^:]*:[^:]*:')
+        if plain ~= entry then
+            redis.call('HSET', key, field, plain .. ARGV[3])
+        end
     end
+end
+if record.fingerprint ~= '' then
+    enter(record.fence, 'erased', record.attempts, whole(now), '', '')
 end
 if record.status == 'completed' then
     redis.call('HSET', key, 'outcome', ARGV[2])

@@ -1,7 +1,7 @@
 -- Records an end without a value under the lease. The same end again is known by its error; any other comes too late.
 -- ARGV: nonce, fence, ending, error, doubtful, unstarted, channel, digest
 local record = fields('nonce', 'fence', 'status', 'error', 'updated_us', 'attempts', 'expires_us', 'keep_us',
-    'lease_us', 'wanted')
+    'lease_us', 'wanted', 'started_us')
 if not owned(record, ARGV[1], ARGV[2]) or record.status == 'completed' then
     return 0
 elseif record.status ~= 'running' then
@@ -9,6 +9,10 @@ elseif record.status ~= 'running' then
 end
 local ending = ARGV[3]
 local attempts = math.max(tonumber(record.attempts) - tonumber(ARGV[6]), 0)
+if ARGV[6] == '0' then
+    local ends = { final = 'failed', retry = 'retryable', doubt = 'in_doubt' }
+    enter(record.fence, 'attempt', record.attempts, record.started_us, record.nonce, ends[ending], ARGV[4])
+end
 local changes = { 'error', ARGV[4], 'doubtful', ARGV[5], 'attempts', whole(attempts), 'updated_us', whole(now),
     'lease_us', ended_lease(record) }
 if ending == 'doubt' then

@@ -3,7 +3,8 @@
 -- With a nonce to correct, it replaces the outcome of the very record that was seen, unless its content was erased since.
 -- ARGV: nonce, status, note, channel, digest, and the outcome where there is one ('1' and its bytes; else '0' and ''),
 -- the nonce to correct ('' for none), the error of a failure for good ('' for none), and whether a live lease is ended
-local record = fields('status', 'nonce', 'fence', 'lease_us', 'expires_us', 'keep_us', 'wanted', 'fingerprint')
+local record = fields('status', 'nonce', 'fence', 'lease_us', 'expires_us', 'keep_us', 'wanted', 'fingerprint',
+    'attempts', 'started_us', 'completed_us', 'decided')
 if not record.status then
     return false
 elseif record.nonce == ARGV[1] then
@@ -20,10 +21,20 @@ end
 if not allowed then
     return { 0, told(true) }
 end
+-- What only the record knew so far: an attempt that runs, or one whose value is replaced.
+if record.status == 'running' then
+    enter(record.fence, 'attempt', record.attempts, record.started_us, record.nonce, 'in_doubt')
+elseif record.status == 'completed' and record.decided ~= record.fence then
+    enter(record.fence, 'attempt', record.attempts, record.started_us, record.nonce, 'completed', nil, record.completed_us)
+end
+local fence = whole(tonumber(record.fence) + 1)
+local ending = (ARGV[2] == 'failed' and ARGV[9] == '') and 'retryable' or ARGV[2]
+enter(fence, 'resolved', record.attempts, whole(now), ARGV[1], ending, ARGV[9] ~= '' and ARGV[9] or nil)
 local kept = kept_until(record)
+redis.call('HSET', key, 'decided', fence)
 redis.call('HSET', key, 'status', ARGV[2], 'retryable',
     ARGV[2] == 'failed' and ARGV[9] == '' and '1' or '0', 'nonce', ARGV[1],
-    'fence', whole(tonumber(record.fence) + 1), 'doubtful', '0', 'resolution', ARGV[3], 'updated_us', whole(now),
+    'fence', fence, 'doubtful', '0', 'resolution', ARGV[3], 'updated_us', whole(now),
     'completed_us', whole(now), 'expires_us', whole(kept), 'lease_us', ended_lease(record))
 if ARGV[6] == '1' then
     redis.call('HSET', key, 'outcome', ARGV[7])

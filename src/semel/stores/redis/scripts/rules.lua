@@ -46,6 +46,29 @@ local function ended_lease(record)
     return whole(math.min(tonumber(record.lease_us), now))
 end
 
+-- At most 200 bytes, and no half of a character.
+local function brief(text)
+    local stop = 200
+    if #text <= stop then
+        return text
+    end
+    while stop > 0 and bit.band(string.byte(text, stop + 1), 0xC0) == 0x80 do
+        stop = stop - 1
+    end
+    return string.sub(text, 1, stop)
+end
+
+-- Enters into the history, in fields of the record itself: whatever removes the record removes them. The newest 20 stay.
+local function enter(fence, kind, number, started, nonce, ending, error, ended)
+    local last = redis.call('HINCRBY', key, 'entries', 1)
+    local digits = string.gsub(nonce, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+    local pair = error and cmsgpack.unpack(error)
+    local text = table.concat({ fence, kind, number, started, ended or whole(now), digits, ending }, ':')
+    redis.call('HSET', key, 'entry:' .. whole(last),
+        text .. ':' .. (pair and cmsgpack.pack({ brief(pair[1]), brief(pair[2]) }) or ''))
+    redis.call('HDEL', key, 'entry:' .. whole(last - 20))
+end
+
 -- Whoever waits is told. The reply is not looked at: a user who may not publish must not fail a completion.
 local function tell(record, channel, digest)
     if record.wanted then

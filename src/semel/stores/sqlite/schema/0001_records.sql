@@ -109,3 +109,91 @@ CREATE TABLE semel_step (
 ) STRICT;
 
 CREATE INDEX semel_step_record ON semel_step (digest, position);
+
+-- What happened to a record: written by the triggers below, in the very statement that changes the record, so that no
+-- writer can leave it out and a rollback takes both. `life` is created_us of the record. `position` is eight times the
+-- fence of the record, and 1 for an attempt, 2 for a decision, 3 for a reopening, 4 for an erasure: nothing is entered
+-- twice. At most the 100 newest entries of a record are kept. `seal` is 0 for texts that are not sealed.
+CREATE TABLE semel_history (
+    digest         BLOB NOT NULL CHECK (length(digest) = 32),
+    life           INTEGER NOT NULL,
+    position       INTEGER NOT NULL CHECK (position > 8),
+    scope          TEXT NOT NULL,
+    kind           TEXT NOT NULL CHECK (kind IN ('attempt', 'taken_over', 'resolved', 'reopened', 'erased')),
+    number         INTEGER NOT NULL CHECK (number >= 0),
+    started_us     INTEGER NOT NULL,
+    ended_us       INTEGER NOT NULL,
+    nonce          BLOB CHECK (length(nonce) = 16),
+    ending         TEXT CHECK (ending IN ('completed', 'failed', 'retryable', 'in_doubt', 'cancelled')),
+    error_type     TEXT,
+    error_message  TEXT CHECK ((error_type IS NULL) = (error_message IS NULL)),
+    seal           INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (digest, life, position)
+) STRICT, WITHOUT ROWID;
+
+-- Completions, renewals, steps and replays set neither of these columns, so for them this trigger does not exist.
+CREATE TRIGGER semel_history_written AFTER UPDATE OF doubtful, attempts ON semel_record
+WHEN NEW.created_us = OLD.created_us
+BEGIN
+    -- What only the record knew so far: an attempt that runs, or one whose value is replaced.
+    INSERT INTO semel_history (digest, life, position, scope, kind, number, started_us, ended_us, nonce, ending)
+    SELECT OLD.digest, OLD.created_us, OLD.fence * 8 + 1, OLD.scope,
+        CASE WHEN NEW.status = 'running' THEN 'taken_over' ELSE 'attempt' END, OLD.attempts, OLD.started_us,
+        coalesce(OLD.completed_us, NEW.updated_us), OLD.nonce,
+        CASE WHEN OLD.status = 'completed' THEN 'completed' ELSE 'in_doubt' END
+    WHERE NEW.nonce <> OLD.nonce AND (OLD.status = 'running' OR (OLD.status = 'completed' AND NOT EXISTS (
+        SELECT 1 FROM semel_history AS h
+        WHERE h.digest = OLD.digest AND h.life = OLD.created_us AND h.position = OLD.fence * 8 + 2
+    )))
+    ON CONFLICT DO NOTHING;
+
+    -- What was written: the end of an attempt whose handler was called, a decision, a reopening, or a failure that was
+    -- counted afterwards.
+    INSERT INTO semel_history (
+        digest, life, position, scope, kind, number, started_us, ended_us, nonce, ending, error_type, error_message
+    )
+    SELECT NEW.digest, NEW.created_us, NEW.fence * 8 + e.rank, NEW.scope,
+        CASE e.rank WHEN 1 THEN 'attempt' WHEN 2 THEN 'resolved' ELSE 'reopened' END,
+        CASE WHEN e.rank = 3 THEN OLD.attempts ELSE NEW.attempts END,
+        CASE WHEN e.rank = 1 THEN NEW.started_us ELSE NEW.updated_us END, NEW.updated_us, NEW.nonce,
+        CASE WHEN NEW.retryable THEN 'retryable' ELSE NEW.status END,
+        CASE WHEN e.rank = 1 OR (e.rank = 2 AND NEW.status = 'failed' AND NOT NEW.retryable) THEN NEW.error_type END,
+        CASE WHEN e.rank = 1 OR (e.rank = 2 AND NEW.status = 'failed' AND NOT NEW.retryable) THEN NEW.error_message END
+    FROM (
+        SELECT CASE
+            WHEN NEW.nonce = OLD.nonce OR (OLD.status = 'failed' AND NEW.fence <> OLD.fence) THEN 1
+            WHEN NEW.fence <> OLD.fence THEN 2 ELSE 3 END AS rank
+    ) AS e
+    WHERE NEW.status <> 'running' AND (NEW.nonce <> OLD.nonce OR (
+        OLD.status = 'running' AND NEW.attempts = OLD.attempts AND (NEW.status = 'failed' OR NEW.status = 'in_doubt')
+    ))
+    ON CONFLICT DO NOTHING;
+
+    DELETE FROM semel_history WHERE digest = NEW.digest AND life = NEW.created_us AND position <= (
+        SELECT h.position FROM semel_history AS h WHERE h.digest = NEW.digest AND h.life = NEW.created_us
+        ORDER BY h.position DESC LIMIT 1 OFFSET 100
+    );
+END;
+
+CREATE TRIGGER semel_history_next_life AFTER UPDATE OF doubtful, attempts ON semel_record
+WHEN NEW.created_us <> OLD.created_us
+BEGIN
+    DELETE FROM semel_history WHERE digest = OLD.digest;
+END;
+
+-- A first life that completed at its first attempt has no entries.
+CREATE TRIGGER semel_history_deleted AFTER DELETE ON semel_record
+WHEN NOT (OLD.fence = 1 AND OLD.status = 'completed' AND OLD.resolution IS NULL)
+BEGIN
+    DELETE FROM semel_history WHERE digest = OLD.digest;
+END;
+
+-- One row per process: the first six bytes of its nonces name it.
+CREATE TABLE semel_worker (
+    process     BLOB NOT NULL PRIMARY KEY CHECK (length(process) = 6),
+    host        TEXT NOT NULL CHECK (length(host) <= 255),
+    pid         INTEGER NOT NULL,
+    version     TEXT NOT NULL CHECK (length(version) <= 255),
+    started_us  INTEGER NOT NULL,
+    seen_us     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
