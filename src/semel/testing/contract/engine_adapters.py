@@ -143,7 +143,7 @@ async def _called(method: Callable[[], Any]) -> Any:
 
 
 def _waiting(runtime: Any) -> int:
-    return sum(len(waiters) for waiters in runtime._background.waiting._keys.values())
+    return sum(len(waiters) for waiters in runtime.background.waiting._keys.values())
 
 
 def _looking_like(function: Callable[..., Any], adapted: Callable[..., Any]) -> Callable[..., Any]:
