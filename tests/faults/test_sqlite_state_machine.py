@@ -270,8 +270,10 @@ class SqliteIsADictionary(RuleBasedStateMachine):
     @rule(limit=limits)
     def lapse(self, limit: int) -> None:
         lapsed = self.model.lapsed(self.now)
-        assert self.perform(ops.MarkLapsed(limit)) == [ops.SweepCount(min(limit, len(lapsed)))]
+        (answer,) = self.perform(ops.MarkLapsed(limit))
+        assert isinstance(answer, ops.LapsedRecords)
         marked = {row["digest"] for row in self.stored() if row["status"] == "in_doubt"} & lapsed
+        assert {record.digest for record in answer.records} == marked
         assert len(marked) == min(limit, len(lapsed))
         for digest in marked:
             self.model.lapse(digest, self.now)

@@ -9,6 +9,7 @@ from semel.core.operations import (
     Found,
     Granted,
     InDoubtAnswer,
+    LapsedRecords,
     Lost,
     Page,
     Recorded,
@@ -105,8 +106,8 @@ def seen(answer: Answer | Exception) -> Seen:
             return (type(answer).__name__.lower(), row_of(record))
         case StateMismatch(record):
             return ("unresolvable", None if record is None else row_of(record))
-        case SweepCount(count):
-            return ("swept", count)
+        case SweepCount() | LapsedRecords():
+            return ("swept", answer.count if isinstance(answer, SweepCount) else answer.records)
         case Page(records, cursor):
             return ("page", [row_of(record) for record in records], cursor)
         case Exception():

@@ -25,6 +25,7 @@ from semel.core.operations import (
     Erased,
     Fail,
     Found,
+    LapsedRecords,
     Lost,
     Read,
     Recorded,
@@ -195,6 +196,12 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = Table.lapse
     return patch.object(Table, "lapse", lambda self, limit, now: right(self, limit, now + 10_000_000))
+
+
+@mutant("sweeping does not tell which leases it marked", "swept", "told")
+def _() -> AbstractContextManager[Any]:
+    right = Table.lapse
+    return patch.object(Table, "lapse", lambda self, limit, now: LapsedRecords(right(self, limit, now).records[1:]))
 
 
 @mutant("the same claim again is not recognised", "rerun", "ownerless")

@@ -13,6 +13,7 @@ from semel.core.operations import AddReplays, Checkpoint, Complete, Fail, MarkLa
 from semel.stores.mysql import MysqlStore
 from semel_lab.simulate.models import Act, Isolation, MysqlModel
 from tests.servers.databases import Databases
+from tests.servers.records import FORGET_SWEEPS
 from tests.simulate.sequences import KEYS, Clock, Kind, compare
 from tests.simulate.served import CALLERS, SEQUENCES, TIME_LIMIT, Served
 
@@ -89,6 +90,7 @@ class Mariadb(Served):
         digests = [key.digest for key in KEYS]
         for table in ("semel_step", "semel_record"):
             self._told(self._own, f"DELETE FROM {table} WHERE digest IN (%s, %s)", *digests)  # noqa: S608
+        self._told(self._own, FORGET_SWEEPS)
         for caller, isolation in zip(self._callers, isolations, strict=False):
             self._told(caller, f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation.upper()}")
             caller.rollback()

@@ -10,6 +10,7 @@ import pytest
 from semel.stores.postgresql import PostgresStore
 from semel_lab.simulate.models import Isolation, PostgresModel
 from tests.servers.databases import Databases
+from tests.servers.records import FORGET_SWEEPS
 from tests.simulate.sequences import Clock, compare
 from tests.simulate.served import CALLERS, SEQUENCES, TIME_LIMIT, Served
 
@@ -38,6 +39,7 @@ class Postgresql(Served):
             self._own.execute("TRUNCATE semel_record, semel_step")
         self._own.execute("DELETE FROM semel_record")
         self._own.execute("DELETE FROM semel_step")
+        self._own.execute(FORGET_SWEEPS)
         for caller, isolation in zip(self._callers, isolations, strict=False):
             caller.isolation_level = psycopg.IsolationLevel[isolation.name]
 

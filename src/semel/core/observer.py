@@ -15,6 +15,7 @@ _log = logging.getLogger("semel")
 _LOUD = frozenset(
     {
         "in_doubt",
+        "lapsed",
         "lease_lost",
         "stalled",
         "not_kept",
@@ -37,6 +38,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         "failed",
         "rolled_back",
         "in_doubt",
+        "lapsed",
         "lease_lost",
         "stalled",
         "waited",

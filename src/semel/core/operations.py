@@ -232,8 +232,8 @@ class Purge(msgspec.Struct, Asks["SweepCount"], frozen=True):
     limit: int
 
 
-class MarkLapsed(msgspec.Struct, Asks["SweepCount"], frozen=True):
-    """Mark at most `limit` running records whose lease is over as in doubt."""
+class MarkLapsed(msgspec.Struct, Asks["LapsedRecords"], frozen=True):
+    """Mark at most `limit` running records whose lease is over as in doubt, and tell which."""
 
     limit: int
 
@@ -433,9 +433,28 @@ class PendingInvalidations(msgspec.Struct, frozen=True):
 
 
 class SweepCount(msgspec.Struct, frozen=True):
-    """How many records were deleted or marked."""
+    """How many records were deleted."""
 
     count: int
+
+
+class LapsedRecord(msgspec.Struct, frozen=True, order=True):
+    """A record that was marked as in doubt, and how long ago the attempt began whose lease is over."""
+
+    digest: bytes
+    operation: str
+    age_us: int
+
+
+class LapsedRecords(msgspec.Struct, frozen=True):
+    """Which records were marked, in the order of their digests."""
+
+    records: tuple[LapsedRecord, ...]
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.records)
 
 
 ClaimAnswer = Granted | Replay | Running | Reused | InDoubtAnswer
@@ -456,6 +475,7 @@ Answer = (
     | Erased
     | PendingInvalidations
     | SweepCount
+    | LapsedRecords
 )
 
 

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -23,6 +24,7 @@ from semel.core.operations import (
     Erased,
     Invalidate,
     Invalidation,
+    LapsedRecord,
     MarkLapsed,
     Page,
     Pending,
@@ -397,15 +399,30 @@ class SweepReport:
     invalidated: int = 0
 
 
-def sweep(known: dict[str, RegisteredOperation], clock: Clock, *, copies: bool = False) -> Flow[SweepReport]:
+def sweep(
+    known: dict[str, RegisteredOperation],
+    clock: Clock,
+    tell_lapsed: Callable[[LapsedRecord], None],
+    *,
+    copies: bool = False,
+    limit: int | None = None,
+) -> Flow[SweepReport]:
     """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held.
 
-    With `copies` of records beside the store, first repeat the invalidations that are not confirmed.
+    `tell_lapsed` is called with each record that was marked. With `limit` at most so many are deleted, and at most so
+    many marked; the rest is for the next sweep. With `copies` of records beside the store, first repeat
+    the invalidations that are not confirmed.
+
+    Raises:
+        UsageError: the limit is below 1.
     """
+    if limit is not None and limit < 1:
+        message = f"limit={limit} would sweep nothing; nothing was swept. Give 1 or more, or leave it out."
+        raise UsageError(message)
     invalidated = (yield from repeat_invalidations()) if copies else 0
-    deleted = yield from _until_none(Purge(_BATCH), clock)
+    deleted = yield from _delete_expired(clock, limit)
     yield from ask(PurgeWorkers(WORKER_KEPT_US))
-    lapsed = yield from _until_none(MarkLapsed(_BATCH), clock)
+    lapsed = yield from _mark_lapsed(clock, tell_lapsed, limit)
     reconciled, held = 0, 0
     cursor: tuple[int, bytes] | None = None
     while True:
@@ -420,18 +437,42 @@ def sweep(known: dict[str, RegisteredOperation], clock: Clock, *, copies: bool =
             return SweepReport(deleted, lapsed, reconciled, held, invalidated)
 
 
-def _until_none(operation: Purge | MarkLapsed, clock: Clock) -> Flow[int]:
-    """Batch after batch, each followed by as long a rest as it took: half of the time belongs to those who claim."""
-    total = 0
-    while True:
+def _delete_expired(clock: Clock, limit: int | None) -> Flow[int]:
+    """Batch after batch, with rests; answers how many were deleted."""
+    deleted = 0
+    while batch := _next_batch(deleted, limit):
         began = clock.monotonic()
-        swept = yield from ask(operation)
-        total += swept.count
-        if swept.count < operation.limit:
-            return total
-        took = clock.monotonic() - began
-        if took > 0:
-            yield from ask(Pause(min(took, _LONGEST_REST)))
+        answer = yield from ask(Purge(batch))
+        deleted += answer.count
+        if answer.count < batch:
+            break
+        yield from _rest(clock.monotonic() - began)
+    return deleted
+
+
+def _mark_lapsed(clock: Clock, tell_lapsed: Callable[[LapsedRecord], None], limit: int | None) -> Flow[int]:
+    """Batch after batch, with rests; answers how many were marked."""
+    marked = 0
+    while batch := _next_batch(marked, limit):
+        began = clock.monotonic()
+        answer = yield from ask(MarkLapsed(batch))
+        for record in answer.records:
+            tell_lapsed(record)
+        marked += answer.count
+        if answer.count < batch:
+            break
+        yield from _rest(clock.monotonic() - began)
+    return marked
+
+
+def _next_batch(done: int, limit: int | None) -> int:
+    return _BATCH if limit is None else min(_BATCH, limit - done)
+
+
+def _rest(took: float) -> Flow[None]:
+    """As long a rest as a batch took: half of the time belongs to those who claim."""
+    if took > 0:
+        yield from ask(Pause(min(took, _LONGEST_REST)))
 
 
 def _reconcile(record: StoredRecord, known: RegisteredOperation | None) -> Flow[bool]:

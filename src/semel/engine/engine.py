@@ -20,7 +20,7 @@ from semel.core.circuit import Change, Guard, Limits
 from semel.core.fingerprint import Fingerprints, Secret, Secrets
 from semel.core.key import SHARED, Key
 from semel.core.observer import Logging, Observer, Signal, is_heard, notify
-from semel.core.operations import Complete, Fail, Query, Terms
+from semel.core.operations import Complete, Fail, LapsedRecord, Query, Terms
 from semel.core.policy import DeclaredOperations, Policy, PolicyFields
 from semel.core.record import NOTHING, PROCESS_BYTES, About, Status, Worker, store_instant, tombstone_reason
 from semel.core.store import Capability, Store
@@ -322,6 +322,17 @@ class EngineBase:
             detail = f"stood still for {stall.seconds:.1f} s; {leases} lapsed"
             signal = Signal(kind="stalled", operation="", reference="", seconds=stall.seconds, detail=detail)
             notify(self.observer, signal)
+
+    def tell_lapsed(self, record: LapsedRecord) -> None:
+        """Tell the observer of a record that a sweep marked as in doubt."""
+        if is_heard(self.observer, "lapsed"):
+            seconds = record.age_us / 1_000_000
+            detail = f"the lease of an attempt ended that began {seconds:.0f} s ago; it is in doubt now"
+            reference = record.digest.hex()
+            notify(
+                self.observer,
+                Signal(kind="lapsed", operation=record.operation, reference=reference, seconds=seconds, detail=detail),
+            )
 
 
 E_co = TypeVar("E_co", bound=EngineBase, covariant=True)

@@ -860,8 +860,15 @@ class SyncSemelBase(SemelBase[SyncEngine]):
         flow = admin.erase(identity, reason=reason, by=by)
         return show_record(self._engine.perform(flow))
 
-    def sweep(self) -> SweepReport:
-        """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held."""
-        return self._engine.perform(
-            admin.sweep(self._engine.known, self._engine.clock, copies=admin.has_copies(self._engine.store))
-        )
+    def sweep(self, *, limit: int | None = None) -> SweepReport:
+        """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held.
+
+        With `limit` at most so many records are deleted, and at most so many marked; the next sweep goes on.
+
+        Raises:
+            UsageError: the limit is below 1.
+        """
+        engine = self._engine
+        copies = admin.has_copies(engine.store)
+        flow = admin.sweep(engine.known, engine.clock, engine.tell_lapsed, copies=copies, limit=limit)
+        return engine.perform(flow)

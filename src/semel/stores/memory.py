@@ -40,6 +40,8 @@ from semel.core.operations import (
     Invalidate,
     Invalidation,
     JoinTransaction,
+    LapsedRecord,
+    LapsedRecords,
     Lost,
     MarkLapsed,
     Operation,
@@ -405,14 +407,15 @@ class Table:
             self._enter(record, record.key.digest)
         return SweepCount(len(gone))
 
-    def lapse(self, limit: int, now: int) -> SweepCount:
+    def lapse(self, limit: int, now: int) -> LapsedRecords:
         """Mark running records whose lease is over as in doubt."""
         stale = (r for r in self.records.values() if r.status is Status.RUNNING and r.lease_us <= now)
         gone = _first(limit, stale)
         for record in gone:
             self._write(record, now, status=Status.IN_DOUBT, error=LEASE_ENDED, doubtful=True)
             self._enter(record, record.key.digest)
-        return SweepCount(len(gone))
+        marked = (LapsedRecord(r.key.digest, r.key.operation, now - r.started_us) for r in gone)
+        return LapsedRecords(tuple(sorted(marked)))
 
     def tally(self, digest: bytes, replays: int, now: int) -> Recorded:
         """Add replays counted in memory."""

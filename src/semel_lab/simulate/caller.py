@@ -319,7 +319,7 @@ class Caller:
         if self.asker.counts:
             return count_failures(self)
         if self.request is None:
-            sweep = admin.sweep(self.sim.setting.known, clock)
+            sweep = admin.sweep(self.sim.setting.known, clock, lambda _: None)
             return driven(sweep, {RunCall: self._run_call})
         if self.sim.world.calls == "decorated":
             return call_decorated(self, self.request)

@@ -31,6 +31,7 @@ from semel.core.operations import (
     Erase,
     Fail,
     Invalidate,
+    LapsedRecords,
     Lost,
     MarkLapsed,
     Operation,
@@ -376,6 +377,10 @@ class WatchedStore:
         answer = self.perform(operation, now)
         for digest, record in before.items():
             self.judge_swept(record, self.table.records.get(digest), now)
+        if isinstance(answer, LapsedRecords):
+            marked = {digest for digest, record in before.items() if self.table.records.get(digest) is not record}
+            if {record.digest for record in answer.records} != marked:
+                raise Violation("told", "a sweep told of other records than it marked")
         return answer
 
     def judge_swept(self, record: StoredRecord, after: StoredRecord | None, now: int) -> None:

@@ -11,6 +11,7 @@ from semel.stores.mysql import MysqlStore
 from tests.faults.mysql.sessions import session
 from tests.faults.users import with_tables
 from tests.servers.databases import Databases
+from tests.servers.records import FORGET_SWEEPS
 
 
 @pytest.fixture
@@ -29,6 +30,7 @@ def place(mariadb: Databases) -> str:
 def url(place: str, mariadb: Databases) -> str:
     """The same, emptied."""
     mariadb.admin("DELETE FROM semel_record", place)
+    mariadb.admin(FORGET_SWEEPS, place)
     return place
 
 

@@ -11,6 +11,7 @@ from semel.stores.postgresql import PostgresStore
 from tests.faults.postgresql.sessions import Outsider
 from tests.faults.users import with_tables
 from tests.servers.databases import Databases
+from tests.servers.records import FORGET_SWEEPS
 
 
 @pytest.fixture
@@ -30,6 +31,7 @@ def url(place: str) -> str:
     """The same, emptied."""
     with psycopg.connect(place, autocommit=True) as connection:
         connection.execute("TRUNCATE semel_record, semel_step")
+        connection.execute(FORGET_SWEEPS)
     return place
 
 

@@ -10,6 +10,7 @@ from semel.core.operations import (
     Found,
     Granted,
     InDoubtAnswer,
+    LapsedRecords,
     MarkLapsed,
     Purge,
     Read,
@@ -102,9 +103,9 @@ def test_an_outcome_is_kept_until_it_has_certainly_expired(coarse: Asker) -> Non
 def test_a_sweep_marks_nothing_early(coarse: Asker) -> None:
     lease = coarse.one(claim(), Granted).lease
     coarse.clock.now = lease.until + ERROR - 1
-    assert coarse.one(MarkLapsed(10), SweepCount).count == 0
+    assert coarse.one(MarkLapsed(10), LapsedRecords).count == 0
     coarse.clock.now += 1
-    assert coarse.one(MarkLapsed(10), SweepCount).count == 1
+    assert coarse.one(MarkLapsed(10), LapsedRecords).count == 1
 
 
 def test_nothing_is_resolved_that_may_still_run(coarse: Asker) -> None:

@@ -12,12 +12,12 @@ from semel.core.operations import (
     Fail,
     Found,
     Granted,
+    LapsedRecords,
     MarkLapsed,
     Page,
     Query,
     Read,
     Scan,
-    SweepCount,
 )
 from semel.core.record import Failure, Step
 from semel.errors import RecordUnreadable, UsageError
@@ -145,7 +145,7 @@ def test_what_is_unreadable_keeps_nobody_from_a_listing(asker: Asker, keys: Keys
     keys.said("HSET", name(keys, KEYS[2]), "status", "asleep", "created_us", "1")
     assert [record.key for record in asker.one(Scan(Query(), None, 10), Page).records] == [KEYS[0]]
     assert asker.one(Scan(Query(scope="tenant-1"), None, 10), Page).records == ()
-    asker.one(MarkLapsed(10), SweepCount)
+    asker.one(MarkLapsed(10), LapsedRecords)
 
 
 def test_a_store_whose_pattern_begins_alike_is_another(asker: Asker, keys: Keys, colour: type[Asker]) -> None:

@@ -6,6 +6,7 @@ from semel.core.operations import (
     Complete,
     Fail,
     Granted,
+    LapsedRecords,
     MarkLapsed,
     Page,
     Purge,
@@ -66,8 +67,8 @@ def test_marking_lapsed_leases_is_bounded(asker: Asker) -> None:
     for number, key in enumerate(KEYS):
         asker.one(claim(key, number=number), Granted)
     asker.clock.advance(30)
-    assert asker.one(MarkLapsed(2), SweepCount) == SweepCount(2)
-    assert asker.one(MarkLapsed(2), SweepCount) == SweepCount(1)
+    assert asker.one(MarkLapsed(2), LapsedRecords).count == 2
+    assert asker.one(MarkLapsed(2), LapsedRecords).count == 1
     in_doubt = asker.one(Scan(Query(status=Status.IN_DOUBT), None, 10), Page)
     assert len(in_doubt.records) == 3
 

@@ -37,6 +37,8 @@ from semel.core.operations import (
     HistoryFound,
     Invalidate,
     JoinTransaction,
+    LapsedRecord,
+    LapsedRecords,
     Lost,
     MarkLapsed,
     Operation,
@@ -358,39 +360,59 @@ def _read_some(table: str, query: Query, start: Item) -> Generator[Any, Any, tup
 
 @dataclass(frozen=True, slots=True)
 class _Sweep:
-    """One kind of sweep: what it looks for, and what it does to it."""
+    """One kind of sweep: what it looks for, what it does to it, and what it answers."""
 
     kind: type
     wanted: Callable[[Expression, Moment], list[str]]
     change: Callable[[str, bytes, Moment], Call]
+    answer: Callable[[Sequence[tuple[Item, Moment]]], Answer]
+    attributes: tuple[str, ...] = ()
 
 
-_PURGE: Final = _Sweep(Purge, request_builders.expired_terms, request_builders.delete)
-_LAPSE: Final = _Sweep(MarkLapsed, request_builders.lapsed_terms, request_builders.lapse)
+def _deleted(items: Sequence[tuple[Item, Moment]]) -> Answer:
+    return SweepCount(len(items))
+
+
+def _marked(items: Sequence[tuple[Item, Moment]]) -> Answer:
+    records = (
+        LapsedRecord(plain(item[KEY]), plain(item["operation"]), moment.high - plain(item["started_us"]))
+        for item, moment in items
+    )
+    return LapsedRecords(tuple(sorted(records)))
+
+
+_PURGE: Final = _Sweep(Purge, request_builders.expired_terms, request_builders.delete, _deleted)
+_LAPSE: Final = _Sweep(
+    MarkLapsed, request_builders.lapsed_terms, request_builders.lapse, _marked, ("operation", "started_us")
+)
 
 
 def _sweep(table: str, places: Places, sweep: _Sweep, limit: int) -> Steps:
     """Go through the table from where the last sweep stopped, and then from its beginning, until enough was changed."""
     start = places.get(sweep.kind, {})
-    count, unseen = 0, bool(start)
+    changed: list[tuple[Item, Moment]] = []
+    unseen = bool(start)
     while True:
         moment: Moment = yield Now()
         expression = Expression()
         filtering = " AND ".join(sweep.wanted(expression, moment))
-        parameters = {"TableName": table, "FilterExpression": filtering, "ProjectionExpression": expression.name(KEY)}
+        projection = ", ".join(expression.name(name) for name in (KEY, *sweep.attributes))
+        parameters = {"TableName": table, "FilterExpression": filtering, "ProjectionExpression": projection}
         reply = yield Call("scan", {**parameters, **expression.parameters(), **_from(start)})
-        found = [sweep.change(table, plain(item[KEY]), moment) for item in reply["Items"]]
-        while found and count < limit:
-            some, found = found[: limit - count], found[limit - count :]
-            swept = yield Together(tuple(map(_change, some)))
-            count += sum(one.count for (one,) in swept)
+        found = reply["Items"]
+        while found and len(changed) < limit:
+            room = limit - len(changed)
+            some, found = found[:room], found[room:]
+            changes = (sweep.change(table, plain(item[KEY]), moment) for item in some)
+            swept = yield Together(tuple(map(_change, changes)))
+            changed += [(item, moment) for item, (one,) in zip(some, swept, strict=True) if one.count]
         if found:
             places[sweep.kind] = start  # the rest of this page is for the next sweep
-            return SweepCount(count)
+            return sweep.answer(changed)
         start = reply.get("LastEvaluatedKey", {})
-        if count == limit or not (start or unseen):
+        if len(changed) == limit or not (start or unseen):
             places[sweep.kind] = start
-            return SweepCount(count)
+            return sweep.answer(changed)
         unseen = unseen and bool(start)
 
 

@@ -214,7 +214,7 @@ class MysqlRestoring:
         yield Command(texts["forget"], expired)
         held = yield Command(texts["unsettled_ones"], unsettled)
         yield Command(texts["note_held"], (mark.marked_us, RESTORED.type, RESTORED.message, *unsettled))
-        yield Command(texts["hold"], (RESTORED.type, RESTORED.message, mark.marked_us, *unsettled))
+        yield Command(texts["hold"], (RESTORED.type, RESTORED.message, mark.marked_us, mark.marked_us, *unsettled))
         note = msgspec.json.encode(mark)
         yield Command(texts["note"], (note, note))
         yield Command("COMMIT")

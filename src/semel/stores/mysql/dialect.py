@@ -19,16 +19,14 @@ from semel.core.operations import (
     CountFailure,
     CountRecords,
     Erase,
-    MarkLapsed,
     Pending,
-    Purge,
     PurgeWorkers,
     Query,
     Reopen,
     Resolve,
     Scan,
 )
-from semel.core.record import LEASE_ENDED, MOST_ENTRIES, StoredRecord, Worker
+from semel.core.record import LEASE_ENDED, MOST_ENTRIES, Status, StoredRecord, Worker
 from semel.stores.mysql.settings import lock_timeout_seconds
 from semel.stores.rows import (
     RECORD_COLUMNS,
@@ -42,7 +40,7 @@ from semel.stores.rows import (
 )
 from semel.stores.search import Wording, select_records, term_numbers
 from semel.stores.sql import context
-from semel.stores.sql.dialect import NOW, Command, Keeping, Known, Sweep, Values
+from semel.stores.sql.dialect import NOW, Command, Keeping, Known, Lapse, ServerSweeps, Sweep, Values
 from semel.stores.sql.settings import Settings
 
 _LEASE: Final = ("digest", "nonce", "fence")
@@ -86,7 +84,7 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
 _CLOCK: Final = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 _LATER: Final = (
     *("input", "unless", "digests", "lock", "share", "restrictions", "held"),
-    *("found", "row", "index", "terms", "nonces", "rows"),
+    *("found", "row", "index", "terms", "nonces", "rows", "sign"),
 )
 _GATES: Final = 4  # that a key needs at a time
 _STRIPE: Final = 2  # bytes of a digest that name a gate
@@ -114,7 +112,7 @@ def clock_text(settings: Settings) -> str:
     return _CLOCK if settings.clock is None else f"CAST({NOW} AS SIGNED)"
 
 
-class MysqlDialect:
+class MysqlDialect(ServerSweeps):
     """The statements for one place."""
 
     decides_inside = False
@@ -304,6 +302,8 @@ class MysqlDialect:
         found = select_records(query, cursor, self._wording)
         if found is None:
             return None
+        if query.status is Status.IN_DOUBT:
+            found.terms.append("r.doubt_us IS NOT NULL")  # by which they are found
         index = f"`{self._names['prefix']}term_{'everywhere' if query.scope is None else 'in_scope'}`"
         place = _filled(self._sql[f"found_{found.row}"], index=index)
         text = _filled(self._sql[name], found=place, restrictions=found.text, row=found.row)
@@ -380,28 +380,51 @@ class MysqlDialect:
         """Every copy is gone: remove the note."""
         return Command(self._sql["confirm"], (operation.digest, operation.before_us), Command(self._sql["instant"]))
 
-    def purge(self, operation: Purge) -> Sweep:
+    def next_keep(self, keep_us: int) -> Command:
+        """The next value of keep_us."""
+        return Command(self._sql["next_keep"], (keep_us,))
+
+    def purge_kept(self, keep_us: int, limit: int, *, equal: bool) -> Sweep:
         """Delete what is expired."""
-        found = yield Command(self._sql["expired_ones"], (max(operation.limit, 0),))
-        return (yield from self._swept("hold_expired", found, self._forgetting))
-
-    def lapse(self, operation: MarkLapsed) -> Sweep:
-        """Mark what has lapsed."""
-        found = yield Command(self._sql["lapsed_ones"], (max(operation.limit, 0),))
-        return (yield from self._swept("hold_lapsed", found, self._lapsing))
-
-    def _swept(self, hold: str, found: Sequence[Values], change: Any) -> Sweep:
+        text = _filled(self._sql["expired_ones"], sign="=" if equal else ">")
+        found = yield Command(text, (keep_us, limit))
         if not found:
             return 0
+        return len((yield from self._swept("hold_expired", [digest for (digest,) in found], self._forgetting)))
+
+    def sweep_state(self) -> Command:
+        """What the last sweep noted."""
+        return Command(self._sql["sweep_state"])
+
+    def save_sweep_state(self, state: bytes, seen: bytes | None) -> Command:
+        """Note it for the next sweep."""
+        return Command(self._sql["save_sweep_state"], (state, seen, state))
+
+    def running_kept(self, keep_us: int, since_us: int, limit: int, *, equal: bool) -> Command:
+        """What was claimed since an instant and still runs."""
+        if equal:
+            return Command(self._sql["running_keep"], (keep_us, since_us + keep_us, limit))
+        return Command(self._sql["running_rest"], (keep_us, since_us, limit))
+
+    def running_among(self, digests: Sequence[bytes]) -> Command:
+        """Which of these still run."""
+        return self._among("running_among", digests)
+
+    def mark_lapsed(self, digests: Sequence[bytes]) -> Lapse:
+        """Mark those of them whose lease is over."""
+        return (yield from self._swept("hold_lapsed", digests, self._lapsing))
+
+    def _swept(self, hold: str, digests: Sequence[bytes], change: Any) -> Lapse:
+        """Change those that are as they should be once they are locked; answers with them."""
         try:
-            held = yield Command("BEGIN", (), self._among(hold, [digest for (digest,) in found]))
+            held = yield Command("BEGIN", (), self._among(hold, digests))
             if held:
-                yield change([digest for (digest,) in held])
+                yield change([digest for digest, *_ in held])
             yield Command("COMMIT")
         except Exception:
             yield Command("ROLLBACK")
             raise
-        return len(held)
+        return held
 
     def _forgetting(self, digests: Sequence[bytes]) -> Command:
         history = self._among("forget_history", digests, self._among("forget", digests))
@@ -453,7 +476,7 @@ def _alone(what: str, row: Values) -> Values:
     if what != "fail":
         return (*given, *lease)
     status, *rest = given
-    return (*rest, status, status, status, *lease)
+    return (*rest, status, status, status, status, *lease)
 
 
 def _filled(text: str, **parts: str) -> str:

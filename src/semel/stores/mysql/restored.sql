@@ -14,7 +14,7 @@ CREATE TRIGGER {trigger} BEFORE INSERT ON {record_table} FOR EACH ROW
 BEGIN
     IF NEW.status = 'running' AND NEW.created_us < ? {chosen} THEN
         SET NEW.status = 'in_doubt', NEW.in_doubt_policy = 'hold', NEW.doubtful = TRUE, NEW.attempts = 0,
-            NEW.lease_us = NEW.created_us, NEW.error_type = ?, NEW.error_message = ?;
+            NEW.lease_us = NEW.created_us, NEW.doubt_us = NEW.created_us, NEW.error_type = ?, NEW.error_message = ?;
     END IF;
 END;
 
@@ -69,5 +69,6 @@ FROM {record_table} AS r WHERE r.status = 'running' AND {unsettled};
 
 -- name: hold
 UPDATE {record_table} AS r SET r.status = 'in_doubt', r.retryable = FALSE, r.in_doubt_policy = 'hold',
-    r.doubtful = TRUE, r.error_type = ?, r.error_message = ?, r.completed_us = NULL, r.updated_us = ?
+    r.doubtful = TRUE, r.error_type = ?, r.error_message = ?, r.completed_us = NULL, r.updated_us = ?,
+    r.doubt_us = COALESCE(r.doubt_us, ?)
 WHERE {unsettled};

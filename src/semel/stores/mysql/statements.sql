@@ -68,6 +68,7 @@ ON DUPLICATE KEY UPDATE
     keep_us = IF({t}.fence < 0, e.keep_us, {t}.keep_us),
     replays = IF({t}.fence < 0, 0, {t}.replays),
     replayed_us = IF({t}.fence < 0, NULL, {t}.replayed_us),
+    doubt_us = IF({t}.fence < 0, NULL, {t}.doubt_us),
     fence = ABS({t}.fence);
 
 -- What the records are searched by, in the transaction of the claim that won them. It locks nothing but what it writes:
@@ -183,6 +184,7 @@ WHERE {mine_alone};
 UPDATE {record_table} AS r SET r.retryable = ?, r.error_type = ?, r.error_message = ?, r.doubtful = ?,
     r.attempts = GREATEST(r.attempts - ?, 0), r.updated_us = {clock}, r.lease_us = LEAST(r.lease_us, {clock}),
     r.completed_us = IF(? = 'failed', {clock}, NULL), r.expires_us = IF(? = 'failed', {kept_alone}, r.expires_us),
+    r.doubt_us = IF(? = 'failed', NULL, {clock}),
     r.status = ?
 WHERE {mine_alone};
 
@@ -204,7 +206,8 @@ WHERE {mine};
 UPDATE {own} SET r.status = e.status, r.retryable = e.retryable, r.error_type = e.error_type,
     r.error_message = e.error_message, r.doubtful = e.doubtful, r.attempts = GREATEST(r.attempts - e.unstarted, 0),
     r.completed_us = IF(e.status = 'failed', e.now, NULL), r.updated_us = e.now,
-    r.lease_us = LEAST(r.lease_us, e.now), r.expires_us = IF(e.status = 'failed', {kept}, r.expires_us)
+    r.lease_us = LEAST(r.lease_us, e.now), r.expires_us = IF(e.status = 'failed', {kept}, r.expires_us),
+    r.doubt_us = IF(e.status = 'failed', NULL, e.now)
 WHERE {mine};
 
 -- What a write met, or left: the row itself tells whether it is the end that was asked for.
@@ -269,7 +272,7 @@ UPDATE {own} SET r.status = e.status, r.retryable = (e.status = 'failed' AND e.e
     r.error_type = COALESCE(e.error_type, r.error_type), r.error_message = COALESCE(e.error_message, r.error_message),
     r.nonce = e.nonce,
     r.fence = r.fence + 1, r.doubtful = FALSE, r.resolution = e.note, r.completed_us = e.now, r.updated_us = e.now,
-    r.lease_us = LEAST(r.lease_us, e.now), r.expires_us = {kept}
+    r.lease_us = LEAST(r.lease_us, e.now), r.expires_us = {kept}, r.doubt_us = NULL
 WHERE {resolvable};
 
 -- name: resolved
@@ -367,10 +370,36 @@ SELECT {clock};
 
 -- Which records to look at. Without a lock, so that a sweep is in nobody's way.
 -- name: expired_ones
-SELECT r.digest FROM {record_table} AS r, (SELECT {clock} AS now) AS e WHERE {expired} ORDER BY r.expires_us LIMIT ?;
+SELECT r.digest FROM {record_table} AS r FORCE INDEX ({prefix}record_expiry)
+WHERE r.doubt_us IS NULL AND r.keep_us {sign} ? AND r.expires_us <= {clock} AND {settled}
+ORDER BY r.expires_us LIMIT ?;
 
--- name: lapsed_ones
-SELECT r.digest FROM {record_table} AS r WHERE r.status = 'running' AND r.lease_us <= {clock} LIMIT ?;
+-- What the last sweep noted, and the instant before the look for lapsed leases begins.
+-- name: sweep_state
+SELECT (SELECT value FROM {meta} WHERE name = 'sweep'), {clock};
+
+-- Of two sweeps that began with the same note one leaves its own; the other has looked for nothing.
+-- name: save_sweep_state
+INSERT INTO {meta} (name, value) VALUES ('sweep', ?) ON DUPLICATE KEY UPDATE value = IF(value = ?, ?, value);
+
+-- name: next_keep
+SELECT MIN(r.keep_us) FROM {record_table} AS r FORCE INDEX ({prefix}record_expiry)
+WHERE r.doubt_us IS NULL AND r.keep_us > ?;
+
+-- What was claimed since an instant and still runs: by one value of keep_us, or by all above one.
+-- name: running_keep
+SELECT r.digest, r.expires_us - r.keep_us, r.lease_us FROM {record_table} AS r FORCE INDEX ({prefix}record_expiry)
+WHERE r.doubt_us IS NULL AND r.keep_us = ? AND r.expires_us >= ? AND r.status = 'running'
+ORDER BY r.expires_us LIMIT ?;
+
+-- name: running_rest
+SELECT r.digest, r.expires_us - r.keep_us, r.lease_us FROM {record_table} AS r FORCE INDEX ({prefix}record_expiry)
+WHERE r.doubt_us IS NULL AND r.keep_us > ? AND r.expires_us - r.keep_us >= ? AND r.status = 'running'
+ORDER BY r.expires_us - r.keep_us LIMIT ?;
+
+-- name: running_among
+SELECT r.digest, r.expires_us - r.keep_us, r.lease_us FROM {record_table} AS r
+WHERE r.digest IN ({digests}) AND r.status = 'running';
 
 -- With a lock wait timeout of 0, which the store's own sessions on MariaDB have, a transaction that skipped a locked row
 -- cannot commit (error 1180). So it is another one for this statement; MySQL does not read the comment.
@@ -383,7 +412,7 @@ SELECT r.digest FROM {record_table} AS r WHERE r.status = 'running' AND r.lease_
 WHERE r.digest IN ({digests}) AND {expired} FOR UPDATE SKIP LOCKED;
 
 -- name: hold_lapsed
-{skipping} SELECT r.digest FROM {record_table} AS r
+{skipping} SELECT r.digest, r.operation, {clock} - r.started_us FROM {record_table} AS r
 WHERE r.digest IN ({digests}) AND r.status = 'running' AND r.lease_us <= {clock} FOR UPDATE SKIP LOCKED;
 
 -- name: forget_steps
@@ -396,7 +425,8 @@ DELETE FROM {search_table} WHERE digest IN ({digests});
 DELETE FROM {record_table} WHERE digest IN ({digests});
 
 -- name: lapse
-UPDATE {record_table} SET status = 'in_doubt', error_type = ?, error_message = ?, doubtful = TRUE, updated_us = {clock}
+UPDATE {record_table} SET status = 'in_doubt', error_type = ?, error_message = ?, doubtful = TRUE,
+    updated_us = {clock}, doubt_us = {clock}
 WHERE digest IN ({digests});
 
 -- name: tally

@@ -257,7 +257,7 @@ def _set_mark(texts: dict[str, str], mark: Mark) -> Generator[Command, list[Row]
     yield Command(texts["gone"])
     yield Command(texts["trigger"])
     forgotten = yield Command(texts["forget"], (mark.marked_us, operations, operations))
-    held = yield Command(texts["hold"], (mark.marked_us, mark.at_us, operations, operations))
+    held = yield Command(texts["hold"], (mark.marked_us, mark.marked_us, mark.at_us, operations, operations))
     yield Command("COMMIT")
     return held[0][0], forgotten[0][0]
 

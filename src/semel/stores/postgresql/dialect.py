@@ -16,16 +16,14 @@ from semel.core.operations import (
     CountFailure,
     CountRecords,
     Erase,
-    MarkLapsed,
     Pending,
-    Purge,
     PurgeWorkers,
     Query,
     Reopen,
     Resolve,
     Scan,
 )
-from semel.core.record import LEASE_ENDED, NOTHING, StoredRecord, Worker
+from semel.core.record import LEASE_ENDED, NOTHING, Status, StoredRecord, Worker
 from semel.stores.rows import (
     RECORD_COLUMNS,
     claim_row,
@@ -37,9 +35,11 @@ from semel.stores.rows import (
     worker_row,
 )
 from semel.stores.search import Wording, select_records, term_numbers
-from semel.stores.sql.dialect import NOW, Command, Keeping, Known, Sweep, Values
+from semel.stores.sql.dialect import NOW, Command, Keeping, Known, Lapse, ServerSweeps, Sweep, Values
 from semel.stores.sql.settings import Settings
 
+# Literally the WHERE of the partial index, without which the planner cannot know that it holds all that is asked for.
+_IN_DOUBT: Final = "r.doubt_us IS NOT NULL"
 _KINDS: Final = {"text": "text", "number": "bigint", "digest": "bytea"}
 _LEASE: Final = {"digest": "bytea", "nonce": "bytea", "fence": "bigint"}
 _CLAIM: Final = {
@@ -128,15 +128,15 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
         "error_message": "text",
     },
     "confirm": {"digest": "bytea", "before_us": "bigint"},
-    "purge": {"most": "bigint"},
-    "lapse": {"most": "bigint", "error_type": "text", "error_message": "text"},
+    "purge": {"most": "bigint", "keep": "bigint"},
+    "lapse": {"digests": "bytea[]", "error_type": "text", "error_message": "text"},
     "tally": {"digest": "bytea", "replays": "integer"},
     "register": {"process": "bytea", "host": "text", "pid": "bigint", "version": "text"},
     "purge_workers": {"keep_us": "bigint"},
 }
 _LATER: Final = (
     *("input", "transaction", "found", "restrictions", "row"),
-    *("kept_terms", "dropped_terms", "terms", "unless_said"),
+    *("kept_terms", "dropped_terms", "terms", "unless_said", "sign"),
 )
 _TERMS_OF_ONE: Final = "SELECT e.digest, t.term FROM e CROSS JOIN unnest(?::bigint[]) AS t(term)"
 _TERMS_OF_MANY: Final = "SELECT t.digest, t.term FROM unnest(?::bytea[], ?::bigint[]) AS t(digest, term)"
@@ -217,7 +217,7 @@ def channel(settings: Settings) -> str:
     return f"{settings.schema or 'public'}.{settings.prefix}ended"
 
 
-class PostgresDialect:
+class PostgresDialect(ServerSweeps):
     """The statements for one place."""
 
     decides_inside = False
@@ -372,6 +372,8 @@ class PostgresDialect:
         found = select_records(query, cursor, self._wording)
         if found is None:
             return None
+        if query.status is Status.IN_DOUBT:
+            found.terms.append(_IN_DOUBT)
         text = self._sql[name].replace("{found}", self._sql[f"found_{found.row}"])
         text = text.replace("{restrictions}", found.text).replace("{row}", found.row)
         return Command(text, (*found.values.values(), *further))
@@ -413,16 +415,38 @@ class PostgresDialect:
         """Every copy is gone: remove the note."""
         return Command(self.text("confirm", "one"), (operation.digest, operation.before_us))
 
-    def purge(self, operation: Purge) -> Sweep:
+    def next_keep(self, keep_us: int) -> Command:
+        """The next value of keep_us."""
+        return Command(self._sql["next_keep"], (keep_us,))
+
+    def purge_kept(self, keep_us: int, limit: int, *, equal: bool) -> Sweep:
         """Delete what is expired."""
-        rows = yield Command(self.text("purge", "one"), (max(operation.limit, 0),))
+        text = self.text("purge", "one").replace("{sign}", "=" if equal else ">")
+        rows = yield Command(text, (limit, keep_us))
         return cast("int", rows[0][0])
 
-    def lapse(self, operation: MarkLapsed) -> Sweep:
-        """Mark what has lapsed."""
-        values = (max(operation.limit, 0), LEASE_ENDED.type, LEASE_ENDED.message)
-        rows = yield Command(self.text("lapse", "one"), values)
-        return cast("int", rows[0][0])
+    def sweep_state(self) -> Command:
+        """What the last sweep noted."""
+        return Command(self._sql["sweep_state"])
+
+    def save_sweep_state(self, state: bytes, seen: bytes | None) -> Command:
+        """Note it for the next sweep."""
+        return Command(self._sql["save_sweep_state"], (state, seen))
+
+    def running_kept(self, keep_us: int, since_us: int, limit: int, *, equal: bool) -> Command:
+        """What was claimed since an instant and still runs."""
+        if equal:
+            return Command(self._sql["running_keep"], (keep_us, since_us + keep_us, limit))
+        return Command(self._sql["running_rest"], (keep_us, since_us, limit))
+
+    def running_among(self, digests: Sequence[bytes]) -> Command:
+        """Which of these still run."""
+        return Command(self._sql["running_among"], (list(digests),))
+
+    def mark_lapsed(self, digests: Sequence[bytes]) -> Lapse:
+        """Mark those of them whose lease is over."""
+        values = (list(digests), LEASE_ENDED.type, LEASE_ENDED.message)
+        return [row[:3] for row in (yield Command(self.text("lapse", "one"), values))]
 
     def history(self, digest: bytes, life: int) -> Command:
         """What happened to a record."""

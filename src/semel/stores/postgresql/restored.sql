@@ -20,6 +20,7 @@ BEGIN
         NEW.status := 'in_doubt';
         NEW.in_doubt_policy := 'hold';
         NEW.doubtful := true;
+        NEW.doubt_us := NEW.created_us;
         NEW.attempts := 0;
         NEW.lease_us := NEW.created_us;
         NEW.error_type := '{error_type}';
@@ -55,7 +56,8 @@ SELECT count(*) FROM gone;
 -- name: hold
 WITH held AS (
     UPDATE {record_table} AS r SET status = 'in_doubt', retryable = false, in_doubt_policy = 'hold', doubtful = true,
-        error_type = '{error_type}', error_message = '{error_message}', updated_us = ?::bigint
+        error_type = '{error_type}', error_message = '{error_message}', updated_us = ?::bigint,
+        doubt_us = coalesce(r.doubt_us, ?::bigint)
     WHERE coalesce(r.started_us, r.created_us) <= ?::bigint
         AND (r.status IN ('running', 'in_doubt') OR (r.status = 'failed' AND r.retryable))
         AND (?::text[] IS NULL OR r.operation = ANY(?::text[]))

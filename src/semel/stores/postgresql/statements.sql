@@ -88,7 +88,7 @@ won AS (
         scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
         reconcile_after_us, doubtful, attempts, outcome, error_type, error_message, subject, business_key,
         process_instance, requester, tags, created_us, started_us, updated_us, expires_us, keep_us,
-        resolution, replays, replayed_us, steps, wanted
+        resolution, replays, replayed_us, steps, wanted, doubt_us
     ) = (
         SELECT
             -- Also the texts: a record that was erased in this very moment must not get them back by losing.
@@ -123,7 +123,8 @@ won AS (
             CASE WHEN z.wins THEN NULL ELSE r.replayed_us END,
             -- None yet, but not NULL where the life before had some: they lie there until the record is deleted.
             CASE WHEN z.expired THEN r.steps * 0 ELSE r.steps END,
-            r.wanted AND NOT z.wins
+            r.wanted AND NOT z.wins,
+            CASE WHEN z.wins THEN NULL ELSE r.doubt_us END
         FROM (
             SELECT {expired} AS expired, {wins} AS wins
             FROM (
@@ -200,7 +201,8 @@ WITH e AS MATERIALIZED ({input}), {own}, done AS (
     UPDATE {record_table} AS r SET status = e.status, retryable = e.retryable, error_type = e.error_type,
         error_message = e.error_message, doubtful = e.doubtful, attempts = greatest(r.attempts - e.unstarted, 0),
         updated_us = e.now, lease_us = least(r.lease_us, e.now),
-        expires_us = CASE WHEN e.status = 'failed' THEN {kept} ELSE r.expires_us END
+        expires_us = CASE WHEN e.status = 'failed' THEN {kept} ELSE r.expires_us END,
+        doubt_us = CASE WHEN e.status = 'in_doubt' THEN e.now END
     FROM own AS e WHERE r.digest = e.digest
     RETURNING r.digest, r.wanted
 ) {told};
@@ -260,7 +262,7 @@ WITH e AS MATERIALIZED ({input})
 UPDATE {record_table} AS r SET status = e.status, retryable = (e.status = 'failed' AND e.error_type IS NULL),
     outcome = e.outcome, error_type = coalesce(e.error_type, r.error_type),
     error_message = coalesce(e.error_message, r.error_message), nonce = e.nonce, fence = r.fence + 1, doubtful = false, resolution = e.note,
-    updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
+    updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}, doubt_us = NULL
 FROM e
 WHERE r.digest = e.digest AND r.nonce <> e.nonce
     AND CASE WHEN e.corrects IS NULL
@@ -381,8 +383,9 @@ SELECT e.now FROM e;
 -- left for the next time.
 -- name: purge
 WITH e AS MATERIALIZED ({input}), gone AS MATERIALIZED (
-    SELECT r.digest FROM {record_table} AS r, e WHERE {expired} ORDER BY r.expires_us LIMIT (SELECT e.most FROM e)
-    FOR UPDATE OF r SKIP LOCKED
+    SELECT r.digest FROM {record_table} AS r
+    WHERE r.keep_us {sign} (SELECT e.keep FROM e) AND r.expires_us <= (SELECT e.now FROM e) AND {settled}
+    ORDER BY r.expires_us LIMIT (SELECT e.most FROM e) FOR UPDATE OF r SKIP LOCKED
 ), deleted AS (
     DELETE FROM {record_table} AS r USING gone WHERE r.digest = gone.digest RETURNING r.digest, r.steps
 ), forgotten AS (
@@ -392,17 +395,48 @@ WITH e AS MATERIALIZED ({input}), gone AS MATERIALIZED (
 )
 SELECT count(*) FROM deleted;
 
+-- What the last sweep noted, and the instant before the look for lapsed leases begins.
+-- name: sweep_state
+SELECT (SELECT value FROM {meta} WHERE name = 'sweep'), {clock};
+
+-- Of two sweeps that began with the same note one leaves its own; the other has looked for nothing.
+-- name: save_sweep_state
+INSERT INTO {meta} AS m (name, value) VALUES ('sweep', ?::bytea)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE m.value = ?::bytea;
+
+-- name: next_keep
+SELECT min(r.keep_us) FROM {record_table} AS r WHERE r.keep_us > ?::bigint;
+
+-- What was claimed since an instant and still runs: by one value of keep_us, or by all above one.
+-- name: running_keep
+SELECT r.digest, r.expires_us - r.keep_us, r.lease_us FROM {record_table} AS r
+WHERE r.keep_us = ?::bigint AND r.expires_us >= ?::bigint AND r.status = 'running'
+ORDER BY r.expires_us LIMIT ?::bigint;
+
+-- name: running_rest
+SELECT r.digest, r.expires_us - r.keep_us, r.lease_us FROM {record_table} AS r
+WHERE r.keep_us > ?::bigint AND r.expires_us - r.keep_us >= ?::bigint AND r.status = 'running'
+ORDER BY r.expires_us - r.keep_us LIMIT ?::bigint;
+
+-- name: running_among
+SELECT r.digest, r.expires_us - r.keep_us, r.lease_us FROM {record_table} AS r
+WHERE r.digest = ANY(?::bytea[]) AND r.status = 'running';
+
+-- Judged again on the locked row: a lease that was renewed since is left alone. What others hold is left for the next
+-- time.
 -- name: lapse
 WITH e AS MATERIALIZED ({input}), stale AS MATERIALIZED (
-    SELECT r.digest FROM {record_table} AS r, e WHERE r.status = 'running' AND r.lease_us <= e.now
-    LIMIT (SELECT e.most FROM e) FOR NO KEY UPDATE OF r SKIP LOCKED
+    SELECT r.digest FROM {record_table} AS r, e
+    WHERE r.digest = ANY(e.digests) AND r.status = 'running' AND r.lease_us <= e.now
+    ORDER BY r.digest FOR NO KEY UPDATE OF r SKIP LOCKED
 ), marked AS (
     UPDATE {record_table} AS r SET status = 'in_doubt', error_type = e.error_type, error_message = e.error_message,
-        doubtful = true, updated_us = e.now
+        doubtful = true, updated_us = e.now, doubt_us = e.now
     FROM stale, e WHERE r.digest = stale.digest
-    RETURNING r.digest, r.wanted
+    RETURNING r.digest, r.operation, e.now - coalesce(r.started_us, r.created_us) AS age_us, r.wanted
 )
-SELECT count(*), count(CASE WHEN m.wanted THEN pg_notify({channel}, encode(m.digest, 'hex')) END) FROM marked AS m;
+SELECT m.digest, m.operation, m.age_us, CASE WHEN m.wanted THEN pg_notify({channel}, encode(m.digest, 'hex')) END
+FROM marked AS m;
 
 -- Rows are locked in the order of digests, as everywhere: an UPDATE by itself would deadlock with claims.
 -- name: tally

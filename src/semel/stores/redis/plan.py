@@ -36,6 +36,8 @@ from semel.core.operations import (
     HistoryFound,
     Invalidate,
     JoinTransaction,
+    LapsedRecord,
+    LapsedRecords,
     Lost,
     MarkLapsed,
     Operation,
@@ -285,8 +287,8 @@ def purge(context: RedisContext, operations: Sequence[Purge]) -> Steps:
     """Delete what is settled and expired; on a real clock Redis has done most of it by itself."""
     answers: Answers = []
     for operation in operations:
-        count = yield from _sweep(context, "purge", (), operation.limit)
-        answers.append(SweepCount(count))
+        gone = yield from _sweep(context, "purge", (), operation.limit)
+        answers.append(SweepCount(len(gone)))
     return answers
 
 
@@ -294,13 +296,21 @@ def lapse(context: RedisContext, operations: Sequence[MarkLapsed]) -> Steps:
     """Mark running records whose lease is over."""
     answers: Answers = []
     for operation in operations:
-        count = yield from _sweep(context, "lapse", (packed_failure(LEASE_ENDED),), operation.limit)
-        answers.append(SweepCount(count))
+        marked = yield from _sweep(context, "lapse", (packed_failure(LEASE_ENDED),), operation.limit)
+        records = (
+            LapsedRecord(digest, texts_of(packed)[1], int(age_us))
+            for key, (packed, age_us) in marked
+            if (digest := context.pattern.digest(key))
+        )
+        answers.append(LapsedRecords(tuple(sorted(records))))
     return answers
 
 
-def _sweep(context: RedisContext, script: str, values: tuple[Any, ...], limit: int) -> Generator[Any, list[Reply], int]:
-    count = 0
+def _sweep(
+    context: RedisContext, script: str, values: tuple[Any, ...], limit: int
+) -> Generator[Any, list[Reply], list[tuple[str, Any]]]:
+    """The keys that the script changed, each with what it answered; 0 where it changed nothing."""
+    changed: list[tuple[str, Any]] = []
     at: Any = None
     while True:
         at, keys = yield from step(context.pattern.match(), at)
@@ -308,14 +318,15 @@ def _sweep(context: RedisContext, script: str, values: tuple[Any, ...], limit: i
         if isinstance(now, Exception):
             raise now
         due = [key for key, reply in zip(keys, looks, strict=True) if _is_due(script, reply, now)]
-        due = [key for key in dict.fromkeys(due) if context.pattern.digest(key)][: limit - count]
+        due = [key for key in dict.fromkeys(due) if context.pattern.digest(key)][: max(limit - len(changed), 0)]
         done = yield [Script(script, key, values) for key in due]
-        for reply in done:
+        for key, reply in zip(due, done, strict=True):
             if isinstance(reply, Exception):
                 raise reply
-            count += reply
-        if at is None or count >= limit:
-            return count
+            if reply:
+                changed.append((key, reply))
+        if at is None or len(changed) >= limit:
+            return changed
 
 
 def _is_due(script: str, reply: Reply, now: int) -> bool:

@@ -59,6 +59,7 @@ class Command(msgspec.Struct, frozen=True):
 Values = tuple[Any, ...]
 Sweep = Generator[Command, list[Row], int]
 Keeping = Generator[Command, list[Row], None]
+Lapse = Generator[Command, list[Row], list[Row]]
 
 
 class Dialect(Protocol):
@@ -135,8 +136,8 @@ class Dialect(Protocol):
     def purge(self, operation: Purge) -> Sweep:
         """The commands that delete; answers how many were deleted."""
 
-    def lapse(self, operation: MarkLapsed) -> Sweep:
-        """The commands that mark; answers how many were marked."""
+    def lapse(self, operation: MarkLapsed) -> Lapse:
+        """The commands that mark; answers with rows of digest, operation and age_us of what was marked."""
 
     def history(self, digest: bytes, life: int) -> Command:
         """Rows of fence, kind, number, started_us, ended_us, nonce, ending, error_type and error_message, in order."""
@@ -152,6 +153,150 @@ class Dialect(Protocol):
 
     def tally(self, operations: Sequence[AddReplays]) -> Command:
         """Rows of digest and now."""
+
+
+_MARGIN_US: Final = 60_000_000
+"""How much later than its instant a claim may be committed and still be seen by the next sweep."""
+_DAY_US: Final = 86_400_000_000
+_MOST_KEEPS: Final = 64
+_MOST_RUNNING: Final = 1_000
+
+
+class SweepState(msgspec.Struct, frozen=True):
+    """How far sweeps have looked for lapsed leases, noted in the meta table.
+
+    Attributes:
+        claimed_us: what was claimed before this instant was seen, and is not running any more, or is in `running`.
+        running: what was claimed before and was still running: looked at again by every sweep.
+        swept_us: the clock of the server at that sweep.
+        complete_us: when a sweep last looked at all records, whenever they were claimed.
+    """
+
+    claimed_us: int
+    running: tuple[bytes, ...]
+    swept_us: int
+    complete_us: int
+
+    def is_due(self, now: int) -> bool:
+        """Whether all records are to be looked at: once a day, and when the clock was set back."""
+        return now < self.swept_us or now - self.complete_us >= _DAY_US
+
+
+class _Window:
+    """What one look for lapsed leases met: running records, and up to which claim it was complete."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.claimed: dict[bytes, int] = {}
+        self.lapsed: list[bytes] = []
+        self._until = now - _MARGIN_US
+
+    def add(self, rows: Sequence[Row], limit: int | None = None) -> None:
+        """Take note of rows of digest, instant of the claim, and lease_us; `limit` is how many were asked for."""
+        for digest, claimed_us, lease_us in rows:
+            if digest not in self.claimed and lease_us <= self.now:
+                self.lapsed.append(digest)
+            self.claimed[digest] = claimed_us
+        if limit is not None and len(rows) == limit:
+            self._until = min(self._until, rows[-1][1])
+
+    def next_state(self, marked: Sequence[Row], complete_us: int) -> SweepState:
+        """What the next sweep has to know: every running record is in its window, or named."""
+        for digest, *_ in marked:
+            self.claimed.pop(digest, None)
+        older = sorted((claimed_us, digest) for digest, claimed_us in self.claimed.items() if claimed_us < self._until)
+        until = self._until if len(older) <= _MOST_RUNNING else older[_MOST_RUNNING][0]
+        running = tuple(digest for claimed_us, digest in older if claimed_us < until)
+        return SweepState(until, running, self.now, complete_us)
+
+
+class ServerSweeps:
+    """How servers with an index on (keep_us, expires_us) sweep: without reading what is settled and not expired.
+
+    - What has expired is at the beginning of each value of keep_us.
+    - What has lapsed is among what was claimed since the last sweep, or was still running then. Every sweep leaves a
+      note of both. It never passes a running record that it does not name, so an operation that renews its lease for
+      days is looked at by each sweep. The window begins a minute before the last sweep, for claims that are committed
+      late; once a day, and when the clock was set back, a sweep looks at all records, so nothing is missed for good.
+    """
+
+    def next_keep(self, keep_us: int) -> Command:
+        """A row of the smallest keep_us that is larger, or of None."""
+        raise NotImplementedError
+
+    def purge_kept(self, keep_us: int, limit: int, *, equal: bool) -> Sweep:
+        """Delete what is expired and has this keep_us, or a larger one; answers how many were deleted."""
+        raise NotImplementedError
+
+    def sweep_state(self) -> Command:
+        """A row of the note of the last sweep, or None, and now."""
+        raise NotImplementedError
+
+    def save_sweep_state(self, state: bytes, seen: bytes | None) -> Command:
+        """Leave a note, unless somebody else left one since `seen` was read."""
+        raise NotImplementedError
+
+    def running_kept(self, keep_us: int, since_us: int, limit: int, *, equal: bool) -> Command:
+        """Rows of digest, instant of the claim and lease_us, oldest claim first.
+
+        Of what runs, was claimed at `since_us` or later, and has this keep_us, or a larger one.
+        """
+        raise NotImplementedError
+
+    def running_among(self, digests: Sequence[bytes]) -> Command:
+        """The same of those of `digests` that run."""
+        raise NotImplementedError
+
+    def mark_lapsed(self, digests: Sequence[bytes]) -> Lapse:
+        """Mark those whose lease is over, as it is now; answers as `lapse`."""
+        raise NotImplementedError
+
+    def _keeps(self) -> Generator[Command, list[Row], list[tuple[int, bool]]]:
+        """The values of keep_us, each with whether it stands for itself alone or for all that are larger.
+
+        Where nearly every record has one of its own, looking for each would take longer than reading the rest.
+        """
+        keeps: list[tuple[int, bool]] = []
+        keep_us = 0
+        while len(keeps) < _MOST_KEEPS:
+            ((found,),) = yield self.next_keep(keep_us)
+            if found is None:
+                return keeps
+            keep_us = found
+            keeps.append((keep_us, True))
+        return [*keeps, (keep_us, False)]
+
+    def purge(self, operation: Purge) -> Sweep:
+        """Delete what is expired."""
+        deleted = 0
+        if operation.limit < 1:
+            return deleted
+        for keep_us, equal in (yield from self._keeps()):
+            deleted += yield from self.purge_kept(keep_us, operation.limit - deleted, equal=equal)
+            if deleted >= operation.limit:
+                break
+        return deleted
+
+    def lapse(self, operation: MarkLapsed) -> Lapse:
+        """Mark what has lapsed since the last sweep, or was still running then."""
+        if operation.limit < 1:
+            return []
+        ((value, now),) = yield self.sweep_state()
+        seen = None if value is None else bytes(value)
+        state = SweepState(0, (), 0, 0) if seen is None else msgspec.json.decode(seen, type=SweepState)
+        window = _Window(now)
+        since_us, complete_us = (0, now) if state.is_due(now) else (state.claimed_us, state.complete_us)
+        most = operation.limit + _MOST_RUNNING
+        for keep_us, equal in (yield from self._keeps()):
+            window.add((yield self.running_kept(keep_us, since_us, most, equal=equal)), most)
+        if state.running:
+            window.add((yield self.running_among(state.running)))
+        lapsed = sorted(window.lapsed[: operation.limit])
+        marked = (yield from self.mark_lapsed(lapsed)) if lapsed else []
+        # What was not marked is held by somebody, or was changed since: the next sweep looks at it again.
+        left = msgspec.json.encode(window.next_state(marked, complete_us))
+        yield self.save_sweep_state(left, seen)
+        return marked
 
 
 class ServerDialect(Dialect, Protocol):

@@ -37,6 +37,8 @@ from semel.core.operations import (
     Invalidate,
     Invalidation,
     JoinTransaction,
+    LapsedRecord,
+    LapsedRecords,
     Lost,
     MarkLapsed,
     Operation,
@@ -66,7 +68,7 @@ from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.rows import record_of, steps_of, storable, stored_failure
 from semel.stores.search import counts_of
-from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Sweep, Values
+from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Values
 from semel.stores.sql.errors import RecordHeld, RowError, RowLocked, ended, other_database
 
 TRY_AGAIN_US: Final = 50_000
@@ -454,16 +456,25 @@ def _count_failure(dialect: Dialect, operation: CountFailure) -> Generator[Comma
     raise _contention_error()
 
 
-def _sweep_plan(sweep_of: Callable[[Dialect, Any], Sweep]) -> Many:
+def _sweep_plan(sweep_of: Callable[[Dialect, Any], Part]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
         if joined and not dialect.decides_inside:
             raise _outside_only_error("sweep()")
         answers: Answers = []
         for operation in operations:
-            answers.append(SweepCount((yield from sweep_of(dialect, operation))))
+            answers.append((yield from sweep_of(dialect, operation)))
         return answers
 
     return many
+
+
+def _purge(dialect: Dialect, operation: Purge) -> Part:
+    return SweepCount((yield from dialect.purge(operation)))
+
+
+def _mark_lapsed(dialect: Dialect, operation: MarkLapsed) -> Part:
+    marked = yield from dialect.lapse(operation)
+    return LapsedRecords(tuple(sorted(LapsedRecord(*row) for row in marked)))
 
 
 def _outside_only_error(what: str) -> UsageError:
@@ -547,8 +558,8 @@ _PLANS: dict[type, Many] = {
     Invalidate: note_invalidations,
     Pending: list_invalidations,
     Confirm: confirm_invalidations,
-    Purge: _sweep_plan(lambda dialect, operation: dialect.purge(operation)),
-    MarkLapsed: _sweep_plan(lambda dialect, operation: dialect.lapse(operation)),
+    Purge: _sweep_plan(_purge),
+    MarkLapsed: _sweep_plan(_mark_lapsed),
     AddReplays: _add_replays,
     ReadHistory: _read_histories,
     RegisterWorker: _register_workers,

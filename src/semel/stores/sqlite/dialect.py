@@ -42,7 +42,7 @@ from semel.stores.rows import (
     worker_row,
 )
 from semel.stores.search import Wording, select_records, term_numbers
-from semel.stores.sql.dialect import Command, Row, Sweep, Values
+from semel.stores.sql.dialect import Command, Lapse, Row, Sweep, Values
 
 Reply = tuple[list[Row], int, int]
 """Rows, how many rows were changed, and the store's now."""
@@ -325,12 +325,11 @@ class SqliteDialect:
                 yield SqliteCommand(SQL["drop_terms"], named={"digest": digest})
         return len(gone)
 
-    def lapse(self, operation: MarkLapsed) -> Sweep:
+    def lapse(self, operation: MarkLapsed) -> Lapse:
         """Mark what has lapsed."""
         failure = {"error_type": LEASE_ENDED.type, "error_message": LEASE_ENDED.message}
-        named = {"limit": max(operation.limit, 0), **failure}
-        ((marked,),) = yield SqliteCommand(SQL["lapse"], named=named, to_rows=lambda _rows, changed, _now: [(changed,)])
-        return int(marked)
+        marked = yield SqliteCommand(SQL["lapse"], named={"limit": max(operation.limit, 0), **failure})
+        return [(digest, operation.decode(), age_us) for digest, operation, age_us in marked]
 
     def history(self, digest: bytes, life: int) -> SqliteCommand:
         """What happened to a record."""

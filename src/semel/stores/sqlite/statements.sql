@@ -252,7 +252,7 @@ WHERE rowid IN (
     SELECT rowid FROM semel_record
     WHERE status IN ('running', 'in_doubt') AND status = 'running' AND lease_us <= :now
     ORDER BY lease_us LIMIT :limit
-);
+) RETURNING +digest, CAST(operation AS BLOB), :now - started_us;
 
 -- name: tally
 UPDATE semel_record SET replays = replays + :replays, replayed_us = :now WHERE digest = :digest;

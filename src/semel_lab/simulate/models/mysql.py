@@ -20,6 +20,7 @@ from semel.core.operations import (
     Erase,
     Granted,
     JoinTransaction,
+    LapsedRecords,
     Lost,
     MarkLapsed,
     Purge,
@@ -208,7 +209,7 @@ class MysqlModel(Server):
         self.lock(transaction, operation.digest)
         return super().tally(transaction, operation, now)
 
-    def sweep(self, transaction: Transaction, operation: Purge | MarkLapsed, now: int) -> SweepCount:
+    def sweep(self, transaction: Transaction, operation: Purge | MarkLapsed, now: int) -> SweepCount | LapsedRecords:
         """Only ever on a lane: a sweep begins and commits transactions of its own."""
         self.look(transaction)
         return super().sweep(transaction, operation, now)

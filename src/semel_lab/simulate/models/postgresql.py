@@ -6,7 +6,7 @@ transaction that tried is aborted at once, with its locks; it stays unusable unt
 
 from __future__ import annotations
 
-from semel.core.operations import MarkLapsed, Operation, Purge, Read, SweepCount
+from semel.core.operations import MarkLapsed, Operation, Purge, Read
 from semel.core.record import Status
 from semel_lab.simulate.models.database import Conflict, Told
 from semel_lab.simulate.models.server import Server
@@ -43,6 +43,6 @@ class PostgresModel(Server):
         """What the snapshot shows, others have deleted and this transaction has written anew is there twice."""
         for digest, row in (transaction.snapshot or {}).items():
             hidden = digest in transaction.written and digest not in self.committed
-            if hidden and self.judged(row, operation, now)[0] != SweepCount(0):
+            if hidden and self.is_swept(row, operation, now):
                 raise Conflict
         return super().swept_rows(transaction, operation, now)

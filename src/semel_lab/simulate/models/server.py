@@ -30,6 +30,7 @@ from semel.core.operations import (
     InDoubtAnswer,
     Invalidate,
     JoinTransaction,
+    LapsedRecords,
     Lost,
     MarkLapsed,
     Operation,
@@ -241,12 +242,12 @@ class Server(Database):
             self.write(transaction, operation.digest, record, wanted=row.wanted)
         return answer
 
-    def sweep(self, transaction: Transaction, operation: Purge | MarkLapsed, now: int) -> SweepCount:
+    def sweep(self, transaction: Transaction, operation: Purge | MarkLapsed, now: int) -> SweepCount | LapsedRecords:
         """Delete or mark what nobody has locked."""
         table = Table()
         rows = self.swept_rows(transaction, operation, now)
         for digest, row in rows.items():
-            if self.judged(row, operation, now)[0] == SweepCount(0):
+            if not self.is_swept(row, operation, now):
                 continue
             self.check(transaction, digest)
             if not self.locked(transaction, digest):
@@ -256,8 +257,12 @@ class Server(Database):
         for digest, record in before.items():
             if table.records.get(digest) is not record:
                 self.write(transaction, digest, table.records.get(digest), wanted=rows[digest].wanted)
-        assert isinstance(answer, SweepCount)
+        assert isinstance(answer, (SweepCount, LapsedRecords))
         return answer
+
+    def is_swept(self, row: Row, operation: Purge | MarkLapsed, now: int) -> bool:
+        """Whether this row is one of those that are deleted or marked."""
+        return self.judged(row, operation, now)[0] not in (SweepCount(0), LapsedRecords(()))
 
     def swept_rows(self, transaction: Transaction, operation: Purge | MarkLapsed, now: int) -> Rows:
         """The rows that a sweep looks at."""

@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS {record_table} (
     keep_us             BIGINT NOT NULL COMMENT 'how long an outcome is kept',
     reconcile_after_us  BIGINT NOT NULL COMMENT 'how long after the lease to wait before asking whether it happened',
     replayed_us         BIGINT COMMENT 'when it was last replayed, as far as written down',
+    doubt_us            BIGINT COMMENT 'since when it is in doubt; NULL where it is not',
     fence               BIGINT NOT NULL COMMENT 'rises with every claim; a late worker shows an older one and changes nothing',
     attempts            INT NOT NULL COMMENT 'how often the handler was started',
     replays             INT NOT NULL DEFAULT 0 COMMENT 'how often it was replayed, written down now and then',
@@ -60,8 +61,11 @@ CREATE TABLE IF NOT EXISTS {record_table} (
 
     -- Identity is bytes, so that no collation makes two keys equal. The texts beside it are for people.
     PRIMARY KEY (digest),
-    -- For the sweep, which reads it in order. Set at the claim, and as a rule not touched by the completion.
-    KEY {prefix}record_expiry (expires_us),
+    -- For the sweep. What is in doubt, a handful among millions, is at its end. The rest is gone through for one value of
+    -- keep_us after the other: what has expired is at the beginning of each, and what was claimed lately at the end,
+    -- because expires_us - keep_us is the instant of the claim until the record is settled. Set at the claim, and as a
+    -- rule not touched by the completion.
+    KEY {prefix}record_expiry (doubt_us, keep_us, expires_us),
     CONSTRAINT {prefix}record_status CHECK (status IN ('running', 'completed', 'failed', 'in_doubt', 'cancelled')),
     CONSTRAINT {prefix}record_retryable CHECK (NOT retryable OR status = 'failed'),
     -- The claim writes a negative fence on its way; where assignments do not follow each other (SIMULTANEOUS_ASSIGNMENT)
@@ -71,7 +75,8 @@ CREATE TABLE IF NOT EXISTS {record_table} (
     CONSTRAINT {prefix}record_counts CHECK (attempts >= 0 AND steps >= 0 AND keep_us > 0 AND reconcile_after_us >= 0),
     -- Completed has an outcome (a tombstone is one too), and nothing else has.
     CONSTRAINT {prefix}record_outcome CHECK ((status = 'completed') = (outcome IS NOT NULL)),
-    CONSTRAINT {prefix}record_error CHECK ((error_type IS NULL) = (error_message IS NULL))
+    CONSTRAINT {prefix}record_error CHECK ((error_type IS NULL) = (error_message IS NULL)),
+    CONSTRAINT {prefix}record_doubt CHECK ((status = 'in_doubt') = (doubt_us IS NOT NULL))
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 COMMENT='semel: one row per key; what is known of an operation. Change it with semel resolve, never by hand';
 

@@ -21,7 +21,7 @@ CREATE TABLE {meta} (
     value  bytea NOT NULL
 );
 COMMENT ON TABLE {meta} IS 'semel: which database this is. within() compares install_id, so that a record never lands in another one';
-COMMENT ON COLUMN {meta}.name IS 'install_id, search or restored';
+COMMENT ON COLUMN {meta}.name IS 'install_id, search, restored or sweep';
 COMMENT ON COLUMN {meta}.value IS '16 random bytes for install_id, else JSON';
 
 INSERT INTO {meta} (name, value) VALUES ('install_id', decode(replace(gen_random_uuid()::text, '-', ''), 'hex'));
@@ -35,6 +35,7 @@ CREATE TABLE {record_table} (
     keep_us             bigint NOT NULL,
     reconcile_after_us  bigint NOT NULL,
     replayed_us         bigint,
+    doubt_us            bigint,
     fence               integer NOT NULL,
     attempts            integer NOT NULL,
     replays             integer,
@@ -70,14 +71,20 @@ CREATE TABLE {record_table} (
     CONSTRAINT {prefix}record_counts CHECK (attempts >= 0 AND steps >= 0 AND keep_us > 0 AND reconcile_after_us >= 0),
     -- Completed has an outcome (a tombstone is one too), and nothing else has.
     CONSTRAINT {prefix}record_outcome CHECK ((status = 'completed') = (outcome IS NOT NULL)),
-    CONSTRAINT {prefix}record_error CHECK ((error_type IS NULL) = (error_message IS NULL))
+    CONSTRAINT {prefix}record_error CHECK ((error_type IS NULL) = (error_message IS NULL)),
+    CONSTRAINT {prefix}record_doubt CHECK ((status = 'in_doubt') = (doubt_us IS NOT NULL))
 ) {storage};
 -- No index covers a column that completions change, so the second version of a row stays on its page and touches no
 -- index (HOT) wherever the page has room: for single callers nearly always. Pages are filled to the end all the same:
 -- lists of 64 would need half of each page kept free for that, which costs more bytes than it saves writing.
 
--- For the sweep, which reads it in order. Set at the claim, and as a rule not touched by the completion.
-CREATE INDEX {prefix}record_expiry ON {record_table} (expires_us);
+-- For the sweep, which goes through it for one value of keep_us after the other: what has expired is at the beginning of
+-- each, and what was claimed lately at the end, because expires_us - keep_us is the instant of the claim until the record
+-- is settled. Set at the claim, and as a rule not touched by the completion.
+CREATE INDEX {prefix}record_expiry ON {record_table} (keep_us, expires_us);
+
+-- For what is in doubt: a handful among millions. An ordinary record never enters it.
+CREATE INDEX {prefix}record_doubt ON {record_table} (doubt_us) WHERE doubt_us IS NOT NULL;
 
 COMMENT ON TABLE {record_table} IS 'semel: one row per key; what is known of an operation. Change it with semel resolve, never by hand';
 COMMENT ON COLUMN {record_table}.digest IS 'identity: SHA-256 over scope, operation and value';
@@ -110,6 +117,7 @@ COMMENT ON COLUMN {record_table}.keep_us IS 'how long an outcome is kept';
 COMMENT ON COLUMN {record_table}.resolution IS 'how a doubt was ended, why and by whom';
 COMMENT ON COLUMN {record_table}.replays IS 'how often it was replayed, written down now and then; NULL: never';
 COMMENT ON COLUMN {record_table}.replayed_us IS 'when it was last replayed, as far as written down';
+COMMENT ON COLUMN {record_table}.doubt_us IS 'since when it is in doubt; NULL where it is not';
 COMMENT ON COLUMN {record_table}.steps IS 'how many finished steps there are';
 COMMENT ON COLUMN {record_table}.wanted IS 'somebody waits: tell them when it ends';
 

@@ -23,6 +23,8 @@ from semel.core.operations import (
     Found,
     Granted,
     InDoubtAnswer,
+    LapsedRecord,
+    LapsedRecords,
     MarkLapsed,
     Operation,
     Purge,
@@ -49,6 +51,7 @@ from semel.testing.contract.suite import Contract, only_by_run
 from semel.testing.contract.topics.doubts import PAIRS
 from semel.testing.contract.world import World
 
+SECOND = 1_000_000
 BAD_KEYS: list[tuple[Any, type[UsageError]]] = [
     (None, KeyMissing),
     ("", KeyInvalid),
@@ -370,9 +373,45 @@ class OperationContract(Contract, calls=False):
     async def test_purge_and_lapse_stop_at_their_limit(self, world: World) -> None:
         await world.perform(*[world.claim(f"k{number}") for number in range(5)])
         world.clock.advance(60)
-        assert await world.perform(MarkLapsed(3)) == [SweepCount(3)]
-        assert await world.perform(MarkLapsed(3)) == [SweepCount(2)]
+        marked = [answer.count for _ in range(3) for answer in await world.perform(MarkLapsed(3))]  # type: ignore[union-attr]  # it gives records
+        assert marked == [3, 2, 0]
         assert await world.perform(Purge(3)) == [SweepCount(0)]
+
+    async def test_marking_lapsed_leases_tells_which_and_how_old_they_are(self, world: World) -> None:
+        first = await world.crash("a")
+        world.clock.advance(5)
+        second = await world.crash("b")
+        world.clock.advance(60)
+        expected = sorted(
+            LapsedRecord(lease.key.digest, lease.key.operation, age * SECOND)
+            for lease, age in ((first, 65), (second, 60))
+        )
+        assert await world.perform(MarkLapsed(10)) == [LapsedRecords(tuple(expected))]
+        assert await world.perform(MarkLapsed(10)) == [LapsedRecords(())]
+
+    async def test_a_lease_that_was_renewed_for_long_is_marked_when_it_lapses(self, world: World) -> None:
+        lease = await world.crash("long")
+        for number in range(6):
+            world.clock.advance(10)
+            await world.perform(Renew(lease, 30 * SECOND))
+            await world.crash(f"short-{number}")
+            world.clock.advance(10 * 60)
+            await world.perform(Renew(lease, 3600 * SECOND))
+            (answer,) = await world.perform(MarkLapsed(10))
+            assert [record.digest for record in answer.records] == [world.claim(f"short-{number}").key.digest]  # type: ignore[union-attr]  # as above
+        world.clock.advance(2 * 3600)
+        (answer,) = await world.perform(MarkLapsed(10))
+        assert [record.digest for record in answer.records] == [lease.key.digest]  # type: ignore[union-attr]  # as above
+
+    async def test_an_old_record_that_was_claimed_again_is_marked_when_it_lapses(self, world: World) -> None:
+        lease = await world.crash("old")
+        await world.perform(Fail(lease, "retry", Failure("E", "nothing happened"), doubtful=False))
+        world.clock.advance(3600)
+        assert await world.perform(MarkLapsed(10)) == [LapsedRecords(())]
+        await world.crash("old")
+        world.clock.advance(60)
+        expected = LapsedRecord(lease.key.digest, lease.key.operation, 60 * SECOND)
+        assert await world.perform(MarkLapsed(10)) == [LapsedRecords((expected,))]
 
     async def test_a_tally_adds_up(self, world: World) -> None:
         lease = await world.crash()
