@@ -15,6 +15,7 @@ from semel.stores.mysql.dialect import MysqlDialect
 from semel.stores.mysql.settings import address
 from semel.stores.sql.migrations import Scripts
 from semel.stores.sql.settings import Settings
+from tests.servers.records import FORGET_SWEEPS
 from tests.unit.stores.asking import Asking
 from tests.unit.stores.operations import KEYS, Clock
 
@@ -71,6 +72,7 @@ def emptied(url: str) -> None:
     with connected(url, autocommit=True) as connection:
         for table in ("semel_record", "semel_step", "semel_search", "semel_history"):
             told(connection, f"DELETE FROM {table}")  # noqa: S608 - the names above
+        told(connection, FORGET_SWEEPS)
 
 
 def rows(url: str, text: str, *values: Any) -> list[tuple[Any, ...]]:

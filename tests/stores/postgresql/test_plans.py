@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from semel.core.operations import AddReplays, Purge
+from semel.core.operations import AddReplays
 from semel.stores.postgresql import PostgresStore
 from semel.stores.postgresql.dialect import PostgresDialect
 from semel.stores.postgresql.store import POSTGRESQL
@@ -17,7 +17,7 @@ from semel.stores.sql.adapter import PlaceholderStyle
 from semel.stores.sql.adapters.psycopg import PsycopgAdapter
 from semel.stores.sql.dialect import Command
 from semel.stores.sql.settings import Settings
-from tests.stores.postgresql.kit import SECOND, Asker, claims, completions, rows
+from tests.stores.postgresql.kit import DAY, SECOND, Asker, claims, completions, rows
 
 Make = Callable[[PostgresDialect], Command]
 LEASES = [(one.key.digest, one.nonce, 1) for one in claims(3)]
@@ -36,7 +36,12 @@ HOT: dict[str, Make] = {
     "read one": lambda dialect: dialect.read([LEASES[0][0]], joined=False),
     "read many": lambda dialect: dialect.read([one[0] for one in LEASES], joined=False),
     "steps": lambda dialect: dialect.steps(LEASES[0][0], 1, joined=False),
-    "purge": lambda dialect: next(dialect.purge(Purge(100))),
+    "purge": lambda dialect: next(dialect.purge_kept(DAY, 100, equal=True)),
+    "purge the rest": lambda dialect: next(dialect.purge_kept(DAY, 100, equal=False)),
+    "next value of keep_us": lambda dialect: dialect.next_keep(0),
+    "running since": lambda dialect: dialect.running_kept(DAY, 1, 100, equal=True),
+    "running among": lambda dialect: dialect.running_among([one[0] for one in LEASES]),
+    "mark lapsed": lambda dialect: next(dialect.mark_lapsed([one[0] for one in LEASES])),
     "tally many": lambda dialect: dialect.tally([AddReplays(one[0], 1) for one in LEASES]),
 }
 _numbered = PlaceholderStyle("$")

@@ -26,6 +26,8 @@ BAD = {
     "reconcile_after_us = -1": "semel_record_counts",
     "error_type = 'app.Broke'": "semel_record_error",
     "error_message = 'broke'": "semel_record_error",
+    "status = 'in_doubt'": "semel_record_doubt",
+    "doubt_us = 1": "semel_record_doubt",
 }
 INVALIDATION = "INSERT INTO semel_invalidation (noted_us, digest, operation) VALUES (1, '\\x00', 'charge')"
 BAD_STEPS = {
@@ -33,7 +35,7 @@ BAD_STEPS = {
     "1, 0, '\\x00'": "semel_step_digest_check",
 }
 DERIVED = {"completed_us"}
-OURS = {"wanted"}
+OURS = {"wanted", "doubt_us"}
 
 
 @pytest.mark.parametrize(("change", "constraint"), BAD.items(), ids=BAD)

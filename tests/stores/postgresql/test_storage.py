@@ -76,4 +76,4 @@ def test_no_index_covers_what_a_completion_changes(url: str) -> None:
         JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey::int2[])
         WHERE i.indrelid = 'semel_record'::regclass
     """
-    assert {name for (name,) in rows(url, text)} == {"digest", "expires_us"}
+    assert {name for (name,) in rows(url, text)} == {"digest", "keep_us", "expires_us", "doubt_us"}

@@ -22,6 +22,12 @@ INSERT INTO {meta} (name, value)
 SELECT 'install_id', UNHEX(REPLACE(UUID(), '-', '')) FROM (SELECT 1 AS one) AS x
 WHERE NOT EXISTS (SELECT 1 FROM {meta} AS m WHERE m.name = 'install_id');
 
+-- There are no records yet, so the first sweep has none to look for that are older.
+INSERT INTO {meta} (name, value)
+SELECT 'sweep', CONCAT('{"claimed_us":', n.now, ',"running":[],"swept_us":', n.now, ',"complete_us":', n.now, '}')
+FROM (SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS now) AS n
+WHERE NOT EXISTS (SELECT 1 FROM {meta} AS m WHERE m.name = 'sweep');
+
 CREATE TABLE IF NOT EXISTS {record_table} (
     digest              BINARY(32) NOT NULL COMMENT 'identity: SHA-256 over scope, operation and value',
     lease_us            BIGINT NOT NULL COMMENT 'until when the claim is alive, unless renewed',

@@ -26,6 +26,13 @@ COMMENT ON COLUMN {meta}.value IS '16 random bytes for install_id, else JSON';
 
 INSERT INTO {meta} (name, value) VALUES ('install_id', decode(replace(gen_random_uuid()::text, '-', ''), 'hex'));
 
+-- There are no records yet, so the first sweep has none to look for that are older.
+INSERT INTO {meta} (name, value)
+SELECT 'sweep', convert_to(
+    json_build_object('claimed_us', n.now, 'running', '[]'::json, 'swept_us', n.now, 'complete_us', n.now)::text, 'UTF8'
+)
+FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) AS n;
+
 CREATE TABLE {record_table} (
     lease_us            bigint NOT NULL,
     created_us          bigint NOT NULL,
