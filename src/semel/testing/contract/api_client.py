@@ -230,9 +230,9 @@ class ApiClient:
         entries: tuple[HistoryEntry, ...] = await self.call(method)
         return entries
 
-    async def sweep(self) -> SweepReport:
+    async def sweep(self, *, limit: int | None = None) -> SweepReport:
         """Sweep once."""
-        report: SweepReport = await self.call(self.engine.sweep)
+        report: SweepReport = await self.call(lambda: self.engine.sweep(limit=limit))
         return report
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import pytest
 
 from semel.core.key import SHARED
+from semel.core.observer import Signal
 from semel.core.operations import Found, Pending, PendingInvalidations, Read
 from semel.core.policy import Policy
 from semel.core.record import Cancelled, DidNotHappen, Happened, Status, Unknown, instant
@@ -307,6 +308,29 @@ class SweepingReconcileContract(Contract):
         assert (await _client(world, Happened("found")).sweep()).held == 1
         assert world.ran == []
 
+    async def test_a_sweep_tells_the_observer_of_each_record_that_it_marks(self, world: World) -> None:
+        leases = [await world.crash(key) for key in ("a", "b")]
+        world.clock.advance(600)
+        signals: list[Signal] = []
+        client = world.client(observer=Listener(signals))
+        await client.sweep()
+        await client.sweep()
+        told = sorted(
+            (signal.operation, signal.reference, signal.seconds) for signal in signals if signal.kind == "lapsed"
+        )
+        assert told == sorted((lease.key.operation, lease.key.reference, 600.0) for lease in leases)
+
+    async def test_a_limited_sweep_leaves_the_rest_for_the_next_one(self, world: World) -> None:
+        for key in ("a", "b", "c"):
+            await world.crash(key)
+        world.clock.advance(600)
+        client = world.client()
+        assert [(await client.sweep(limit=2)).lapsed for _ in range(3)] == [2, 1, 0]
+
+    async def test_a_sweep_of_nothing_is_refused(self, world: World) -> None:
+        with pytest.raises(UsageError, match="nothing was swept"):
+            await world.client().sweep(limit=0)
+
     async def test_two_sweeps_at_once_ask_once(self, world: World) -> None:
         clients = [await _ready(world, Happened("found")), _client(world, Happened("found"))]
         calls = [world.start(client.engine.sweep) for client in clients]
@@ -364,6 +388,17 @@ def _policy(world: World, verdicts: list[Any]) -> Policy:
         return verdict
 
     return Policy(in_doubt="reconcile", reconcile=hook, reconcile_after=timedelta(seconds=QUIET))
+
+
+class Listener:
+    """An observer that remembers signals."""
+
+    def __init__(self, signals: list[Signal]) -> None:
+        self._signals = signals
+
+    def observe(self, signal: Signal) -> None:
+        """Remember it."""
+        self._signals.append(signal)
 
 
 def _client(world: World, *verdicts: Any) -> ApiClient:
