@@ -28,7 +28,7 @@ from semel.stores.sql.dialect import Command
 from semel.stores.sql.plan import plan
 from semel.stores.sql.settings import Settings
 from semel.stores.sqlite import SqliteStore
-from semel.stores.sqlite.dialect import SQL, scan_command
+from semel.stores.sqlite.dialect import SQL, select_command
 from tests.effort import FULL
 from tests.servers.databases import Databases
 
@@ -173,7 +173,7 @@ def test_a_sweep_on_mariadb_reads_few_rows(mariadb: Databases, record_property: 
     [
         ("purge", SQL["purge"]),
         ("lapse", SQL["lapse"]),
-        ("in doubt", scan_command(IN_DOUBT).text),  # type: ignore[union-attr]  # such a query can match
+        ("in doubt", select_command("scan", IN_DOUBT.query).text),  # type: ignore[union-attr]  # such a query can match
     ],
     ids=lambda value: value if len(value) < 10 else "",
 )
@@ -184,6 +184,6 @@ def test_a_sweep_on_sqlite_reads_by_index(tmp_path: Path, name: str, text: str) 
         values = dict.fromkeys(("now", "limit", "error_type", "error_message", "status"), 1)
         plans = connection.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall()
     connection.close()
-    reads = [detail for *_, detail in plans if "semel_record" in detail]
+    reads = [detail for *_, detail in plans if not detail.startswith(("USE", "LIST", "CORRELATED"))]
     assert reads, f"{name} reads nothing"
     assert all("USING" in detail for detail in reads), reads
