@@ -151,6 +151,8 @@ TOP: Final[Mapping[str, Reader]] = {"store": _read_text, "cache": _read_text, "e
 """The names that stand in no table."""
 _SECRET: Final = frozenset({"store", "cache"})
 _HINTS: Final = {
+    **{name: f"It belongs to the table [{table}]." for table, names in TABLES.items() for name in names},
+    **{name: f"{name} stands before all tables." for name in TOP},
     **dict.fromkeys(("final_errors", "retry_errors", "reconcile"), _IN_CODE),
     "waiters": "Write max_waiting.",
     "pool_size": "Write size in the table [pool].",
