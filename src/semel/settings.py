@@ -248,9 +248,12 @@ class _Text:
         self._variables: dict[str, str] = {}
 
     def put_over(self, environment: Mapping[str, str]) -> None:
-        """Put what the environment says over what the file says; other variables of that prefix are not settings."""
+        """Put what the environment says over what the file says.
+
+        A variable that is empty is taken for one that is not set; others of that prefix are no settings.
+        """
         for variable, value in environment.items():
-            if not variable.startswith(_PREFIX):
+            if not value or not variable.startswith(_PREFIX):
                 continue
             table, *names = variable.removeprefix(_PREFIX).split("__")
             table = table.lower()

@@ -65,6 +65,11 @@ def test_the_environment_alone_is_enough() -> None:
     assert found.operations.policy("PAY", Policy(), Policy()).keep_for == timedelta(days=90)
 
 
+def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
+    text = f'{STORE}[policy]\nkeep_for = "P1D"\n'
+    assert read(tmp_path, text, SEMEL_STORE="", SEMEL_POLICY__KEEP_FOR="", SEMEL_CACHE="") == read(tmp_path, text)
+
+
 def test_variables_that_are_no_settings_are_left_alone() -> None:
     found = read_settings(None, {"SEMEL_STORE": "memory://", "SEMEL_TEST_MYSQL": "1", "PATH": "/bin"})
     assert found == read_settings(None, {"SEMEL_STORE": "memory://"})
