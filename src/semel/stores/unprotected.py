@@ -28,6 +28,7 @@ from semel.core.operations import (
     HistoryFound,
     Invalidate,
     JoinTransaction,
+    LapsedRecords,
     MarkLapsed,
     Operation,
     Page,
@@ -112,7 +113,9 @@ class UnprotectedStore:
                 return StateMismatch(None)
             case Pending():
                 return PendingInvalidations(())
-            case Purge() | MarkLapsed() | PurgeWorkers():
+            case MarkLapsed():
+                return LapsedRecords(())
+            case Purge() | PurgeWorkers():
                 return SweepCount(0)
             case _:
                 assert_never(operation)
