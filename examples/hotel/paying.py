@@ -7,7 +7,7 @@ that committed.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -70,9 +70,8 @@ class Paying:
             charge = await self._charge(gateway_key, held.amount, held.currency, card, reservation_id)
         except (GatewayUnreachable, GatewaySilent, InDoubt) as error:
             detail = "Your rooms are held. Send the same request again, with the same key: you are charged once."
-            raise Refused(
-                503, "gateway-unavailable", detail, retry_after=getattr(error, "retry_after", 1) or 1
-            ) from error
+            wait = getattr(error, "retry_after", None) or timedelta(seconds=1)
+            raise Refused(503, "gateway-unavailable", detail, retry_after=wait) from error
 
         async def settled(session: AsyncSession) -> bool:
             return await attempt.step("confirm", settle, gateway_key, charge, session, within=session)
@@ -156,9 +155,9 @@ def _check_payable(reservation: Reservation, now: datetime) -> None:
         case Status.EXPIRED:
             raise expired("No money was taken and no room is held.")
         case Status.PAYING:
-            left = 1.0 if reservation.paying_until is None else (reservation.paying_until - now).total_seconds()
+            left = timedelta(seconds=1) if reservation.paying_until is None else reservation.paying_until - now
             detail = "Nothing was done: another payment for this reservation is running. Look at its state again later."
-            raise Refused(409, "payment-running", detail, retry_after=min(left, 5))
+            raise Refused(409, "payment-running", detail, retry_after=min(left, timedelta(seconds=5)))
         case status:
             detail = f"Nothing was done: a reservation that is {status} cannot be paid."
             raise Refused(409, "illegal-transition", detail)

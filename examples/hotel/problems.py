@@ -1,5 +1,7 @@
 """Refusals: what the hotel says no to, as problem+json (RFC 9457)."""
 
+from datetime import timedelta
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -25,11 +27,11 @@ class Refused(Exception):
     """The answer is no. `detail` says what happened, whether anything ran, and what to do next."""
 
     def __init__(
-        self, status: int, code: str, detail: str, *, retry_after: float | None = None, **more: object
+        self, status: int, code: str, detail: str, *, retry_after: timedelta | None = None, **more: object
     ) -> None:
         super().__init__(detail)
         self.status = status
-        self.headers = {} if retry_after is None else {"Retry-After": str(max(1, round(retry_after)))}
+        self.headers = {} if retry_after is None else {"Retry-After": str(max(1, round(retry_after.total_seconds())))}
         kind = {"type": f"urn:hotel:problem:{code}", "title": TITLES[code], "status": status}
         self.body = {**kind, "detail": detail, **more}
 

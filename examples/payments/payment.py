@@ -76,7 +76,7 @@ def main() -> None:
         try:
             result = place_order.result(sys.argv[1], 1250)
         except errors.TryLater as error:
-            sys.exit(f"{error.code}: ask again in {error.retry_after:.0f} s")
+            sys.exit(f"{error.code}: ask again in {error.retry_after.total_seconds():.0f} s")
     print(result.value, "replayed" if result.replayed else "ran")
     shop.close()
 

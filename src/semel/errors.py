@@ -13,7 +13,7 @@
     │   ├── NotResolvable           `resolve` on a record that is not in doubt
     │   ├── RecordNotFound          there is no record under that key
     │   └── DependencyMissing       an optional package is not installed
-    ├── TryLater                    the same call may succeed later; `retry_after` is in seconds
+    ├── TryLater                    the same call may succeed later; `retry_after` says in how long, a timedelta
     │   ├── InProgress              another caller runs this key now
     │   │   └── TooManyWaiting      the same, and nobody else may wait for others in this process
     │   ├── TooManyHandlers         as many handlers run in this process as may
@@ -34,7 +34,10 @@ Each class has a stable `code` for machines. HTTP status and exit code are mappe
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from datetime import timedelta
+from typing import Any, ClassVar, Final
+
+_SOON: Final = timedelta(seconds=1)
 
 
 class SemelError(Exception):
@@ -143,7 +146,7 @@ class TryLater(SemelError):
 
     code = "try_later"
 
-    def __init__(self, message: str, *, retry_after: float = 1.0, **facts: Any) -> None:
+    def __init__(self, message: str, *, retry_after: timedelta = _SOON, **facts: Any) -> None:
         super().__init__(message, retry_after=retry_after, **facts)
         self.retry_after = retry_after
 
@@ -179,7 +182,7 @@ class StoreUnavailable(TryLater):
         self,
         message: str,
         *,
-        retry_after: float = 1.0,
+        retry_after: timedelta = _SOON,
         ran: bool = False,
         asked: bool = True,
         conflict: bool = False,
@@ -222,7 +225,7 @@ class InDoubt(SemelError):
 
     code = "in_doubt"
 
-    def __init__(self, message: str, *, reference: str, retry_after: float | None = None, **facts: Any) -> None:
+    def __init__(self, message: str, *, reference: str, retry_after: timedelta | None = None, **facts: Any) -> None:
         super().__init__(message, reference=reference, retry_after=retry_after, **facts)
         self.reference = reference
         self.retry_after = retry_after

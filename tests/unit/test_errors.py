@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -84,8 +85,8 @@ def test_what_the_message_says_can_be_read_without_parsing(kind: type[SemelError
 
 @pytest.mark.parametrize("kind", [kind for kind in EVERY if issubclass(kind, errors.TryLater)])
 def test_whoever_may_try_later_is_told_when(kind: type[errors.TryLater]) -> None:
-    assert kind("Later.").retry_after == 1.0
-    assert kind("Later.", retry_after=7.5).retry_after == 7.5
+    assert kind("Later.").retry_after == timedelta(seconds=1)
+    assert kind("Later.", retry_after=timedelta(seconds=7.5)).retry_after == timedelta(seconds=7.5)
 
 
 def test_particular_errors_carry_particular_facts() -> None:

@@ -224,7 +224,7 @@ class Guard:
             f"{self._name} is unavailable (failures in a row: {self._failures}), so this request was not sent: nothing "
             f"ran and nothing was recorded for it. Retry with the same key {when}. The last failure: {reason}"
         )
-        error = kind(message, retry_after=rest, asked=False)
+        error = kind(message, retry_after=timedelta(seconds=rest), asked=False)
         error.__cause__ = kind(reason)
         return error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from semel.errors import (
 )
 
 _SECOND = 1_000_000
-_SHORTEST = 0.05
+_SHORTEST = timedelta(milliseconds=50)
 
 
 def named(key: Key) -> str:
@@ -52,11 +53,16 @@ def key_reentered_error(key: Key) -> KeyReentered:
     )
 
 
+def _wait_of(remaining_us: int) -> timedelta:
+    """How long to wait before it is of use to ask again."""
+    return max(_SHORTEST, timedelta(microseconds=remaining_us))
+
+
 def in_progress_error(key: Key, remaining_us: int) -> InProgress:
     """Somebody else runs it."""
     return InProgress(
         f"{named(key)} is being run by another caller; nothing ran here. Ask again with the same key.",
-        retry_after=max(_SHORTEST, remaining_us / _SECOND),
+        retry_after=_wait_of(remaining_us),
         reference=key.reference,
     )
 
@@ -67,7 +73,7 @@ def too_many_waiting_error(key: Key, remaining_us: int, *, whole_process: bool) 
     return kind(
         f"{named(key)} is being run by another caller, and as many callers as may already wait for {whom} in this "
         f"process; nothing ran here. Ask again later with the same key.",
-        retry_after=max(_SHORTEST, remaining_us / _SECOND),
+        retry_after=_wait_of(remaining_us),
         reference=key.reference,
     )
 
@@ -82,7 +88,7 @@ def in_doubt_error(record: StoredRecord, remaining_us: int | None) -> InDoubt:
     return InDoubt(
         f"{named(record.key)} started before and no outcome is known; nothing ran now. {then}",
         reference=record.reference,
-        retry_after=None if remaining_us is None else max(_SHORTEST, remaining_us / _SECOND),
+        retry_after=None if remaining_us is None else _wait_of(remaining_us),
     )
 
 
@@ -121,10 +127,11 @@ def not_recorded_error(key: Key, error: Exception) -> StoreUnavailable:
     )
 
 
-def not_sent_again_error(failure: str, retry_after: float) -> StoreUnavailable:
+def not_sent_again_error(failure: str, retry_after: timedelta) -> StoreUnavailable:
     """The claim was sent, failed, and is refused the next time: only its own failure knows whether it was recorded."""
+    seconds = retry_after.total_seconds()
     return StoreUnavailable(
-        f"{failure} It was not sent again; retry with the same key in {retry_after:.2f} s. Nothing ran.",
+        f"{failure} It was not sent again; retry with the same key in {seconds:.2f} s. Nothing ran.",
         retry_after=retry_after,
         asked=False,
     )

@@ -28,6 +28,7 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -36,7 +37,7 @@ from semel.core.operations import Answer, Claim, CountRecords, Operation, Read, 
 from semel.core.store import Answers, AsyncDriver, Batching, Capabilities, Capability, Driver, Plan
 from semel.errors import SemelError, StoreUnavailable
 
-_FULL_FOR = 1.0
+_FULL_FOR = timedelta(seconds=1)
 _WITHOUT_TRACE = (Claim, Read, Scan, CountRecords)
 _CUT_SHORT = "The request to the store was interrupted before the store answered; whether it took effect is not known."
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from math import ceil
 from typing import Final, Literal
 
@@ -48,6 +49,10 @@ _REFUSED: Final = frozenset(
     {400, 401, 403, 405, 406, 407, 408, 411, 413, 414, 415, 417, 421, 422, 425, 426, 428, 429, 431}
 )
 _NOT_NOW: Final = frozenset({501, 503, 505})
+
+
+_SOON: Final = timedelta(seconds=1)
+_LATER: Final = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +135,7 @@ class Problem:
     status: int
     title: str
     detail: str
-    retry_after: float | None = None
+    retry_after: timedelta | None = None
     headers: tuple[tuple[str, str], ...] = ()
 
     def response(self, describedby: str | None, base: str = BASE) -> Response:
@@ -142,7 +147,7 @@ class Problem:
             ("Cache-Control", "no-store"),
         ]
         if self.retry_after is not None:
-            headers.append(("Retry-After", str(max(1, ceil(self.retry_after)))))
+            headers.append(("Retry-After", str(max(1, ceil(self.retry_after.total_seconds())))))
         headers.extend(self.headers)
         if describedby:
             headers.append(("Link", f'<{describedby}>; rel="describedby"'))
@@ -254,7 +259,7 @@ def not_committed() -> Problem:
 def commit_unknown() -> Problem:
     """The transaction of the request has ended, and its commit could not be seen."""
     detail = "The request was worked on, and its commit could not be confirmed. Ask again with the same key."
-    return Problem("commit-unknown", _UNAVAILABLE, "The commit could not be confirmed", detail, 1.0)
+    return Problem("commit-unknown", _UNAVAILABLE, "The commit could not be confirmed", detail, _SOON)
 
 
 def transaction_ended() -> Problem:
@@ -272,7 +277,7 @@ def rolled_back() -> Problem:
         "The request was worked on, its outcome could not be recorded, and so all of it was rolled back. Ask again "
         "with the same key."
     )
-    return Problem("rolled-back", _UNAVAILABLE, "It was rolled back", detail, 1.0)
+    return Problem("rolled-back", _UNAVAILABLE, "It was rolled back", detail, _SOON)
 
 
 def of(error: SemelError, profile: Profile, in_progress_status: int | None = None) -> Problem:
@@ -319,16 +324,16 @@ def of(error: SemelError, profile: Profile, in_progress_status: int | None = Non
             return Problem("response-not-kept", 409, "Done, and the response was not kept", detail)
         case LeaseLost():
             detail = "The request was worked on, and its outcome could not be recorded. Ask again with the same key."
-            return Problem("lease-lost", _UNAVAILABLE, "The outcome was not recorded", detail, 1.0)
+            return Problem("lease-lost", _UNAVAILABLE, "The outcome was not recorded", detail, _SOON)
         case StoreUnavailable() if error.ran:
             detail = "The request was worked on, and its outcome could not be recorded. Ask again with the same key."
-            return Problem("not-recorded", _UNAVAILABLE, "The outcome was not recorded", detail, 1.0)
+            return Problem("not-recorded", _UNAVAILABLE, "The outcome was not recorded", detail, _SOON)
         case StoreUnavailable() | TransactionAborted():
             detail = "What is needed to run this once cannot be reached; nothing ran. Ask again with the same key."
-            return Problem("store-unavailable", _UNAVAILABLE, "Try again later", detail, error.retry_after or 1.0)
+            return Problem("store-unavailable", _UNAVAILABLE, "Try again later", detail, error.retry_after)
         case RecordUnreadable() | SchemaOutdated():
             detail = "What is known of this key cannot be read by this release; nothing ran. Ask again later."
-            return Problem("record-unreadable", _UNAVAILABLE, "Try again later", detail, 30.0)
+            return Problem("record-unreadable", _UNAVAILABLE, "Try again later", detail, _LATER)
     detail = "What became of the request is not known. Ask again with the same key."
     return Problem("refused", 500, "It could not be run", detail)
 

@@ -85,7 +85,7 @@ def _patiently(call: Callable[[], Result[Receipt]]) -> Result[Receipt]:
         except (TryLater, LeaseLost) as error:
             if time.monotonic() > give_up:
                 raise
-            time.sleep(min(getattr(error, "retry_after", 0.1), 1.0))
+            time.sleep(min(getattr(error, "retry_after", timedelta(seconds=0.1)).total_seconds(), 1.0))
 
 
 def main(name: str, records: str, ledger: str) -> None:

@@ -16,6 +16,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from semel.core.record import DidNotHappen, Happened
 from semel.engine import admin
@@ -72,16 +73,16 @@ def _settle(sim: Simulation, key: int) -> None:
             return
         if not isinstance(answer, (SemelError, Broken, NothingHappened)):
             raise Violation("broke", f"after the faults a caller got {answer!r}")
-        pause = getattr(answer, "retry_after", 0.05)
+        pause = getattr(answer, "retry_after", timedelta(seconds=0.05))
         if pause is None:
             if resolved:
                 raise Violation("I8", "a key that was resolved is still in doubt")
             resolved = True
             _resolve(sim, request)
-            pause = 0.0
+            pause = timedelta(0)
         if sim.now_us - began > limit:
             raise Violation("I8", f"after the faults {type(answer).__name__} for {(sim.now_us - began) / SECOND:.2f} s")
-        sim.advance(sim.now_us + max(1, round(pause * SECOND)))
+        sim.advance(sim.now_us + max(1, pause // timedelta(microseconds=1)))
 
 
 def _request(sim: Simulation, key: int) -> Request:

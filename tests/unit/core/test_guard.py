@@ -1,6 +1,7 @@
 """The guard of a store: what it refuses while the store rests, what it never refuses, and what counts against it."""
 
 import weakref
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -106,7 +107,7 @@ def test_a_refusal_says_what_happened_that_nothing_ran_and_when_to_come_back() -
     made.round([StoreUnavailable("It cannot be reached (ConnectionRefusedError); nothing was recorded.")])
     made.now = 0.25
     error = refused(made)
-    assert (error.retry_after, error.ran, error.asked) == (0.75, False, False)
+    assert (error.retry_after, error.ran, error.asked) == (timedelta(seconds=0.75), False, False)
     assert error.message == (
         "sqlite:///x is unavailable (failures in a row: 2), so this request was not sent: nothing ran and nothing was "
         "recorded for it. Retry with the same key in 0.75 s. "

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_a_store_that_is_left_alone_is_not_asked(place: Place) -> None:
     asked = place.store.count(Claim)
     error = place.error()
     assert (error.asked, error.ran, place.store.count(Claim)) == (False, False, asked)
-    assert 0 < error.retry_after <= REST
+    assert timedelta(0) < error.retry_after <= timedelta(seconds=REST)
 
 
 def test_what_is_refused_is_not_sent_again_inside_the_call() -> None:
@@ -139,7 +140,7 @@ def test_a_call_that_is_not_sent_again_hears_its_own_failure(colour: str) -> Non
         assert error.message.endswith(" s. Nothing ran.")
         assert "nothing was recorded" not in error.message, "the claim was sent, and may have been recorded"
         assert (error.ran, error.asked, place.store.count(Claim)) == (False, False, 1)
-        assert 0 < error.retry_after <= REST
+        assert timedelta(0) < error.retry_after <= timedelta(seconds=REST)
 
 
 def test_store_down_run_runs_at_once_while_the_store_is_left_alone(place: Place) -> None:

@@ -142,7 +142,7 @@ def test_oasis_refuses_what_is_no_date(given: str) -> None:
 
 @pytest.mark.parametrize("status", [409, 425, 429])
 def test_a_route_chooses_the_status_while_running(status: int) -> None:
-    found = of(InProgress("running", retry_after=2.2), PROFILES["ietf"], status).response(None)
+    found = of(InProgress("running", retry_after=timedelta(seconds=2.2)), PROFILES["ietf"], status).response(None)
     assert (found.status, dict(found.headers)["Retry-After"]) == (status, "3")
 
 

@@ -309,7 +309,7 @@ class ReconcileContract(Contract):
         world.clock.advance(RECONCILE_LEASE + 5)
         error = await world.client().error(policy=policy)
         assert isinstance(error, InDoubt)
-        assert error.retry_after == pytest.approx(RECONCILE_QUIET - 5)
+        assert error.retry_after == timedelta(seconds=RECONCILE_QUIET - 5)
 
     async def test_the_longer_quiet_time_of_the_two_counts(self, world: World) -> None:
         await world.crash(policy=_asking(world, Unknown(), quiet=100))

@@ -61,7 +61,7 @@ class LeaseContract(Contract):
         world.clock.advance(10)
         error = await world.client().error(policy=REJECT)
         assert isinstance(error, InProgress)
-        assert error.retry_after == pytest.approx(20.0)
+        assert error.retry_after == timedelta(seconds=20)
 
     async def test_the_length_of_a_lease_is_the_owners_affair(self, world: World) -> None:
         await world.crash(policy=SHORT)

@@ -69,7 +69,7 @@ class WaitingContract(Contract):
         await _owner(world, world.client())
         error = await world.client().error(policy=Policy(wait_for=timedelta(seconds=10)))
         assert isinstance(error, InProgress)
-        assert error.retry_after > 0
+        assert error.retry_after > timedelta(0)
         assert world.clock.monotonic() == pytest.approx(10)
         assert world.ran == ["owner"]
 
@@ -95,7 +95,7 @@ class WaitingContract(Contract):
         await world.pass_time(0.04)
         await world.ended(waiter)
         assert isinstance(waiter.error, InProgress), f"the waiter was given {waiter.result}"
-        assert waiter.error.retry_after < 1, "the key is free: there is nothing to wait for"
+        assert waiter.error.retry_after < timedelta(seconds=1), "the key is free: there is nothing to wait for"
 
     async def test_a_waiter_that_gives_up_does_not_touch_the_record(self, world: World) -> None:
         await _owner(world, world.client())
@@ -157,7 +157,7 @@ class CrowdContract(Contract):
         await world.waiting((client, 2))
         error = await client.error(policy=PATIENT)
         assert type(error) is InProgress, f"the third caller heard {error!r}"
-        assert error.retry_after > 0
+        assert error.retry_after > timedelta(0)
         assert (world.clock.monotonic(), watched.count(Claim), watched.count(Read)) == (0, 3, 0)
 
     async def test_those_who_wait_are_served_although_others_were_turned_away(self, world: World) -> None:
