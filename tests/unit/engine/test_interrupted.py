@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from semel import AsyncSemel, Policy, Semel
+from semel import AsyncSemel, Limits, Policy, Semel
 from semel.core.operations import AddReplays, Operation, Recorded
 from semel.core.record import Status
 from semel.core.store import Answers, Capability, Plan
@@ -122,6 +122,24 @@ def test_a_claim_that_a_signal_hit_on_its_way_is_given_back(rung: RungStore) -> 
         with pytest.raises(Alarm):
             semel.run("o-1", lambda: 7, operation="pay", fingerprint=None)
         assert semel.run("o-1", lambda: 7, operation="pay", fingerprint=None).value == 7
+
+
+@pytest.mark.parametrize("make", [InterruptedStore, RungStore])
+def test_a_claim_that_was_interrupted_takes_no_place_of_a_handler(
+    make: type[MemoryStore], rings: Callable[[], None]
+) -> None:
+    store = RungStore(rings, caught=False) if make is RungStore else InterruptedStore()
+    with Semel(store, limits=Limits(max_handlers=1)) as semel:
+        with pytest.raises((KeyboardInterrupt, Alarm)):
+            semel.run("o-1", lambda: 7, operation="pay", fingerprint=None)
+        assert semel.run("o-2", lambda: 7, operation="pay", fingerprint=None).value == 7
+
+
+def test_a_handler_that_a_signal_hit_takes_no_place(rings: Callable[[], None]) -> None:
+    with Semel("memory://", limits=Limits(max_handlers=1)) as semel:
+        with pytest.raises(Alarm):
+            semel.run("o-1", rings, operation="pay", fingerprint=None)
+        assert semel.run("o-2", lambda: 7, operation="pay", fingerprint=None).value == 7
 
 
 class Joined(Lane):
