@@ -5,11 +5,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from datetime import timedelta
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from datetime import time as time_of_day
 from pathlib import Path
 
 import pytest
 
+from semel.cli.schedule import Schedule
 from tests.cli.conftest import Database, Run, command, environment
 from tests.processes import child
 
@@ -142,3 +146,97 @@ def test_a_busy_database_is_swept_next_time(database: Database) -> None:
         assert counts(process.stdout.readline())["deleted"] == 0
         process.terminate()
         assert process.wait(60) == 0
+
+
+def settings(database: Database, cleanup: str) -> None:
+    (database.path.parent / "semel.toml").write_text(f'store = "{database.url}"\n[cleanup]\n{cleanup}\n')
+
+
+def test_the_limit_of_the_settings_file_bounds_a_sweep(database: Database, call: Run) -> None:
+    for number in range(3):
+        database.expired(f"o-{number}")
+    settings(database, "limit = 2")
+    assert [counts(call("sweep").stdout)["deleted"] for _ in range(3)] == [2, 1, 0]
+
+
+def test_a_schedule_of_the_settings_file_goes_on_until_it_is_ended(database: Database) -> None:
+    database.in_doubt("o-1")
+    settings(database, 'check_every = "PT0.05S"\nat = "02:00"')
+    with child(
+        command(["sweep", "--scheduled"]),
+        env=environment(PYTHONUNBUFFERED="1"),
+        cwd=database.path.parent,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(3):
+            assert counts(process.stdout.readline())["held"] == 1
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def test_a_schedule_is_only_gone_by_where_it_is_asked_for(database: Database, call: Run) -> None:
+    database.completed("o-1")
+    settings(database, 'check_every = "PT0.05S"\nat = "02:00"')
+    assert counts(call("sweep").stdout)["held"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(("--scheduled",), "No schedule was found"), (("--scheduled", "--every", "1h"), "--every cannot be given")],
+)
+def test_a_schedule_that_is_not_there_is_refused(
+    database: Database, call: Run, arguments: tuple[str, ...], told: str
+) -> None:
+    database.completed("o-1")
+    settings(database, "limit = 2")
+    done = call("sweep", *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def central_europe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This machine is in a zone whose clocks change."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("now", "every", "at", "pause"),
+    [
+        pytest.param("2026-05-05 01:00", None, "02:00", HOUR, id="later today"),
+        pytest.param("2026-05-05 02:00", None, "02:00", 24 * HOUR, id="just now: tomorrow"),
+        pytest.param("2026-05-05 03:00", None, "02:00", 23 * HOUR, id="tomorrow"),
+        pytest.param("2026-03-28 12:00", None, "12:00", 23 * HOUR, id="the clocks go forward"),
+        pytest.param("2026-10-24 12:00", None, "12:00", 25 * HOUR, id="the clocks go back"),
+        pytest.param("2026-05-05 01:00", 900, None, 900.0, id="every so often"),
+        pytest.param("2026-05-05 01:00", 900, "02:00", 900.0, id="both, and the next is of the first kind"),
+        pytest.param("2026-05-05 01:50", 900, "02:00", 600.0, id="both, and the next is at the time of day"),
+    ],
+)
+@pytest.mark.usefixtures("central_europe")
+def test_the_next_sweep_is_due(now: str, every: float | None, at: str | None, pause: float) -> None:
+    schedule = Schedule(
+        None if every is None else timedelta(seconds=every), None if at is None else time_of_day.fromisoformat(at)
+    )
+    assert schedule.pause(datetime.fromisoformat(now).astimezone()) == pause
+
+
+@pytest.mark.parametrize(
+    ("schedule", "at_once", "goes_on"),
+    [
+        (Schedule(), True, False),
+        (Schedule(every=timedelta(hours=1)), True, True),
+        (Schedule(at=time_of_day(2)), False, True),
+        (Schedule(every=timedelta(hours=1), at=time_of_day(2)), True, True),
+    ],
+)
+def test_a_time_of_day_alone_is_waited_for(schedule: Schedule, at_once: bool, goes_on: bool) -> None:
+    assert (schedule.begins_at_once, schedule.goes_on) == (at_once, goes_on)

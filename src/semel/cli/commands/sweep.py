@@ -6,17 +6,19 @@ import asyncio
 import os
 import select
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Annotated, Any, Self
 
 import typer
 from rich.text import Text
 
-from semel.cli.exit_codes import IN_DOUBT
+from semel.cli.exit_codes import IN_DOUBT, usage_error
 from semel.cli.printing import complain, console
-from semel.cli.store_option import Url, app_option, check_alone, load_engine, open_engine
+from semel.cli.schedule import Schedule
+from semel.cli.store_option import Url, app_option, check_alone, chosen_settings, load_engine, open_engine
 from semel.cli.timefmt import duration, local, now
 from semel.engine.admin import SweepReport
 from semel.engine.sync_engine import SyncSemelBase
@@ -29,23 +31,41 @@ def sweep(
     every: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Sweep again and again: 30s, 15m, 1h.", show_default=False)
     ] = None,
+    scheduled: Annotated[
+        bool, typer.Option("--scheduled", help="Sweep again and again, as [cleanup] of the settings file says.")
+    ] = False,
     app: Annotated[str | None, app_option("so that its reconcile hooks are asked")] = None,
 ) -> None:
     """Sweep once, or every so often until it is ended.
 
+    With a settings file its [cleanup] says how much one sweep does at most and, with --scheduled, when they are due.
     Without --app no hook is known, so what needs reconciling stays in doubt. Ctrl-C and SIGTERM end it between sweeps.
     The exit code of a single sweep is 4 where records are held: somebody has to resolve them.
     """
     check_alone(url, app)
-    pause = None if every is None else duration(every).total_seconds()
-    with _sweeper(url, app) as sweep_once, Ending() as ending:
+    settings = chosen_settings(url)
+    cleanup = {} if settings is None else settings.cleanup
+    schedule = _schedule(every, cleanup, scheduled=scheduled)
+    with _sweeper(url, app, cleanup.get("limit")) as sweep_once, Ending() as ending:
+        if not schedule.begins_at_once:
+            ending.wait(schedule.pause(now()))
         while not ending.asked:
-            held = _report(sweep_once, going_on=pause is not None)
-            if pause is None:
+            held = _report(sweep_once, going_on=schedule.goes_on)
+            if not schedule.goes_on:
                 if held:
                     raise typer.Exit(IN_DOUBT)
                 return
-            ending.wait(pause)
+            ending.wait(schedule.pause(now()))
+
+
+def _schedule(every: str | None, cleanup: Mapping[str, Any], *, scheduled: bool) -> Schedule:
+    """When to sweep; what is given with the command goes before the file."""
+    if scheduled and every is not None:
+        message = "--scheduled takes its times from the settings file, so --every cannot be given beside it"
+        raise usage_error(f"{message}; nothing was swept.")
+    if scheduled:
+        return Schedule.of_cleanup(cleanup)
+    return Schedule(None if every is None else duration(every))
 
 
 def _report(sweep_once: Callable[[], SweepReport], *, going_on: bool) -> int:
@@ -70,20 +90,20 @@ def _report(sweep_once: Callable[[], SweepReport], *, going_on: bool) -> int:
 
 
 @contextmanager
-def _sweeper(url: str | None, app: str | None) -> Iterator[Callable[[], SweepReport]]:
+def _sweeper(url: str | None, app: str | None, limit: int | None) -> Iterator[Callable[[], SweepReport]]:
     """What to call for one sweep, by the colour of the engine."""
     if app is None:
         with open_engine(url) as semel:
-            yield semel.sweep
+            yield partial(semel.sweep, limit=limit)
         return
     loaded = load_engine(app)
     if isinstance(loaded, SyncSemelBase):
         with loaded:
-            yield loaded.sweep
+            yield partial(loaded.sweep, limit=limit)
         return
     with asyncio.Runner() as runner:
         try:
-            yield lambda: runner.run(loaded.sweep())
+            yield lambda: runner.run(loaded.sweep(limit=limit))
         finally:
             runner.run(loaded.close())
 
