@@ -14,22 +14,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from semel import Policy, Semel
-from semel.core.operations import Claim, CountFailure, Granted
+from semel.core.operations import Claim, CountFailure, Granted, Operation, Read
 from semel.core.record import About, Failure
 from semel.core.store import Store
+from semel.stores.memory import Table
 from semel.stores.mysql import MysqlStore
 from semel.stores.postgresql import PostgresStore
+from semel.stores.search import term_numbers
 from semel.stores.sqlite import SqliteStore
 from tests.servers.databases import Databases
 from tests.servers.records import emptied
-from tests.unit.stores.operations import KEYS, Clock, claim
+from tests.unit.stores.operations import KEYS, Clock, Sequences, claim
 
 ANN = About(subject="ann", tags={"till": "7"})
 BOB = About(subject="bob", requester="web", tags={"till": "7"})
 KEPT = Policy(keep_for=timedelta(seconds=60), retry_errors=(ConnectionError,))
-ROWS = "SELECT term FROM semel_search"
+ROWS = "SELECT digest, term, created_us, scope FROM semel_search ORDER BY digest, term"
 
 
 class Place(NamedTuple):
@@ -37,17 +40,20 @@ class Place(NamedTuple):
 
     store: Store
     connect: Callable[[], Any]
-    number_of_rows: Callable[[], int]
+    rows: Callable[[], list[tuple[Any, ...]]]
+
+    def number_of_rows(self) -> int:
+        return len(self.rows())
 
 
 def _sqlite(clock: Clock, request: pytest.FixtureRequest) -> Place:
     path: Path = request.getfixturevalue("tmp_path") / "semel.db"
 
-    def count() -> int:
+    def rows() -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(path)) as connection:
-            return len(connection.execute(ROWS).fetchall())
+            return connection.execute(ROWS).fetchall()
 
-    return Place(SqliteStore(path, clock=clock), lambda: closing(sqlite3.connect(path)), count)
+    return Place(SqliteStore(path, clock=clock), lambda: closing(sqlite3.connect(path)), rows)
 
 
 def _postgresql(clock: Clock, request: pytest.FixtureRequest) -> Place:
@@ -56,7 +62,7 @@ def _postgresql(clock: Clock, request: pytest.FixtureRequest) -> Place:
     server: Databases = request.getfixturevalue("postgresql")
     url = emptied(server, server.url)
     return Place(
-        PostgresStore(url, clock=clock), lambda: closing(psycopg.connect(url)), lambda: len(server.admin(ROWS, url))
+        PostgresStore(url, clock=clock), lambda: closing(psycopg.connect(url)), lambda: server.admin(ROWS, url)
     )
 
 
@@ -65,7 +71,7 @@ def _mariadb(clock: Clock, request: pytest.FixtureRequest) -> Place:
 
     server: Databases = request.getfixturevalue("mariadb")
     url = emptied(server, server.url)
-    return Place(MysqlStore(url, clock=clock), lambda: connected(url), lambda: len(server.admin(ROWS, url)))
+    return Place(MysqlStore(url, clock=clock), lambda: connected(url), lambda: server.admin(ROWS, url))
 
 
 @pytest.fixture(params=[_sqlite, _postgresql, _mariadb], ids=["sqlite", "postgresql", "mariadb"])
@@ -189,6 +195,34 @@ def test_a_new_life_in_the_callers_transaction_has_the_rows_of_its_own_claim(
             run(semel, BOB)
         connection.commit()
     assert place.number_of_rows() == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_after_random_operations_there_are_the_rows_of_every_record_and_no_others(
+    place: Place, clock: Clock, seed: int
+) -> None:
+    table, sequences = Table(), Sequences(seed)
+    perform(place.store, Read(bytes(32)))  # makes the tables
+    for number, (passing, drawn) in enumerate(sequences.steps(60)):
+        operation = without_nul(drawn)
+        clock.advance(passing)
+        sequences.learn(table.apply(operation, clock.now))
+        perform(place.store, operation)
+        expected = sorted(
+            (record.key.digest, number, record.created_us, record.key.scope)
+            for record in table.records.values()
+            for number in term_numbers(record.about)
+        )
+        assert place.rows() == expected, f"seed {seed}, after {number}: {operation}"
+
+
+def without_nul(operation: Operation) -> Operation:
+    """The same without the character that PostgreSQL cannot keep."""
+    error = getattr(operation, "error", None)
+    if error is None:
+        return operation
+    cleaned = replace(error, message=error.message.replace("\0", ""))
+    return replace(operation, error=cleaned)  # type: ignore[call-arg]  # it has one
 
 
 def counted(asked: Claim) -> CountFailure:

@@ -27,7 +27,7 @@ def test_migrate_says_what_it_did(url: str, call: Call) -> None:
     assert "applied 0001" in call("migrate", url)[1]
     assert "up to date" in call("migrate", url)[1]
     assert call("migrate", url, "--sql")[1] == "-- Nothing is pending.\n"
-    assert "semel_search_tags" in call("migrate", url, "--search")[1]
+    assert "semel_search_status" in call("migrate", url, "--search")[1]
 
 
 def test_looking_never_creates_the_tables(url: str, call: Call) -> None:
