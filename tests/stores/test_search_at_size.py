@@ -19,8 +19,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from semel import Semel
-from semel.core.operations import Claim, Query, Scan
+from semel import Record, Semel
+from semel.core.key import Key
+from semel.core.operations import Claim, Granted, Query, Scan
 from semel.core.record import About
 from semel.core.store import Store
 from semel.engine.admin import PAGE
@@ -32,7 +33,7 @@ from semel.stores.sql.dialect import Command
 from semel.stores.sqlite import SqliteStore
 from semel.stores.sqlite.dialect import select_command
 from tests.effort import FULL
-from tests.unit.stores.operations import FINGERPRINTS, Key, terms
+from tests.unit.stores.operations import FINGERPRINTS, terms
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200 if FULL else 120)]
 
@@ -85,10 +86,10 @@ def claims() -> Iterator[list[Claim]]:
 
 
 def fill(store: Store) -> Store:
-    driver = store.driver()
-    for operations in claims():
-        (answers,) = driver.perform([store.plan(operations, joined=False)])
-        assert isinstance(answers, list), answers
+    driver, lists = store.driver(), claims()
+    while some := list(islice(lists, 200)):
+        replies = driver.perform([store.plan(operations, joined=False) for operations in some])
+        assert all(isinstance(answer, Granted) for reply in replies if isinstance(reply, list) for answer in reply)
     driver.close()
     return store
 
@@ -185,6 +186,7 @@ def test_a_search_finds_a_page_of_records_and_in_time(place: Place, name: str) -
     search = {**SEARCHES[name]}
     search.pop("after_us", None)
     took: list[float] = []
+    found: list[Record] = []
     with Semel(place.store) as semel:
         for _ in range(TIMES):
             began = time.perf_counter()

@@ -222,7 +222,7 @@ def without_nul(operation: Operation) -> Operation:
     if error is None:
         return operation
     cleaned = replace(error, message=error.message.replace("\0", ""))
-    return replace(operation, error=cleaned)  # type: ignore[call-arg]  # it has one
+    return replace(operation, error=cleaned)
 
 
 def counted(asked: Claim) -> CountFailure:

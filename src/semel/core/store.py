@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Final, Protocol, cast
 
 from semel.core.operations import Answer, Operation
+from semel.errors import UsageError
 
 Plan = Generator[Any, Any, list[Answer | Exception]]
 Answers = list[Answer | Exception]
@@ -33,12 +34,14 @@ class Capability(Enum):
     CLIENT_LIBRARIES = "it needs client libraries, which may be missing: `libraries`"
     FILE = "it is a file: `path`"
     SEARCH = "finding records by what they are about without reading all of them"
+    SEARCH_ON_DEMAND = "the same once its indexes were made; without them the store refuses it by itself"
     COUNT = "counting records exactly, in one statement"
     DURABLE = "what it acknowledged survives a crash"
     EXAMINE = "`semel doctor`: `admin().examine`"
     MIGRATE = "`semel migrate`: `admin().migrate`"
     MIGRATION_SQL = "`semel migrate --sql`: `admin().pending_sql`"
-    ONLINE_MIGRATION = "migrations while workers run, in two halves, with search indexes and partitions"
+    ONLINE_MIGRATION = "migrations while workers run, in two halves, with partitions"
+    SEARCH_INDEXES = "`semel migrate --search`: indexes on demand, `admin().migrate(search=True)`"
     RESTORE_HOLD = "`semel restored`: `admin().restored` and `admin().end_restored`"
 
 
@@ -53,6 +56,7 @@ ADMINISTRATION: Final = frozenset(
         Capability.MIGRATE,
         Capability.MIGRATION_SQL,
         Capability.ONLINE_MIGRATION,
+        Capability.SEARCH_INDEXES,
         Capability.RESTORE_HOLD,
     }
 )
@@ -243,3 +247,10 @@ class LaneWrapper(Protocol):
 def lane_wrapper_of(store: Store) -> LaneWrapper | None:
     """`store`, if it puts a lane of its own around the engine's."""
     return cast("LaneWrapper", store) if Capability.LANE_WRAPPER in store.capabilities else None
+
+
+def scan_needed_error(name: str, why: str) -> UsageError:
+    """The error for what a store could only answer by reading all of its records."""
+    return UsageError(
+        f"{name} {why}, so all records would have to be read; nothing was read. scan=True, or --scan, reads them."
+    )

@@ -58,7 +58,7 @@ from semel.core.record import (
     show_history,
     with_present,
 )
-from semel.core.store import Capability, Store
+from semel.core.store import Capability, Store, scan_needed_error
 from semel.engine import call_errors
 from semel.engine.call_flow import Pause, Request, RunCall, terms_of
 from semel.engine.clock import Clock
@@ -156,18 +156,11 @@ def check_reach(store: Store, query: Query, *, counts: bool = False) -> None:
     """
     if query.scan:
         return
-    if query.terms and Capability.SEARCH not in store.capabilities:
+    if query.terms and not {Capability.SEARCH, Capability.SEARCH_ON_DEMAND} & store.capabilities:
         kinds = " and ".join(dict.fromkeys(term.kind.replace("_", " ") for term in query.terms))
-        raise scan_needed(store.name, f"has no index of records by {kinds}")
+        raise scan_needed_error(store.name, f"has no index of records by {kinds}")
     if counts and Capability.COUNT not in store.capabilities:
-        raise scan_needed(store.name, "cannot count records by itself")
-
-
-def scan_needed(name: str, why: str) -> UsageError:
-    """The error for what only reading all records would answer."""
-    return UsageError(
-        f"{name} {why}, so all records would have to be read; nothing was read. scan=True, or --scan, reads them."
-    )
+        raise scan_needed_error(store.name, "cannot count records by itself")
 
 
 def count(query: Query) -> Flow[tuple[Count, ...]]:

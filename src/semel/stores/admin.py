@@ -145,9 +145,8 @@ _REFUSALS: Final = {
     Capability.EXAMINE: "{name} cannot be looked at; nothing was done.",
     Capability.MIGRATE: "{name} has no schema to migrate; nothing was done.",
     Capability.MIGRATION_SQL: "{name} knows no SQL; nothing was done. Without --sql the table is made.",
-    Capability.ONLINE_MIGRATION: (
-        "--half, --search and --partitions are for SQL servers, not for {name}; nothing was done."
-    ),
+    Capability.ONLINE_MIGRATION: ("--half and --partitions are for SQL servers, not for {name}; nothing was done."),
+    Capability.SEARCH_INDEXES: "{name} has no indexes to be made on demand (--search); nothing was done.",
     Capability.RESTORE_HOLD: "{name} takes no restore mark, only servers do; nothing was done.",
     Capability.INVALIDATIONS: (
         "{name} cannot stand behind a cache: it does not record pending invalidations. Nothing was changed. "

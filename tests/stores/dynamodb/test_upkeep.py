@@ -134,7 +134,7 @@ def test_the_command_line_makes_and_looks(dynamodb: Tables, capsys: pytest.Captu
     assert "the service deletes expired records" in said
 
 
-@pytest.mark.parametrize("option", ["--sql", "--search", "--half=pre", "--partitions=4"])
+@pytest.mark.parametrize("option", ["--sql", "--half=pre", "--partitions=4"])
 def test_what_is_for_sql_is_refused(dynamodb: Tables, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["migrate", dynamodb.new_url(), option]) == 2
     assert "nothing was done" in capsys.readouterr().err

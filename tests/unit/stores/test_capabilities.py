@@ -41,6 +41,7 @@ ADMIN_MEMBERS = {
     Capability.MIGRATE: ("migrate",),
     Capability.MIGRATION_SQL: ("pending_sql",),
     Capability.ONLINE_MIGRATION: ("migrate", "pending"),
+    Capability.SEARCH_INDEXES: ("migrate",),
     Capability.RESTORE_HOLD: ("restored", "end_restored"),
 }
 

@@ -48,15 +48,17 @@ def migrate(
     """Apply the migrations that a database still needs.
 
     An SQLite file, the tables on a server and a DynamoDB table are created where there are none. Running it again
-    changes nothing. --half, --search and --partitions are for SQL servers.
+    changes nothing. --half and --partitions are for SQL servers, --search for these and DynamoDB.
     """
     settings = chosen_settings(url)
     if sql and settings is None and not (url or os.environ.get(VARIABLE)):
         sys.stdout.write(schema().creation_sql())
         return
     store = open_store(as_place(chosen_url(url, settings)))
-    if half or search or partitions:
+    if half or partitions:
         admin_of(store, Capability.ONLINE_MIGRATION)
+    if search:
+        admin_of(store, Capability.SEARCH_INDEXES)
     admin = admin_of(store, Capability.MIGRATE)
     wanted: Literal["pre", "post"] | None = None if half is None else half.value
     if sql:

@@ -1,6 +1,7 @@
 """Administration of a DynamoDB table: creating it, and `semel doctor`.
 
-- An existing table is never changed, except that its time to live is switched on; nothing is deleted.
+- An existing table is never changed, except that its time to live is switched on, and that it gets the indexes for
+  searching where they are asked for; nothing is deleted.
 - The doctor changes nothing and reads only a sample of the records, because reads are paid for.
 """
 
@@ -17,8 +18,8 @@ from semel.stores.admin import MICROSECOND, Admin, Finding, Half, Numbers, about
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item, Now, Pause, Steps
 from semel.stores.dynamodb.driver import DynamoDriver
-from semel.stores.dynamodb.items import KEY, TTL, plain, settled_statuses
-from semel.stores.dynamodb.request_builders import Expression
+from semel.stores.dynamodb.items import KEY, SEARCHED, TTL, plain, search_attribute, settled_statuses
+from semel.stores.dynamodb.request_builders import Expression, index_of
 from semel.stores.dynamodb.settings import Settings
 from semel.stores.settings import StoreClock, machine_clock
 
@@ -41,8 +42,8 @@ class DynamoAdmin(Admin):
             SchemaOutdated: there is a table of that name with another key.
             StoreUnavailable: the service did not answer.
         """
-        del half, search, partitions  # there is nothing to choose
-        done: list[str] = self._run(migrate_table(self._table))
+        del half, partitions  # there is nothing to choose
+        done: list[str] = self._run(migrate_table(self._table, search=search))
         return done
 
     def examine(self, horizon: timedelta) -> list[Finding]:
@@ -96,8 +97,8 @@ def has_our_key(description: dict[str, Any]) -> bool:
     return bool(description["KeySchema"] == wanted["KeySchema"] and kinds.get(KEY) == "B")
 
 
-def migrate_table(table: str) -> Steps:
-    """Make what is missing; answers what was done.
+def migrate_table(table: str, *, search: bool = False) -> Steps:
+    """Make what is missing, with `search` the indexes for searching, too; answers what was done.
 
     Raises:
         SchemaOutdated: there is a table of that name with another key.
@@ -114,17 +115,59 @@ def migrate_table(table: str) -> Steps:
     if (yield from read_time_to_live(table)) != TTL:
         yield Call("update_time_to_live", time_to_live_request(table))
         done.append("time to live")
+    if search:
+        done += yield from _make_indexes(table, description)
     return done
+
+
+def _make_indexes(table: str, description: dict[str, Any]) -> Steps:
+    """Make them one after the other, as the service demands.
+
+    They hold only items that say what they are about, and of these the keys alone: a completion changes none of them.
+    """
+    there = {index["IndexName"] for index in description.get("GlobalSecondaryIndexes") or []}
+    missing = [kind for kind in SEARCHED if index_of(kind) not in there]
+    for kind in missing:
+        yield Call("update_table", index_creation(table, kind))
+        yield from _wait_until_active(table)
+    return [f"index {index_of(kind)}" for kind in missing]
+
+
+def index_creation(table: str, kind: str) -> dict[str, Any]:
+    """What an index is made with."""
+    hash_key, range_key = search_attribute(kind), "created_us"
+    index = {
+        "IndexName": index_of(kind),
+        "KeySchema": [
+            {"AttributeName": hash_key, "KeyType": "HASH"},
+            {"AttributeName": range_key, "KeyType": "RANGE"},
+        ],
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
+    return {
+        "TableName": table,
+        "AttributeDefinitions": [
+            {"AttributeName": KEY, "AttributeType": "B"},
+            *({"AttributeName": name, "AttributeType": "N"} for name in (hash_key, range_key)),
+        ],
+        "GlobalSecondaryIndexUpdates": [{"Create": index}],
+    }
 
 
 def _wait_until_active(table: str) -> Steps:
     for _ in range(_LOOKS):
         description = yield from describe_table(table)
-        if description is not None and description["TableStatus"] == "ACTIVE":
+        if description is not None and _is_active(description):
             return description
         yield Pause(_BETWEEN)
     message = f"The table {table} is still being made; nothing else was done. Run `semel migrate` again in a minute."
     raise StoreUnavailable(message)
+
+
+def _is_active(description: dict[str, Any]) -> bool:
+    indexes = description.get("GlobalSecondaryIndexes") or []
+    states = [description["TableStatus"], *(index.get("IndexStatus", "ACTIVE") for index in indexes)]
+    return all(state == "ACTIVE" for state in states)
 
 
 _PAGES: Final = 20

@@ -34,6 +34,11 @@ class TooLarge:
 
 
 @dataclass(frozen=True, slots=True)
+class NoIndex:
+    """The table does not have the index that was asked for; nothing was read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """A transaction was given up; nothing was written. `reasons`: one for each write, in order."""
 

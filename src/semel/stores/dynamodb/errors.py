@@ -12,7 +12,7 @@ from typing import Any, Final
 from botocore import exceptions
 
 from semel.errors import SchemaOutdated, SemelError, StoreMisconfigured, StoreUnavailable
-from semel.stores.dynamodb.commands import Cancelled, Refused, TooLarge
+from semel.stores.dynamodb.commands import Cancelled, NoIndex, Refused, TooLarge
 
 
 class ErrorKind(Enum):
@@ -87,7 +87,7 @@ _UNSENT: Final = frozenset({"ClientConnectorError", "NewConnectionError", "gaier
 _SERVER_FAULT: Final = 500
 
 
-def expected_reply(error: Exception) -> Refused | TooLarge | Cancelled | None:
+def expected_reply(error: Exception) -> Refused | TooLarge | NoIndex | Cancelled | None:
     """The reply that an error stands for, where it is one of those a plan reckons with."""
     match code_of(error):
         case "ConditionalCheckFailedException":
@@ -96,6 +96,8 @@ def expected_reply(error: Exception) -> Refused | TooLarge | Cancelled | None:
             return Cancelled(tuple(response_of(error).get("CancellationReasons", [])))
         case "ValidationException" if "maximum allowed size" in str(error):
             return TooLarge()
+        case "ValidationException" | "ResourceNotFoundException" if "specified index" in str(error):
+            return NoIndex()
     return None
 
 

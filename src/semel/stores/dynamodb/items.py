@@ -21,6 +21,7 @@ from semel.core.record import (
     MOST_INSIDE,
     PROCESS_BYTES,
     WORKER_KEPT_US,
+    About,
     Entry,
     Failure,
     Status,
@@ -36,12 +37,15 @@ from semel.errors import RecordUnreadable
 from semel.stores.dynamodb.clock import SECOND
 from semel.stores.dynamodb.commands import Item
 from semel.stores.rows import RECORD_COLUMNS, about_values, record_of, storable
+from semel.stores.search import term_number
 
 FORMAT: Final = 1
 LARGEST: Final = 400 * 1024
 KEY: Final = "digest"
 TTL: Final = "ttl"
 WORKER: Final = b"worker:"
+SEARCHED: Final = ("business_key", "process_instance", "subject", "requester")
+"""What has an index on demand. An item has one value of each, but several tags, which no index of items can hold."""
 _AS_IT_IS: Final = {str: "S", bytes: "B", bool: "BOOL"}
 _NAMES_AND_NUMBERS: Final = 2048
 _OF_A_PIECE: Final = 64
@@ -202,6 +206,7 @@ def item_of(record: StoredRecord, version: int, entries: tuple[Entry, ...] = ())
         "error_type": None if error is None else storable(error.type),
         "error_message": None if error is None else storable(error.message),
         **about_values(record.about),
+        **_search_values(record.about),
         "created_us": record.created_us,
         "started_us": record.started_us,
         "updated_us": record.updated_us,
@@ -217,6 +222,15 @@ def item_of(record: StoredRecord, version: int, entries: tuple[Entry, ...] = ())
     if record.settled:
         values[TTL] = values["expires_s"]
     return {name: attribute(value) for name, value in values.items() if value is not None}
+
+
+def search_attribute(kind: str) -> str:
+    """The attribute by which an index finds what has a value of this kind; items without one are not in it."""
+    return f"{kind}_term"
+
+
+def _search_values(about: About) -> dict[str, int]:
+    return {search_attribute(term.kind): term_number(term) for term in about.terms() if term.kind in SEARCHED}
 
 
 def seen_of(item: Item) -> Seen:

@@ -6,10 +6,10 @@
 - Whether a lease or a record has ended is judged at the earliest possible now; what is written begins at the latest.
 - Operations on one record run in the order of the list, those on different records side by side; an error of one is
   its answer alone.
-- Listing and sweeping read the table page by page. There is no index on purpose: one for the order of creation would
-  cost a further write for every first run, one for what is open two; people list, one process sweeps now and then, and
-  the service itself deletes what has expired. A listing is sorted after all pages were read; what a sweep changes is
-  decided by the condition of its write, so the page it was found on may be old.
+- Listing and sweeping read the table page by page. There is no index for them on purpose: one for the order of creation
+  would cost a further write for every first run, one for what is open two; people list, one process sweeps now and
+  then, and the service itself deletes what has expired. A listing is sorted after all pages were read; what a sweep
+  changes is decided by the condition of its write, so the page it was found on may be old.
 """
 
 from __future__ import annotations
@@ -60,15 +60,16 @@ from semel.core.operations import (
     SweepCount,
 )
 from semel.core.record import Failure, Status, StoredRecord, Worker, processes_of
-from semel.core.store import Answers, Capability, Plan
+from semel.core.store import Answers, Capability, Plan, scan_needed_error
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.admin import lacking_error
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
-from semel.stores.dynamodb.commands import Call, Chain, Item, Now, Refused, Steps, Together, TooLarge
+from semel.stores.dynamodb.commands import Call, Chain, Item, NoIndex, Now, Refused, Steps, Together, TooLarge
 from semel.stores.dynamodb.items import (
     KEY,
     LARGEST,
+    SEARCHED,
     WORKER,
     Seen,
     entries_after,
@@ -194,7 +195,8 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             yield request_builders.tally(table, digest, replays, moment)
             return Recorded(moment.low)
         case Scan():
-            return (yield from _scan(table, operation))
+            by_index = operation.query.terms and not operation.query.scan
+            return (yield from (_search if by_index else _scan)(table, operation))
         case CountRecords(query):
             return (yield from _count(table, query))
         case Purge(limit):
@@ -337,6 +339,48 @@ def _scan(table: str, operation: Scan) -> Generator[Any, Any, Page]:
         found = sorted(found, key=_age)[: operation.limit + 1]
     page = tuple(found[: operation.limit])
     return Page(page, _age(page[-1]) if len(found) > operation.limit else None)
+
+
+def _search(table: str, operation: Scan) -> Generator[Any, Any, Page]:
+    """One page of records, oldest first, by the index of one searched value; the records themselves decide.
+
+    The index may lag a moment behind the table. It gives the order of creation, but those of one instant in any order;
+    so a page is whole once the index has given something later than its last record.
+    """
+    query = operation.query
+    term = next((term for term in query.terms if term.kind in SEARCHED), None)
+    if term is None:
+        raise scan_needed_error(f"DynamoDB table {table}", "has no index of records by tag, of which they have several")
+    parameters = request_builders.search(table, term, query, operation.cursor, operation.limit + 1)
+    found: list[StoredRecord] = []
+    start: Item | None = {}
+    while start is not None:
+        reply = yield Call("query", {**parameters, **_from(start)})
+        if isinstance(reply, NoIndex):
+            kind = term.kind.replace("_", " ")
+            why = f"has no index of records by {kind} (`semel migrate --search` makes one)"
+            raise scan_needed_error(f"DynamoDB table {table}", why)
+        found += yield from _read_found(table, operation, [plain(item[KEY]) for item in reply["Items"]])
+        found.sort(key=_age)
+        start = reply.get("LastEvaluatedKey")
+        if start is not None and len(found) > operation.limit:
+            start = None if _age(found[operation.limit])[0] < plain(start["created_us"]) else start
+    page = tuple(found[: operation.limit])
+    return Page(page, _age(page[-1]) if len(found) > operation.limit else None)
+
+
+def _read_found(table: str, operation: Scan, digests: Sequence[bytes]) -> Generator[Any, Any, list[StoredRecord]]:
+    """Those of these records that fit, as they are now."""
+    moment: Moment = yield Now()
+    replies = (yield Together(tuple(_look(table, digest) for digest in digests))) if digests else []
+    records = [found.record for (found,) in replies if isinstance(found, Found) and found.record is not None]
+    fitting = [record for record in records if matches(record, operation.query, moment.low)]
+    return [record for record in fitting if after(record, operation.cursor)]
+
+
+def _look(table: str, digest: bytes) -> Chain:
+    seen = yield from read_item(table, digest)
+    return [Found(None if seen is None else seen.record, 0)]
 
 
 def _count(table: str, query: Query) -> Generator[Any, Any, Counts]:

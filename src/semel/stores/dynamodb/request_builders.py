@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from semel.core.operations import Checkpoint, Complete, Fail, Renew
-from semel.core.record import LEASE_ENDED, Entry, EntryEnding, Failure, Lease, Status, StoredRecord
+from semel.core.operations import Checkpoint, Complete, Fail, Query, Renew
+from semel.core.record import LEASE_ENDED, Entry, EntryEnding, Failure, Lease, Status, StoredRecord, Term
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item
 from semel.stores.dynamodb.items import (
@@ -24,10 +24,12 @@ from semel.stores.dynamodb.items import (
     entry_value,
     item_of,
     key_of,
+    search_attribute,
     settled_statuses,
     step_value,
 )
 from semel.stores.rows import storable
+from semel.stores.search import term_number
 
 
 class Expression:
@@ -78,12 +80,34 @@ class Expression:
         return parameters
 
 
+_LATEST: Final = 2**62
 _TELL: Final = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 
 def get(table: str, digest: bytes) -> Call:
     """Read one item as it is, not as it was on some replica a moment ago."""
     return Call("get_item", {"TableName": table, "Key": key_of(digest), "ConsistentRead": True})
+
+
+def index_of(kind: str) -> str:
+    """The name of the index for one kind of searched value."""
+    return f"semel_{kind}"
+
+
+def search(table: str, term: Term, query: Query, cursor: tuple[int, bytes] | None, limit: int) -> dict[str, Any]:
+    """The parameters of a query for the keys of records that have a value, oldest first."""
+    expression = Expression()
+    first = max(query.after_us or 0, 0 if cursor is None else cursor[0])
+    last = _LATEST if query.before_us is None else query.before_us - 1
+    value = expression.compare(search_attribute(term.kind), "=", term_number(term))
+    span = f"{expression.name('created_us')} BETWEEN {expression.value(first)} AND {expression.value(max(first, last))}"
+    return {
+        "TableName": table,
+        "IndexName": index_of(term.kind),
+        "KeyConditionExpression": f"{value} AND {span}",
+        "Limit": limit,
+        **expression.parameters(),
+    }
 
 
 def put(table: str, record: StoredRecord, over: Seen | None, entries: tuple[Entry, ...] = ()) -> Call:

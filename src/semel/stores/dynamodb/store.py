@@ -29,6 +29,8 @@ class DynamoStore:
             Capability.DURABLE,
             Capability.EXAMINE,
             Capability.MIGRATE,
+            Capability.SEARCH_INDEXES,
+            Capability.SEARCH_ON_DEMAND,
             Capability.CLIENT_LIBRARIES,
         }
     )
