@@ -9,13 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
 import pytest
 
-from semel.core.operations import Claim, CountRecords, Query, Scan
+from semel.core.operations import Claim, CountRecords, Purge, Query, Scan
 from semel.core.record import About, Status
 from semel.stores import search
 from semel.stores.memory import Table
@@ -54,7 +55,7 @@ def _differs(asker: Asker, seed: int) -> bool:
         asker.writer().execute(f"DELETE FROM {name}")  # noqa: S608 - the names above
     asker.clock.now = START
     table, sequences, dice = Table(), Sequences(seed), random.Random(seed)
-    for passing, operation in sequences.steps(40):
+    for passing, operation in chain(sequences.steps(40), [(10_000, Purge(100))]):
         asker.clock.now += int(passing * SECOND)
         sequences.learn(table.apply(operation, asker.clock.now))
         asker.all([operation])
