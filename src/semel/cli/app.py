@@ -18,6 +18,7 @@ from semel.cli.commands.count import count, counts
 from semel.cli.commands.doctor import doctor
 from semel.cli.commands.erase import erase
 from semel.cli.commands.fail import fail
+from semel.cli.commands.history import history
 from semel.cli.commands.list import list_records
 from semel.cli.commands.migrate import migrate
 from semel.cli.commands.release import release
@@ -54,6 +55,7 @@ app.command("list", rich_help_panel=_RECORDS)(list_records)
 app.command("count", rich_help_panel=_RECORDS)(count)
 app.command("counts", rich_help_panel=_RECORDS)(counts)
 app.command("show", rich_help_panel=_RECORDS)(show)
+app.command("history", rich_help_panel=_RECORDS)(history)
 app.command("resolve", rich_help_panel=_RECORDS)(resolve)
 app.command("cancel", rich_help_panel=_RECORDS)(cancel)
 app.command("release", rich_help_panel=_RECORDS)(release)

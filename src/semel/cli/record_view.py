@@ -49,14 +49,14 @@ def as_object(record: Record) -> dict[str, Any]:
         "attempts": record.attempts,
         "fence": record.fence,
         "in_doubt_policy": record.in_doubt_policy,
-        "created_at": _iso(record.created_at),
-        "started_at": _iso(record.started_at),
-        "updated_at": _iso(record.updated_at),
-        "lease_until": _iso(record.lease_until),
-        "completed_at": _iso(record.completed_at),
-        "expires_at": _iso(record.expires_at) if record.settled else None,
+        "created_at": iso(record.created_at),
+        "started_at": iso(record.started_at),
+        "updated_at": iso(record.updated_at),
+        "lease_until": iso(record.lease_until),
+        "completed_at": iso(record.completed_at),
+        "expires_at": iso(record.expires_at) if record.settled else None,
         "replays": record.replays,
-        "replayed_at": _iso(record.replayed_at),
+        "replayed_at": iso(record.replayed_at),
         "outcome_bytes": None if record.outcome is None else len(record.outcome),
         "error": None if record.error is None else {"type": record.error.type, "message": record.error.message},
         "resolution": None if note is None else msgspec.to_builtins(note),
@@ -75,7 +75,8 @@ def as_line(fields: dict[str, Any]) -> str:
     return json.dumps(fields, ensure_ascii=True, separators=(", ", ": "))
 
 
-def _iso(at: datetime | None) -> str | None:
+def iso(at: datetime | None) -> str | None:
+    """An instant for machines: in UTC, ISO 8601."""
     return None if at is None else at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -111,8 +112,8 @@ def until_text(record: Record, today: datetime) -> Text:
     return Text(f"expires {span(record.expires_at - today)}", "dim")
 
 
-def panel(record: Record, today: datetime) -> Panel:
-    """One record, all that is known of it."""
+def panel(record: Record, today: datetime, *further: tuple[str, RenderableType]) -> Panel:
+    """One record, all that is known of it; `further` parts come last, under their titles."""
     parts: list[RenderableType] = [_identity(record), Text(), _life(record, today)]
     for title, body in (("steps", _steps(record)), ("error", _error(record)), ("about", _about(record))):
         if body is not None:
@@ -120,6 +121,8 @@ def panel(record: Record, today: datetime) -> Panel:
     note = record.note
     if note is not None:
         parts += [Text(), _headed("resolution", _note(note))]
+    for title, part in further:
+        parts += [Text(), Text(title, "dim"), part]
     heading = Text.assemble(" ", as_text(record.key.operation, "bold"), " ", status_text(record), " ")
     return Panel(
         Group(*parts),
