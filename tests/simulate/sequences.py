@@ -31,6 +31,7 @@ from semel.core.operations import (
     Operation,
     Purge,
     Read,
+    ReadHistory,
     Renew,
     Reopen,
     Resolve,
@@ -47,7 +48,7 @@ FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))
 LEASE, KEEP, QUIET = 300, 1_000, 200
 START: Final = 1_700_000_000_000_000
 LANE = 0
-_DECIDING: Final = (Resolve, Reopen, CountFailure, Erase, Purge, MarkLapsed)
+_DECIDING: Final = (Resolve, Reopen, CountFailure, Erase, Purge, MarkLapsed, ReadHistory)
 Sends = Callable[[Act, bool, bool], bool]
 
 
@@ -141,13 +142,14 @@ class Sequence:
             number = dice.randrange(len(sessions))
             act = self._drawn(dice, number, keys)
             if number != LANE and isinstance(act, _DECIDING):
-                continue  # refused inside within(): they decide for everybody
+                continue  # refused inside within(): they decide for everybody, or tell what is committed
             if self.kind.sends(act, number != LANE, steps):
                 self._act(sessions, number, act)
         for number in range(1, len(sessions)):
             self._act(sessions, number, dice.choice((Commit(), Rollback())))
         for key in keys:
             self._act(sessions, LANE, Read(key.digest, with_steps=True))
+            self._act(sessions, LANE, ReadHistory(key.digest, key.operation))
 
     def _act(self, sessions: list[Session], number: int, act: Any) -> None:
         expected = self.model.apply(sessions[number], act, self.clock.now)
@@ -236,6 +238,10 @@ class Sequence:
         """A look."""
         return Read(key.digest, with_steps=True, waits=dice.random() < 0.3)
 
+    def history(self, _dice: random.Random, key: Key) -> Operation:
+        """A look at what happened."""
+        return ReadHistory(key.digest, key.operation)
+
     def resolve(self, dice: random.Random, key: Key) -> Operation:
         """A decision, or the same one again."""
         if self._resolutions and dice.random() < 0.3:
@@ -313,8 +319,9 @@ _DRAWN: Final[dict[str, Callable[[Sequence, random.Random, Key], Operation]]] = 
     "purge": Sequence.purge,
     "lapse": Sequence.lapse,
     "tally": Sequence.tally,
+    "history": Sequence.history,
 }
-_WEIGHTS: Final = (30, 12, 10, 5, 8, 10, 8, 6, 5, 6, 5, 5, 4, 2)
+_WEIGHTS: Final = (30, 12, 10, 5, 8, 10, 8, 6, 5, 6, 5, 5, 4, 2, 4)
 
 
 def compare(

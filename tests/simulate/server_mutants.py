@@ -134,8 +134,8 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right = request_builders.put
 
-    def put(name: str, record: StoredRecord, over: Any) -> Call:
-        call = right(name, record, over)
+    def put(name: str, record: StoredRecord, *rest: Any) -> Call:
+        call = right(name, record, *rest)
         return with_changes(call, parameters={**call.parameters, "ConditionExpression": ""})
 
     return patch.object(request_builders, "put", put)

@@ -88,7 +88,7 @@ class Mariadb(Served):
         for caller in self._callers:
             caller.rollback()
         digests = [key.digest for key in KEYS]
-        for table in ("semel_step", "semel_record"):
+        for table in ("semel_step", "semel_history", "semel_record"):
             self._told(self._own, f"DELETE FROM {table} WHERE digest IN (%s, %s)", *digests)  # noqa: S608
         self._told(self._own, FORGET_SWEEPS)
         for caller, isolation in zip(self._callers, isolations, strict=False):

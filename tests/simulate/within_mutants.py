@@ -100,6 +100,20 @@ def _() -> AbstractContextManager[Any]:
     return swapped(newest=newest, check=always(None))
 
 
+@mutant("an entry is written outside the transaction of its record", "history")
+def _() -> AbstractContextManager[Any]:
+    def change(right: Any) -> Any:
+        def write(self: Server, transaction: Transaction, digest: bytes, *args: Any, **settings: Any) -> None:
+            right(self, transaction, digest, *args, **settings)
+            row, there = transaction.written[digest], self.committed.get(digest)
+            if row is not None and there is not None:
+                self.committed[digest] = replace(there, entries=row.entries)
+
+        return write
+
+    return swapped(write=change)
+
+
 @mutant("what is not committed is seen", "W1", "W2", "W3", "W4")
 def _() -> AbstractContextManager[Any]:
     def change(right: Any) -> Any:

@@ -37,8 +37,11 @@ from semel.core.operations import (
     Operation,
     Pending,
     Purge,
+    PurgeWorkers,
     Read,
+    ReadHistory,
     Recorded,
+    RegisterWorker,
     Renew,
     Renewed,
     Reopen,
@@ -46,7 +49,7 @@ from semel.core.operations import (
     Scan,
     StateMismatch,
 )
-from semel.core.record import Status, StoredRecord
+from semel.core.record import Entry, Status, StoredRecord
 from semel.core.store import Answers, Plan
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item, Now, Together
@@ -54,6 +57,7 @@ from semel.stores.dynamodb.items import KEY, seen_of
 from semel.stores.dynamodb.plan import digest_of, one, storable_operation
 from semel.stores.memory import Table
 from semel_lab.simulate.checks.answers import Claims, Life, is_over
+from semel_lab.simulate.checks.history import check_history
 from semel_lab.simulate.checks.violation import Violation, told
 from semel_lab.simulate.models.dynamodb import TABLE, DynamoModel
 from semel_lab.simulate.models.redis import RedisModel
@@ -119,7 +123,7 @@ class Quirks:
 
 _RUNNING, _COMPLETED, _FAILED, _IN_DOUBT = Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.IN_DOUBT
 _HARMLESS = frozenset(
-    {Read, Scan, CountRecords, AddReplays, Invalidate, Pending, Confirm}
+    {Read, ReadHistory, Scan, CountRecords, AddReplays, Invalidate, Pending, Confirm, RegisterWorker, PurgeWorkers}
 )  # no record is decided by these
 _STAYS = ("fence", "fingerprint", "steps", "doubtful", "in_doubt_policy", "created_us", "keep_us")
 _SHUT = ("status", "fence", "nonce", "lease_us", "expires_us")
@@ -156,9 +160,10 @@ class WatchedStore:
             return self._swept(operation, now)
         digest = digest_of(operation)
         records = self.table.records
-        before = records.get(digest)
+        before, entries = records.get(digest), self.entries_of(digest)
         answer = self.perform(operation, now)
         self.judge(operation, before, records.get(digest), now, answer)
+        check_history(operation, before, records.get(digest), entries, self.entries_of(digest))
         if self.sim.trace is not None:
             self.sim.note("store", f"{told(operation)} -> {told(answer)}")
         return answer
@@ -184,6 +189,10 @@ class WatchedStore:
             self._erased(before, after)
         else:
             self._written(operation, before, after, now, answer)
+
+    def entries_of(self, digest: bytes) -> tuple[Entry, ...]:
+        """The history of a record."""
+        return self.table.histories.entries.get(digest, ())
 
     def mark(self) -> tuple[object, ...]:
         """What the model knows beside the records, for telling states apart."""
@@ -374,9 +383,12 @@ class WatchedStore:
 
     def _swept(self, operation: Purge | MarkLapsed, now: int) -> Any:
         before = dict(self.table.records)
+        past = {digest: self.entries_of(digest) for digest in before}
         answer = self.perform(operation, now)
         for digest, record in before.items():
-            self.judge_swept(record, self.table.records.get(digest), now)
+            after = self.table.records.get(digest)
+            self.judge_swept(record, after, now)
+            check_history(operation, record, after, past[digest], self.entries_of(digest))
         if isinstance(answer, LapsedRecords):
             marked = {digest for digest, record in before.items() if self.table.records.get(digest) is not record}
             if {record.digest for record in answer.records} != marked:
@@ -402,7 +414,19 @@ class WatchedStore:
         self.claims.lives[record.key.digest].ended = "expired"
 
 
-_UNJUDGED = (Read, Scan, CountRecords, Purge, MarkLapsed, AddReplays, Resolve, Reopen)  # where nothing was written
+_UNJUDGED = (
+    Read,
+    Scan,
+    CountRecords,
+    Purge,
+    MarkLapsed,
+    AddReplays,
+    Resolve,
+    Reopen,
+    ReadHistory,
+    RegisterWorker,
+    PurgeWorkers,
+)  # where nothing was written
 
 
 class WatchedRedis(WatchedStore):
@@ -463,16 +487,22 @@ class WatchedDynamo(WatchedStore):
         """Carry out one request of an operation, and look at what it changed."""
         now, records = self.sim.store_now(), self.table.records
         digest = digest_of(operation) or call.parameters.get("Key", {}).get(KEY, {}).get("B", b"")
-        before = records.get(digest)
+        before, entries = records.get(digest), self.entries_of(digest)
         reply = self.model.answer(call, lag)
         after = self._known(digest)
         last.met, last.wrote = before, after is not before
         if after is not before:
             self._changed(operation, before, after, now)
+        check_history(operation, before, after, entries, self.entries_of(digest))
         if self.sim.trace is not None:
             shown = told(operation) if after is before else f"{told(operation)} (writes)"
             self.sim.note("store", f"{shown}: {call.action} -> {type(reply).__name__}")
         return reply
+
+    def entries_of(self, digest: bytes) -> tuple[Entry, ...]:
+        """The history of a record, which is part of its item."""
+        item = self.model.items.get(digest)
+        return () if item is None else seen_of(item).entries
 
     def _known(self, digest: bytes) -> StoredRecord | None:
         """The record that is stored, the same object as long as nobody has written it."""

@@ -53,6 +53,7 @@ INVARIANTS = {
     "stated": "what an operator states is recorded so; a correction replaces what was stated of the record it saw",
     "reopened": "only what failed for good or was cancelled, and was looked at, runs again; its steps and fence stay",
     "counted": "an attempt that was rolled back counts once, where the key may be tried again; the last one is final",
+    "history": "what ended, was taken over or decided is entered once, with its record; erasing takes the errors",
     "told": "an attempt is told that its lease is lost before anybody else can be granted its key, unless by force",
     "waiters": "exactly one waiter is promoted, and none is sent away while the answer is there",
     "ownerless": "a cancelled caller leaves no claim behind, and nobody waits for a claim of its own",

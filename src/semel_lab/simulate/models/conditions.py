@@ -17,6 +17,8 @@ _COMPARED: Final = re.compile(r"(\S+) (=|<=|>=|<|>) (\S+)")
 _LISTED: Final = re.compile(r"(\S+) IN \((.+)\)")
 _TESTED: Final = re.compile(r"(attribute_exists|attribute_not_exists)\((\S+)\)")
 _RISING: Final = re.compile(r"(\S+) \+ (\S+)")
+_APPENDED: Final = re.compile(r"list_append\(if_not_exists\((\S+), (\S+)\), (\S+)\)")
+_BETWEEN: Final = re.compile(r", (?=#\S+ = )")
 _SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "<=": operator.le,
@@ -49,7 +51,7 @@ class Request:
         """The item after the update. Values are those before it, whatever the order."""
         before, after = item or {}, dict(item or self._parameters["Key"])
         sets, _, gone = self._parameters["UpdateExpression"].removeprefix("SET ").partition(" REMOVE ")
-        for assignment in sets.split(", "):
+        for assignment in _BETWEEN.split(sets):
             place, _, source = assignment.partition(" = ")
             _put(after, self._path(place), self._source(source, before))
         for place in gone.split(", ") if gone else ():
@@ -75,6 +77,9 @@ class Request:
         if rising := _RISING.fullmatch(text):
             first, second = self._source(rising[1], item), self._source(rising[2], item)
             return {"N": str(int(first["N"]) + int(second["N"]))}
+        if appended := _APPENDED.fullmatch(text):
+            first = self._found(appended[1], item) or self._values[appended[2]]
+            return {"L": [*first["L"], *self._values[appended[3]]["L"]]}
         found = self._values.get(text) or self._found(text, item)
         if found is None:
             message = f"the update takes {text!r} from an item that does not have it"

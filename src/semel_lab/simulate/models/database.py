@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from semel.core.operations import Answer, Operation
-from semel.core.record import StoredRecord
+from semel.core.record import MOST_ENTRIES, Entry, StoredRecord, changes_of, erase_entries
 from semel.errors import StoreUnavailable, TransactionAborted
 from semel.stores.memory import Table
 from semel_lab.simulate.models.transaction import Begin, Commit, Isolation, Rollback, Row, Rows, Session, Transaction
@@ -24,6 +24,15 @@ class Waits(Exception):
 
 class Conflict(Exception):
     """The row has changed since the snapshot was taken, and no statement of this transaction may write it."""
+
+
+def entries_after(before: Row | None, record: StoredRecord, erased_us: int | None = None) -> tuple[Entry, ...]:
+    """The history of a row that is written over another version of it."""
+    same_life = before is not None and before.record.created_us == record.created_us
+    known = before.entries if before is not None and same_life else ()
+    if erased_us is not None:
+        return erase_entries(record, known, erased_us)
+    return (*known, *changes_of(before.record if before is not None else None, record, known))[-MOST_ENTRIES:]
 
 
 class Database:
@@ -150,11 +159,19 @@ class Database:
         transaction.locked.add(digest)
 
     def write(
-        self, transaction: Transaction, digest: bytes, record: StoredRecord | None, *, wanted: bool = False
+        self,
+        transaction: Transaction,
+        digest: bytes,
+        record: StoredRecord | None,
+        *,
+        wanted: bool = False,
+        erased_us: int | None = None,
     ) -> None:
-        """Write a version of a row."""
+        """Write a version of a row, and with it what it leaves in the history."""
+        before = self.newest(transaction, digest)
         self._stamps += 1
-        transaction.written[digest] = None if record is None else Row(record, self._stamps, wanted)
+        row = None if record is None else Row(record, self._stamps, wanted, entries_after(before, record, erased_us))
+        transaction.written[digest] = row
 
     def judged(self, row: Row | None, operation: Operation, now: int) -> tuple[Answer, StoredRecord | None]:
         """What the table makes of this version: its answer, and the record as it is then."""

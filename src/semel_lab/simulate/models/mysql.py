@@ -199,7 +199,7 @@ class MysqlModel(Server):
         row = self.newest(transaction, digest)
         _, record = self.judged(row, operation, now)
         if row is not None and record != row.record:
-            self.write(transaction, digest, record)
+            self.write(transaction, digest, record, erased_us=now)
         self.look(transaction)
         seen = self.rows(transaction).get(digest)
         return StateMismatch(None) if seen is None else self.judged(seen, operation, now)[0]

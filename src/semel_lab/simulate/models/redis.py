@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from semel.core.operations import Answer, Claim, InDoubtAnswer, Operation, Replay, Reused
-from semel.core.record import StoredRecord
+from semel.core.record import Entry, StoredRecord
 from semel.stores.memory import Table
 
 
@@ -35,11 +35,11 @@ class RedisModel:
 
     def __init__(self, table: Table | None = None) -> None:
         self.table = Table() if table is None else table
-        self._past: list[dict[bytes, StoredRecord]] = []
+        self._past: list[tuple[dict[bytes, StoredRecord], dict[bytes, tuple[Entry, ...]]]] = []
 
     def apply(self, operation: Operation, now: int) -> Answer:
         """Carry out one operation."""
-        before = dict(self.table.records)
+        before = self._known()
         answer = self.table.apply(operation, now)
         self._remember(before)
         match answer:
@@ -50,8 +50,9 @@ class RedisModel:
 
     def evict(self, digest: bytes) -> bool:
         """Remove a key; whether there was one."""
-        before = dict(self.table.records)
+        before = self._known()
         gone = self.table.records.pop(digest, None)
+        self.table.histories.entries.pop(digest, None)
         self._remember(before)
         return gone is not None
 
@@ -59,7 +60,7 @@ class RedisModel:
         """Take the last writes back; the keys whose records are others now."""
         now = dict(self.table.records)
         for _ in range(min(writes, len(self._past))):
-            self.table.records = self._past.pop()
+            self.table.records, self.table.histories.entries = self._past.pop()
         then = self.table.records
         return {digest for digest in now.keys() | then.keys() if now.get(digest) != then.get(digest)}
 
@@ -70,8 +71,14 @@ class RedisModel:
 
     def mark(self) -> tuple[object, ...]:
         """What forgetting would lead back to, for telling states apart."""
-        return tuple([tuple([(r.nonce, r.fence, r.status, r.lease_us) for r in past.values()]) for past in self._past])
+        return tuple(
+            [tuple([(r.nonce, r.fence, r.status, r.lease_us) for r in past.values()]) for past, _ in self._past]
+        )
 
-    def _remember(self, before: dict[bytes, StoredRecord]) -> None:
-        if before != self.table.records:
+    def _known(self) -> tuple[dict[bytes, StoredRecord], dict[bytes, tuple[Entry, ...]]]:
+        """A record and its history are one hash: they are forgotten together."""
+        return dict(self.table.records), dict(self.table.histories.entries)
+
+    def _remember(self, before: tuple[dict[bytes, StoredRecord], dict[bytes, tuple[Entry, ...]]]) -> None:
+        if before[0] != self.table.records:
             self._past.append(before)

@@ -239,7 +239,7 @@ class Server(Database):
         answer, record = self.judged(row, operation, now)
         if row is not None and isinstance(answer, Erased):
             self.lock_or_wait(transaction, operation.digest)
-            self.write(transaction, operation.digest, record, wanted=row.wanted)
+            self.write(transaction, operation.digest, record, wanted=row.wanted, erased_us=now)
         return answer
 
     def sweep(self, transaction: Transaction, operation: Purge | MarkLapsed, now: int) -> SweepCount | LapsedRecords:

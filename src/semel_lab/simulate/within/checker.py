@@ -20,6 +20,7 @@ from semel.errors import (
     StoreUnavailable,
     TransactionAborted,
 )
+from semel_lab.simulate.checks.history import check_committed
 from semel_lab.simulate.checks.violation import Violation
 from semel_lab.simulate.models import Isolation, Session
 from semel_lab.simulate.within.caller import LANE, Effect, WithinCaller
@@ -63,6 +64,8 @@ class Checker:
             raise Violation("W5", f"a statement waits for an open transaction: {self.sim.server.waited}")
         row = self.sim.server.committed.get(self.sim.key.digest)
         record = None if row is None else row.record
+        if row is not None:
+            check_committed(row.record, row.entries)
         effects = self._effects()
         if record is not None and record.status is Status.COMPLETED:
             self.completed.add(record.nonce)
