@@ -218,6 +218,7 @@ def _() -> AbstractContextManager[Any]:
         if changed is None:
             return StateMismatch(record)
         self.records[operation.key.digest] = changed
+        self._enter(record, operation.key.digest)
         return Counted(changed)
 
     return patch.object(Table, "count_failure", count)

@@ -118,6 +118,7 @@ class _Moving:
 
     def __init__(self, call: DecoratedCall) -> None:
         self._worker = call.caller.worker
+        self.background = self._worker.keeper.keeper
         self.keep_lease: Callable[[CallFlow], None] = self._worker.keep_lease
         self.release: Callable[[HeldLease], None] = self._worker.renewals.release
         self.finish: Callable[[HeldLease | None, bytes, Waiter | None], None] = self._worker.finish
