@@ -1,12 +1,14 @@
-"""A record for the eye and for machines. Outcomes, fingerprints and nonces are never part of either."""
+"""A record and its history for the eye and for machines. Outcomes, fingerprints and nonces are never part of either."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from rich import box
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -14,7 +16,9 @@ from rich.text import Text
 
 from semel.cli.printing import as_text
 from semel.cli.timefmt import local, relative, span
-from semel.core.record import Note, Record, Status
+from semel.core.record import Failure, HistoryEntry, Holder, Note, Record, Status
+from semel.engine.sync_engine import SyncSemelBase
+from semel.errors import RecordNotFound
 
 SHORT = 12
 _LABELS = 11
@@ -224,3 +228,75 @@ def _about(record: Record) -> Table | None:
         if fact is not None:
             grid.add_row(as_text(name, "dim"), as_text(fact))
     return grid if grid.row_count else None
+
+
+_ENDINGS = {
+    "completed": "green",
+    "failed": "red",
+    "retryable": "red",
+    "in_doubt": "bold yellow",
+    "cancelled": "dim",
+}
+_NUMBERED = ("attempt", "taken_over")
+
+
+def history_of(semel: SyncSemelBase, key: Any) -> tuple[HistoryEntry, ...]:
+    """The entries of a record that was found; none where it is gone, or has expired, since."""
+    try:
+        return semel.history(key)
+    except RecordNotFound:
+        return ()
+
+
+def as_objects(entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
+    """Entries for machines: instants in UTC, ISO 8601."""
+    return [
+        {
+            "kind": entry.kind,
+            "number": entry.number,
+            "started": iso(entry.started),
+            "ended": iso(entry.ended),
+            "ending": entry.ending,
+            "error": None if entry.error is None else msgspec.to_builtins(entry.error),
+            "holder": None if entry.holder is None else _holder_object(entry.holder),
+        }
+        for entry in entries
+    ]
+
+
+def _holder_object(holder: Holder) -> dict[str, Any]:
+    return {"host": holder.host, "pid": holder.pid, "version": holder.version, "started": iso(holder.started)}
+
+
+def history_table(entries: Sequence[HistoryEntry]) -> Table:
+    """Entries for the eye, oldest first."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for name in ("what", "when", "took", "ending", "who", "error"):
+        table.add_column(name, overflow="fold", no_wrap=name in ("when", "took"))
+    for entry in entries:
+        table.add_row(
+            f"{entry.kind} {entry.number}" if entry.kind in _NUMBERED else entry.kind,
+            local(entry.started),
+            "" if entry.ended is None or entry.kind not in _NUMBERED else span(entry.ended - entry.started),
+            _ending_text(entry),
+            _holder_text(entry),
+            _error_text(entry.error),
+        )
+    return table
+
+
+def _ending_text(entry: HistoryEntry) -> Text:
+    if entry.ending is None:
+        return Text("" if entry.ended is not None else "running", "cyan")
+    return Text(entry.ending, _ENDINGS[entry.ending])
+
+
+def _holder_text(entry: HistoryEntry) -> Text:
+    if entry.kind == "erased":
+        return Text()
+    holder = entry.holder
+    return Text("unknown", "dim") if holder is None else as_text(f"{holder.host} pid {holder.pid}")
+
+
+def _error_text(error: Failure | None) -> Text:
+    return Text() if error is None else as_text(f"{error.type}: {error.message}")

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from semel.cli.history_view import as_objects, history_of, history_table
 from semel.cli.lookup import Operation, Scope, Which, check_which, find
 from semel.cli.printing import console
-from semel.cli.record_view import as_line, as_object, panel
+from semel.cli.record_view import as_line, as_object, as_objects, history_of, history_table, panel
 from semel.cli.store_option import Url, open_engine
 from semel.cli.timefmt import now
 
