@@ -37,11 +37,36 @@ def test_the_cache_that_the_environment_names_forgets_it(database: Database, run
         found = [
             semel.run("o-1", lambda: "again", operation="charge", fingerprint=None, scope="acme") for _ in range(3)
         ]
-        assert found[-1].cache
+        assert found[-1].cache == "hit"
         done = run("erase", record.reference, database.url, "--reason", "r 17", "--yes", SEMEL_CACHE=cache)
         assert done.returncode == 0
         with pytest.raises(ResultNotKept, match="it was erased"):
             semel.run("o-1", lambda: "again", operation="charge", fingerprint=None, scope="acme")
+
+
+@pytest.mark.slow
+def test_one_entry_of_the_cache_is_purged_and_its_record_stays(database: Database, run: Run, redis_keys: Keys) -> None:
+    redis_keys.empty()
+    record = database.completed("o-1")
+    cache = f"{redis_keys.url}&timeout=5"
+    with Semel(database.path, cache=cache) as semel:
+
+        def look() -> str | None:
+            return semel.run("o-1", lambda: "again", operation="charge", fingerprint=None, scope="acme").cache
+
+        assert [look() for _ in range(3)][-1] == "hit"
+        done = run("cache", "purge", record.reference, database.url, SEMEL_CACHE=cache)
+        assert done.returncode == 0, done.stderr
+        assert "was not touched" in done.stdout
+        assert look() == "miss"
+        assert database.read("o-1").status == "completed"
+
+
+def test_without_a_cache_nothing_is_purged(database: Database, call: Run) -> None:
+    record = database.completed("o-1")
+    done = call("cache", "purge", record.reference, database.url)
+    assert done.returncode != 0
+    assert "no cache in front of the store" in done.stderr
 
 
 def test_what_was_erased_is_not_shown(database: Database, call: Run) -> None:

@@ -76,7 +76,7 @@ class Asker:
         """The question has an answer. Granted, and yet somebody else's answer: the lease was lost."""
         if self.slot.word(Field.FENCE) and result.replayed:
             self._note("lost", key)
-        self._note(("cached" if result.cache else "replayed") if result.replayed else "ran", key, result.value)
+        self._note(("cached" if result.cache == "hit" else "replayed") if result.replayed else "ran", key, result.value)
         self._settled(key)
 
     def end_badly(self, key: int, error: Exception) -> None:

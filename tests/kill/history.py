@@ -71,7 +71,7 @@ def _ask_the_cache(folder: Path, ground: Ground, cache: str, keys: int) -> None:
                     fingerprint=None,
                     policy=_HOLD if mode is Mode.HOLD else _RERUN,
                 )
-                what, value = "cached" if result.cache else "replayed", result.value
+                what, value = "cached" if result.cache == "hit" else "replayed", result.value
             except (SemelError, AssertionError) as error:
                 what, value = "replayed", f"{type(error).__name__}: {error}"[:40]
             ledger.append(Line(what, mode, key, 0, 0, 0, 0, 0, key, 0, 0, value))

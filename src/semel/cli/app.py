@@ -13,6 +13,7 @@ import typer
 import typer.main
 
 from semel.cli import exit_codes
+from semel.cli.commands.cache import cache
 from semel.cli.commands.cancel import cancel
 from semel.cli.commands.count import count, counts
 from semel.cli.commands.doctor import doctor
@@ -62,6 +63,7 @@ app.command("release", rich_help_panel=_RECORDS)(release)
 app.command("fail", rich_help_panel=_RECORDS)(fail)
 app.command("reopen", rich_help_panel=_RECORDS)(reopen)
 app.command("erase", rich_help_panel=_RECORDS)(erase)
+app.add_typer(cache, name="cache", rich_help_panel=_RECORDS)
 app.command("migrate", rich_help_panel=_DATABASE)(migrate)
 app.command("sweep", rich_help_panel=_DATABASE)(sweep)
 app.command("doctor", rich_help_panel=_DATABASE)(doctor)

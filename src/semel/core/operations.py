@@ -205,12 +205,14 @@ class Erase(msgspec.Struct, Asks["Erased | StateMismatch"], frozen=True):
 class Invalidate(msgspec.Struct, Asks["Recorded"], frozen=True):
     """Remove every copy of a record that is kept beside the store; a store without copies has nothing to do.
 
-    `noted_us` is when the store noted that this has to be done.
+    `noted_us` is when the store noted that this has to be done. With `at_once` it is done when the shared cache and
+    this process have removed theirs; other processes keep a copy for as long as they keep any.
     """
 
     digest: bytes
     operation: str
     noted_us: int = 0
+    at_once: bool = False
 
 
 class Pending(msgspec.Struct, Asks["PendingInvalidations"], frozen=True):

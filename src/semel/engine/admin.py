@@ -93,6 +93,19 @@ def erase(key: Key, *, reason: str, by: str) -> Flow[StoredRecord]:
     raise AssertionError(answer)
 
 
+def purge_cached(key: Key, store: Store) -> Flow[None]:
+    """Take a record out of the caches in front of the store; the record itself stays.
+
+    Raises:
+        UsageError: there is no cache.
+        StoreUnavailable: the cache did not answer.
+    """
+    if not has_copies(store):
+        message = "There is no cache in front of the store, so nothing was purged. Name one: cache=, or SEMEL_CACHE."
+        raise UsageError(message)
+    yield from ask(Invalidate(key.digest, key.operation, at_once=True))
+
+
 def not_erasable(key: Key, record: StoredRecord | Record | None) -> NotResolvable:
     """The error for a record that cannot be erased, or is not there."""
     if record is None:

@@ -152,7 +152,8 @@ class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
     Attributes:
         value: the value, fresh or replayed.
         replayed: whether it was stored before; then nothing ran now.
-        cache: whether a cache in front of the store answered.
+        cache: where a cache stands in front of the store, `"hit"` if it answered, `"miss"` if the store did or the
+            handler ran; None where there is no cache.
         seconds: how long the call took, waiting included.
         protected: false only where the store was down and the policy said to run all the same, or semel is switched
             off.
@@ -161,7 +162,7 @@ class Result(msgspec.Struct, Generic[T], frozen=True, dict=True):
     value: T
     replayed: bool
     seconds: float = 0.0
-    cache: bool = False
+    cache: Literal["hit", "miss"] | None = None
     protected: bool = True
     _granted: Granted | None = None
     _outcome: bytes | None = None
@@ -214,6 +215,7 @@ class CallFlow(AttemptState):
         has_left_transaction: whether the handler ended the transaction that the call is part of.
         written: the last write that was meant to settle it, whether it arrived or not.
         asked_at: when the claim was sent, by the engine's clock.
+        without_hit: what a result says of caches where none answered: `"miss"`, or None where there is none.
     """
 
     owns_claim = False
@@ -221,6 +223,7 @@ class CallFlow(AttemptState):
     may_wait = True
     has_left_transaction = False
     written: Complete | Fail | None = None
+    without_hit: Literal["miss"] | None = None
     _settling: Complete | Fail | None = None
     _unsure: Claim | None = None
     _late = 0
@@ -320,7 +323,8 @@ class CallFlow(AttemptState):
 
     def _unprotected(self) -> Flow[Result[Any]]:
         value = yield RunHandler(None)
-        return Result(value, replayed=False, seconds=self._clock.monotonic() - self._began, protected=False)
+        seconds = self._clock.monotonic() - self._began
+        return Result(value, replayed=False, seconds=seconds, cache=self.without_hit, protected=False)
 
     def _wait(self, remaining_us: int, deadline: float) -> Flow[StoredRecord | None]:
         """The record to replay, or None to claim again. Raises `InProgress` when the time is over."""
@@ -431,6 +435,7 @@ class CallFlow(AttemptState):
             value,
             replayed=replayed,
             seconds=self._clock.monotonic() - self._began,
+            cache=self.without_hit,
             protected=self.granted.protected,
             _granted=self.granted if self.granted.protected else None,
             _outcome=outcome,
@@ -529,7 +534,8 @@ class CallFlow(AttemptState):
     def _replayed(self, record: StoredRecord, *, cached: bool = False) -> Result[Any]:
         value = call_errors.replay(record, self.request.shape)
         seconds = self._clock.monotonic() - self._began
-        return Result(value, replayed=True, seconds=seconds, cache=cached, _found=record)
+        cache = "hit" if cached else self.without_hit
+        return Result(value, replayed=True, seconds=seconds, cache=cache, _found=record)
 
     def is_left_open(self, unheard: Answer | Exception | None) -> bool:
         """Whether a claim was granted, and nobody has begun to write down what came of it."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from itertools import repeat
-from typing import Any, Final, Generic, Required, TypedDict, TypeVar, get_args
+from typing import Any, Final, Generic, Literal, Required, TypedDict, TypeVar, get_args
 
 from semel.core import codec
 from semel.core.circuit import Change, Guard, Limits
@@ -124,6 +124,7 @@ class EngineBase:
         fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
     ) -> None:
         self.store = store
+        self.without_hit: Literal["miss"] | None = "miss" if Capability.LANE_WRAPPER in store.capabilities else None
         self.policy = policy or Policy()
         self._operations: DeclaredOperations | None = None
         self._declared: dict[str, tuple[Policy, Policy]] = {}

@@ -164,6 +164,7 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
         CallFlow.__init__(
             self, request, engine.clock, engine.new_nonce, engine.retry_budget, handlers, only_reconcile=only_reconcile
         )
+        self.without_hit = engine.without_hit
         self._engine = engine
         self._function = handler
         self._joined = joined
@@ -859,6 +860,14 @@ class SyncSemelBase(SemelBase[SyncEngine]):
         identity = self._engine.identity(key, operation, scope)
         flow = admin.erase(identity, reason=reason, by=by)
         return show_record(self._engine.perform(flow))
+
+    def purge_cached(self, key: Any, *, operation: str | None = None, scope: Any = SHARED) -> None:
+        """Take one record out of the caches in front of the store. It stays itself, and is cached anew when it is used.
+
+        Other processes may keep a copy for as long as `local_for` of their cache says.
+        """
+        identity = self._engine.identity(key, operation, scope)
+        self._engine.perform(admin.purge_cached(identity, self._engine.store))
 
     def sweep(self, *, limit: int | None = None) -> SweepReport:
         """Delete what is expired, mark lapsed leases in doubt, ask the reconcile hooks, report what is held.

@@ -70,5 +70,5 @@ def crowd(
             crowd.run(key, lambda: "kept")
             crowd.run(key)
         for key in OLD:
-            assert crowd.run(key).cache
+            assert crowd.run(key).cache == "hit"
         yield crowd

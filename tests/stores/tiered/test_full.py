@@ -80,6 +80,6 @@ def test_replays_go_on_and_the_observer_hears_of_no_cache_that_is_away(tmp_path:
         for number in range(5):
             assert [
                 semel.run(f"new {number}", lambda: 1, operation="pay", fingerprint=None).cache for _ in range(3)
-            ] == [False] * 3
-            assert semel.run("cached", lambda: "again", operation="pay", fingerprint=None).cache
+            ] == ["miss"] * 3
+            assert semel.run("cached", lambda: "again", operation="pay", fingerprint=None).cache == "hit"
     assert heard.kinds["cache_open"] == 0

@@ -20,7 +20,8 @@ def cached(path: Path, url: str) -> int:
         for key in [f"k-{number}" for number in range(12)] * 2:
             first.run(key, lambda: "kept", operation="pay", fingerprint=None)
         return sum(
-            second.run(f"k-{number}", lambda: "kept", operation="pay", fingerprint=None).cache for number in range(12)
+            second.run(f"k-{number}", lambda: "kept", operation="pay", fingerprint=None).cache == "hit"
+            for number in range(12)
         )
 
 

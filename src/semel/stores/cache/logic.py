@@ -368,6 +368,11 @@ class Tiers:
 
     def _invalidate(self, invalidate: Invalidate) -> Flow[Answer]:
         """Say that every cache has confirmed, or raise."""
+        if invalidate.at_once:
+            dropped = yield from self._dropped(invalidate.digest, invalidate.operation, _A_MOMENT_US)
+            if self._shared and dropped is None:
+                raise _not_dropped()
+            return Recorded(0)
         found: Found = yield Read(invalidate.digest, operation=invalidate.operation)
         since_us = max(found.now_us - invalidate.noted_us, 0) if invalidate.noted_us else 0
         since_us = yield from self._forgotten_for(invalidate.digest, invalidate.operation, since_us=since_us)
@@ -409,6 +414,12 @@ class Tiers:
 def _is_good(record: StoredRecord, claim: Claim) -> bool:
     """Whether a cached record may answer a claim at all. Its time is not over, or the cache would not have it."""
     return record.key.digest == claim.key.digest and record.status is Status.COMPLETED
+
+
+def _not_dropped() -> StoreUnavailable:
+    return StoreUnavailable(
+        "The cache did not answer, so its copy may still be there; the record itself was not touched. Try again."
+    )
 
 
 def _not_yet(cache: Cache, *, answered: bool) -> StoreUnavailable:

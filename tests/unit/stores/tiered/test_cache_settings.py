@@ -1,5 +1,6 @@
 """What `cache=` may be, and what is refused before anything is opened."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,46 @@ def test_a_cache_in_the_process_alone_needs_no_redis() -> None:
     with Semel("memory://", cache=Cache(local=10)) as semel:
         found = [semel.run("k", lambda: 7, operation="charge", fingerprint=None) for _ in range(3)]
     assert [(result.value, result.replayed, result.cache) for result in found] == [
-        (7, False, False),
-        (7, True, False),
-        (7, True, True),
+        (7, False, "miss"),
+        (7, True, "miss"),
+        (7, True, "hit"),
     ]
+
+
+def test_without_a_cache_a_result_says_nothing_of_it() -> None:
+    with Semel("memory://") as semel:
+        found = [semel.run("k", lambda: 7, operation="charge", fingerprint=None) for _ in range(2)]
+    assert [result.cache for result in found] == [None, None]
+
+
+def test_a_purged_entry_is_read_from_the_store_and_cached_anew() -> None:
+    with Semel("memory://", cache=Cache(local=10)) as semel:
+        for _ in range(2):
+            semel.run("k", lambda: 7, operation="charge", fingerprint=None)
+            semel.run("other", lambda: 8, operation="charge", fingerprint=None)
+        semel.purge_cached("k", operation="charge")
+        found = [semel.run("k", lambda: 9, operation="charge", fingerprint=None) for _ in range(2)]
+        other = semel.run("other", lambda: 9, operation="charge", fingerprint=None)
+    assert [(result.value, result.cache) for result in (*found, other)] == [(7, "miss"), (7, "hit"), (8, "hit")]
+
+
+def test_an_entry_is_purged_by_an_event_loop_too() -> None:
+    async def work() -> list[Any]:
+        async def handler() -> int:
+            return 7
+
+        async with AsyncSemel("memory://", cache=Cache(local=10)) as semel:
+            for _ in range(2):
+                await semel.run("k", handler, operation="charge", fingerprint=None)
+            await semel.purge_cached("k", operation="charge")
+            return [(await semel.run("k", handler, operation="charge", fingerprint=None)).cache for _ in range(2)]
+
+    assert asyncio.run(work()) == ["miss", "hit"]
+
+
+def test_where_there_is_no_cache_nothing_is_purged() -> None:
+    with Semel("memory://") as semel, pytest.raises(UsageError, match="no cache in front of the store"):
+        semel.purge_cached("k", operation="charge")
 
 
 def test_as_a_store_it_is_the_one_behind() -> None:

@@ -93,7 +93,7 @@ class ClaimContract(Contract):
             return "value"
 
         result = await world.client().run(handler=handler)
-        assert (result.replayed, result.protected, result.cache) == (False, True, False)
+        assert (result.replayed, result.protected) == (False, True)
         assert result.seconds == pytest.approx(2.5)
 
     async def test_a_replayed_result_says_so(self, world: World) -> None:
