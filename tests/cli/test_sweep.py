@@ -7,12 +7,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from datetime import time as time_of_day
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from semel.cli.commands import sweep as sweep_command
+from semel.cli.commands.sweep import Ending
 from semel.cli.schedule import Schedule
 from tests.cli.conftest import Database, Run, command, environment
 from tests.processes import child
@@ -240,3 +243,78 @@ def test_the_next_sweep_is_due(now: str, every: float | None, at: str | None, pa
 )
 def test_a_time_of_day_alone_is_waited_for(schedule: Schedule, at_once: bool, goes_on: bool) -> None:
     assert (schedule.begins_at_once, schedule.goes_on) == (at_once, goes_on)
+
+
+class Night(Ending):
+    """An end that is asked for after some waits, each of which lets the virtual clock pass."""
+
+    def __init__(self, clock: list[datetime], waits: int) -> None:
+        super().__init__()
+        self._clock, self._waits = clock, waits
+        self.waited: list[float] = []
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        self._clock[0] += timedelta(seconds=seconds)
+        self.asked = len(self.waited) >= self._waits
+
+
+def test_a_sweep_at_a_time_of_day_waits_for_it_every_day(
+    database: Database, call: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.expired("old")
+    clock = [datetime(2026, 3, 1, 23, 30, tzinfo=UTC)]
+    night = Night(clock, waits=30)
+    monkeypatch.setattr(sweep_command, "now", lambda: clock[0])
+    monkeypatch.setattr(sweep_command, "Ending", lambda: night)
+    done = call("sweep", database.url, "--at", "02:00", "--zone", "Europe/Berlin")
+    assert done.returncode == 0, done.stderr
+    assert sum(night.waited[:2]) == 1.5 * 3600
+    assert re.findall(r"next sweep (.*)", done.stdout) == [
+        "2026-03-02 02:00 CET",
+        "2026-03-03 02:00 CET",
+        "2026-03-04 02:00 CET",
+    ]
+    assert re.findall(r"deleted (\d+)", done.stdout) == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("now", "zone", "due"),
+    [
+        ("2026-03-01T00:30+00:00", "UTC", "2026-03-01T02:00+00:00"),
+        ("2026-03-01T02:00+00:00", "UTC", "2026-03-02T02:00+00:00"),
+        ("2026-03-01T00:30+00:00", "Europe/Berlin", "2026-03-01T01:00+00:00"),
+        ("2026-07-01T00:30+00:00", "Europe/Berlin", "2026-07-02T00:00+00:00"),
+        # The clocks go from 02:00 to 03:00, and from 03:00 back to 02:00: once on each of these days.
+        ("2026-03-28T12:00+00:00", "Europe/Berlin", "2026-03-29T01:00+00:00"),
+        ("2026-10-24T12:00+00:00", "Europe/Berlin", "2026-10-25T00:00+00:00"),
+        ("2026-10-25T00:00+00:00", "Europe/Berlin", "2026-10-26T01:00+00:00"),
+    ],
+)
+def test_the_next_time_of_day(now: str, zone: str, due: str) -> None:
+    schedule = Schedule(at=time_of_day(2), zone=ZoneInfo(zone))
+    assert schedule.due(datetime.fromisoformat(now)).astimezone(UTC) == datetime.fromisoformat(due)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--at", "25:00"], "no time of day"),
+        (["--at", "noon"], "no time of day"),
+        (["--at", "02:00", "--zone", "Berlin"], "no time zone"),
+        (["--zone", "UTC"], "--at, which was not given"),
+        (["--at", "02:00", "--every", "1h"], "Give one of them"),
+        (["--limit", "0"], "limit"),
+    ],
+)
+def test_times_that_are_none_are_refused(options: list[str], words: str, database: Database, call: Run) -> None:
+    done = call("sweep", database.url, *options)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_a_sweep_stops_at_its_limit(database: Database, call: Run) -> None:
+    for key in ("a", "b", "c"):
+        database.expired(key)
+    found = [counts(call("sweep", database.url, "--limit", "2").stdout)["deleted"] for _ in range(3)]
+    assert found == [2, 1, 0]
