@@ -244,8 +244,14 @@ def test_the_schema_page_holds_every_table_and_index(database: sqlite3.Connectio
 
 
 def _commands() -> dict[str, Any]:
+    """Each command by its name; those of a group by both names."""
     group: Any = typer.main.get_command(app)
-    return dict(group.commands)
+    inner = {
+        f"{name} {below}": command
+        for name, one in group.commands.items()
+        for below, command in getattr(one, "commands", {}).items()
+    }
+    return {name: one for name, one in group.commands.items() if not hasattr(one, "commands")} | inner
 
 
 def test_every_command_is_on_the_page() -> None:
