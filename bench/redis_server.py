@@ -66,7 +66,8 @@ def _fill(folder: Path, rows: int) -> None:
     """One record made by semel, and copies of it under other keys."""
     with Semel(address(folder)) as semel:
         once(semel)(0)
-    (made,) = redis.said(address(folder), "KEYS", "semel:*")
+    keys = redis.said(address(folder), "KEYS", "semel:*")  # beside the record there may be the worker that made it
+    (made,) = (key for key in keys if redis.said(address(folder), "HEXISTS", key, "fingerprint"))
     for first in range(1, rows, _AT_ONCE):
         redis.said(address(folder), "EVAL", _COPIES, 1, made, first, min(first + _AT_ONCE, rows) - 1)
 
