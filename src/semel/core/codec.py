@@ -18,7 +18,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -353,6 +353,44 @@ def _annotation_error(annotation: Any, why: str) -> UsageError:
         f"A result declared as {shown} cannot be replayed: {why}. Nothing ran. Return a dataclass, a Struct, a "
         f"pydantic model, or plain data; or return what identifies the result instead of the object."
     )
+
+
+class UpgradingAdapter:
+    """An annotation whose older values are brought to it by a function, which gets them as plain data.
+
+    It is asked only where the plain data does not fit any more. What it gives has to fit, as a value or as plain data.
+    """
+
+    def __init__(self, shape: Shape, upgrade: Callable[[Any], Any]) -> None:
+        self._shape = shape
+        self._upgrade = upgrade
+        self.certain = shape.certain
+
+    def lower(self, value: Any) -> Any:
+        """As the annotation does."""
+        return self._shape.lower(value)
+
+    def lift(self, data: Any) -> Any:
+        """The value that `data` stands for, now or before the annotation was changed."""
+        try:
+            return self._shape.lift(data)
+        except Exception:  # noqa: BLE001 - each kind of annotation has errors of its own
+            return self._upgraded(data)
+
+    def fit(self, data: Any) -> Any:
+        """The same of what a person meant."""
+        try:
+            return self._shape.fit(data)
+        except Exception:  # noqa: BLE001 - as above
+            return self._upgraded(data)
+
+    def _upgraded(self, data: Any) -> Any:
+        value = self._upgrade(data)
+        try:
+            plain = self._shape.lower(value)
+        except Exception:  # noqa: BLE001 - then it is plain data already, or nothing that fits
+            plain = value
+        return self._shape.lift(plain)
 
 
 def encode(value: Any, shape: Shape, max_result: int) -> bytes:

@@ -406,6 +406,7 @@ def call_spec_of(
     secrets: Secrets = NO_SECRETS,
     hints: Mapping[str, Any] | None = None,
     attempt_class: type[AttemptView] = AttemptView,
+    upgrade: Callable[[Any], Any] | None = None,
 ) -> CallSpec:
     """Work out how calls of `function` are read; `attempt_class` is what those get who ask for their attempt.
 
@@ -441,9 +442,29 @@ def call_spec_of(
         fingerprints=_fingerprints(fingerprint, compared, parameters, secrets),
         policy=policy,
         terms=terms_of(policy),
-        shape=shape_of_result(function, hints),
+        shape=_upgrading_shape(shape_of_result(function, hints), upgrade),
         attempt=attempt,
     )
+
+
+def _upgrading_shape(shape: codec.Shape, upgrade: Callable[[Any], Any] | None) -> codec.Shape:
+    """The shape that reads older values through `upgrade` where they do not fit.
+
+    Raises:
+        UsageError: it could never be asked, or not from here.
+    """
+    if upgrade is None:
+        return shape
+    if not callable(upgrade) or is_async(upgrade):
+        message = "upgrade= takes a plain function of the stored value; nothing was decorated. Write it with 'def'."
+        raise UsageError(message)
+    if isinstance(shape, codec.PlainAdapter):
+        message = (
+            "upgrade= brings stored values to the declared result type, and none is declared, so it would never be "
+            "asked; nothing was decorated. Annotate what the function returns."
+        )
+        raise UsageError(message)
+    return codec.UpgradingAdapter(shape, upgrade)
 
 
 def _refuse_named(attempt: str, **rules: Any) -> None:

@@ -673,6 +673,7 @@ class SyncSemelBase(SemelBase[SyncEngine]):
         ignore: tuple[str, ...] = (),
         fingerprint: FingerprintRule = None,
         about: AboutRule = None,
+        upgrade: Callable[[Any], Any] | None = None,
         policy: Policy | None = None,
         **changes: Unpack[PolicyFields],
     ) -> Callable[[Callable[P, T]], OnceFunction[P, T]]:
@@ -689,6 +690,8 @@ class SyncSemelBase(SemelBase[SyncEngine]):
             fingerprint: what is compared instead of all other parameters: a name, a tuple of names, or a callable.
                 An argument that equals its default stays out in either case.
             about: what people search by: a mapping, an `About`, or a callable that gets the call's arguments.
+            upgrade: makes of a stored value, as plain data, what the function declares to return now; it is only asked
+                where the value does not fit any more.
             policy: how to claim, keep, wait and recover; by default that of the engine.
             changes: fields of the policy that differ, such as `keep_for=timedelta(days=90)`.
 
@@ -709,6 +712,7 @@ class SyncSemelBase(SemelBase[SyncEngine]):
                 ignore=ignore,
                 fingerprint=fingerprint,
                 about=about,
+                upgrade=upgrade,
                 policy=settled,
                 secrets=engine.secrets,
                 attempt_class=Attempt,
