@@ -102,7 +102,13 @@ Answers  == [by : Authors, generation : 1..MaxGenerations]
 Statuses == {"absent", "running", "completed", "failed", "final", "in_doubt", "erased"}
 Absent   == [status |-> "absent", fence |-> 0, nonce |-> None, live |-> FALSE,
              fingerprint |-> None, policy |-> None, doubt |-> FALSE,
-             outcome |-> None]
+             outcome |-> None, history |-> {}]
+
+\* What happened to the record is written with it: one statement, so a kill
+\* loses both or neither. A worker that completed has no entry: the record
+\* tells of it until it is erased, corrected or gone.
+Kinds    == {"attempt", "taken_over", "resolved", "reopened", "erased"}
+Entry(fence, kind) == [fence |-> fence, kind |-> kind]
 
 TypeOK ==
     /\ asks \in [Workers -> [fingerprint : Fingerprints, policy : Policies]]
@@ -114,6 +120,7 @@ TypeOK ==
     /\ record.policy \in Policies \cup {None}
     /\ record.doubt \in BOOLEAN
     /\ record.outcome \in Outcomes \cup {None}
+    /\ record.history \subseteq [fence : 1..MaxFence, kind : Kinds]
     /\ step \in [Workers -> {"claiming", "granted", "ran", "answered", "ended"}]
     /\ lease \in [Workers -> Leases]
     /\ expects \in [Workers -> 0..MaxFence]
@@ -167,6 +174,10 @@ Claimable(w) ==
        /\ \/ record.status = "failed" /\ ~record.doubt  \* nothing happened
           \/ Doubtful /\ MayTakeOver(w)
 
+\* The attempt that a write ends though it did not record its end itself.
+Forgotten(kind) ==
+    IF record.status = "running" THEN {Entry(record.fence, kind)} ELSE {}
+
 \* The record after a grant to w. The row of a failed or in-doubt record is
 \* kept: the fence goes on, and so does the doubt.
 Granted(w) ==
@@ -177,7 +188,8 @@ Granted(w) ==
      fingerprint |-> asks[w].fingerprint,
      policy      |-> asks[w].policy,
      doubt       |-> InDoubt \/ record.doubt,
-     outcome     |-> None]
+     outcome     |-> None,
+     history     |-> record.history \cup Forgotten("taken_over")]
 
 \* "Is the running record mine?" The store answers granted to the claim it
 \* has granted already; a worker that re-reads compares in the same way.
@@ -359,7 +371,7 @@ FailRetryable(w) ==
     /\ record' = [record EXCEPT
                      !.status = IF KeepDoubt /\ record.doubt THEN "in_doubt" ELSE "failed",
                      !.doubt = KeepDoubt /\ record.doubt,
-                     !.live = FALSE]
+                     !.live = FALSE, !.history = @ \cup Forgotten("attempt")]
     /\ EndWithout(w)
     /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, outcomes, again, counted, faults>>
 
@@ -367,7 +379,8 @@ FailRetryable(w) ==
 FailFinal(w) ==
     /\ step[w] \in {"granted", "ran"}
     /\ Holds(w, lease[w].fence)
-    /\ record' = [record EXCEPT !.status = "final", !.live = FALSE]
+    /\ record' = [record EXCEPT !.status = "final", !.live = FALSE,
+                                !.history = @ \cup Forgotten("attempt")]
     /\ EndWithout(w)
     /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, outcomes, again, counted, faults>>
 
@@ -376,7 +389,8 @@ FailInDoubt(w) ==
     /\ step[w] \in {"granted", "ran"}
     /\ Holds(w, lease[w].fence)
     /\ Fault
-    /\ record' = [record EXCEPT !.status = "in_doubt", !.doubt = TRUE, !.live = FALSE]
+    /\ record' = [record EXCEPT !.status = "in_doubt", !.doubt = TRUE, !.live = FALSE,
+                                !.history = @ \cup Forgotten("attempt")]
     /\ EndWithout(w)
     /\ UNCHANGED <<asks, claims, completions, saw, ledger, generation, outcomes, again, counted>>
 
@@ -391,7 +405,9 @@ Stated(s) ==
     [record EXCEPT !.status = "completed", !.live = FALSE, !.doubt = FALSE,
                    !.nonce = s, !.fence = record.fence + 1,
                    !.outcome = [by |-> s, generation |-> generation,
-                                fence |-> record.fence + 1]]
+                                fence |-> record.fence + 1],
+                   !.history = @ \cup Forgotten("attempt")
+                                 \cup {Entry(record.fence + 1, "resolved")}]
 
 \* The store takes over what is said. The fence and the nonce shut out whoever
 \* may still run.
@@ -430,7 +446,9 @@ Correct(s) ==
 \* nonce shut its holder out, which learns of it when it asks.
 Forced(f) ==
     [record EXCEPT !.status = "final", !.live = FALSE, !.doubt = FALSE,
-                   !.nonce = f, !.fence = record.fence + 1]
+                   !.nonce = f, !.fence = record.fence + 1,
+                   !.history = @ \cup Forgotten("attempt")
+                                 \cup {Entry(record.fence + 1, "resolved")}]
 
 Force(f) ==
     /\ saw[f] = None
@@ -451,7 +469,8 @@ LookAtFailure(r) ==
 \* stays so.
 Reopenable(r) == record.status = "final" /\ (UseNonce => record.nonce = saw[r])
 
-Reopened(r) == [record EXCEPT !.status = "failed", !.nonce = r]
+Reopened(r) == [record EXCEPT !.status = "failed", !.nonce = r,
+                              !.history = @ \cup {Entry(record.fence, "reopened")}]
 
 Reopen(r) ==
     /\ saw[r] \notin {None, r}
@@ -477,8 +496,10 @@ Countable(f) ==
 WithFailure(f) ==
     IF record.status = "absent"
     THEN [Absent EXCEPT !.status = "failed", !.fence = 1, !.nonce = f,
-                        !.fingerprint = "this", !.policy = "rerun"]
-    ELSE [record EXCEPT !.nonce = f, !.fence = record.fence + 1]
+                        !.fingerprint = "this", !.policy = "rerun",
+                        !.history = {Entry(1, "attempt")}]
+    ELSE [record EXCEPT !.nonce = f, !.fence = record.fence + 1,
+                        !.history = @ \cup {Entry(record.fence + 1, "attempt")}]
 
 Count(f) ==
     /\ counted[f] < 2
@@ -518,7 +539,8 @@ Lapse ==
 \* have been tried again is final from here on.
 Erased ==
     [record EXCEPT !.status = "erased", !.outcome = None,
-                   !.fingerprint = None]
+                   !.fingerprint = None,
+                   !.history = @ \cup {Entry(record.fence, "erased")}]
 
 Erase ==
     /\ record.status \in {"completed", "failed", "final"}
@@ -712,6 +734,26 @@ I10_RepeatsAreTold ==
     [][\A e \in ledger' \ ledger :
           (\E d \in ledger : d.generation = e.generation) =>
               lease[e.by].doubt \/ LetAgain(e.generation)]_vars
+
+\* Every attempt and decision before the present one is told, and so is the
+\* present one where it ended without a value. It is told once: a fence is that
+\* of one attempt, or of one decision.
+Ends == {"attempt", "taken_over", "resolved"}
+
+History_Complete ==
+    /\ \A f \in 1..MaxFence :
+           f < record.fence => \E h \in record.history : h.fence = f /\ h.kind \in Ends
+    /\ record.status \in {"failed", "final", "in_doubt"} =>
+           \E h \in record.history : h.fence = record.fence /\ h.kind \in Ends
+
+History_Once ==
+    \A h, i \in record.history :
+        h.fence = i.fence /\ {h.kind, i.kind} \subseteq Ends => h = i
+
+\* Nothing is told of an attempt that runs.
+History_NothingEarly ==
+    \A h \in record.history :
+        h.fence < record.fence \/ (h.fence = record.fence /\ record.status # "running")
 
 \* Whoever runs under hold is the only one: the effect happens at most once.
 Hold_AtMostOnce ==

@@ -4,8 +4,9 @@ What a run must show (failure-modes 4.0): an effect in the caller's transaction 
 happens again only where a logged kill, at or after the effect, left its fate open (or where the process stood still for
 longer than a lease, which the log must show as well; or where a server forgot what it had acknowledged, which is told
 apart and counted, because only a store of best effort may do so); under `hold` it happens at most once; a finished
-step is never repeated. All answers for a key are equal, and are the value of the last attempt. Every key comes to an
-end.
+step is never repeated. All answers for a key are equal, and are the value of the last attempt. The history of a key
+tells every attempt that its record counts, once: an entry is written with the record, so a kill loses both or neither.
+Every key comes to an end.
 """
 
 from collections import defaultdict
@@ -121,6 +122,9 @@ class _Judge:
             verdict.wedged += self.causes.forgotten is None
             self._excuse_or_complain(verdict, f"it ended as {self.settled.status} ({self.settled.value})")
             return
+        if self.settled.entered != tuple(range(1, self.settled.attempts + 1)):
+            told = f"{self.settled.attempts} attempts are counted, and its history tells of {self.settled.entered}"
+            self._excuse_or_complain(verdict, told)
         wrong = list(self._answers())
         verdict.wrong += len(wrong)
         for problem in (*wrong, *self._attempts()):

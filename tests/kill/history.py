@@ -22,6 +22,10 @@ class Settled(NamedTuple):
     fence: int
     steps: int
     in_doubt_before: bool = False
+    attempts: int = 0
+    """How many attempts the record counts."""
+    entered: tuple[int, ...] = ()
+    """The numbers of the attempts that its history tells, in their order."""
 
 
 class History(NamedTuple):
@@ -99,7 +103,10 @@ def _last_question(semel: Semel, ledger: Ledger, key: int, mode: Mode, *, may_ru
     record = semel.read(str(key), operation=mode.name)
     if record is None:
         return Settled("absent", value, 0, 0)
-    return Settled(record.status, value, record.fence, len(record.steps))
+    entries = semel.history(str(key), operation=mode.name)
+    entered = tuple(entry.number for entry in entries if entry.kind in ("attempt", "taken_over"))
+    steps = len(record.steps)
+    return Settled(record.status, value, record.fence, steps, attempts=record.attempts, entered=entered)
 
 
 def gather(folder: Path, ground: Ground, run: Run, settled: dict[int, Settled], lease_us: int) -> History:

@@ -206,6 +206,8 @@ WRONG = {
     "key wedged": ended(RERUN, Settled("running", "InProgress", 1, 0)),
     "record lost": ended(WITHIN, Settled("absent", "", 0, 0)),
     "step not recorded": ended(STEPS, Settled("completed", "1.1", 1, 2)),
+    "attempt missing in the history": ended(RERUN, Settled("completed", "2.2", 2, 0, attempts=2, entered=(2,))),
+    "attempt twice in the history": ended(RERUN, Settled("completed", "2.2", 2, 0, attempts=2, entered=(1, 1, 2))),
     "effect of an unknown key": more(line("effect", 999)),
 }
 

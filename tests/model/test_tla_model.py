@@ -272,7 +272,11 @@ STATED_VALUE: Final = "!.outcome = [by |-> s, generation |-> generation,"
 REOPENABLE: Final = 'record.status = "final" /\\ (UseNonce => record.nonce = saw[r])'
 FORCED: Final = """\
     [record EXCEPT !.status = "final", !.live = FALSE, !.doubt = FALSE,
-                   !.nonce = f, !.fence = record.fence + 1]
+                   !.nonce = f, !.fence = record.fence + 1,
+"""
+ENTERED_FAILURE: Final = """\
+    /\\ record' = [record EXCEPT !.status = "final", !.live = FALSE,
+                                !.history = @ \\cup Forgotten("attempt")]
 """
 FIRST_STATED: Final = """\
     /\\ \\E o \\in outcomes : o.generation = generation /\\ EndWith(w, o.by)
@@ -344,10 +348,10 @@ EDITS: Final = [
         "erasing leaves the fingerprint",
         """\
     [record EXCEPT !.status = "erased", !.outcome = None,
-                   !.fingerprint = None]
+                   !.fingerprint = None,
 """,
         """\
-    [record EXCEPT !.status = "erased", !.outcome = None]
+    [record EXCEPT !.status = "erased", !.outcome = None,
 """,
         "Erased_NothingLeft",
     ),
@@ -435,15 +439,15 @@ EDITS: Final = [
     ),
     Edit(
         "a reopening forgets what was in doubt",
-        'Reopened(r) == [record EXCEPT !.status = "failed", !.nonce = r]',
-        'Reopened(r) == [record EXCEPT !.status = "failed", !.nonce = r, !.doubt = FALSE]',
+        'Reopened(r) == [record EXCEPT !.status = "failed", !.nonce = r,',
+        'Reopened(r) == [record EXCEPT !.status = "failed", !.nonce = r, !.doubt = FALSE,',
         "I7_ReopenedWhereSeen",
         config=REOPENED,
     ),
     Edit(
         "force ends a lease as time does, and its holder completes",
         FORCED,
-        "    [record EXCEPT !.live = FALSE]\n",
+        "    [record EXCEPT !.live = FALSE,\n",
         "I4_ForcedRecordsNothing",
         config=REOPENED,
     ),
@@ -474,6 +478,30 @@ EDITS: Final = [
         "",
         "I4_CountedWhereOpen",
         config=REOPENED,
+    ),
+    Edit(
+        "a take-over is not entered",
+        '\\cup Forgotten("taken_over")]',
+        "]",
+        "History_Complete",
+    ),
+    Edit(
+        "a failure for good is not entered",
+        ENTERED_FAILURE,
+        ENTERED_FAILURE.replace(',\n                                !.history = @ \\cup Forgotten("attempt")', ""),
+        "History_Complete",
+    ),
+    Edit(
+        "an attempt that ended is entered again when another one takes over",
+        '    IF record.status = "running" THEN {Entry(record.fence, kind)} ELSE {}',
+        '    IF record.status # "absent" THEN {Entry(record.fence, kind)} ELSE {}',
+        "History_Once",
+    ),
+    Edit(
+        "an attempt is entered when it begins",
+        '\\cup Forgotten("taken_over")]',
+        '\\cup Forgotten("taken_over") \\cup {Entry(record.fence + 1, "attempt")}]',
+        "History_NothingEarly",
     ),
 ]
 
