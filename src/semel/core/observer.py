@@ -58,6 +58,9 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     seconds: float = 0.0
     detail: str = ""
+    handler_seconds: float | None = None
+    tier: Literal["process", "redis", "store"] | None = None
+    process_instance: str | None = None
 
 
 class Observer(Protocol):

@@ -312,11 +312,11 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """There is an answer already. `now_us` is the store's now; `cached` that a cache in front of it answered."""
+    """There is an answer already. `now_us` is the store's now; `tier` is the cache that answered, if one did."""
 
     record: StoredRecord
     now_us: int = 0
-    cached: bool = False
+    tier: Literal["process", "redis"] | None = None
 
 
 class Running(msgspec.Struct, frozen=True):

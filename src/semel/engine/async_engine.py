@@ -203,7 +203,7 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
             self._count_replay()
         elif isinstance(self.written, Complete) and is_tombstone(self.written.outcome):
             self._engine.reports.not_kept(self.request, self.written.outcome)
-        self._engine.reports.ended(self.request, result)
+        self._engine.reports.ended(self, result)
         return result
 
     async def reconcile(self) -> Result[T]:
@@ -419,7 +419,7 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
     def _tell_end(self, result: Result[T]) -> None:
         if result.replayed:
             self._count_replay()
-        self._engine.reports.ended(self.request, result)
+        self._engine.reports.ended(self, result)
 
     def _tell_error(self, error: BaseException) -> None:
         """Tell how the call failed. In a transaction whoever opened that waits for others, and rolls it back."""

@@ -215,6 +215,9 @@ class CallFlow(AttemptState):
         has_left_transaction: whether the handler ended the transaction that the call is part of.
         written: the last write that was meant to settle it, whether it arrived or not.
         asked_at: when the claim was sent, by the engine's clock.
+        handler_began: when the handler was called, by the same clock; None where it was not.
+        handler_ended: when it had ended.
+        tier: where what was replayed came from: a cache, or the store.
         without_hit: what a result says of caches where none answered: `"miss"`, or None where there is none.
     """
 
@@ -223,6 +226,9 @@ class CallFlow(AttemptState):
     may_wait = True
     has_left_transaction = False
     written: Complete | Fail | None = None
+    handler_began: float | None = None
+    handler_ended: float | None = None
+    tier: Literal["process", "redis", "store"] | None = None
     without_hit: Literal["miss"] | None = None
     _settling: Complete | Fail | None = None
     _unsure: Claim | None = None
@@ -266,8 +272,8 @@ class CallFlow(AttemptState):
                     result = yield from self._granted(answer)
                     if result is not None:
                         return result
-                case Replay(record, _, cached):
-                    return self._replayed(record, cached=cached)
+                case Replay(record, _, tier):
+                    return self._replayed(record, tier)
                 case Reused(record):
                     self._compare(record.fingerprint)
                 case InDoubtAnswer(record, remaining_us):
@@ -407,10 +413,13 @@ class CallFlow(AttemptState):
             raise call_errors.failed_before_error(_EXHAUSTED, granted.record)
         try:
             self.started = True
+            self.handler_began = self._clock.monotonic()
             value = yield RunHandler(self)
+            self.handler_ended = self._clock.monotonic()
             if granted.record.steps:
                 self.check_steps()
         except Exception as error:
+            self.handler_ended = self._clock.monotonic()
             found = yield from self._failed(error)
             if found is not None:
                 return found
@@ -531,10 +540,11 @@ class CallFlow(AttemptState):
             return self._replayed(record)
         raise call_errors.lease_lost_error(self.request.key) from error
 
-    def _replayed(self, record: StoredRecord, *, cached: bool = False) -> Result[Any]:
+    def _replayed(self, record: StoredRecord, tier: Literal["process", "redis"] | None = None) -> Result[Any]:
         value = call_errors.replay(record, self.request.shape)
         seconds = self._clock.monotonic() - self._began
-        cache = "hit" if cached else self.without_hit
+        self.tier = tier or "store"
+        cache = "hit" if tier else self.without_hit
         return Result(value, replayed=True, seconds=seconds, cache=cache, _found=record)
 
     def is_left_open(self, unheard: Answer | Exception | None) -> bool:

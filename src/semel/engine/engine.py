@@ -367,8 +367,9 @@ class CallReports:
             signal = Signal(kind="waited", operation=key.operation, reference=key.reference, detail=InProgress.__name__)
             notify(self._observer, signal)
 
-    def ended(self, request: Request, result: Result[Any]) -> None:
+    def ended(self, call: CallFlow, result: Result[Any]) -> None:
         """Tell of a call that ended well."""
+        request = call.request
         kind = "replayed" if result.replayed else "ran"
         if not is_heard(self._observer, kind):
             return
@@ -377,6 +378,9 @@ class CallReports:
             operation=request.key.operation,
             reference=request.key.reference,
             seconds=result.seconds,
+            handler_seconds=_handler_seconds(call),
+            tier=call.tier,
+            process_instance=request.about.process_instance,
         )
         notify(self._observer, signal)
 
@@ -413,8 +417,16 @@ class CallReports:
             operation=call.request.key.operation,
             reference=call.request.key.reference,
             detail=type(error).__name__,
+            handler_seconds=_handler_seconds(call),
+            process_instance=call.request.about.process_instance,
         )
         notify(self._observer, signal)
+
+
+def _handler_seconds(call: CallFlow) -> float | None:
+    """How long the handler ran; None where it was not called, or was cut off."""
+    began, ended = call.handler_began, call.handler_ended
+    return None if began is None or ended is None else ended - began
 
 
 def _ending_of(call: CallFlow, error: BaseException) -> str | None:

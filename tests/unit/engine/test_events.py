@@ -14,7 +14,9 @@ from semel.core.observer import Signal
 from semel.core.operations import Claim
 from semel.engine.call_flow import terms_of
 from semel.errors import FailedBefore, InDoubt, InProgress, KeyReused, ResultNotKept
+from semel.stores.cache import Cache
 from semel.stores.memory import MemoryStore
+from semel.testing import VirtualClock
 
 FINAL = Policy(final_errors=(ValueError,))
 RETRY = Policy(retry_errors=(ConnectionError,))
@@ -251,3 +253,40 @@ def test_an_error_inside_a_transaction_is_a_doubt_only_where_the_handler_has_end
         )
     connection.close()
     assert ears.kinds == [kind]
+
+
+def test_the_time_of_the_handler_is_told_apart_from_that_of_the_call(ears: Ears) -> None:
+    clock = VirtualClock()
+    store = MemoryStore(clock=clock.store_clock)
+    with Semel(store, observer=ears, clock=clock) as semel:
+        semel.run("k", lambda: clock.advance(2), operation="pay", fingerprint=None)
+        semel.run("k", lambda: clock.advance(2), operation="pay", fingerprint=None)
+    assert [(event.kind, event.handler_seconds) for event in ears.events] == [("ran", 2.0), ("replayed", None)]
+
+
+def test_the_time_of_a_handler_that_failed_is_told(ears: Ears) -> None:
+    clock = VirtualClock()
+
+    def late() -> None:
+        clock.advance(3)
+        raise ValueError("declined")
+
+    semel = Semel(MemoryStore(clock=clock.store_clock), observer=ears, clock=clock)
+    with semel, pytest.raises(ValueError, match="declined"):
+        semel.run("k", late, operation="pay", fingerprint=None, policy=FINAL)
+    assert [(event.kind, event.handler_seconds) for event in ears.events] == [("failed", 3.0)]
+
+
+def test_a_replay_says_which_tier_it_came_from(ears: Ears) -> None:
+    with Semel("memory://", observer=ears, cache=Cache(local=10)) as semel:
+        for _ in range(3):
+            semel.run("k", lambda: 7, operation="pay", fingerprint=None)
+    told = [(event.kind, event.tier) for event in ears.events if event.kind in ("ran", "replayed")]
+    assert told == [("ran", None), ("replayed", "store"), ("replayed", "process")]
+
+
+def test_a_signal_names_the_process_instance_of_its_operation(semel: Semel, ears: Ears) -> None:
+    about = About(process_instance="proc-1")
+    semel.run("k", lambda: 1, operation="pay", fingerprint=None, about=about)
+    semel.run("k2", lambda: 1, operation="pay", fingerprint=None)
+    assert [event.process_instance for event in ears.events] == ["proc-1", None]

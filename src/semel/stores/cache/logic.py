@@ -325,11 +325,13 @@ class Tiers:
         except Exception:  # noqa: BLE001 - as the docstring says
             return None
 
-    def _hit(self, claim: Claim, record: StoredRecord, now_us: int, where: str) -> Replay | Reused:
-        self._tell("cache_hit", claim, where)
+    def _hit(
+        self, claim: Claim, record: StoredRecord, now_us: int, tier: Literal["process", "redis"]
+    ) -> Replay | Reused:
+        self._tell("cache_hit", claim, tier)
         if not record.is_for(claim.fingerprint):
             return Reused(record, now_us)
-        return Replay(record, now_us, cached=True)
+        return Replay(record, now_us, tier)
 
     def _until(self, asked: float, rest_us: int) -> float:
         """When this process forgets what it is told: counted from before it asked."""

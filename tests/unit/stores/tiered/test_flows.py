@@ -84,7 +84,7 @@ class World:
 def test_a_hit_is_a_replay_and_nobody_else_is_asked() -> None:
     world = World()
     told = world.played(CLAIM, CacheHit(RECORD, START, SECOND))
-    assert told == [LOOK, Replay(RECORD, START, cached=True)]
+    assert told == [LOOK, Replay(RECORD, START, "redis")]
     assert world.heard == [("cache_hit", "redis")]
 
 
@@ -146,7 +146,7 @@ def test_a_cache_without_room_is_looked_into_and_not_filled_for_a_while() -> Non
     world = World()
     assert world.played(CLAIM, MISSED, REPLAY, CachePutResult(done=False, full=True))[-1] == REPLAY
     assert world.played(CLAIM, MISSED, REPLAY) == [LOOK, CLAIM, REPLAY]
-    assert world.played(CLAIM, CacheHit(RECORD, START, SECOND)) == [LOOK, Replay(RECORD, START, cached=True)]
+    assert world.played(CLAIM, CacheHit(RECORD, START, SECOND)) == [LOOK, Replay(RECORD, START, "redis")]
     world.now += 5
     assert len(world.played(CLAIM, MISSED, REPLAY, CachePutResult(done=True))) == 4
     assert not world.gate.shut
@@ -168,7 +168,7 @@ def test_what_the_process_keeps_is_at_hand_for_local_for_from_before_it_asked() 
     world = World(local=10, local_for=5)
     world.played(CLAIM, CacheHit(RECORD, START, 60 * SECOND))
     world.now = 104.9
-    assert world.tiers.at_hand(CLAIM) == Replay(RECORD, START, cached=True)
+    assert world.tiers.at_hand(CLAIM) == Replay(RECORD, START, "process")
     world.now = 105.0
     assert world.tiers.at_hand(CLAIM) is None
 
