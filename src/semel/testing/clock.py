@@ -78,10 +78,11 @@ class VirtualClock:
         with self._lock:
             return any(rest.wake is wake and not wake.is_set() for rest in self._rests)
 
-    def next_due(self) -> float | None:
-        """The next instant that somebody rests until."""
+    def next_due(self, after: float = 0.0) -> float | None:
+        """The next instant that somebody rests until; `after`: of those that are not before it."""
         with self._lock:
-            return min((rest.until for rest in self._rests if rest.until is not None), default=None)
+            instants = (rest.until for rest in self._rests if rest.until is not None)
+            return min((until for until in instants if until >= after), default=None)
 
     def rest(self, wake: threading.Event, until: float | None) -> None:
         """Block until woken or until the clock is moved to `until`."""
