@@ -99,15 +99,15 @@ class KeepsForKeepFor(Tiers):
 class ComparesNoFingerprint(Tiers):
     """Whoever has the key is shown the record."""
 
-    def _hit(self, claim: Claim, record: StoredRecord, now_us: int, where: str) -> Replay | Reused:
-        return super()._hit(replace(claim, fingerprint=record.fingerprint), record, now_us, where)
+    def _hit(self, claim: Claim, record: StoredRecord, now_us: int, tier: Any) -> Replay | Reused:
+        return super()._hit(replace(claim, fingerprint=record.fingerprint), record, now_us, tier)
 
 
 class ComparesErased(Tiers):
     """A cached record is compared although it was erased."""
 
-    def _hit(self, claim: Claim, record: StoredRecord, now_us: int, where: str) -> Replay | Reused:
-        answer = super()._hit(claim, record, now_us, where)
+    def _hit(self, claim: Claim, record: StoredRecord, now_us: int, tier: Any) -> Replay | Reused:
+        answer = super()._hit(claim, record, now_us, tier)
         return answer if record.fingerprint == claim.fingerprint else Reused(record, now_us)
 
 
