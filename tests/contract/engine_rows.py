@@ -19,5 +19,7 @@ ENGINE_ROWS: Final = frozenset({
 The stores on servers share them: each row runs on one of them, and each of them runs some.
 """
 
-WITHOUT_CALLS: Final = frozenset({"OperationContract", "ListContract", "CountingContract"})
+WITHOUT_CALLS: Final = frozenset(
+    {"OperationContract", "ListContract", "CountingContract", "HistoryContract", "HolderContract"}
+)
 """Topics that send operations to a store, without any engine."""

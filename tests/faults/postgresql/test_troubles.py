@@ -28,7 +28,7 @@ from tests.faults.users import SECOND, Colour, MakeUser, User, claim
 
 pytestmark = pytest.mark.slow
 
-CLAIM, COMPLETE = "INSERT INTO", "status = 'completed', outcome"
+CLAIM, COMPLETE = 'INSERT INTO "semel_record"', "status = 'completed', outcome"
 CONFLICTS = ["40001", "40P01"]
 # Code, what the store says of a claim that met it, and what of the message tells whether something was recorded.
 TYPED: list[tuple[str, type[SemelError], str]] = [

@@ -18,6 +18,7 @@ SHEET = [
     "history",
     "once",
     "open",
+    "purge_cached",
     "read",
     "records",
     "reopen",
