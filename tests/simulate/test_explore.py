@@ -153,4 +153,4 @@ def test_a_violation_is_nothing_a_flow_could_catch() -> None:
 
 def test_what_should_happen_sometimes_is_written_once() -> None:
     reached = some([*SMALL, *large(0, 40)], seed=0, first=0, count=4_000).seen.keys()
-    assert reached - SOMETIMES <= {"resolved", "refused: Checkpoint"}
+    assert reached - SOMETIMES <= {"resolved", "refused: Checkpoint", "counted again, after others"}

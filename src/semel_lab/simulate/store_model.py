@@ -50,7 +50,7 @@ from semel.core.operations import (
     StateMismatch,
 )
 from semel.core.record import Entry, Status, StoredRecord
-from semel.core.store import Answers, Plan
+from semel.core.store import Answers, Capabilities, Plan
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item, Now, Together
 from semel.stores.dynamodb.items import KEY, seen_of
@@ -133,6 +133,7 @@ class WatchedStore:
     """What lanes of the simulation send to."""
 
     __slots__ = ("claims", "max_operations", "name", "sim", "table")
+    capabilities: Capabilities = frozenset()
 
     def __init__(self, sim: Simulation, batch: int) -> None:
         self.name = "simulated://"
