@@ -60,7 +60,7 @@ def decide(named: Named, decision: Resolution, *, force: bool = False, correct: 
         if named.app is not None:
             _check_known(semel, record, named.app)
         if not named.yes:
-            meaning = Text("\n  ").join([*_ended(record, force=force), _meaning(decision)])
+            meaning = Text("\n  ").join([*_describe_end(record, force=force), _meaning(decision)])
             ask(record, meaning, "Resolve it so?", reason=named.reason, who=who)
             check_unchanged(record, semel)
         resolved = semel.resolve(record.key, decision, reason=named.reason, by=who, correct=correct, force=force)
@@ -79,7 +79,7 @@ def _check_known(semel: SyncSemelBase, record: Record, app: str) -> None:
         raise usage_error(message)
 
 
-def _ended(record: Record, *, force: bool) -> list[Text]:
+def _describe_end(record: Record, *, force: bool) -> list[Text]:
     """What --force ends, where a lease is live."""
     today = now()
     if not force or record.status is not Status.RUNNING or record.lease_until <= today:

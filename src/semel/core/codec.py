@@ -375,16 +375,16 @@ class UpgradingAdapter:
         try:
             return self._shape.lift(data)
         except Exception:  # noqa: BLE001 - each kind of annotation has errors of its own
-            return self._upgraded(data)
+            return self._apply_upgrade(data)
 
     def fit(self, data: Any) -> Any:
         """The same of what a person meant."""
         try:
             return self._shape.fit(data)
         except Exception:  # noqa: BLE001 - as above
-            return self._upgraded(data)
+            return self._apply_upgrade(data)
 
-    def _upgraded(self, data: Any) -> Any:
+    def _apply_upgrade(self, data: Any) -> Any:
         value = self._upgrade(data)
         try:
             plain = self._shape.lower(value)

@@ -214,7 +214,7 @@ def resolve(
     if correct and force:
         message = "correct= replaces a value, force= ends a live lease; nothing was changed. Give one of them."
         raise UsageError(message)
-    status, outcome, error = _decided(resolution)
+    status, outcome, error = _decide(resolution)
     if outcome is not None and known is not None:
         _check_fit(outcome, known)
     corrects = (yield from _stated(key, resolution)) if correct else None
@@ -285,7 +285,7 @@ _REOPENED: Final = "Reopened"
 _Settled = Literal[Status.COMPLETED, Status.FAILED, Status.CANCELLED]
 
 
-def _decided(resolution: Resolution) -> tuple[_Settled, bytes | None, Failure | None]:
+def _decide(resolution: Resolution) -> tuple[_Settled, bytes | None, Failure | None]:
     match resolution:
         case Happened(value):
             return Status.COMPLETED, codec.encode_manual(value), None
