@@ -10,6 +10,7 @@
     │   ├── NotInTransaction        `within` without an open transaction of the store's database
     │   ├── StepsChanged            the steps of this attempt are not those of the attempt before
     │   ├── PolicyInvalid           a policy that cannot be kept
+    │   ├── EventInvalid            what arrived is no event, or has no identity
     │   ├── NotResolvable           `resolve` on a record that is not in doubt
     │   ├── RecordNotFound          there is no record under that key
     │   └── DependencyMissing       an optional package is not installed
@@ -113,6 +114,12 @@ class PolicyInvalid(UsageError):
     """A policy that cannot be kept."""
 
     code = "policy_invalid"
+
+
+class EventInvalid(UsageError):
+    """What arrived, or was to be sent, is no event: it cannot be read, or has no id, source or type."""
+
+    code = "event_invalid"
 
 
 class NotResolvable(UsageError):

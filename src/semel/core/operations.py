@@ -13,6 +13,8 @@ import msgspec
 
 from semel.core.flow import Asks
 from semel.core.key import Key
+from semel.core.letters import DropLetter, Letter, LetterFound, LetterPage, PutLetter, ScanLetters, TouchLetter
+from semel.core.outbox import AddEvents, EventsAdded, OutboxEvent
 from semel.core.policy import Doubt
 from semel.core.record import About, Count, Entry, Failure, Lease, Status, Step, StoredRecord, Term, Worker
 
@@ -44,10 +46,12 @@ class Renew(msgspec.Struct, Asks["Renewed | Lost"], frozen=True):
 
 
 class Complete(msgspec.Struct, Asks["Recorded | Lost"], frozen=True):
-    """Record the value of the attempt that holds the lease."""
+    """Record the value of the attempt that holds the lease; a dead letter of that id goes with it, events are added."""
 
     lease: Lease
     outcome: bytes
+    letter: bytes | None = None
+    events: tuple[OutboxEvent, ...] = ()
 
 
 class Fail(msgspec.Struct, Asks["Recorded | Lost"], frozen=True):
@@ -55,7 +59,7 @@ class Fail(msgspec.Struct, Asks["Recorded | Lost"], frozen=True):
 
     `ending` says what is known: the failure is the answer, nothing happened, or nobody knows. `doubtful` is what the
     next attempt is told of earlier ones. `started` is false where the handler was never called: such an attempt does
-    not count.
+    not count. A `letter` is written together with the record.
     """
 
     lease: Lease
@@ -63,6 +67,7 @@ class Fail(msgspec.Struct, Asks["Recorded | Lost"], frozen=True):
     error: Failure
     doubtful: bool
     started: bool = True
+    letter: Letter | None = None
 
 
 class Checkpoint(msgspec.Struct, Asks["Recorded | Lost"], frozen=True):
@@ -187,6 +192,7 @@ class CountFailure(msgspec.Struct, Asks["Counted | StateMismatch"], frozen=True)
     terms: Terms
     about: About
     max_attempts: int | None = None
+    letter: Letter | None = None
 
 
 class Erase(msgspec.Struct, Asks["Erased | StateMismatch"], frozen=True):
@@ -289,6 +295,11 @@ Operation = (
     | ReadHistory
     | RegisterWorker
     | PurgeWorkers
+    | PutLetter
+    | TouchLetter
+    | ScanLetters
+    | DropLetter
+    | AddEvents
 )
 
 
@@ -478,6 +489,9 @@ Answer = (
     | PendingInvalidations
     | SweepCount
     | LapsedRecords
+    | LetterFound
+    | LetterPage
+    | EventsAdded
 )
 
 

@@ -34,6 +34,7 @@ from semel.engine.call_flow import (
     AskReconcileHook,
     CallFlow,
     Effect,
+    GiveBack,
     Pause,
     Request,
     Result,
@@ -235,6 +236,11 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
     async def fail(self, error: Exception) -> Result[T]:
         """It raised `error`, which is recorded by policy and raised again."""
         return await self._end(self._flow.throw, error)
+
+    async def give_back(self) -> None:
+        """Nothing ran under this claim, which only kept others away: let the next one have it."""
+        self._leave()
+        await self._advance(self._flow.throw, GiveBack())
 
     async def abandon(self, error: BaseException) -> None:
         """Whoever runs it was cut off: write down what is known, and no more."""
@@ -603,7 +609,11 @@ class AsyncEngine(EngineBase):
 
     async def perform(self, flow: Flow[T]) -> T:
         """Carry a flow out, in the caller's transaction where there is one."""
-        return await arun(flow, AsyncPerformer(self, context.joined_here(self.store.name)).perform)
+        return await self.perform_on(context.joined_here(self.store.name), flow)
+
+    async def perform_on(self, joined: AsyncJoined | None, flow: Flow[T]) -> T:
+        """Carry a flow out in this transaction of the caller, or, without one, on a connection of the engine's own."""
+        return await arun(flow, AsyncPerformer(self, joined).perform)
 
 
 class AsyncSemelBase(SemelBase[AsyncEngine]):

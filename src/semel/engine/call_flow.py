@@ -22,6 +22,7 @@ from semel.core.codec import Shape
 from semel.core.fingerprint import Fingerprints
 from semel.core.flow import Asks, Flow, ask
 from semel.core.key import Key
+from semel.core.letters import Letter
 from semel.core.operations import (
     Answer,
     Checkpoint,
@@ -106,11 +107,16 @@ class Pause(Effect, Asks[None], frozen=True):
     seconds: float
 
 
+DeadLetterRule = Callable[[Failure, Literal["final", "retry", "doubt"], int], Letter | None]
+"""From a failure, what it means for the record, and the number of the attempt, to the letter that is kept of it."""
+
+
 class Request(msgspec.Struct, frozen=True):
     """One call: which key, what was asked, under which policy, and what the result looks like.
 
     `asked` and `fingerprints` serve to compare it with a record whose fingerprint was taken in another way. Without
-    them only equal fingerprints are the same request.
+    them only equal fingerprints are the same request. `dead_letter` says which letter is written with a failure, and
+    `drops_letter` which one goes with the value.
     """
 
     key: Key
@@ -121,6 +127,8 @@ class Request(msgspec.Struct, frozen=True):
     shape: Shape
     asked: Any = None
     fingerprints: Fingerprints | None = None
+    dead_letter: DeadLetterRule | None = None
+    drops_letter: bytes | None = None
 
     def __repr__(self) -> str:
         return f"Request({self.key.operation!r}, {self.key.reference})"  # arguments may be personal
@@ -200,7 +208,12 @@ def stored_record_of(result: Result[Any]) -> StoredRecord | None:
     )
 
 
+class GiveBack(Exception):
+    """Thrown into a call whose claim only kept others away: nothing ran under it, and the key may be claimed again."""
+
+
 _MOST_LATE = 2
+_GIVEN_BACK = Failure("semel.GivenBack", "the turn is over")
 _TOO_LATE = Failure("semel.GrantedTooLate", "the lease was over before the answer to the claim was read")
 _EXHAUSTED = Failure("semel.AttemptsUsedUp", "every attempt ended without an outcome, the last one without a word")
 
@@ -409,7 +422,8 @@ class CallFlow(AttemptState):
         most = self.request.policy.max_attempts
         # No limit inside a transaction: attempts that were rolled back are not counted.
         if most is not None and granted.record.attempts > most and not self.lease.transaction:
-            yield from self._settle(Fail(self.lease, "final", _EXHAUSTED, self.in_doubt, started=False))
+            letter = self._letter(_EXHAUSTED, "final", most)
+            yield from self._settle(Fail(self.lease, "final", _EXHAUSTED, self.in_doubt, started=False, letter=letter))
             raise call_errors.failed_before_error(_EXHAUSTED, granted.record)
         try:
             self.started = True
@@ -418,6 +432,9 @@ class CallFlow(AttemptState):
             self.handler_ended = self._clock.monotonic()
             if granted.record.steps:
                 self.check_steps()
+        except GiveBack:
+            yield from self._settle(undo_grant(granted, _GIVEN_BACK))
+            return Result(None, replayed=False)
         except Exception as error:
             self.handler_ended = self._clock.monotonic()
             found = yield from self._failed(error)
@@ -437,7 +454,8 @@ class CallFlow(AttemptState):
 
     def _complete(self, value: Any, *, replayed: bool) -> Flow[Result[Any]]:
         outcome = codec.encode(value, self.request.shape, self.request.policy.max_result)
-        answer = yield from self._settle(Complete(self.lease, outcome))
+        events = tuple(vars(self).get("_events", ()))
+        answer = yield from self._settle(Complete(self.lease, outcome, self.request.drops_letter, events))
         if isinstance(answer, Lost):
             return (yield from self._refused(None))
         return Result(
@@ -490,7 +508,12 @@ class CallFlow(AttemptState):
         """What an error of the handler means for the record, by policy."""
         ending = self._ending(error)
         doubtful = self.in_doubt or ending == "doubt"
-        return Fail(self.lease, ending, Failure.of(error), doubtful=doubtful)
+        failure = Failure.of(error)
+        return Fail(self.lease, ending, failure, doubtful=doubtful, letter=self._letter(failure, ending, self.number))
+
+    def _letter(self, failure: Failure, ending: Literal["final", "retry", "doubt"], number: int) -> Letter | None:
+        rule = self.request.dead_letter
+        return None if rule is None or self.lease.transaction else rule(failure, ending, number)
 
     def _is_last(self) -> bool:
         """Whether no attempt may follow. There is no limit inside a transaction: those rolled back are not counted."""

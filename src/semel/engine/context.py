@@ -22,6 +22,7 @@ import msgspec
 
 from semel.core.key import Key, make_key
 from semel.core.operations import Granted
+from semel.core.outbox import OutboxEvent
 from semel.core.record import About, Lease, Step
 from semel.engine import call_errors
 from semel.engine.background import HeldLease
@@ -101,7 +102,7 @@ class AttemptState:
         """Begin the attempt that was granted; one before it, whose lease was over before anything ran, is forgotten."""
         own = vars(self)
         if "granted" in own:
-            for name in ("beat", "_monotonic", "_steps", "_derived"):
+            for name in ("beat", "_monotonic", "_steps", "_derived", "_events", "_event_names"):
                 own.pop(name, None)
         self.granted = granted
         self.lease = granted.lease
@@ -128,6 +129,18 @@ class AttemptState:
         # Threads of one handler may come at the same time: `setdefault` is one step of the interpreter.
         log: StepLog | None = vars(self).get("_steps")
         return log or vars(self).setdefault("_steps", StepLog(self.granted.record.steps))
+
+    @property
+    def events(self) -> list[OutboxEvent]:
+        """Events that the handler has added, which the completion writes."""
+        kept: list[OutboxEvent] = vars(self).setdefault("_events", [])
+        return kept
+
+    @property
+    def event_names(self) -> set[str]:
+        """The names of the events that this attempt has added."""
+        names: set[str] = vars(self).setdefault("_event_names", set())
+        return names
 
     def check_steps(self) -> None:
         """Refuse an end that passed over steps which an earlier attempt finished."""

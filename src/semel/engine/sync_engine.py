@@ -35,6 +35,7 @@ from semel.engine.call_flow import (
     AskReconcileHook,
     CallFlow,
     Effect,
+    GiveBack,
     Pause,
     Request,
     Result,
@@ -234,6 +235,11 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
     def fail(self, error: Exception) -> Result[T]:
         """It raised `error`, which is recorded by policy and raised again."""
         return self._end(self._flow.throw, error)
+
+    def give_back(self) -> None:
+        """Nothing ran under this claim, which only kept others away: let the next one have it."""
+        self._leave()
+        self._advance(self._flow.throw, GiveBack())
 
     def abandon(self, error: BaseException) -> None:
         """Whoever runs it was cut off: write down what is known, and no more."""
@@ -600,7 +606,11 @@ class SyncEngine(EngineBase):
 
     def perform(self, flow: Flow[T]) -> T:
         """Carry a flow out, in the caller's transaction where there is one."""
-        return run(flow, SyncPerformer(self, context.joined_here(self.store.name)).perform)
+        return self.perform_on(context.joined_here(self.store.name), flow)
+
+    def perform_on(self, joined: Joined | None, flow: Flow[T]) -> T:
+        """Carry a flow out in this transaction of the caller, or, without one, on a connection of the engine's own."""
+        return run(flow, SyncPerformer(self, joined).perform)
 
 
 class SyncSemelBase(SemelBase[SyncEngine]):

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, count_failure, granted, judge, may_resolve, reopen
 from semel.core.flow import run
+from semel.core.letters import DropLetter, Letter, PutLetter, ScanLetters, TouchLetter
 from semel.core.operations import (
     AddReplays,
     Answer,
@@ -64,6 +65,7 @@ from semel.core.operations import (
     StateMismatch,
     SweepCount,
 )
+from semel.core.outbox import AddEvents, EventsAdded, OutboxEvent
 from semel.core.record import (
     LEASE_ENDED,
     MOST_ENTRIES,
@@ -79,6 +81,7 @@ from semel.core.record import (
 )
 from semel.core.store import SEARCHING, Answers, AsyncDriver, AsyncJoined, Capability, Joined, Plan
 from semel.errors import UsageError
+from semel.stores.letters import Letters
 from semel.stores.rows import new_record
 from semel.stores.search import after, count_records, matches
 from semel.stores.settings import StoreClock, machine_clock
@@ -162,11 +165,13 @@ class Histories:
 
 
 class Table:
-    """Records by digest, what happened to them, and the invalidations that are not confirmed."""
+    """Records by digest, what happened to them, dead letters, events, and invalidations that are not confirmed."""
 
     def __init__(self) -> None:
         self.records: dict[bytes, StoredRecord] = {}
         self.histories = Histories()
+        self.letters = Letters()
+        self.events: list[OutboxEvent] = []
         self.invalidations = Invalidations()
         self.lock = threading.Lock()
 
@@ -208,6 +213,8 @@ class Table:
                 return self.invalidations.apply(operation, now)
             case Purge() | MarkLapsed() | AddReplays() | RegisterWorker() | PurgeWorkers():
                 return self.upkeep(operation, now)
+            case PutLetter() | TouchLetter() | ScanLetters() | DropLetter() | AddEvents():
+                return self.about_events(operation, now)
             case _:
                 assert_never(operation)
 
@@ -284,6 +291,8 @@ class Table:
         if record.status is not Status.RUNNING:
             return Lost()
         self._settle(record, now, status=Status.COMPLETED, outcome=operation.outcome, error=None)
+        self.letters.drop(operation.letter)
+        self.events += operation.events
         return Recorded(now)
 
     def _settle(self, record: StoredRecord, now: int, **changes: Any) -> None:
@@ -306,8 +315,15 @@ class Table:
                 self._settle(record, now, status=Status.FAILED, retryable=True, **changes)
             case "doubt":
                 self._write(record, now, status=Status.IN_DOUBT, lease_us=min(record.lease_us, now), **changes)
+        self._keep_letter(operation.lease.key.digest, operation.letter, now)
         self._enter(record, record.key.digest)
         return Recorded(now)
+
+    def _keep_letter(self, digest: bytes, letter: Letter | None, now: int) -> None:
+        """Keep a letter, and its record for as long: forgotten before it, the event would be processed anew."""
+        if letter is not None:
+            record, kept = self.records[digest], self.letters.put(letter, now)
+            self.records[digest] = replace(record, expires_us=max(record.expires_us, kept.expires_us))
 
     def checkpoint(self, operation: Checkpoint, now: int) -> Recorded | Lost:
         """Record a finished step under the lease; the same step again answers as the first time."""
@@ -371,8 +387,9 @@ class Table:
         if changed is None:
             return StateMismatch(record)
         self.records[operation.key.digest] = changed
+        self._keep_letter(operation.key.digest, None if changed.retryable else operation.letter, now)
         self._enter(record, operation.key.digest)
-        return Counted(changed)
+        return Counted(self.records[operation.key.digest])
 
     def erase(self, operation: Erase, now: int) -> Erased | StateMismatch:
         """Leave of a settled record what keeps the key shut."""
@@ -398,6 +415,15 @@ class Table:
                 return self.histories.register(worker, now)
             case PurgeWorkers(keep_us):
                 return self.histories.purge(keep_us, now)
+
+    def about_events(
+        self, operation: PutLetter | TouchLetter | ScanLetters | DropLetter | AddEvents, now: int
+    ) -> Answer:
+        """Dead letters, and events that wait to be published."""
+        if not isinstance(operation, AddEvents):
+            return self.letters.apply(operation, now)
+        self.events += operation.events
+        return EventsAdded(now)
 
     def purge(self, limit: int, now: int) -> SweepCount:
         """Delete what is settled and expired, and nothing else."""
@@ -438,6 +464,7 @@ class MemoryStore:
             Capability.EAGER,
             Capability.SEPARATE_LOOP,
             Capability.INVALIDATIONS,
+            Capability.OUTBOX,
             *SEARCHING,
         }
     )

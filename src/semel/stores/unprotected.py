@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, assert_never
 
 from semel.core.flow import run
+from semel.core.letters import DropLetter, LetterFound, LetterPage, PutLetter, ScanLetters, TouchLetter
 from semel.core.observer import Observer, Signal, notify
 from semel.core.operations import (
     AddReplays,
@@ -49,7 +50,9 @@ from semel.core.operations import (
     SweepCount,
     TransactionJoined,
 )
+from semel.core.outbox import AddEvents
 from semel.core.store import SEARCHING, Answers, AsyncDriver, AsyncJoined, Capability, Driver, Joined, Plan
+from semel.errors import UsageError
 from semel.stores.rows import new_record
 from semel.stores.settings import StoreClock, machine_clock
 
@@ -117,6 +120,12 @@ class UnprotectedStore:
                 return LapsedRecords(())
             case Purge() | PurgeWorkers():
                 return SweepCount(0)
+            case PutLetter() | TouchLetter() | DropLetter():
+                return LetterFound(None)
+            case ScanLetters():
+                return LetterPage((), None)
+            case AddEvents():
+                raise UsageError("Events cannot be kept while semel is switched off; none was added.")
             case _:
                 assert_never(operation)
 

@@ -1,0 +1,117 @@
+"""Dead letters: what a consumer of events could not process, and what a store may be asked about them.
+
+- A letter is named by its consumer, its record and its body, so that a crash neither loses nor doubles one.
+- It is written in the transaction or statement that ends its record, and goes with the write that completes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from semel.core.flow import Asks
+from semel.core.record import Failure
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery that nobody tries again by itself.
+
+    Attributes:
+        id: 32 bytes (`letter_id`).
+        consumer: whose it is.
+        scope: for whom the event is, as in its key.
+        record: the digest of its record; None where what arrived has no identity.
+        reason: why it is here: `rejected`, `exhausted`, `reused`, `invalid`, `unknown_type` or `in_doubt`.
+        type: of the event; empty where it cannot be read.
+        subject: of the event.
+        content: the event as JSON; headers and body, packed, where it cannot be read.
+        readable: whether `content` is an event.
+        attempts: how often its handler was called.
+        error: what it raised last.
+        keep_us: how long the letter is kept.
+    """
+
+    id: bytes
+    consumer: str
+    scope: str
+    record: bytes | None
+    reason: str
+    type: str
+    subject: str | None
+    content: bytes
+    readable: bool
+    attempts: int
+    error: Failure | None
+    keep_us: int
+
+
+class StoredLetter(Letter, frozen=True, kw_only=True):
+    """A letter as a store has it. `seen` is how often it was delivered, `first_us` and `last_us` when."""
+
+    first_us: int
+    last_us: int
+    seen: int
+    expires_us: int
+
+
+class LetterQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which letters to list; what is None does not restrict."""
+
+    consumer: str
+    id: bytes | None = None
+    scope: str | None = None
+    reason: str | None = None
+    type: str | None = None
+    subject: str | None = None
+    before_us: int | None = None
+
+
+class PutLetter(msgspec.Struct, Asks["LetterFound"], frozen=True):
+    """Keep a letter; of one with the same id that is there already, why and how often it failed is what is new."""
+
+    letter: Letter
+
+
+class TouchLetter(msgspec.Struct, Asks["LetterFound"], frozen=True):
+    """The event of a record was delivered again: its letter was seen once more, and is the answer."""
+
+    consumer: str
+    record: bytes
+
+
+class ScanLetters(msgspec.Struct, Asks["LetterPage"], frozen=True):
+    """One page of letters, oldest first, after the cursor (first instant and id)."""
+
+    query: LetterQuery
+    cursor: tuple[int, bytes] | None
+    limit: int
+
+
+class DropLetter(msgspec.Struct, Asks["LetterFound"], frozen=True):
+    """Delete a letter; the answer is what was deleted."""
+
+    consumer: str
+    id: bytes
+
+
+class LetterFound(msgspec.Struct, frozen=True):
+    """The letter that was kept, touched or deleted; None where there is none."""
+
+    letter: StoredLetter | None
+
+
+class LetterPage(msgspec.Struct, frozen=True):
+    """One page of letters; no cursor means that it was the last."""
+
+    letters: tuple[StoredLetter, ...]
+    cursor: tuple[int, bytes] | None
+
+
+def letter_id(consumer: str, record: bytes | None, body: bytes) -> bytes:
+    """What names a letter: each part with its length, so that no two letters share a name."""
+    digest = hashlib.sha256(b"semel.letter\x00")
+    for part in (consumer.encode(), record or b"", hashlib.sha256(body).digest()):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()

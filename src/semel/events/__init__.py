@@ -1,0 +1,1 @@
+"""Events: consumers whose effects happen once, and an outbox that loses nothing."""

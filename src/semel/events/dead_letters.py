@@ -1,0 +1,126 @@
+"""Dead letters as people see them, and what came of handing many of them to their consumer again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from semel.core.letters import LetterQuery, StoredLetter
+from semel.core.record import Failure, instant, store_instant
+from semel.errors import UsageError
+from semel.events.event import Event
+
+_ID_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An event that its consumer could not process.
+
+    Attributes:
+        id: names it, for `redrive` and `discard`.
+        event: what was delivered; None where it cannot be read.
+        raw: headers and body, where it cannot be read.
+        reason: why it is here: rejected, exhausted, reused, invalid, unknown_type or in_doubt.
+        attempts: how often its handler was called.
+        error: what that raised last.
+        first: when it became a dead letter.
+        last: when it was delivered last.
+        seen: how often it was delivered since it is one, the first time included.
+        reference: names its record; None where it has no identity.
+    """
+
+    id: str
+    event: Event | None
+    raw: tuple[dict[str, str], bytes] | None
+    reason: str
+    attempts: int
+    error: Failure | None
+    first: datetime
+    last: datetime
+    seen: int
+    reference: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveReport:
+    """How many letters were handed to their consumer again, by what came of them."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def total(self) -> int:
+        """How many there were."""
+        return self.statuses.total()
+
+
+def show_letter(stored: StoredLetter) -> DeadLetter:
+    """A stored letter as people see it."""
+    event, raw = None, None
+    if stored.readable:
+        event = Event.from_json(stored.content)
+    else:
+        raw = unpack(stored.content)
+    return DeadLetter(
+        id=stored.id.hex(),
+        event=event,
+        raw=raw,
+        reason=stored.reason,
+        attempts=stored.attempts,
+        error=stored.error,
+        first=instant(stored.first_us),
+        last=instant(stored.last_us),
+        seen=stored.seen,
+        reference=None if stored.record is None else stored.record.hex(),
+    )
+
+
+def pack(headers: Any, body: bytes) -> bytes:
+    """Headers and body of what could not be read, as they are kept."""
+    texts = {
+        str(name): value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        for name, value in headers.items()
+    }
+    return msgspec.msgpack.encode((texts, bytes(body)))
+
+
+def unpack(content: bytes) -> tuple[dict[str, str], bytes]:
+    """Headers and body again."""
+    return msgspec.msgpack.decode(content, type=tuple[dict[str, str], bytes])
+
+
+def letter_id_of(text: object) -> bytes:
+    """The id of a letter, as people give it.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        id_ = bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError:
+        id_ = b""
+    if len(id_) != _ID_BYTES:
+        raise UsageError(f"The id of a dead letter is 64 hex digits, not {text!r:.80}; nothing was changed.")
+    return id_
+
+
+def letter_query(
+    consumer: str,
+    *,
+    reason: str | None = None,
+    type: str | None = None,  # noqa: A002 - as on an event
+    subject: str | None = None,
+    before: datetime | None = None,
+) -> LetterQuery:
+    """Which letters of a consumer are asked for."""
+    return LetterQuery(
+        consumer=consumer,
+        reason=reason,
+        type=type,
+        subject=subject,
+        before_us=None if before is None else store_instant(before),
+    )

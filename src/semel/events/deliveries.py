@@ -1,0 +1,728 @@
+"""How a consumer takes deliveries: alone, in a transaction that it begins, or in one of its caller.
+
+- Without a transaction the engine claims, runs and settles as for any other call, and a failure is counted by it.
+- In a transaction, effect and mark commit together. What fails rolls back, and is counted afterwards on a connection of
+  semel's own; a crash in between loses that one count.
+- What a delivery met is told as a value. Only what has to be changed in the program is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from semel.core import codec
+from semel.core.flow import Flow, ask
+from semel.core.letters import DropLetter, Letter, LetterQuery, PutLetter, ScanLetters, StoredLetter, TouchLetter
+from semel.core.letters import letter_id as id_of_letter
+from semel.core.operations import Counted, CountFailure, Read, Reopen
+from semel.core.policy import Policy, microseconds
+from semel.core.record import NOTHING, About, Failure, Note, Status, StoredRecord
+from semel.engine import context
+from semel.engine.async_engine import AsyncEngine
+from semel.engine.call_flow import Request, Result, terms_of
+from semel.engine.clock import async_pause, sync_pause
+from semel.engine.decorator import async_call_function, sync_call_function
+from semel.engine.sync_engine import SyncEngine
+from semel.errors import (
+    EventInvalid,
+    FailedBefore,
+    InDoubt,
+    InProgress,
+    KeyReused,
+    LeaseLost,
+    RecordNotFound,
+    ResultNotKept,
+    SemelError,
+    StoreUnavailable,
+    TryLater,
+    UsageError,
+)
+from semel.events.dead_letters import DeadLetter, RedriveReport, letter_id_of, pack, show_letter, unpack
+from semel.events.delivery import Delivery, Settings, identify
+from semel.events.disposition import Disposition, Ending
+from semel.events.event import Event
+from semel.events.handlers import Handlers
+
+SERIAL: Final = "semel:serial"
+"""The operation of the claims that keep events of one subject apart."""
+_PAGE: Final = 100
+_NOT_COMMITTED: Final = (
+    "transaction= gave a block that ended without an error, and the record that was written in it is not there: it did "
+    "not commit. This consumer has stopped, and the event was not acknowledged. Give a callable whose context manager "
+    "commits at its end, such as sessions.begin."
+)
+
+
+class AsyncDeliveries:
+    """Takes the deliveries of one consumer."""
+
+    def __init__(self, engine: AsyncEngine, settings: Settings, handlers: Handlers) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._handlers = handlers
+        self._shape = codec.shape_of(None)
+        self._terms = terms_of(settings.policy)
+        self._serial_policy = Policy(
+            lease_for=settings.policy.lease_for, max_runtime=settings.policy.max_runtime, when_running="reject"
+        )
+        self._has_seen_commit = False
+        self._has_stopped = False
+
+    async def handle(self, event: Event, *, within: Any = None, letter: bytes | None = None) -> Disposition:
+        """Run the handler of an event once, and say what the broker is to be told.
+
+        Raises:
+            UsageError: the program has to be changed; the event was not acknowledged.
+        """
+        if self._has_stopped:
+            raise UsageError(_NOT_COMMITTED)
+        if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
+            return Disposition("ack", "ignored")
+        delivery = self._deliver(event, letter)
+        delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
+        if self._settings.serial_by is None or event.subject is None:
+            return await self._handle(delivery, within)
+        if within is not None:
+            raise UsageError(
+                "With serial_by the next event of a subject may begin when handle() returns, and your transaction "
+                "would still be open then; nothing ran. Give Consumer(transaction=…) instead of within=."
+            )
+        return await self._handle_alone(delivery, event.subject)
+
+    async def _handle_alone(self, delivery: Delivery, subject: str) -> Disposition:
+        """Handle an event while no other one of its subject is handled, in this process or in another."""
+        try:
+            turn = await self._engine.open(
+                (self._settings.name, subject),
+                operation=SERIAL,
+                fingerprint=None,
+                scope=delivery.scope,
+                policy=self._serial_policy,
+            )
+        except SemelError as error:
+            return await self._explain(delivery, error)
+        try:
+            given = await self._handle(delivery, None)
+        except BaseException as error:
+            await turn.abandon(error)
+            raise
+        with suppress(TryLater):  # its lease ends by itself
+            await turn.give_back()
+        return given
+
+    async def _handle(self, delivery: Delivery, within: Any) -> Disposition:
+        try:
+            if within is not None:
+                return self._done(delivery, await self._call_within(delivery, within))
+            if self._settings.transaction is not None:
+                return await self._handle_in_transaction(delivery)
+            return self._done(delivery, await self._engine.call(delivery.request, self._handler(delivery, None)))
+        except SemelError as error:
+            if error is delivery.error:
+                if within is not None:
+                    raise
+                return delivery.after_failure(error, delivery.number)
+            return await self._explain(delivery, error)
+        except Exception as error:
+            if within is not None or error is not delivery.error:
+                raise
+            return delivery.after_failure(error, delivery.number)
+
+    async def receive(self, headers: Mapping[str, Any], body: bytes) -> Disposition:
+        """Read an event and handle it; what is no event becomes a dead letter with its bytes."""
+        try:
+            event = Event.from_headers(headers, body)
+        except EventInvalid as error:
+            try:
+                await self._ask(PutLetter(self._unreadable(headers, body, error)))
+            except StoreUnavailable as silent:
+                return _unavailable(silent)
+            return Disposition("dead_letter", "invalid", error=error)
+        return await self.handle(event)
+
+    async def failed(self, event: Event, error: Exception) -> Disposition:
+        """Count an attempt whose transaction was rolled back, and say what the broker is to be told."""
+        delivery = self._deliver(event)
+        delivery.error = error
+        return await self._count(delivery, error)
+
+    async def dead_letters(self, query: LetterQuery) -> AsyncIterator[DeadLetter]:
+        """Dead letters, oldest first, fetched page by page."""
+        cursor = None
+        while True:
+            page = await self._ask(ScanLetters(query, cursor, _PAGE))
+            for stored in page.letters:
+                yield show_letter(stored)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def redrive(self, id_: bytes) -> Disposition:
+        """Hand the stored event of a letter to this consumer again; the letter goes when it is processed.
+
+        Raises:
+            RecordNotFound: there is no such letter.
+        """
+        page = await self._ask(ScanLetters(LetterQuery(consumer=self._settings.name, id=id_), None, 1))
+        if not page.letters:
+            raise RecordNotFound(f"There is no dead letter {id_.hex()[:16]} of {self._settings.name}; nothing ran.")
+        (letter,) = page.letters
+        if not letter.readable:
+            given = await self.receive(*unpack(letter.content))
+        else:
+            await self._reopen(letter)
+            given = await self.handle(Event.from_json(letter.content), letter=id_)
+        if given.action == "ack":
+            await self._ask(DropLetter(self._settings.name, id_))  # of an event that was processed before, or elsewhere
+        return given
+
+    async def redrive_all(self, query: LetterQuery, rate: float | None) -> RedriveReport:
+        """Hand the stored events of many letters to this consumer again, at most `rate` in a second."""
+        report = RedriveReport()
+        began, clock = self._engine.clock.monotonic(), self._engine.clock
+        # All that there are now: one that comes back as a letter is not handed over a second time.
+        ids = [letter.id async for letter in self.dead_letters(query)]
+        for number, id_ in enumerate(ids):
+            if rate is not None:
+                due = began + number / rate
+                if clock.monotonic() < due:
+                    await async_pause(clock, due - clock.monotonic())
+            try:
+                given = await self.redrive(letter_id_of(id_))
+            except RecordNotFound:
+                continue  # somebody else was quicker
+            report.statuses[given.status] += 1
+        return report
+
+    async def discard(self, id_: bytes) -> DeadLetter:
+        """Delete a letter; its record stays, so that the event is not processed when it is delivered again.
+
+        Raises:
+            RecordNotFound: there is no such letter.
+        """
+        dropped = await self._ask(DropLetter(self._settings.name, id_))
+        if dropped.letter is None:
+            raise RecordNotFound(
+                f"There is no dead letter {id_.hex()[:16]} of {self._settings.name}; nothing was changed."
+            )
+        return show_letter(dropped.letter)
+
+    async def _reopen(self, letter: StoredLetter) -> None:
+        """Let the record of a letter be claimed again, if it was shut by its failure."""
+        if letter.record is None or letter.reason == "reused":
+            return
+        found = await self._ask(Read(letter.record, operation=self._settings.operation))
+        record = found.record
+        if record is None or not record.final or record.status is not Status.FAILED:
+            return
+        note = Note("reopened", f"redrive of dead letter {letter.id.hex()[:16]}").text()
+        await self._ask(Reopen(letter.record, self._engine.new_nonce(), record.nonce, note, self._settings.operation))
+
+    def _deliver(self, event: Event, letter: bytes | None = None) -> Delivery:
+        settings, engine = self._settings, self._engine
+        asked = (event.type, event.subject, event.data)
+        about = About(subject=event.subject) if settings.about is None else About.of(settings.about(event))
+        request = Request(
+            identify(settings, event),
+            engine.fingerprints.take(asked),
+            settings.policy,
+            self._terms,
+            NOTHING if about == NOTHING else about,
+            self._shape,
+            asked,
+            engine.fingerprints,
+            drops_letter=letter,
+        )
+        delivery = Delivery(settings, self._handlers, event, request)
+        delivery.request = replace(request, dead_letter=delivery.make_letter)
+        return delivery
+
+    def _handler(self, delivery: Delivery, session: Any) -> Callable[[], Awaitable[None]]:
+        async def call_handler() -> None:
+            try:
+                handler, given = delivery.arguments(self._engine.current(), session)
+                await async_call_function(lambda: handler.function(**given))
+            except Exception as error:
+                delivery.error = error
+                raise
+
+        return call_handler
+
+    async def _call_within(self, delivery: Delivery, session: Any) -> Result[None]:
+        joined = self._engine.store.async_join(session)
+        with context.joining(self._engine.store.name, joined):
+            result: Result[None] = await self._engine.call(delivery.request, self._handler(delivery, session))
+            return result
+
+    async def _handle_in_transaction(self, delivery: Delivery) -> Disposition:
+        try:
+            async with self._transaction() as session:
+                result = await self._call_within(delivery, session)
+        except SemelError as error:
+            if error is not delivery.error and not isinstance(error, TryLater):
+                raise
+            if error is not delivery.error and isinstance(error, InProgress | StoreUnavailable):
+                raise
+            return await self._count(delivery, error)
+        except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
+            return await self._count(delivery, error)
+        if not self._has_seen_commit and not result.replayed:
+            await self._check_commit(delivery)
+        return self._done(delivery, result)
+
+    def _transaction(self) -> Any:
+        begin = self._settings.transaction
+        assert begin is not None  # noqa: S101 - asked by the caller
+        return begin()
+
+    async def _check_commit(self, delivery: Delivery) -> None:
+        """Read back, where everybody else reads, what a first transaction of this process was to commit.
+
+        Raises:
+            UsageError: it is not there.
+        """
+        found = await self._ask(Read(delivery.request.key.digest, operation=delivery.request.key.operation))
+        if found.record is None or found.record.status is not Status.COMPLETED:
+            self._has_stopped = True
+            raise UsageError(_NOT_COMMITTED)
+        self._has_seen_commit = True
+
+    async def _count(self, delivery: Delivery, error: Exception) -> Disposition:
+        """Count an attempt that left nothing behind, on a connection of semel's own."""
+        request, failure = delivery.request, Failure.of(error)
+        is_final = delivery.reason(failure, 0, rolled_back=True) is not None
+        most = 1 if is_final else self._settings.max_attempts
+        reason = delivery.reason(failure, most, rolled_back=True) or "exhausted"
+        counting = CountFailure(
+            request.key,
+            request.fingerprint,
+            self._engine.new_nonce(),
+            failure,
+            request.terms,
+            request.about,
+            most,
+            delivery.letter(reason, failure, most),
+        )
+        try:
+            answer = await self._ask(counting)
+        except StoreUnavailable as silent:
+            return _unavailable(silent)
+        if isinstance(answer, Counted):
+            return delivery.after_failure(error, answer.record.attempts, rolled_back=True)
+        return self._uncounted(delivery, error, answer.record)
+
+    def _uncounted(self, delivery: Delivery, error: Exception, record: StoredRecord | None) -> Disposition:
+        """Nothing was counted: somebody else runs the event, or its commit arrived although its answer was lost."""
+        if record is not None and record.status is Status.COMPLETED:
+            return Disposition("ack", "processed", reference=delivery.reference)
+        if record is not None and record.final:
+            return delivery.after_failure(error, self._settings.max_attempts, rolled_back=True)
+        return Disposition("retry", "in_progress", self._settings.policy.lease_for, delivery.reference, error)
+
+    async def _explain(self, delivery: Delivery, error: SemelError) -> Disposition:
+        """What an answer of the engine means for the event."""
+        try:
+            return await self._judge(delivery, error)
+        except StoreUnavailable as silent:
+            return _unavailable(silent, delivery.reference)
+
+    async def _judge(self, delivery: Delivery, error: SemelError) -> Disposition:
+        reference = delivery.reference
+        match error:
+            case ResultNotKept():
+                return Disposition("ack", "duplicate", reference=reference)
+            case FailedBefore():
+                return await self._failed_before(delivery, error)
+            case KeyReused():
+                await self._ask(PutLetter(delivery.letter("reused", Failure.of(error), 0)))
+                return Disposition("dead_letter", "reused", None, reference, error)
+            case InDoubt() if error.retry_after is None:
+                await self._ask(PutLetter(delivery.letter("in_doubt", Failure.of(error), 0)))
+                return Disposition("dead_letter", "in_doubt", None, reference, error)
+            case InDoubt():
+                return Disposition("retry", "in_doubt", _seconds(error.retry_after), reference, error)
+            case InProgress():
+                return Disposition("retry", "in_progress", _seconds(error.retry_after), reference, error)
+            case LeaseLost():
+                return Disposition("retry", "in_progress", self._settings.policy.lease_for, reference, error)
+            case TryLater():
+                return _unavailable(error, reference)
+        raise error
+
+    async def _failed_before(self, delivery: Delivery, error: FailedBefore) -> Disposition:
+        if error.error_type == "semel.Cancelled":
+            return Disposition("ack", "ignored", None, delivery.reference, error)
+        touched = await self._ask(TouchLetter(self._settings.name, delivery.request.key.digest))
+        reason = "rejected" if touched.letter is None else touched.letter.reason
+        return Disposition("dead_letter", cast("Ending", reason), None, delivery.reference, error)
+
+    def _done(self, delivery: Delivery, result: Result[None]) -> Disposition:
+        return Disposition("ack", "duplicate" if result.replayed else "processed", reference=delivery.reference)
+
+    def _unreadable(self, headers: Mapping[str, Any], body: bytes, error: EventInvalid) -> Letter:
+        content = pack(headers, body)
+        return Letter(
+            id=id_of_letter(self._settings.name, None, content),
+            consumer=self._settings.name,
+            scope="",
+            record=None,
+            reason="invalid",
+            type="",
+            subject=None,
+            content=content,
+            readable=False,
+            attempts=0,
+            error=Failure.of(error),
+            keep_us=microseconds(self._settings.keep_letters),
+        )
+
+    async def _ask(self, operation: Any) -> Any:
+        """Have an operation carried out on a connection of semel's own, whatever transaction is open here."""
+        return await self._engine.perform_on(None, _once(operation))
+
+
+def _once(operation: Any) -> Flow[Any]:
+    answer = yield from ask(operation)
+    return answer
+
+
+def _seconds(seconds: Any) -> timedelta | None:
+    return seconds if seconds is None or isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+
+
+def _unavailable(error: TryLater, reference: str | None = None) -> Disposition:
+    return Disposition("retry", "unavailable", _seconds(error.retry_after), reference, error)
+
+
+# Generated by scripts/generate-sync from what is awaited above: change that, and run the script.
+class SyncDeliveries:
+    """Takes the deliveries of one consumer."""
+
+    def __init__(self, engine: SyncEngine, settings: Settings, handlers: Handlers) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._handlers = handlers
+        self._shape = codec.shape_of(None)
+        self._terms = terms_of(settings.policy)
+        self._serial_policy = Policy(
+            lease_for=settings.policy.lease_for, max_runtime=settings.policy.max_runtime, when_running="reject"
+        )
+        self._has_seen_commit = False
+        self._has_stopped = False
+
+    def handle(self, event: Event, *, within: Any = None, letter: bytes | None = None) -> Disposition:
+        """Run the handler of an event once, and say what the broker is to be told.
+
+        Raises:
+            UsageError: the program has to be changed; the event was not acknowledged.
+        """
+        if self._has_stopped:
+            raise UsageError(_NOT_COMMITTED)
+        if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
+            return Disposition("ack", "ignored")
+        delivery = self._deliver(event, letter)
+        delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
+        if self._settings.serial_by is None or event.subject is None:
+            return self._handle(delivery, within)
+        if within is not None:
+            raise UsageError(
+                "With serial_by the next event of a subject may begin when handle() returns, and your transaction "
+                "would still be open then; nothing ran. Give Consumer(transaction=…) instead of within=."
+            )
+        return self._handle_alone(delivery, event.subject)
+
+    def _handle_alone(self, delivery: Delivery, subject: str) -> Disposition:
+        """Handle an event while no other one of its subject is handled, in this process or in another."""
+        try:
+            turn = self._engine.open(
+                (self._settings.name, subject),
+                operation=SERIAL,
+                fingerprint=None,
+                scope=delivery.scope,
+                policy=self._serial_policy,
+            )
+        except SemelError as error:
+            return self._explain(delivery, error)
+        try:
+            given = self._handle(delivery, None)
+        except BaseException as error:
+            turn.abandon(error)
+            raise
+        with suppress(TryLater):  # its lease ends by itself
+            turn.give_back()
+        return given
+
+    def _handle(self, delivery: Delivery, within: Any) -> Disposition:
+        try:
+            if within is not None:
+                return self._done(delivery, self._call_within(delivery, within))
+            if self._settings.transaction is not None:
+                return self._handle_in_transaction(delivery)
+            return self._done(delivery, self._engine.call(delivery.request, self._handler(delivery, None)))
+        except SemelError as error:
+            if error is delivery.error:
+                if within is not None:
+                    raise
+                return delivery.after_failure(error, delivery.number)
+            return self._explain(delivery, error)
+        except Exception as error:
+            if within is not None or error is not delivery.error:
+                raise
+            return delivery.after_failure(error, delivery.number)
+
+    def receive(self, headers: Mapping[str, Any], body: bytes) -> Disposition:
+        """Read an event and handle it; what is no event becomes a dead letter with its bytes."""
+        try:
+            event = Event.from_headers(headers, body)
+        except EventInvalid as error:
+            try:
+                self._ask(PutLetter(self._unreadable(headers, body, error)))
+            except StoreUnavailable as silent:
+                return _unavailable(silent)
+            return Disposition("dead_letter", "invalid", error=error)
+        return self.handle(event)
+
+    def failed(self, event: Event, error: Exception) -> Disposition:
+        """Count an attempt whose transaction was rolled back, and say what the broker is to be told."""
+        delivery = self._deliver(event)
+        delivery.error = error
+        return self._count(delivery, error)
+
+    def dead_letters(self, query: LetterQuery) -> Iterator[DeadLetter]:
+        """Dead letters, oldest first, fetched page by page."""
+        cursor = None
+        while True:
+            page = self._ask(ScanLetters(query, cursor, _PAGE))
+            for stored in page.letters:
+                yield show_letter(stored)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def redrive(self, id_: bytes) -> Disposition:
+        """Hand the stored event of a letter to this consumer again; the letter goes when it is processed.
+
+        Raises:
+            RecordNotFound: there is no such letter.
+        """
+        page = self._ask(ScanLetters(LetterQuery(consumer=self._settings.name, id=id_), None, 1))
+        if not page.letters:
+            raise RecordNotFound(f"There is no dead letter {id_.hex()[:16]} of {self._settings.name}; nothing ran.")
+        (letter,) = page.letters
+        if not letter.readable:
+            given = self.receive(*unpack(letter.content))
+        else:
+            self._reopen(letter)
+            given = self.handle(Event.from_json(letter.content), letter=id_)
+        if given.action == "ack":
+            self._ask(DropLetter(self._settings.name, id_))  # of an event that was processed before, or elsewhere
+        return given
+
+    def redrive_all(self, query: LetterQuery, rate: float | None) -> RedriveReport:
+        """Hand the stored events of many letters to this consumer again, at most `rate` in a second."""
+        report = RedriveReport()
+        began, clock = self._engine.clock.monotonic(), self._engine.clock
+        # All that there are now: one that comes back as a letter is not handed over a second time.
+        ids = [letter.id for letter in self.dead_letters(query)]
+        for number, id_ in enumerate(ids):
+            if rate is not None:
+                due = began + number / rate
+                if clock.monotonic() < due:
+                    sync_pause(clock, due - clock.monotonic())
+            try:
+                given = self.redrive(letter_id_of(id_))
+            except RecordNotFound:
+                continue  # somebody else was quicker
+            report.statuses[given.status] += 1
+        return report
+
+    def discard(self, id_: bytes) -> DeadLetter:
+        """Delete a letter; its record stays, so that the event is not processed when it is delivered again.
+
+        Raises:
+            RecordNotFound: there is no such letter.
+        """
+        dropped = self._ask(DropLetter(self._settings.name, id_))
+        if dropped.letter is None:
+            raise RecordNotFound(
+                f"There is no dead letter {id_.hex()[:16]} of {self._settings.name}; nothing was changed."
+            )
+        return show_letter(dropped.letter)
+
+    def _reopen(self, letter: StoredLetter) -> None:
+        """Let the record of a letter be claimed again, if it was shut by its failure."""
+        if letter.record is None or letter.reason == "reused":
+            return
+        found = self._ask(Read(letter.record, operation=self._settings.operation))
+        record = found.record
+        if record is None or not record.final or record.status is not Status.FAILED:
+            return
+        note = Note("reopened", f"redrive of dead letter {letter.id.hex()[:16]}").text()
+        self._ask(Reopen(letter.record, self._engine.new_nonce(), record.nonce, note, self._settings.operation))
+
+    def _deliver(self, event: Event, letter: bytes | None = None) -> Delivery:
+        settings, engine = self._settings, self._engine
+        asked = (event.type, event.subject, event.data)
+        about = About(subject=event.subject) if settings.about is None else About.of(settings.about(event))
+        request = Request(
+            identify(settings, event),
+            engine.fingerprints.take(asked),
+            settings.policy,
+            self._terms,
+            NOTHING if about == NOTHING else about,
+            self._shape,
+            asked,
+            engine.fingerprints,
+            drops_letter=letter,
+        )
+        delivery = Delivery(settings, self._handlers, event, request)
+        delivery.request = replace(request, dead_letter=delivery.make_letter)
+        return delivery
+
+    def _handler(self, delivery: Delivery, session: Any) -> Callable[[], None]:
+        def call_handler() -> None:
+            try:
+                handler, given = delivery.arguments(self._engine.current(), session)
+                sync_call_function(lambda: handler.function(**given))
+            except Exception as error:
+                delivery.error = error
+                raise
+
+        return call_handler
+
+    def _call_within(self, delivery: Delivery, session: Any) -> Result[None]:
+        joined = self._engine.store.join(session)
+        with context.joining(self._engine.store.name, joined):
+            result: Result[None] = self._engine.call(delivery.request, self._handler(delivery, session))
+            return result
+
+    def _handle_in_transaction(self, delivery: Delivery) -> Disposition:
+        try:
+            with self._transaction() as session:
+                result = self._call_within(delivery, session)
+        except SemelError as error:
+            if error is not delivery.error and not isinstance(error, TryLater):
+                raise
+            if error is not delivery.error and isinstance(error, InProgress | StoreUnavailable):
+                raise
+            return self._count(delivery, error)
+        except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
+            return self._count(delivery, error)
+        if not self._has_seen_commit and not result.replayed:
+            self._check_commit(delivery)
+        return self._done(delivery, result)
+
+    def _transaction(self) -> Any:
+        begin = self._settings.transaction
+        assert begin is not None  # noqa: S101 - asked by the caller
+        return begin()
+
+    def _check_commit(self, delivery: Delivery) -> None:
+        """Read back, where everybody else reads, what a first transaction of this process was to commit.
+
+        Raises:
+            UsageError: it is not there.
+        """
+        found = self._ask(Read(delivery.request.key.digest, operation=delivery.request.key.operation))
+        if found.record is None or found.record.status is not Status.COMPLETED:
+            self._has_stopped = True
+            raise UsageError(_NOT_COMMITTED)
+        self._has_seen_commit = True
+
+    def _count(self, delivery: Delivery, error: Exception) -> Disposition:
+        """Count an attempt that left nothing behind, on a connection of semel's own."""
+        request, failure = delivery.request, Failure.of(error)
+        is_final = delivery.reason(failure, 0, rolled_back=True) is not None
+        most = 1 if is_final else self._settings.max_attempts
+        reason = delivery.reason(failure, most, rolled_back=True) or "exhausted"
+        counting = CountFailure(
+            request.key,
+            request.fingerprint,
+            self._engine.new_nonce(),
+            failure,
+            request.terms,
+            request.about,
+            most,
+            delivery.letter(reason, failure, most),
+        )
+        try:
+            answer = self._ask(counting)
+        except StoreUnavailable as silent:
+            return _unavailable(silent)
+        if isinstance(answer, Counted):
+            return delivery.after_failure(error, answer.record.attempts, rolled_back=True)
+        return self._uncounted(delivery, error, answer.record)
+
+    def _uncounted(self, delivery: Delivery, error: Exception, record: StoredRecord | None) -> Disposition:
+        """Nothing was counted: somebody else runs the event, or its commit arrived although its answer was lost."""
+        if record is not None and record.status is Status.COMPLETED:
+            return Disposition("ack", "processed", reference=delivery.reference)
+        if record is not None and record.final:
+            return delivery.after_failure(error, self._settings.max_attempts, rolled_back=True)
+        return Disposition("retry", "in_progress", self._settings.policy.lease_for, delivery.reference, error)
+
+    def _explain(self, delivery: Delivery, error: SemelError) -> Disposition:
+        """What an answer of the engine means for the event."""
+        try:
+            return self._judge(delivery, error)
+        except StoreUnavailable as silent:
+            return _unavailable(silent, delivery.reference)
+
+    def _judge(self, delivery: Delivery, error: SemelError) -> Disposition:
+        reference = delivery.reference
+        match error:
+            case ResultNotKept():
+                return Disposition("ack", "duplicate", reference=reference)
+            case FailedBefore():
+                return self._failed_before(delivery, error)
+            case KeyReused():
+                self._ask(PutLetter(delivery.letter("reused", Failure.of(error), 0)))
+                return Disposition("dead_letter", "reused", None, reference, error)
+            case InDoubt() if error.retry_after is None:
+                self._ask(PutLetter(delivery.letter("in_doubt", Failure.of(error), 0)))
+                return Disposition("dead_letter", "in_doubt", None, reference, error)
+            case InDoubt():
+                return Disposition("retry", "in_doubt", _seconds(error.retry_after), reference, error)
+            case InProgress():
+                return Disposition("retry", "in_progress", _seconds(error.retry_after), reference, error)
+            case LeaseLost():
+                return Disposition("retry", "in_progress", self._settings.policy.lease_for, reference, error)
+            case TryLater():
+                return _unavailable(error, reference)
+        raise error
+
+    def _failed_before(self, delivery: Delivery, error: FailedBefore) -> Disposition:
+        if error.error_type == "semel.Cancelled":
+            return Disposition("ack", "ignored", None, delivery.reference, error)
+        touched = self._ask(TouchLetter(self._settings.name, delivery.request.key.digest))
+        reason = "rejected" if touched.letter is None else touched.letter.reason
+        return Disposition("dead_letter", cast("Ending", reason), None, delivery.reference, error)
+
+    def _done(self, delivery: Delivery, result: Result[None]) -> Disposition:
+        return Disposition("ack", "duplicate" if result.replayed else "processed", reference=delivery.reference)
+
+    def _unreadable(self, headers: Mapping[str, Any], body: bytes, error: EventInvalid) -> Letter:
+        content = pack(headers, body)
+        return Letter(
+            id=id_of_letter(self._settings.name, None, content),
+            consumer=self._settings.name,
+            scope="",
+            record=None,
+            reason="invalid",
+            type="",
+            subject=None,
+            content=content,
+            readable=False,
+            attempts=0,
+            error=Failure.of(error),
+            keep_us=microseconds(self._settings.keep_letters),
+        )
+
+    def _ask(self, operation: Any) -> Any:
+        """Have an operation carried out on a connection of semel's own, whatever transaction is open here."""
+        return self._engine.perform_on(None, _once(operation))

@@ -1,0 +1,176 @@
+"""One delivery of an event: run its handler once, and say what the broker is to be told.
+
+- The same delivery twice is one run: its record is claimed, held and settled like that of any other operation.
+- A dead letter is written in the statement that ends its record.
+- `handle` raises nothing that is about the event; what has to be changed in the program it does raise (`UsageError`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+from semel.core.key import Key, make_key
+from semel.core.letters import Letter, letter_id
+from semel.core.policy import Policy, microseconds
+from semel.core.record import About, Failure
+from semel.engine.call_flow import Request
+from semel.errors import UsageError
+from semel.events.disposition import Backoff, Disposition, Ending
+from semel.events.event import Event
+from semel.events.handlers import DoesNotDecode, EventHandler, Handlers
+
+UnknownRule = Literal["refuse", "dead_letter", "ignore"]
+SerialRule = Literal["subject"]
+Reason = Literal["rejected", "exhausted", "reused", "invalid", "unknown_type", "in_doubt"]
+MAX_VALUE: Final = 255
+"""Bytes of a key as it is shown; of what is longer a digest is taken."""
+
+
+class UnknownType(Exception):
+    """No handler takes events of this type."""
+
+
+_DOES_NOT_DECODE: Final = f"{DoesNotDecode.__module__}.{DoesNotDecode.__qualname__}"
+_UNKNOWN_TYPE: Final = f"{UnknownType.__module__}.{UnknownType.__qualname__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a consumer was made with."""
+
+    name: str
+    policy: Policy
+    backoff: Backoff
+    unknown: UnknownRule
+    scope: Any
+    about: Callable[[Event], About | Mapping[str, Any] | None] | None
+    keep_letters: timedelta
+    transaction: Callable[[], Any] | None
+    serial_by: SerialRule | None = None
+
+    @property
+    def operation(self) -> str:
+        """The operation of its records."""
+        return f"event:{self.name}"
+
+    @property
+    def max_attempts(self) -> int:
+        """After so many a failure is final."""
+        return self.policy.max_attempts or 1
+
+
+class Delivery:
+    """An event that was delivered, its request, and how its handler ended."""
+
+    error: Exception | None = None
+    number = 0
+
+    def __init__(self, settings: Settings, handlers: Handlers, event: Event, request: Request) -> None:
+        self.settings = settings
+        self.event = event
+        self.request = request
+        self.handler = handlers.find(event.type)
+
+    def check_session(self, *, has_session: bool) -> None:
+        """Refuse, before anything is claimed, a handler that asks for a session where there is none.
+
+        Raises:
+            UsageError: it does.
+        """
+        if not has_session and self.handler is not None and "session" in self.handler.parameters:
+            raise UsageError(
+                f"The handler of {self.event.type!r} asks for a session, and there is none; nothing ran. "
+                f"Give Consumer(transaction=…), or handle(event, within=session)."
+            )
+
+    def arguments(self, attempt: Any, session: Any) -> tuple[EventHandler, dict[str, Any]]:
+        """The handler, and what it is called with.
+
+        Raises:
+            UnknownType: there is none.
+            DoesNotDecode: the data is not what it is annotated with.
+        """
+        if attempt is not None:
+            self.number = attempt.number
+        if self.handler is None:
+            raise UnknownType(f"no handler takes events of the type {self.event.type!r:.200}")
+        return self.handler, self.handler.arguments(self.event, attempt, session)
+
+    def reason(self, failure: Failure, attempts: int, *, rolled_back: bool = False) -> Reason | None:
+        """Why an event whose handler ended so is not tried again; None where it is.
+
+        What was rolled back had no effect, so it is never in doubt.
+        """
+        policy = self.settings.policy
+        if failure.type == _DOES_NOT_DECODE:
+            return "invalid"
+        if failure.type == _UNKNOWN_TYPE and self.settings.unknown == "dead_letter":
+            return "unknown_type"
+        if self.error is not None and isinstance(self.error, policy.final_errors):
+            return "rejected"
+        had_no_effect = rolled_back or isinstance(self.error, policy.retry_errors)
+        if attempts >= self.settings.max_attempts and (had_no_effect or policy.in_doubt == "rerun"):
+            return "exhausted"
+        return "in_doubt" if policy.in_doubt == "hold" and not had_no_effect else None
+
+    def make_letter(self, failure: Failure, ending: str, attempts: int) -> Letter | None:
+        """What is kept of it if nobody tries it again."""
+        reason = self.reason(failure, attempts)
+        return None if reason is None or ending == "retry" else self.letter(reason, failure, attempts)
+
+    def letter(self, reason: Reason, error: Failure | None, attempts: int) -> Letter:
+        """What is kept of it."""
+        event = self.event
+        return Letter(
+            id=letter_id(self.settings.name, self.request.key.digest, event.body),
+            consumer=self.settings.name,
+            scope=self.request.key.scope,
+            record=self.request.key.digest,
+            reason=reason,
+            type=event.type,
+            subject=event.subject,
+            content=event.to_json(),
+            readable=True,
+            attempts=attempts,
+            error=error,
+            keep_us=microseconds(self.settings.keep_letters),
+        )
+
+    def after_failure(self, error: Exception, attempts: int, *, rolled_back: bool = False) -> Disposition:
+        """What comes of an error of the handler that is recorded by now."""
+        reason = self.reason(Failure.of(error), attempts, rolled_back=rolled_back)
+        if reason is not None:
+            return Disposition("dead_letter", reason, None, self.reference, error)
+        status: Ending = "unknown_type" if isinstance(error, UnknownType) else "failed"
+        return Disposition("retry", status, self._wait(error, attempts), self.reference, error)
+
+    @property
+    def scope(self) -> Any:
+        """For whom it is, as the settings say."""
+        rule = self.settings.scope
+        return rule(self.event) if callable(rule) else rule
+
+    @property
+    def reference(self) -> str:
+        """Names its record."""
+        return self.request.key.reference
+
+    def _wait(self, error: Exception, attempts: int) -> timedelta:
+        own = getattr(error, "retry_after", None)
+        if isinstance(own, timedelta):
+            return own
+        if isinstance(own, int | float) and not isinstance(own, bool) and own >= 0:
+            return timedelta(seconds=own)
+        return self.settings.backoff.after(attempts)
+
+
+def identify(settings: Settings, event: Event) -> Key:
+    """The key of an event's record: who says so, and which one."""
+    value: Any = (event.source, event.id)
+    if len(event.source.encode()) + len(event.id.encode()) > MAX_VALUE:
+        value = make_key(event.source, event.id)
+    scope = settings.scope(event) if callable(settings.scope) else settings.scope
+    return Key.of(value, operation=settings.operation, scope=scope)

@@ -1,0 +1,59 @@
+"""From events to what the outbox keeps of them, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from semel.core.outbox import OutboxEvent, shard_of
+from semel.core.record import instant, store_instant
+from semel.errors import UsageError
+from semel.events.event import MAX_TEXT, Event
+
+
+def to_outbox(event: Event, stream: str, ordering_key: str | None) -> OutboxEvent:
+    """What is kept of an event.
+
+    Raises:
+        EventInvalid: its data cannot be written as JSON.
+        UsageError: the ordering key is no text.
+    """
+    if ordering_key is not None and (not isinstance(ordering_key, str) or not 0 < len(ordering_key) <= MAX_TEXT):
+        raise UsageError(f"ordering_key is text of 1 to {MAX_TEXT} characters; the event was not added.")
+    attributes: dict[str, Any] = {"extensions": dict(event.extensions)}
+    if event.dataschema is not None:
+        attributes["dataschema"] = event.dataschema
+    return OutboxEvent(
+        stream=stream,
+        shard=shard_of(ordering_key or event.id),
+        id=event.id,
+        source=event.source,
+        type=event.type,
+        subject=event.subject,
+        time_us=None if event.time is None else store_instant(event.time),
+        content_type=event.datacontenttype,
+        data=None if event.data is None else event.body,
+        binary=isinstance(event.data, bytes | bytearray),
+        attributes=msgspec.json.encode(attributes),
+        ordering_key=ordering_key,
+    )
+
+
+def from_outbox(kept: OutboxEvent) -> Event:
+    """The event again."""
+    attributes = msgspec.json.decode(kept.attributes)
+    data: Any = kept.data
+    if data is not None and not kept.binary:
+        data = msgspec.json.decode(data)
+    return Event(
+        type=kept.type,
+        source=kept.source,
+        subject=kept.subject,
+        data=data,
+        id=kept.id,
+        time=None if kept.time_us is None else instant(kept.time_us),
+        datacontenttype=kept.content_type,
+        dataschema=attributes.get("dataschema"),
+        extensions=attributes["extensions"],
+    )

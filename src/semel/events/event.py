@@ -1,0 +1,400 @@
+"""An event as CloudEvents 1.0 describes it, and how it is written down: as JSON, as headers and body, in queues.
+
+- Identity is `source` and `id`. Only the constructor makes an id; what is read without one is refused, because an id
+  that is made at the receiving end would be another one for each delivery.
+- Reading takes time in proportion to the bytes, and what is not an event raises `EventInvalid` before anything ran.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote, unquote_to_bytes
+from uuid import uuid4
+
+import msgspec
+
+from semel.errors import EventInvalid
+
+JSON_EVENT: Final = "application/cloudevents+json"
+SPEC_VERSION: Final = "1.0"
+MAX_TEXT: Final = 2048
+"""Characters of one attribute: addresses fit, and a record that names an event stays small."""
+
+_REQUIRED: Final = ("id", "source", "type")
+_OPTIONAL: Final = ("subject", "datacontenttype", "dataschema")
+_ATTRIBUTES: Final = frozenset({*_REQUIRED, *_OPTIONAL, "time", "specversion", "data", "data_base64"})
+_EXTENSION: Final = re.compile(r"[a-z0-9]{1,64}")
+_NOT_TEXT: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_PREFIXES: Final = ("ce-", "ce_", "cloudevents:", "cloudevents_")
+"""How the bindings of HTTP and NATS, of Kafka, and of AMQP write the names of attributes in headers."""
+_UNQUOTED: Final = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
+"""What the binding of HTTP leaves as it is in a header: all visible ASCII but quotation marks and percent signs."""
+
+Extension = str | int | bool | bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened, and who says so.
+
+    Attributes:
+        type: what kind of thing happened, such as `asset.registered`.
+        source: who says so; together with `id` it names this event among all others.
+        subject: what it happened to.
+        data: values that JSON can hold, or bytes.
+        id: given by the producer; without it, one is made. Inside a handler leave it out and let the outbox derive it.
+        time: when it happened; now, where it is not given. None only in an event that was read without one.
+        datacontenttype: what `data` is; JSON unless it is bytes.
+        dataschema: where the schema of `data` is described.
+        extensions: further attributes, by names of small letters and digits.
+    """
+
+    type: str
+    source: str
+    subject: str | None = None
+    data: Any = None
+    id: str = ""
+    time: datetime | None = None
+    datacontenttype: str | None = None
+    dataschema: str | None = None
+    extensions: Mapping[str, Extension] = field(default_factory=dict)
+    has_own_id: bool = field(default=True, init=False, compare=False, repr=False)
+    """False where the constructor made the id."""
+
+    def __post_init__(self) -> None:
+        if self.id == "":
+            object.__setattr__(self, "id", str(uuid4()))
+            object.__setattr__(self, "has_own_id", False)
+        if self.time is None:
+            object.__setattr__(self, "time", datetime.now(UTC))
+        _check(self)
+
+    def with_id(self, id: str) -> Event:  # noqa: A002 - the name of the attribute
+        """The same event under another id."""
+        return replace(self, id=id)
+
+    @property
+    def body(self) -> bytes:
+        """`data` as bytes, as it travels beside headers.
+
+        Raises:
+            EventInvalid: it holds what JSON cannot.
+        """
+        if self.data is None:
+            return b""
+        return bytes(self.data) if isinstance(self.data, bytes | bytearray) else _encode(self.data)
+
+    def to_json(self) -> bytes:
+        """The whole event as JSON (`application/cloudevents+json`).
+
+        Raises:
+            EventInvalid: `data` holds what JSON cannot.
+        """
+        members: dict[str, Any] = {"specversion": SPEC_VERSION, **_texts_of(self)}
+        members |= {name: _json_extension(value) for name, value in self.extensions.items()}
+        if isinstance(self.data, bytes | bytearray):
+            members["data_base64"] = base64.b64encode(self.data).decode()
+        elif self.data is not None:
+            members["data"] = self.data
+        return _encode(members)
+
+    def to_headers(self) -> tuple[dict[str, str], bytes]:
+        """The attributes as headers (`ce-id` and so on) and the data as a body.
+
+        Raises:
+            EventInvalid: `data` holds what JSON cannot.
+        """
+        texts = {"specversion": SPEC_VERSION, **_texts_of(self)}
+        texts |= {name: _text_extension(value) for name, value in self.extensions.items()}
+        content_type = texts.pop("datacontenttype", None)
+        headers = {f"ce-{name}": quote(text, safe=_UNQUOTED) for name, text in texts.items()}
+        if content_type is None and self.data is not None and not isinstance(self.data, bytes | bytearray):
+            content_type = "application/json"
+        if content_type is not None:
+            headers["content-type"] = content_type
+        return headers, self.body
+
+    @staticmethod
+    def from_json(text: bytes | str) -> Event:
+        """Read an event that is JSON as a whole.
+
+        Raises:
+            EventInvalid: it is no event, or has no id, source or type.
+        """
+        members = _decode(text)
+        if not isinstance(members, dict):
+            raise EventInvalid(f"An event is a JSON object, not {_kind(members)}; nothing ran.")
+        return _from_members(members)
+
+    @staticmethod
+    def from_headers(headers: Mapping[str, Any], body: bytes) -> Event:
+        """Read an event from headers and a body; also one that is JSON as a whole, if its content type says so.
+
+        Names of headers are compared without case, with any prefix that a binding of CloudEvents uses.
+
+        Raises:
+            EventInvalid: it is no event, or has no id, source or type.
+        """
+        members: dict[str, Any] = {}
+        content_type: str | None = None
+        for name, value in headers.items():
+            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+            small = str(name).lower().replace("content_type", "content-type")
+            if small == "content-type":
+                content_type = text
+            elif prefix := next((prefix for prefix in _PREFIXES if small.startswith(prefix)), None):
+                _add(members, small.removeprefix(prefix), _unquote(text))
+        if content_type is not None and _media_type(content_type) == JSON_EVENT:
+            return Event.from_json(body)
+        if content_type is not None:
+            members["datacontenttype"] = content_type
+        if "data" in members or "data_base64" in members:
+            raise EventInvalid("The data of an event with headers is its body, no header; nothing ran.")
+        return _from_members(members, body=body)
+
+    @staticmethod
+    def from_eventbridge(
+        message: Mapping[str, Any],
+        *,
+        id: str = "id",  # noqa: A002 - the name of the attribute
+        subject: str | None = None,
+    ) -> Event:
+        """Read what EventBridge delivers.
+
+        Args:
+            message: the message, decoded.
+            id: where the id of the producer is, as a path of names with dots, such as `detail.event_id`. EventBridge
+                makes an `id` of its own for each put, so that one that was put twice has two.
+            subject: where the subject is.
+
+        Raises:
+            EventInvalid: something that an event needs is not there.
+        """
+        members = {
+            "specversion": SPEC_VERSION,
+            "id": _find(message, id),
+            "source": _find(message, "source"),
+            "type": _find(message, "detail-type"),
+            "data": message.get("detail"),
+        }
+        if message.get("time") is not None:
+            members["time"] = message["time"]
+        if subject is not None:
+            members["subject"] = _find(message, subject)
+        return _from_members(members)
+
+    @staticmethod
+    def from_sqs(message: Mapping[str, Any], *, id: str | None = None) -> Event:  # noqa: A002 - as above
+        """Read a message of SQS: an event as JSON, one with attributes as headers, or one that EventBridge put there.
+
+        Args:
+            message: as `ReceiveMessage` gives it, or as Lambda does.
+            id: where the id of the producer is, as a path of names with dots into the body. A body that is no
+                CloudEvent names its `source` and `type` beside it, and is the data as a whole. The `MessageId` is
+                never taken: a message that is sent twice has two.
+
+        Raises:
+            EventInvalid: something that an event needs is not there.
+        """
+        small = {str(name).lower(): value for name, value in message.items()}
+        body = small.get("body")
+        if not isinstance(body, str):
+            raise EventInvalid("A message of SQS has a body, and this one has none; nothing ran.")
+        headers = _attributes_of(small.get("messageattributes"))
+        if any(name.lower().startswith(_PREFIXES) for name in headers):
+            return Event.from_headers(headers, body.encode())
+        members = _decode(body)
+        if not isinstance(members, dict):
+            raise EventInvalid(f"An event is a JSON object, not {_kind(members)}; nothing ran.")
+        if "detail-type" in members:
+            return Event.from_eventbridge(members, id="id" if id is None else id)
+        if id is not None and "specversion" in members:
+            return _from_members({**members, "id": _find(members, id)})
+        if id is not None:
+            named = {"id": _find(members, id), "source": _find(members, "source"), "type": _find(members, "type")}
+            return _from_members({**named, "data": members})
+        return _from_members(members)
+
+
+def _check(event: Event) -> None:
+    for name in (*_REQUIRED, *_OPTIONAL):
+        value = getattr(event, name)
+        if value is None and name in _OPTIONAL:
+            continue
+        _check_text(name, value)
+    if event.time is not None and (not isinstance(event.time, datetime) or event.time.tzinfo is None):
+        raise EventInvalid("The time of an event is a datetime with a time zone; nothing ran.")
+    for name, value in event.extensions.items():
+        if name in _ATTRIBUTES or not _EXTENSION.fullmatch(name):
+            raise EventInvalid(
+                f"An extension is named by up to 64 small letters and digits, and not like an attribute; nothing ran. "
+                f"This one is {name!r:.80}."
+            )
+        if isinstance(value, str):
+            _check_text(name, value)
+        elif not isinstance(value, int | bytes):
+            raise EventInvalid(f"The extension {name!r} is text, a whole number, a bool or bytes; nothing ran.")
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise EventInvalid(f"{name!r} of an event is text, not {_kind(value)}; nothing ran.")
+    if not value or len(value) > MAX_TEXT or _NOT_TEXT.search(value):
+        raise EventInvalid(
+            f"{name!r} of an event is 1 to {MAX_TEXT} characters without control characters; nothing ran. "
+            f"This one has {len(value)}."
+        )
+
+
+def _texts_of(event: Event) -> dict[str, str]:
+    """Attributes that are set, as text."""
+    texts = {name: value for name in (*_REQUIRED, *_OPTIONAL) if (value := getattr(event, name)) is not None}
+    if event.time is not None:
+        texts["time"] = event.time.isoformat().replace("+00:00", "Z")
+    return texts
+
+
+def _from_members(members: Mapping[str, Any], *, body: bytes | None = None) -> Event:
+    """The event of these attributes; `body` is its data where that travels apart.
+
+    Raises:
+        EventInvalid: one that is required is missing, or one is not what it must be.
+    """
+    if missing := [name for name in _REQUIRED if members.get(name) in (None, "")]:
+        raise EventInvalid(f"An event has no {' and no '.join(missing)}; nothing ran. The producer has to give it.")
+    version = members.get("specversion", SPEC_VERSION)
+    if version != SPEC_VERSION:
+        raise EventInvalid(f"CloudEvents {SPEC_VERSION} is understood, not {version!r:.40}; nothing ran.")
+    event = Event(
+        type=members["type"],
+        source=members["source"],
+        id=members["id"],
+        subject=members.get("subject"),
+        time=_read_time(members.get("time")),
+        datacontenttype=members.get("datacontenttype"),
+        dataschema=members.get("dataschema"),
+        data=_read_data(members) if body is None else _read_body(body, members.get("datacontenttype")),
+        extensions={name: value for name, value in members.items() if name not in _ATTRIBUTES and value is not None},
+    )
+    if members.get("time") is None:
+        object.__setattr__(event, "time", None)  # when it was read is not when it happened
+    return event
+
+
+def _read_time(value: object) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        time = msgspec.convert(value, datetime)
+    except msgspec.ValidationError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise EventInvalid(
+            f"The time of an event is an instant such as 2026-11-16T09:30:00Z, not {value!r:.60}; nothing ran."
+        )
+    return time
+
+
+def _read_data(members: Mapping[str, Any]) -> Any:
+    """The data of an event that is JSON as a whole."""
+    if "data_base64" not in members:
+        return members.get("data")
+    if members.get("data") is not None:
+        raise EventInvalid("An event has data or data_base64, not both; nothing ran.")
+    try:
+        return base64.b64decode(members["data_base64"], validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise EventInvalid("data_base64 of an event is no base64; nothing ran.") from None
+
+
+def _read_body(body: bytes, content_type: object) -> Any:
+    """The data of an event whose attributes are headers: JSON if its type says so, or if it has none and is JSON."""
+    if not body:
+        return None
+    media_type = _media_type(content_type) if isinstance(content_type, str) else None
+    if media_type is None:
+        try:
+            return _decode(body)
+        except EventInvalid:
+            return bytes(body)
+    is_json = media_type in ("application/json", "text/json") or media_type.endswith("+json")
+    return _decode(body) if is_json else bytes(body)
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _add(members: dict[str, Any], name: str, value: str) -> None:
+    if name in members:
+        raise EventInvalid(f"The header of {name!r:.80} is there twice; nothing ran.")
+    members[name] = value
+
+
+def _unquote(text: str) -> str:
+    try:
+        return unquote_to_bytes(text).decode() if "%" in text else text
+    except UnicodeDecodeError:
+        raise EventInvalid(
+            "A header of an event is not UTF-8 when its percent signs are decoded; nothing ran."
+        ) from None
+
+
+def _find(message: Mapping[str, Any], path: str) -> Any:
+    """What is at a path of names with dots.
+
+    Raises:
+        EventInvalid: nothing is there.
+    """
+    found: Any = message
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    if found is None:
+        raise EventInvalid(f"There is nothing at {path!r:.200} in the message; nothing ran.")
+    return str(found) if isinstance(found, int) and not isinstance(found, bool) else found
+
+
+def _attributes_of(attributes: object) -> dict[str, str]:
+    """The attributes of a message that are text, by name; Lambda and `ReceiveMessage` spell them differently."""
+    if not isinstance(attributes, Mapping):
+        return {}
+    texts: dict[str, str] = {}
+    for name, attribute in attributes.items():
+        value = attribute.get("StringValue", attribute.get("stringValue")) if isinstance(attribute, Mapping) else None
+        if isinstance(value, str):
+            texts[str(name)] = value
+    return texts
+
+
+def _json_extension(value: Extension) -> object:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _text_extension(value: Extension) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(_json_extension(value))
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise EventInvalid(f"The data of an event cannot be written as JSON; nothing ran. {problem!s:.200}") from None
+
+
+def _decode(text: bytes | str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+        raise EventInvalid(f"This is no JSON ({problem!s:.100}); nothing ran.") from None
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"

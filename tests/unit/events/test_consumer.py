@@ -1,0 +1,497 @@
+"""What comes of a delivery: every row of the table of dispositions, with engines of both kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from semel import AsyncSemel, Cancelled, Happened, Semel
+from semel.core.letters import LetterQuery, ScanLetters, StoredLetter
+from semel.engine.engine import engine_of
+from semel.errors import RecordNotFound, StoreUnavailable, UsageError
+from semel.events.consumer import Consumer
+from semel.events.disposition import Backoff, Disposition
+from semel.events.event import Event
+from semel.stores.memory import MemoryStore
+from semel.testing import Crash, VirtualClock
+
+NO_CHANCE = Backoff(first=timedelta(seconds=1), most=timedelta(minutes=10), spread=0)
+
+
+class Registered(msgspec.Struct):
+    capacity_kw: int
+
+
+class Declined(Exception):
+    """A final error."""
+
+
+def an_event(**changes: Any) -> Event:
+    given: dict[str, Any] = {"type": "asset.registered", "source": "/facilities/7", "id": "e-1", "subject": "asset-1"}
+    return Event(**{**given, "data": {"capacity_kw": 50}, **changes})
+
+
+@dataclass
+class Desk:
+    """A consumer of one kind, whose handlers are written once, as plain functions."""
+
+    is_async: bool
+    clock: VirtualClock
+    store: MemoryStore
+    runner: asyncio.Runner
+
+    def __post_init__(self) -> None:
+        self.semel: Any = self._engine()
+
+    def _engine(self) -> Any:
+        return (AsyncSemel if self.is_async else Semel)(self.store, clock=self.clock)  # type: ignore[arg-type]
+
+    def wait(self, given: Any) -> Any:
+        async def awaited() -> Any:
+            return await given
+
+        return self.runner.run(awaited()) if inspect.isawaitable(given) else given
+
+    def consumer(self, function: Callable[..., Any], *types: str, **settings: Any) -> Consumer[Any]:
+        consumer: Consumer[Any] = Consumer(self.semel, "billing", **{"backoff": NO_CHANCE, **settings})
+        consumer.on(*(types or ("asset.registered",)))(self.kind(function))
+        return consumer
+
+    def kind(self, function: Callable[..., Any]) -> Any:
+        if not self.is_async:
+            return function
+
+        async def run(**given: Any) -> Any:
+            return function(**given)
+
+        run.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+        run.__annotations__ = function.__annotations__
+        return run
+
+    def handle(self, consumer: Consumer[Any], event: Event) -> Disposition:
+        given: Disposition = self.wait(consumer.handle(event))
+        return given
+
+    def every(self, given: Any) -> list[Any]:
+        async def listed() -> list[Any]:
+            return [one async for one in given]
+
+        return self.runner.run(listed()) if self.is_async else list(given)
+
+    def letters(self) -> tuple[StoredLetter, ...]:
+        answer: Any = self.store.table.apply(ScanLetters(LetterQuery(consumer="billing"), None, 100), 0)
+        return tuple(answer.letters)
+
+    def record(self, event: Event) -> Any:
+        return self.wait(self.semel.read((event.source, event.id), operation="event:billing"))
+
+
+@pytest.fixture(params=["sync", "async"])
+def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
+    clock = VirtualClock()
+    with asyncio.Runner() as runner:
+        made = Desk(request.param == "async", clock, MemoryStore(clock=clock.store_clock), runner)
+        yield made
+        made.wait(made.semel.close())
+
+
+def fail(error: BaseException) -> Callable[..., Any]:
+    def raising() -> None:
+        raise error
+
+    return raising
+
+
+def test_an_event_that_arrives_five_times_runs_once(desk: Desk) -> None:
+    seen: list[Event] = []
+
+    def registered(event: Event) -> None:
+        seen.append(event)
+
+    consumer = desk.consumer(registered)
+    given = [desk.handle(consumer, an_event()) for _ in range(5)]
+    assert [one.status for one in given] == ["processed"] + ["duplicate"] * 4
+    assert {one.action for one in given} == {"ack"}
+    assert len(seen) == 1
+
+
+def test_data_is_decoded_to_its_annotation(desk: Desk) -> None:
+    seen: list[Registered] = []
+
+    def registered(data: Registered) -> None:
+        seen.append(data)
+
+    desk.handle(desk.consumer(registered), an_event())
+    assert seen == [Registered(50)]
+
+
+def test_a_handler_that_asks_for_its_attempt_gets_it(desk: Desk) -> None:
+    numbers: list[int] = []
+    consumer = desk.consumer(lambda attempt: numbers.append(attempt.number))
+    desk.handle(consumer, an_event())
+    assert numbers == [1]
+
+
+def test_data_that_does_not_decode_is_a_dead_letter_at_once(desk: Desk) -> None:
+    def registered(data: Registered) -> None:
+        raise AssertionError(data)
+
+    given = desk.handle(desk.consumer(registered), an_event(data={"capacity_kw": "much"}))
+    assert (given.action, given.status) == ("dead_letter", "invalid")
+    assert [letter.reason for letter in desk.letters()] == ["invalid"]
+
+
+def test_an_error_is_delivered_again_after_a_pause(desk: Desk) -> None:
+    consumer = desk.consumer(fail(OSError("no route")))
+    given = desk.handle(consumer, an_event())
+    assert (given.action, given.status, given.retry_after) == ("retry", "failed", timedelta(seconds=1))
+    assert isinstance(given.error, OSError)
+
+
+def test_pauses_double(desk: Desk) -> None:
+    consumer = desk.consumer(fail(OSError("no route")))
+    pauses = [desk.handle(consumer, an_event()).retry_after for _ in range(4)]
+    assert pauses == [timedelta(seconds=seconds) for seconds in (1, 2, 4, 8)]
+
+
+def test_the_last_attempt_makes_a_dead_letter(desk: Desk) -> None:
+    consumer = desk.consumer(fail(OSError("no route")), max_attempts=2)
+    assert desk.handle(consumer, an_event()).action == "retry"
+    given = desk.handle(consumer, an_event())
+    assert (given.action, given.status) == ("dead_letter", "exhausted")
+    (letter,) = desk.letters()
+    assert (letter.reason, letter.attempts) == ("exhausted", 2)
+    assert letter.error is not None
+    assert letter.error.message == "no route"
+
+
+def test_an_exhausted_event_that_arrives_again_is_only_seen_once_more(desk: Desk) -> None:
+    consumer = desk.consumer(fail(OSError("no route")), max_attempts=1)
+    desk.handle(consumer, an_event())
+    desk.clock.advance(60)
+    given = desk.handle(consumer, an_event())
+    assert (given.action, given.status) == ("dead_letter", "exhausted")
+    (letter,) = desk.letters()
+    assert (letter.seen, letter.last_us - letter.first_us, letter.attempts) == (2, 60_000_000, 1)
+
+
+def test_a_final_error_is_rejected_at_once(desk: Desk) -> None:
+    consumer = desk.consumer(fail(Declined()), final_errors=(Declined,))
+    given = desk.handle(consumer, an_event())
+    assert (given.action, given.status) == ("dead_letter", "rejected")
+    assert desk.handle(consumer, an_event()).status == "rejected"
+
+
+def test_the_same_id_with_another_body_is_a_dead_letter_and_changes_nothing(desk: Desk) -> None:
+    consumer = desk.consumer(lambda: None)
+    desk.handle(consumer, an_event())
+    given = desk.handle(consumer, an_event(data={"capacity_kw": 51}))
+    assert (given.action, given.status) == ("dead_letter", "reused")
+    assert desk.record(an_event()).status == "completed"
+    assert [letter.reason for letter in desk.letters()] == ["reused"]
+
+
+def test_another_time_or_extension_is_the_same_event(desk: Desk) -> None:
+    consumer = desk.consumer(lambda: None)
+    desk.handle(consumer, an_event())
+    assert desk.handle(consumer, an_event(extensions={"traceparent": "00-1"})).status == "duplicate"
+
+
+def test_an_unknown_type_is_delivered_again_until_its_attempts_are_used_up(desk: Desk) -> None:
+    consumer = desk.consumer(lambda: None, "asset.moved", max_attempts=2)
+    first, second = (desk.handle(consumer, an_event()) for _ in range(2))
+    assert (first.action, first.status) == ("retry", "unknown_type")
+    assert (second.action, second.status) == ("dead_letter", "exhausted")
+
+
+def test_an_unknown_type_can_be_a_dead_letter_at_once(desk: Desk) -> None:
+    consumer = desk.consumer(lambda: None, "asset.moved", unknown="dead_letter")
+    given = desk.handle(consumer, an_event())
+    assert (given.action, given.status) == ("dead_letter", "unknown_type")
+
+
+def test_an_unknown_type_can_be_ignored_and_leaves_nothing(desk: Desk) -> None:
+    consumer = desk.consumer(lambda: None, "asset.moved", unknown="ignore")
+    given = desk.handle(consumer, an_event())
+    assert (given.action, given.status) == ("ack", "ignored")
+    assert desk.record(an_event()) is None
+
+
+def test_a_crash_under_hold_is_a_dead_letter_that_names_the_record(desk: Desk) -> None:
+    consumer = desk.consumer(fail(Crash("killed")), in_doubt="hold")
+    with pytest.raises(Crash):
+        desk.handle(consumer, an_event())
+    desk.clock.advance(3600)
+    given = desk.handle(consumer, an_event())
+    assert (given.action, given.status) == ("dead_letter", "in_doubt")
+    assert desk.letters()[0].record is not None
+    assert given.reference == desk.record(an_event()).reference
+
+
+def test_an_error_under_hold_is_a_dead_letter(desk: Desk) -> None:
+    given = desk.handle(desk.consumer(fail(OSError("?")), in_doubt="hold"), an_event())
+    assert (given.action, given.status) == ("dead_letter", "in_doubt")
+
+
+def test_what_a_person_resolved_as_happened_is_a_duplicate(desk: Desk) -> None:
+    consumer = desk.consumer(fail(OSError("?")), in_doubt="hold")
+    desk.handle(consumer, an_event())
+    key = desk.record(an_event()).key
+    desk.wait(desk.semel.resolve(key, Happened(None), reason="seen in the ledger"))
+    assert desk.handle(consumer, an_event()).status == "duplicate"
+
+
+def test_what_a_person_cancelled_is_ignored(desk: Desk) -> None:
+    consumer = desk.consumer(fail(OSError("?")), in_doubt="hold")
+    desk.handle(consumer, an_event())
+    desk.wait(desk.semel.resolve(desk.record(an_event()).key, Cancelled(), reason="not wanted"))
+    given = desk.handle(consumer, an_event())
+    assert (given.action, given.status) == ("ack", "ignored")
+
+
+def test_an_event_that_another_worker_runs_comes_again_after_the_lease(desk: Desk) -> None:
+    consumer = desk.consumer(fail(Crash("killed")), lease_for=20)
+    with pytest.raises(Crash):
+        desk.handle(consumer, an_event())
+    desk.clock.advance(5)
+    given = desk.handle(consumer, an_event())
+    assert (given.action, given.status, given.retry_after) == ("retry", "in_progress", timedelta(seconds=15))
+
+
+def test_a_store_that_does_not_answer_is_a_retry_and_leaves_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: Any) -> Any:
+        raise StoreUnavailable("down", asked=False, retry_after=3)
+
+    consumer = desk.consumer(lambda: None)
+    monkeypatch.setattr(desk.store, "apply", silent)
+    given = desk.handle(consumer, an_event())
+    assert (given.action, given.status) == ("retry", "unavailable")
+
+
+def test_bytes_that_are_no_event_become_a_dead_letter_with_them(desk: Desk) -> None:
+    consumer = desk.consumer(lambda: None)
+    given = desk.wait(consumer.receive({"ce-id": "1"}, b"\x00\x01"))
+    assert (given.action, given.status) == ("dead_letter", "invalid")
+    (letter,) = desk.letters()
+    assert not letter.readable
+    assert msgspec.msgpack.decode(letter.content) == [{"ce-id": "1"}, b"\x00\x01"]
+
+
+def test_two_consumers_do_not_see_each_others_marks(desk: Desk) -> None:
+    billing = desk.consumer(lambda: None)
+    audit: Consumer[Any] = Consumer(desk.semel, "audit")
+    audit.on("asset.registered")(desk.kind(lambda: None))
+    assert desk.handle(billing, an_event()).status == "processed"
+    assert desk.handle(audit, an_event()).status == "processed"
+
+
+def test_a_retry_after_of_the_error_itself_wins(desk: Desk) -> None:
+    error = OSError("busy")
+    error.retry_after = 7.5  # type: ignore[attr-defined]
+    assert desk.handle(desk.consumer(fail(error)), an_event()).retry_after == timedelta(seconds=7.5)
+
+
+def test_an_identity_that_is_too_long_to_be_shown_is_still_one(desk: Desk) -> None:
+    consumer = desk.consumer(lambda: None)
+    long = an_event(id="1" * 400)
+    assert desk.handle(consumer, long).status == "processed"
+    assert desk.handle(consumer, long).status == "duplicate"
+
+
+def test_a_parameter_that_nobody_gives_is_refused_at_decoration(desk: Desk) -> None:
+    with pytest.raises(UsageError, match="event, data, attempt, session"):
+        desk.consumer(lambda evnt: None)
+
+
+def test_two_handlers_for_one_type_are_refused(desk: Desk) -> None:
+    consumer = desk.consumer(lambda: None)
+    with pytest.raises(UsageError, match="taken by"):
+        consumer.on("asset.registered")(desk.kind(lambda: None))
+
+
+def test_a_session_without_a_transaction_is_refused_before_anything_runs(desk: Desk) -> None:
+    consumer = desk.consumer(lambda session: None)
+    with pytest.raises(UsageError, match="nothing ran"):
+        desk.handle(consumer, an_event())
+    assert desk.record(an_event()) is None
+
+
+def test_marks_are_kept_for_thirty_days(desk: Desk) -> None:
+    consumer = desk.consumer(lambda: None)
+    desk.handle(consumer, an_event())
+    desk.clock.advance(timedelta(days=29, hours=23))
+    assert desk.handle(consumer, an_event()).status == "duplicate"
+    assert engine_of(desk.semel).policy.keep_for == timedelta(days=1)
+
+
+class Flaky:
+    """A handler that fails until it is mended."""
+
+    def __init__(self) -> None:
+        self.is_mended = False
+        self.seen: list[str] = []
+
+    def __call__(self, event: Event) -> None:
+        self.seen.append(event.id)
+        if not self.is_mended:
+            raise OSError("broken")
+
+
+def exhausted(desk: Desk, flaky: Flaky, *ids: str, **settings: Any) -> Consumer[Any]:
+    def handler(event: Event) -> None:
+        flaky(event)
+
+    consumer = desk.consumer(handler, max_attempts=1, **settings)
+    for id_ in ids:
+        assert desk.handle(consumer, an_event(id=id_)).action == "dead_letter"
+    return consumer
+
+
+def test_a_dead_letter_shows_the_event_and_why_it_is_one(desk: Desk) -> None:
+    consumer = exhausted(desk, Flaky(), "e-1")
+    (letter,) = desk.every(consumer.dead_letters())
+    assert letter.event.data == {"capacity_kw": 50}
+    assert (letter.reason, letter.attempts, letter.seen, letter.raw) == ("exhausted", 1, 1, None)
+    assert letter.reference == desk.record(an_event()).reference
+
+
+def test_dead_letters_are_found_by_reason_type_subject_and_time(desk: Desk) -> None:
+    consumer = exhausted(desk, Flaky(), "e-1")
+    (letter,) = desk.every(consumer.dead_letters())
+    found = {"reason": "exhausted", "type": "asset.registered", "subject": "asset-1"}
+    for name, value in found.items():
+        assert len(desk.every(consumer.dead_letters(**{name: value}))) == 1, name
+        assert desk.every(consumer.dead_letters(**{name: "other"})) == [], name
+    assert desk.every(consumer.dead_letters(before=letter.first)) == []
+
+
+def test_redriving_runs_the_stored_event_and_the_letter_goes(desk: Desk) -> None:
+    flaky = Flaky()
+    consumer = exhausted(desk, flaky, "e-1")
+    (letter,) = desk.every(consumer.dead_letters())
+    flaky.is_mended = True
+    assert desk.wait(consumer.redrive(letter.id)).status == "processed"
+    assert desk.every(consumer.dead_letters()) == []
+    assert flaky.seen == ["e-1", "e-1"]
+
+
+def test_redriving_what_fails_again_leaves_one_letter(desk: Desk) -> None:
+    consumer = exhausted(desk, Flaky(), "e-1")
+    (letter,) = desk.every(consumer.dead_letters())
+    assert desk.wait(consumer.redrive(letter.id)).status == "exhausted"
+    (again,) = desk.every(consumer.dead_letters())
+    assert (again.id, again.attempts) == (letter.id, 1)
+
+
+def test_redriving_what_was_processed_meanwhile_only_takes_the_letter_away(desk: Desk) -> None:
+    flaky = Flaky()
+    consumer = exhausted(desk, flaky, "e-1")
+    (letter,) = desk.every(consumer.dead_letters())
+    flaky.is_mended = True
+    record = desk.record(an_event())
+    desk.wait(desk.semel.reopen(record.key, reason="again"))
+    assert desk.handle(consumer, an_event()).status == "processed"
+    assert desk.wait(consumer.redrive(letter.id)).status == "duplicate"
+    assert desk.every(consumer.dead_letters()) == []
+    assert flaky.seen == ["e-1", "e-1"]
+
+
+def test_redriving_many_says_what_came_of_them(desk: Desk) -> None:
+    flaky = Flaky()
+    consumer = exhausted(desk, flaky, "e-1", "e-2", "e-3")
+    flaky.is_mended = True
+    report = desk.wait(consumer.redrive(reason="exhausted"))
+    assert (report.total, dict(report.statuses)) == (3, {"processed": 3})
+
+
+def test_a_letter_that_is_not_there_cannot_be_redriven_or_discarded(desk: Desk) -> None:
+    consumer = exhausted(desk, Flaky())
+    for act in (consumer.redrive, lambda id_: consumer.discard(id_, reason="old")):
+        with pytest.raises(RecordNotFound, match="nothing"):
+            desk.wait(act("0" * 64))  # type: ignore[operator]
+
+
+def test_what_was_discarded_is_not_processed_when_it_is_delivered_again(desk: Desk) -> None:
+    flaky = Flaky()
+    consumer = exhausted(desk, flaky, "e-1")
+    (letter,) = desk.every(consumer.dead_letters())
+    desk.wait(consumer.discard(letter.id, reason="not wanted"))
+    flaky.is_mended = True
+    assert desk.handle(consumer, an_event(id="e-1")).action == "dead_letter"
+    assert flaky.seen == ["e-1"]
+
+
+def test_a_letter_keeps_its_record_from_expiring(desk: Desk) -> None:
+    consumer = exhausted(desk, Flaky(), "e-1", keep_for=60)
+    desk.clock.advance(3600)
+    desk.wait(desk.semel.sweep())
+    assert desk.handle(consumer, an_event()).status == "exhausted"
+    assert len(desk.every(consumer.dead_letters())) == 1
+
+
+def nested(desk: Desk, consumer: Consumer[Any], event: Event) -> Disposition:
+    """Handle an event while another handler runs, as another process would."""
+    box: list[Disposition] = []
+
+    def run() -> None:
+        with asyncio.Runner() as runner:
+            made = Desk(desk.is_async, desk.clock, desk.store, runner)
+            other = made.consumer(lambda: None, serial_by="subject")
+            box.append(made.handle(other, event))
+            made.wait(made.semel.close())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return box[0]
+
+
+@pytest.mark.parametrize(("subject", "status"), [("asset-1", "in_progress"), ("asset-2", "processed")])
+def test_two_events_of_one_subject_never_run_at_the_same_time(desk: Desk, subject: str, status: str) -> None:
+    seen: list[Disposition] = []
+
+    def registered() -> None:
+        seen.append(nested(desk, consumer, an_event(id="e-2", subject=subject)))
+
+    consumer = desk.consumer(registered, serial_by="subject")
+    assert desk.handle(consumer, an_event()).status == "processed"
+    assert [one.status for one in seen] == [status]
+
+
+def test_the_next_event_of_a_subject_runs_when_the_first_has_ended_whatever_came_of_it(desk: Desk) -> None:
+    flaky = Flaky()
+
+    def registered(event: Event) -> None:
+        flaky(event)
+
+    consumer = desk.consumer(registered, serial_by="subject")
+    assert desk.handle(consumer, an_event()).status == "failed"
+    flaky.is_mended = True
+    assert desk.handle(consumer, an_event(id="e-2")).status == "processed"
+
+
+def test_the_turn_of_a_worker_that_crashed_ends_with_its_lease(desk: Desk) -> None:
+    broken = desk.consumer(fail(Crash("killed")), serial_by="subject", lease_for=20)
+    with pytest.raises(Crash):
+        desk.handle(broken, an_event())
+    other: Consumer[Any] = Consumer(desk.semel, "billing", serial_by="subject")
+    other.on("asset.registered")(desk.kind(lambda: None))
+    assert desk.handle(other, an_event(id="e-2")).status == "in_progress"
+    desk.clock.advance(21)
+    assert desk.handle(other, an_event(id="e-2")).status == "processed"
+
+
+def test_serial_events_cannot_be_part_of_a_transaction_of_the_caller(desk: Desk) -> None:
+    consumer = desk.consumer(lambda: None, serial_by="subject")
+    with pytest.raises(UsageError, match="transaction="):
+        desk.wait(consumer.handle(an_event(), within=object()))
