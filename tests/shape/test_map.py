@@ -7,6 +7,7 @@ from tests.shape.tree import LAB, PACKAGE, ROOT
 # Parts of a package that its own line speaks of.
 INSIDE = {
     "src/semel/cli/commands",
+    "src/semel/core/events",
     "src/semel/stores/sql/adapters",
     "src/semel/testing/contract",
     "src/semel_lab/conform/cases",

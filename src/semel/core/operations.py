@@ -11,10 +11,10 @@ from typing import Literal
 
 import msgspec
 
+from semel.core.events.letters import DropLetter, Letter, LetterFound, LetterPage, PutLetter, ScanLetters, TouchLetter
+from semel.core.events.outbox import AddEvents, EventsAdded, OutboxEvent
 from semel.core.flow import Asks
 from semel.core.key import Key
-from semel.core.letters import DropLetter, Letter, LetterFound, LetterPage, PutLetter, ScanLetters, TouchLetter
-from semel.core.outbox import AddEvents, EventsAdded, OutboxEvent
 from semel.core.policy import Doubt
 from semel.core.record import About, Count, Entry, Failure, Lease, Status, Step, StoredRecord, Term, Worker
 
@@ -272,6 +272,12 @@ class PurgeWorkers(msgspec.Struct, Asks["SweepCount"], frozen=True):
     keep_us: int
 
 
+class PurgeLetters(msgspec.Struct, Asks["SweepCount"], frozen=True):
+    """Delete at most `limit` dead letters that are expired; a store that does this by itself deletes none."""
+
+    limit: int
+
+
 Operation = (
     Claim
     | Renew
@@ -297,6 +303,7 @@ Operation = (
     | PurgeWorkers
     | PutLetter
     | TouchLetter
+    | PurgeLetters
     | ScanLetters
     | DropLetter
     | AddEvents
@@ -446,7 +453,7 @@ class PendingInvalidations(msgspec.Struct, frozen=True):
 
 
 class SweepCount(msgspec.Struct, frozen=True):
-    """How many records were deleted."""
+    """How many were deleted."""
 
     count: int
 

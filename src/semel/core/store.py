@@ -36,6 +36,7 @@ class Capability(Enum):
     SEARCH = "finding records by what they are about without reading all of them"
     SEARCH_ON_DEMAND = "the same once its indexes were made; without them the store refuses it by itself"
     COUNT = "counting records exactly, in one statement"
+    LETTERS = "dead letters of consumers of events, written together with the end of their record"
     OUTBOX = "events that are published if, and only if, the transaction they were added in commits"
     DURABLE = "what it acknowledged survives a crash"
     EXAMINE = "`semel doctor`: `admin().examine`"

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from semel.core import codec
 from semel.core.codec import Shape
+from semel.core.events.letters import Letter
 from semel.core.fingerprint import Fingerprints
 from semel.core.flow import Asks, Flow, ask
 from semel.core.key import Key
-from semel.core.letters import Letter
 from semel.core.operations import (
     Answer,
     Checkpoint,

@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
+from semel.core.events.outbox import OutboxEvent
 from semel.core.key import Key, make_key
 from semel.core.operations import Granted
-from semel.core.outbox import OutboxEvent
 from semel.core.record import About, Lease, Step
 from semel.engine import call_errors
 from semel.engine.background import HeldLease

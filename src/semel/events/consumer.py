@@ -10,6 +10,7 @@ from semel.api import AsyncSemel, Semel
 from semel.core.key import SHARED, Key
 from semel.core.policy import Policy, PolicyFields
 from semel.core.record import About
+from semel.core.store import Capability
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.decorator import check_async_function, check_sync_function
 from semel.engine.engine import engine_of
@@ -64,6 +65,11 @@ class Consumer(Generic[S]):
         if serial_by not in (None, "subject"):
             raise UsageError(f'serial_by is "subject" or None, not {serial_by!r}; nothing ran.')
         engine = engine_of(semel)
+        if Capability.LETTERS not in engine.store.capabilities:
+            raise UsageError(
+                f"{engine.store.name} keeps no dead letters, so an event that fails for good would be lost; nothing "
+                f"was made."
+            )
         self.name = Key.of("any", operation=name).operation
         self._handlers = Handlers()
         fields: PolicyFields = {"when_running": "reject", "keep_for": KEEP_FOR, "max_attempts": MAX_ATTEMPTS}

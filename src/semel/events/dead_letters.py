@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from semel.core.letters import LetterQuery, StoredLetter
+from semel.core.events.letters import LetterQuery, StoredLetter
 from semel.core.record import Failure, instant, store_instant
 from semel.errors import UsageError
 from semel.events.event import Event

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
 
+from semel.core.events.letters import Letter, letter_id
 from semel.core.key import Key, make_key
-from semel.core.letters import Letter, letter_id
 from semel.core.policy import Policy, microseconds
 from semel.core.record import About, Failure
 from semel.engine.call_flow import Request

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from semel.core.outbox import OutboxEvent, shard_of
+from semel.core.events.outbox import OutboxEvent, shard_of
 from semel.core.record import instant, store_instant
 from semel.errors import UsageError
 from semel.events.event import MAX_TEXT, Event

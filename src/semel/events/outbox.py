@@ -12,9 +12,9 @@ from collections.abc import Awaitable
 from typing import Any, Generic, TypeVar, overload
 
 from semel.api import AsyncSemel, Semel
+from semel.core.events.outbox import AddEvents, OutboxEvent
 from semel.core.flow import Flow, ask
 from semel.core.key import Key
-from semel.core.outbox import AddEvents, OutboxEvent
 from semel.core.store import Capability
 from semel.engine import context
 from semel.engine.async_engine import AsyncEngine

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import asdict, replace
 
-from semel.core.letters import (
+from semel.core.events.letters import (
+    REUSED,
     DropLetter,
     Letter,
     LetterFound,
@@ -15,6 +16,7 @@ from semel.core.letters import (
     StoredLetter,
     TouchLetter,
 )
+from semel.core.operations import PurgeLetters, SweepCount
 
 
 class Letters:
@@ -24,36 +26,52 @@ class Letters:
         self._kept: dict[bytes, StoredLetter] = {}
 
     def apply(
-        self, operation: PutLetter | TouchLetter | ScanLetters | DropLetter, now: int
-    ) -> LetterFound | LetterPage:
+        self, operation: PutLetter | TouchLetter | ScanLetters | DropLetter | PurgeLetters, now: int
+    ) -> LetterFound | LetterPage | SweepCount:
         """Carry out `operation` at the instant `now`."""
         match operation:
             case PutLetter(letter):
                 return LetterFound(self.put(letter, now))
             case TouchLetter(consumer, record):
-                kept = self._kept.values()
-                mine = next((one for one in kept if one.consumer == consumer and one.record == record), None)
-                return LetterFound(None if mine is None else self._touch(mine, now))
+                mine = (one for one in self._of_record(record) if one.consumer == consumer)
+                found = next(mine, None)
+                return LetterFound(None if found is None else self._touch(found, now))
             case ScanLetters():
                 return self._scan(operation)
             case DropLetter(consumer, id_):
                 found = self._kept.get(id_)
                 return LetterFound(self._kept.pop(id_) if found is not None and found.consumer == consumer else None)
+            case PurgeLetters(limit):
+                gone = [one.id for one in self._kept.values() if one.expires_us <= now][:limit]
+                for id_ in gone:
+                    del self._kept[id_]
+                return SweepCount(len(gone))
 
     def put(self, letter: Letter, now: int) -> StoredLetter:
         """Keep a letter, or see it once more."""
         found = self._kept.get(letter.id)
         if found is not None:
-            told = {"reason": letter.reason, "attempts": letter.attempts, "error": letter.error}
-            return self._touch(replace(found, **told), now)
+            newest = {"reason": letter.reason, "attempts": letter.attempts, "error": letter.error}
+            return self._touch(replace(found, **newest), now)
         kept = StoredLetter(**asdict(letter), first_us=now, last_us=now, seen=1, expires_us=now + letter.keep_us)
         self._kept[letter.id] = kept
         return kept
 
-    def drop(self, id_: bytes | None) -> None:
+    def drop(self, id_: bytes) -> None:
         """Its record is completed."""
-        if id_ is not None:
-            self._kept.pop(id_, None)
+        self._kept.pop(id_, None)
+
+    def close(self, record: bytes) -> None:
+        """Somebody decided what becomes of a record: the letters of its event have served."""
+        for letter in self._of_record(record):
+            del self._kept[letter.id]
+
+    def erase(self, record: bytes) -> None:
+        """Delete every letter of a record, also those of other events under its id."""
+        self._kept = {id_: letter for id_, letter in self._kept.items() if letter.record != record}
+
+    def _of_record(self, record: bytes) -> list[StoredLetter]:
+        return [one for one in self._kept.values() if one.record == record and one.reason != REUSED]
 
     def _touch(self, letter: StoredLetter, now: int) -> StoredLetter:
         touched = self._kept[letter.id] = replace(letter, last_us=now, seen=letter.seen + 1)

@@ -19,8 +19,9 @@ from typing import Any, NoReturn, assert_never
 from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, count_failure, granted, judge, may_resolve, reopen
+from semel.core.events.letters import DropLetter, Letter, PutLetter, ScanLetters, TouchLetter
+from semel.core.events.outbox import AddEvents, EventsAdded, OutboxEvent
 from semel.core.flow import run
-from semel.core.letters import DropLetter, Letter, PutLetter, ScanLetters, TouchLetter
 from semel.core.operations import (
     AddReplays,
     Answer,
@@ -50,6 +51,7 @@ from semel.core.operations import (
     Pending,
     PendingInvalidations,
     Purge,
+    PurgeLetters,
     PurgeWorkers,
     Read,
     ReadHistory,
@@ -65,7 +67,6 @@ from semel.core.operations import (
     StateMismatch,
     SweepCount,
 )
-from semel.core.outbox import AddEvents, EventsAdded, OutboxEvent
 from semel.core.record import (
     LEASE_ENDED,
     MOST_ENTRIES,
@@ -213,7 +214,7 @@ class Table:
                 return self.invalidations.apply(operation, now)
             case Purge() | MarkLapsed() | AddReplays() | RegisterWorker() | PurgeWorkers():
                 return self.upkeep(operation, now)
-            case PutLetter() | TouchLetter() | ScanLetters() | DropLetter() | AddEvents():
+            case PutLetter() | TouchLetter() | ScanLetters() | DropLetter() | PurgeLetters() | AddEvents():
                 return self.about_events(operation, now)
             case _:
                 assert_never(operation)
@@ -291,7 +292,8 @@ class Table:
         if record.status is not Status.RUNNING:
             return Lost()
         self._settle(record, now, status=Status.COMPLETED, outcome=operation.outcome, error=None)
-        self.letters.drop(operation.letter)
+        if operation.letter is not None:
+            self.letters.drop(operation.letter)
         self.events += operation.events
         return Recorded(now)
 
@@ -364,6 +366,7 @@ class Table:
             resolution=operation.note,
         )
         self._enter(record, operation.digest)
+        self.letters.close(operation.digest)
         return Resolved(self.records[operation.digest])
 
     def reopen(self, operation: Reopen, now: int) -> Reopened | StateMismatch:
@@ -398,6 +401,7 @@ class Table:
             return StateMismatch(record)
         left = self.records[operation.digest] = erase_record(record, operation.note)
         self.histories.erase(left, now)
+        self.letters.erase(operation.digest)
         if operation.invalidates:
             self.invalidations.note(Invalidation(operation.digest, record.key.operation, now))
         return Erased(left)
@@ -417,7 +421,7 @@ class Table:
                 return self.histories.purge(keep_us, now)
 
     def about_events(
-        self, operation: PutLetter | TouchLetter | ScanLetters | DropLetter | AddEvents, now: int
+        self, operation: PutLetter | TouchLetter | ScanLetters | DropLetter | PurgeLetters | AddEvents, now: int
     ) -> Answer:
         """Dead letters, and events that wait to be published."""
         if not isinstance(operation, AddEvents):
@@ -464,6 +468,7 @@ class MemoryStore:
             Capability.EAGER,
             Capability.SEPARATE_LOOP,
             Capability.INVALIDATIONS,
+            Capability.LETTERS,
             Capability.OUTBOX,
             *SEARCHING,
         }

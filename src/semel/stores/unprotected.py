@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, assert_never
 
+from semel.core.events.letters import DropLetter, LetterFound, LetterPage, PutLetter, ScanLetters, TouchLetter
+from semel.core.events.outbox import AddEvents
 from semel.core.flow import run
-from semel.core.letters import DropLetter, LetterFound, LetterPage, PutLetter, ScanLetters, TouchLetter
 from semel.core.observer import Observer, Signal, notify
 from semel.core.operations import (
     AddReplays,
@@ -36,6 +37,7 @@ from semel.core.operations import (
     Pending,
     PendingInvalidations,
     Purge,
+    PurgeLetters,
     PurgeWorkers,
     Read,
     ReadHistory,
@@ -50,7 +52,6 @@ from semel.core.operations import (
     SweepCount,
     TransactionJoined,
 )
-from semel.core.outbox import AddEvents
 from semel.core.store import SEARCHING, Answers, AsyncDriver, AsyncJoined, Capability, Driver, Joined, Plan
 from semel.errors import UsageError
 from semel.stores.rows import new_record
@@ -72,7 +73,9 @@ class UnprotectedStore:
     """
 
     max_operations = 64
-    capabilities = frozenset({Capability.JOIN, Capability.EAGER, Capability.SEPARATE_LOOP, *SEARCHING})
+    capabilities = frozenset(
+        {Capability.JOIN, Capability.EAGER, Capability.SEPARATE_LOOP, Capability.LETTERS, *SEARCHING}
+    )
 
     def __init__(
         self, name: str, observer: Observer, monotonic: Callable[[], float], clock: StoreClock = machine_clock
@@ -118,14 +121,10 @@ class UnprotectedStore:
                 return PendingInvalidations(())
             case MarkLapsed():
                 return LapsedRecords(())
-            case Purge() | PurgeWorkers():
+            case Purge() | PurgeWorkers() | PurgeLetters():
                 return SweepCount(0)
-            case PutLetter() | TouchLetter() | DropLetter():
-                return LetterFound(None)
-            case ScanLetters():
-                return LetterPage((), None)
-            case AddEvents():
-                raise UsageError("Events cannot be kept while semel is switched off; none was added.")
+            case PutLetter() | TouchLetter() | DropLetter() | ScanLetters() | AddEvents():
+                return _answer_about_events(operation)
             case _:
                 assert_never(operation)
 
@@ -158,6 +157,20 @@ class UnprotectedStore:
         """The caller's connection, which is left alone."""
         del connection
         return _AsyncJoined(self)
+
+
+def _answer_about_events(operation: PutLetter | TouchLetter | DropLetter | ScanLetters | AddEvents) -> Answer:
+    """There are no letters; an event that was not kept would be lost without a word.
+
+    Raises:
+        UsageError: there are events to be kept.
+    """
+    match operation:
+        case AddEvents():
+            raise UsageError("Events cannot be kept while semel is switched off; none was added.")
+        case ScanLetters():
+            return LetterPage((), None)
+    return LetterFound(None)
 
 
 class _AsyncDriver:

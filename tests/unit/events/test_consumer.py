@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from semel import AsyncSemel, Cancelled, Happened, Semel
-from semel.core.letters import LetterQuery, ScanLetters, StoredLetter
+from semel.core.events.letters import LetterQuery, ScanLetters, StoredLetter
 from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound, StoreUnavailable, UsageError
 from semel.events.consumer import Consumer
@@ -52,7 +52,7 @@ class Desk:
         self.semel: Any = self._engine()
 
     def _engine(self) -> Any:
-        return (AsyncSemel if self.is_async else Semel)(self.store, clock=self.clock)  # type: ignore[arg-type]
+        return (AsyncSemel if self.is_async else Semel)(self.store, clock=self.clock)
 
     def wait(self, given: Any) -> Any:
         async def awaited() -> Any:
@@ -270,7 +270,7 @@ def test_a_store_that_does_not_answer_is_a_retry_and_leaves_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def silent(*_: Any) -> Any:
-        raise StoreUnavailable("down", asked=False, retry_after=3)
+        raise StoreUnavailable("down", asked=False, retry_after=timedelta(seconds=3))
 
     consumer = desk.consumer(lambda: None)
     monkeypatch.setattr(desk.store, "apply", silent)
@@ -368,10 +368,12 @@ def test_a_dead_letter_shows_the_event_and_why_it_is_one(desk: Desk) -> None:
 def test_dead_letters_are_found_by_reason_type_subject_and_time(desk: Desk) -> None:
     consumer = exhausted(desk, Flaky(), "e-1")
     (letter,) = desk.every(consumer.dead_letters())
-    found = {"reason": "exhausted", "type": "asset.registered", "subject": "asset-1"}
+    found: dict[str, Any] = {"reason": "exhausted", "type": "asset.registered", "subject": "asset-1"}
     for name, value in found.items():
-        assert len(desk.every(consumer.dead_letters(**{name: value}))) == 1, name
-        assert desk.every(consumer.dead_letters(**{name: "other"})) == [], name
+        same: dict[str, Any] = {name: value}
+        other: dict[str, Any] = {name: "other"}
+        assert len(desk.every(consumer.dead_letters(**same))) == 1, name
+        assert desk.every(consumer.dead_letters(**other)) == [], name
     assert desk.every(consumer.dead_letters(before=letter.first)) == []
 
 
@@ -418,7 +420,7 @@ def test_a_letter_that_is_not_there_cannot_be_redriven_or_discarded(desk: Desk) 
     consumer = exhausted(desk, Flaky())
     for act in (consumer.redrive, lambda id_: consumer.discard(id_, reason="old")):
         with pytest.raises(RecordNotFound, match="nothing"):
-            desk.wait(act("0" * 64))  # type: ignore[operator]
+            desk.wait(act("0" * 64))
 
 
 def test_what_was_discarded_is_not_processed_when_it_is_delivered_again(desk: Desk) -> None:

@@ -18,9 +18,7 @@ from semel.core.operations import (
     Checkpoint,
     Claim,
     Complete,
-    Confirm,
     CountFailure,
-    CountRecords,
     Erase,
     Erased,
     Fail,
@@ -28,19 +26,15 @@ from semel.core.operations import (
     Granted,
     HistoryFound,
     InDoubtAnswer,
-    Invalidate,
     JoinTransaction,
     LapsedRecords,
     Lost,
     MarkLapsed,
     Operation,
-    Pending,
     Purge,
-    PurgeWorkers,
     Read,
     ReadHistory,
     Recorded,
-    RegisterWorker,
     Renew,
     Reopen,
     Reopened,
@@ -49,7 +43,6 @@ from semel.core.operations import (
     Resolved,
     Reused,
     Running,
-    Scan,
     StateMismatch,
     SweepCount,
     TransactionJoined,
@@ -109,11 +102,11 @@ class Server(Database):
                 return self.tally(transaction, operation, now)
             case ReadHistory():
                 return self.history(transaction, operation, now)
-            case Scan() | CountRecords() | Invalidate() | Pending() | Confirm() | RegisterWorker() | PurgeWorkers():
+            case Renew() | Complete() | Fail() | Checkpoint():
+                return self.settle(transaction, operation, now, joined=joined)
+            case _:
                 message = f"a model answers no {type(operation).__name__}: no record is decided by it"
                 raise NotImplementedError(message)
-            case _:
-                return self.settle(transaction, operation, now, joined=joined)
 
     def claim(self, transaction: Transaction, claim: Claim, now: int, *, joined: bool) -> Told:
         """The arbiter."""

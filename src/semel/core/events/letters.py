@@ -2,6 +2,9 @@
 
 - A letter is named by its consumer, its record and its body, so that a crash neither loses nor doubles one.
 - It is written in the transaction or statement that ends its record, and goes with the write that completes it.
+- A decision on the record closes its letters, except those of another event under the same id (`reused`). Erasing the
+  record deletes all of them.
+- A record with a letter is kept for at least as long as the letter.
 """
 
 from __future__ import annotations
@@ -12,6 +15,9 @@ import msgspec
 
 from semel.core.flow import Asks
 from semel.core.record import Failure
+
+REUSED = "reused"
+"""The reason of a letter that is not about the event of its record, but about another one under the same id."""
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +80,10 @@ class PutLetter(msgspec.Struct, Asks["LetterFound"], frozen=True):
 
 
 class TouchLetter(msgspec.Struct, Asks["LetterFound"], frozen=True):
-    """The event of a record was delivered again: its letter was seen once more, and is the answer."""
+    """The event of a record was delivered again: its letter was seen once more, and is the answer.
+
+    A letter whose reason is `reused` is another event under the same id, and is not meant.
+    """
 
     consumer: str
     record: bytes
