@@ -29,7 +29,7 @@ def test_a_record_is_found_by_its_key(database: Database, call: Run) -> None:
 
 
 @pytest.mark.slow
-def test_the_cache_that_the_environment_names_forgets_it(database: Database, run: Run, redis_keys: Keys) -> None:
+def test_the_cache_that_the_environment_names_forgets_it(database: Database, call: Run, redis_keys: Keys) -> None:
     redis_keys.empty()
     record = database.completed("o-1")
     cache = f"{redis_keys.url}&timeout=5"
@@ -38,7 +38,7 @@ def test_the_cache_that_the_environment_names_forgets_it(database: Database, run
             semel.run("o-1", lambda: "again", operation="charge", fingerprint=None, scope="acme") for _ in range(3)
         ]
         assert found[-1].cache == "hit"
-        done = run("erase", record.reference, database.url, "--reason", "r 17", "--yes", SEMEL_CACHE=cache)
+        done = call("erase", record.reference, database.url, "--reason", "r 17", "--yes", SEMEL_CACHE=cache)
         assert done.returncode == 0
         with pytest.raises(ResultNotKept, match="it was erased"):
             semel.run("o-1", lambda: "again", operation="charge", fingerprint=None, scope="acme")
@@ -85,9 +85,9 @@ def test_what_was_erased_is_null_for_machines(database: Database, call: Run) -> 
     assert (listed["reference"], listed["key"], listed["scope"]) == (record.reference, None, None)
 
 
-def test_without_a_terminal_and_yes_nothing_is_erased(database: Database, run: Run) -> None:
+def test_without_a_terminal_and_yes_nothing_is_erased(database: Database, call: Run) -> None:
     record = database.completed("o-1")
-    done = run("erase", record.reference, database.url, "--reason", "request 17")
+    done = call("erase", record.reference, database.url, "--reason", "request 17")
     assert done.returncode == 2
     assert "--yes" in done.stderr
     assert database.read("o-1") == record

@@ -25,9 +25,9 @@ def test_a_mistyped_path_is_not_made_into_a_database(call: Run, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_no_database_is_one_line(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_one_line(call: Run, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, but long enough to be read as one " * 50)
-    done = run("list", "notes.txt")
+    done = call("list", "notes.txt")
     assert done.returncode == 1
     assert done.stderr.startswith("semel: record_unreadable: ")
     assert done.stderr.count("\n") == 1
@@ -46,8 +46,8 @@ def test_a_locked_database_says_try_later(database: Database, call: Run) -> None
     assert done.stderr.startswith("semel: store_unavailable: ")
 
 
-def test_a_password_in_a_url_is_not_printed(run: Run) -> None:
-    done = run("list", "postgresql://user:hunter2@127.0.0.1:1/db?connect_timeout=2")
+def test_a_password_in_a_url_is_not_printed(call: Run) -> None:
+    done = call("list", "postgresql://user:hunter2@127.0.0.1:1/db?connect_timeout=2")
     assert done.returncode == 75
     assert "hunter2" not in done.stderr + done.stdout
 
@@ -67,8 +67,8 @@ def test_a_line_of_error_cannot_command_the_terminal(call: Run, database: Databa
     assert "\x1b" not in done.stderr
 
 
-def test_semel_alone_shows_the_help(run: Run) -> None:
-    done = run()
+def test_semel_alone_shows_the_help(call: Run) -> None:
+    done = call()
     assert done.returncode == 2
     assert done.stderr == ""
     for name in ("list", "show", "resolve", "migrate", "sweep", "demo", "verify", "Exit codes", "75 try later"):
@@ -81,6 +81,23 @@ def test_both_modules_are_the_command(run: Run) -> None:
     )
     assert done.stdout == run("--version").stdout
     assert done.stdout.startswith("semel ")
+
+
+def test_a_command_that_is_named_is_imported_alone() -> None:
+    program = (
+        "import sys; from semel.cli import main; code = main(['doctor', 'memory://']); "
+        "print(code, *(name for name in sys.modules if name.startswith(('semel.cli.commands.', 'semel_lab'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["2", "semel.cli.commands.doctor"]
+
+
+@pytest.mark.parametrize("before", [["--settings", "list"], ["--settings=list"]])
+def test_the_word_after_the_settings_file_is_the_command(call: Run, before: list[str]) -> None:
+    done = call(*before, "show", "--no-such")
+    assert done.returncode == 2
+    assert "No such option" in done.stderr
+    assert done.stderr.rstrip().endswith("Try: semel show --help")
 
 
 def test_a_missing_extra_is_named(call: Run, tmp_path: Path) -> None:

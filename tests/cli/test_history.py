@@ -7,7 +7,7 @@ import socket
 from typer.testing import CliRunner
 
 from semel import Policy, Semel
-from semel.cli.app import app
+from semel.cli.app import build_app
 from semel.core.record import Record
 from tests.cli.conftest import Database, Run
 
@@ -50,7 +50,7 @@ def test_the_history_of_a_record_is_a_table_of_its_attempts(database: Database, 
 
 def test_the_history_as_json_is_one_object_per_entry(database: Database) -> None:
     record = _tried_twice(database)
-    done = CliRunner().invoke(app, ["history", record.reference, database.url, "--json"])
+    done = CliRunner().invoke(build_app("history"), ["history", record.reference, database.url, "--json"])
     first, second = (json.loads(line) for line in done.stdout.splitlines())
     assert (first["kind"], first["number"], first["ending"]) == ("attempt", 1, "retryable")
     assert first["error"]["message"] == "\x1b[31mno route to the bank"
@@ -69,7 +69,7 @@ def test_a_record_is_shown_with_its_history(database: Database, call: Run) -> No
 
 def test_a_record_as_json_has_its_history(database: Database) -> None:
     record = _tried_twice(database)
-    done = CliRunner().invoke(app, ["show", record.reference, database.url, "--json"])
+    done = CliRunner().invoke(build_app("show"), ["show", record.reference, database.url, "--json"])
     assert [entry["ending"] for entry in json.loads(done.stdout)["history"]] == ["retryable", "completed"]
 
 

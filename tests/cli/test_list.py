@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from semel import Policy, Semel
 from semel.cli import main
-from semel.cli.app import app
+from semel.cli.app import build_app
 from semel.cli.commands.list import fitted
 from tests.cli.conftest import NASTY, Broken, Database, Run, command, environment
 from tests.processes import child
@@ -87,7 +87,7 @@ def test_json_is_safe_to_show_on_a_terminal(filled: Database, call: Run) -> None
     ],
 )
 def test_a_listing_can_be_narrowed(filled: Database, options: list[str], expected: list[str]) -> None:
-    done = CliRunner().invoke(app, ["list", filled.url, "--json", *options])
+    done = CliRunner().invoke(build_app("list"), ["list", filled.url, "--json", *options])
     assert done.exit_code == 0
     assert keys(done.stdout) == expected
 

@@ -14,12 +14,12 @@ def tables(path: Path) -> set[str]:
         connection.close()
 
 
-def test_a_new_file_is_made_once(database: Database, run: Run) -> None:
+def test_a_new_file_is_made_once(database: Database, run: Run, call: Run) -> None:
     first = run("migrate", database.url)
     assert first.returncode == 0
     assert "applied 0001" in first.stdout
     assert "semel_record" in tables(database.path)
-    second = run("migrate", database.url)
+    second = call("migrate", database.url)
     assert second.returncode == 0
     assert "up to date" in second.stdout
 

@@ -62,9 +62,9 @@ def test_it_needs_a_reason(database: Database, call: Run, reason: list[str]) -> 
     assert database.read("o-1") == record
 
 
-def test_without_a_terminal_and_yes_nothing_is_changed(database: Database, run: Run) -> None:
+def test_without_a_terminal_and_yes_nothing_is_changed(database: Database, call: Run) -> None:
     record = database.failed("o-1", FINAL)
-    done = run("reopen", record.reference, database.url, "--reason", "no")
+    done = call("reopen", record.reference, database.url, "--reason", "no")
     assert done.returncode == 2
     assert "--yes" in done.stderr
     assert database.read("o-1") == record

@@ -4,7 +4,6 @@ import os
 import pty
 import select
 import signal
-import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -58,17 +57,17 @@ def test_reason_and_name_are_kept_and_shown(database: Database, call: Run) -> No
     assert "asked \\x1b[7m the bank" in shown
 
 
-def test_the_login_name_is_the_default(database: Database, run: Run) -> None:
+def test_the_login_name_is_the_default(database: Database, call: Run) -> None:
     record = database.in_doubt("o-1")
-    run("resolve", record.reference, database.url, "--cancelled", "--reason", "no", "--yes", LOGNAME="operator-7")
+    call("resolve", record.reference, database.url, "--cancelled", "--reason", "no", "--yes", LOGNAME="operator-7")
     note = database.read("o-1").note
     assert note is not None
     assert note.by == "operator-7"
 
 
-def test_without_a_terminal_and_yes_nothing_is_changed(database: Database, run: Run) -> None:
+def test_without_a_terminal_and_yes_nothing_is_changed(database: Database, call: Run) -> None:
     record = database.in_doubt("o-1")
-    done = run("resolve", record.reference, database.url, "--cancelled", "--reason", "no")
+    done = call("resolve", record.reference, database.url, "--cancelled", "--reason", "no")
     assert done.returncode == 2
     assert "--yes" in done.stderr
     assert database.read("o-1") == record
@@ -153,7 +152,7 @@ def test_a_record_that_changed_during_the_question_is_left_alone(database: Datab
 
     def meanwhile(terminal: int, process: int) -> None:
         arguments = ["resolve", record.reference, database.url, "--did-not-happen", "--reason", "first", "--yes"]
-        subprocess.run(command(arguments), env=environment(), check=True, capture_output=True)
+        assert main(arguments) == 0
         typing("y\n")(terminal, process)
 
     code, output = asked(database, record.reference, meanwhile)
@@ -196,24 +195,26 @@ APPS = {
 
 
 @pytest.mark.parametrize("kind", APPS)
-def test_a_value_that_the_function_does_not_return_is_refused_with_app(database: Database, run: Run, kind: str) -> None:
+def test_a_value_that_the_function_does_not_return_is_refused_with_app(
+    database: Database, call: Run, kind: str
+) -> None:
     record = database.in_doubt("o-1")
     (database.path.parent / "shop.py").write_text(APPS[kind])
     options = ("--app", "shop:semel", "--reason", "seen", "--yes")
-    done = run("resolve", record.reference, "--happened", '"receipt 7"', *options)
+    done = call("resolve", record.reference, "--happened", '"receipt 7"', *options)
     assert done.returncode == 2
     assert "not what the operation returns" in done.stderr
     assert "nothing was changed" in done.stderr
     assert database.read("o-1").status == "in_doubt"
-    done = run("resolve", record.reference, "--happened", '{"number": 7}', *options)
+    done = call("resolve", record.reference, "--happened", '{"number": 7}', *options)
     assert done.returncode == 0, done.stderr
     assert database.read("o-1").status == "completed"
 
 
-def test_an_app_that_does_not_know_the_operation_is_refused(database: Database, run: Run) -> None:
+def test_an_app_that_does_not_know_the_operation_is_refused(database: Database, call: Run) -> None:
     record = database.failed("o-1", HOLD)
     (database.path.parent / "shop.py").write_text(APPS["sync"].replace('operation="charge"', 'operation="refund"'))
-    done = run("resolve", record.reference, "--happened", "1", "--app", "shop:semel", "--reason", "seen", "--yes")
+    done = call("resolve", record.reference, "--happened", "1", "--app", "shop:semel", "--reason", "seen", "--yes")
     assert done.returncode == 2
     assert "knows no operation 'charge', only refund" in done.stderr
     assert database.read("o-1").status == "in_doubt"

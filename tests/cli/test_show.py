@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from semel import Semel
 from semel.cli import main
-from semel.cli.app import app
+from semel.cli.app import build_app
 from tests.cli.conftest import Database, Run
 
 
@@ -51,7 +51,7 @@ def test_a_running_record_shows_its_lease(database: Database, capsys: pytest.Cap
 
 def test_json_holds_the_steps_and_no_outcome(database: Database) -> None:
     record = database.with_steps("o-1")
-    done = CliRunner().invoke(app, ["show", record.reference, database.url, "--json"])
+    done = CliRunner().invoke(build_app("show"), ["show", record.reference, database.url, "--json"])
     found = json.loads(done.stdout)
     assert found["steps"] == ["reserve"]
     assert found["reference"] == record.reference
@@ -75,9 +75,9 @@ def test_stored_texts_cannot_command_the_terminal(database: Database, run: Run) 
     assert "second line" in done.stdout
 
 
-def test_an_unknown_reference_is_not_found(database: Database, run: Run) -> None:
+def test_an_unknown_reference_is_not_found(database: Database, call: Run) -> None:
     database.completed("o-1")
-    done = run("show", "0" * 12, database.url)
+    done = call("show", "0" * 12, database.url)
     assert done.returncode == 3
     assert done.stdout == ""
     assert done.stderr.startswith("semel: not_found: ")

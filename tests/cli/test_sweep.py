@@ -50,27 +50,27 @@ def counts(output: str) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(r"(deleted|lapsed|reconciled|held) (\d+)", output)}
 
 
-def test_one_sweep_deletes_marks_and_reports(database: Database, run: Run) -> None:
+def test_one_sweep_deletes_marks_and_reports(database: Database, call: Run) -> None:
     database.expired("old")
     database.completed("young")
     database.running("crashed", timedelta(microseconds=1))
     database.running("alive")
     database.in_doubt("held")
-    done = run("sweep", database.url)
+    done = call("sweep", database.url)
     assert done.returncode == 4  # records are held
     assert counts(done.stdout) == {"deleted": 1, "lapsed": 1, "reconciled": 0, "held": 2}
     assert "semel list --stuck" in done.stdout
     assert database.read("crashed").status == "in_doubt"
     assert database.read("alive").status == "running"
-    assert counts(run("sweep", database.url).stdout) == {"deleted": 0, "lapsed": 0, "reconciled": 0, "held": 2}
+    assert counts(call("sweep", database.url).stdout) == {"deleted": 0, "lapsed": 0, "reconciled": 0, "held": 2}
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-def test_the_hooks_of_an_app_are_asked(colour: str, tmp_path: Path, run: Run) -> None:
+def test_the_hooks_of_an_app_are_asked(colour: str, tmp_path: Path, call: Run) -> None:
     (tmp_path / "shop.py").write_text(COLOURS[colour])
     subprocess.run([sys.executable, "-c", FAIL_ONCE], cwd=tmp_path, env=environment(), check=True, timeout=60)
-    assert counts(run("sweep", "semel.db").stdout)["held"] == 1
-    done = run("sweep", "--app", "shop:semel")
+    assert counts(call("sweep", "semel.db").stdout)["held"] == 1
+    done = call("sweep", "--app", "shop:semel")
     assert done.stderr == ""
     assert counts(done.stdout) == {"deleted": 0, "lapsed": 0, "reconciled": 1, "held": 0}
 
@@ -84,18 +84,19 @@ def test_the_hooks_of_an_app_are_asked(colour: str, tmp_path: Path, run: Run) ->
         ("shop:pay", "not a Semel or AsyncSemel"),
     ],
 )
-def test_what_is_no_app_is_refused(app: str, words: str, tmp_path: Path, run: Run) -> None:
+def test_what_is_no_app_is_refused(app: str, words: str, tmp_path: Path, call: Run) -> None:
     (tmp_path / "shop.py").write_text(COLOURS["sync"])
-    done = run("sweep", "--app", app)
+    done = call("sweep", "--app", app)
     assert done.returncode == 2
     assert words in done.stderr
 
 
-def test_an_app_brings_its_own_database(tmp_path: Path, run: Run) -> None:
+def test_an_app_brings_its_own_database(tmp_path: Path, call: Run) -> None:
     (tmp_path / "shop.py").write_text(COLOURS["sync"])
-    assert run("sweep", "semel.db", "--app", "shop:semel").returncode == 2
+    assert call("sweep", "semel.db", "--app", "shop:semel").returncode == 2
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("colour", [None, *COLOURS])
 def test_it_sweeps_until_it_is_ended(ending: signal.Signals, colour: str | None, database: Database) -> None:

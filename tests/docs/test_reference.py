@@ -7,6 +7,7 @@ import sqlite3
 import tomllib
 import typing
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import typer.main
 import semel.client
 from semel import Limits, Policy, Record, errors
 from semel.cli import exit_codes
-from semel.cli.app import app
+from semel.cli.app import build_app
 from semel.client.settings import Settings as ClientSettings
 from semel.core.observer import Signal
 from semel.core.operations import Operation
@@ -243,9 +244,10 @@ def test_the_schema_page_holds_every_table_and_index(database: sqlite3.Connectio
     assert [name for kind, name in made if kind == "table" and f"column of {name}" not in text] == []
 
 
+@cache
 def _commands() -> dict[str, Any]:
     """Each command by its name; those of a group by both names."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(build_app())
     inner = {
         f"{name} {below}": command
         for name, one in group.commands.items()

@@ -1,37 +1,27 @@
-"""The commands together, and the edge at which errors become lines and exit codes."""
+"""The commands together, and the edge at which errors become lines and exit codes.
+
+A command that is named is imported alone: a start of Python that reads all of them takes a quarter longer.
+"""
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
-from typing import Annotated, Any
+from functools import cache, partial
+from typing import Annotated, Any, Final
 
 import typer
 import typer.main
 
 from semel.cli import exit_codes
-from semel.cli.commands.cache import cache
-from semel.cli.commands.cancel import cancel
-from semel.cli.commands.count import count, counts
-from semel.cli.commands.doctor import doctor
-from semel.cli.commands.erase import erase
-from semel.cli.commands.fail import fail
-from semel.cli.commands.history import history
-from semel.cli.commands.list import list_records
-from semel.cli.commands.migrate import migrate
-from semel.cli.commands.release import release
-from semel.cli.commands.reopen import reopen
-from semel.cli.commands.resolve import resolve
-from semel.cli.commands.restored import restored
-from semel.cli.commands.show import show
-from semel.cli.commands.sweep import sweep
 from semel.cli.printing import complain
 from semel.cli.store_option import SETTINGS_FILE
 from semel.errors import SemelError
 
+_HELP = "Look after operations that happen once: list, show, count, resolve, reopen, erase records; sweep, migrate."
 _EPILOG = (
     "[bold]Exit codes[/]: 0 done · 1 failed, or answered no · 2 usage · 3 not found · 4 in doubt · 75 try later · "
     "130 interrupted.\n\n"
@@ -41,35 +31,26 @@ _EPILOG = (
 # ClickException, wherever this release of typer keeps it.
 _BAD_COMMAND: type[Exception] = typer.BadParameter.__mro__[2]
 
-app = typer.Typer(
-    name="semel",
-    help="Look after operations that happen once: list, show, count, resolve, reopen, erase records; sweep, migrate.",
-    epilog=_EPILOG,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 _RECORDS, _DATABASE, _PROOF = "Records", "Database", "Proof"
-app.command("list", rich_help_panel=_RECORDS)(list_records)
-app.command("count", rich_help_panel=_RECORDS)(count)
-app.command("counts", rich_help_panel=_RECORDS)(counts)
-app.command("show", rich_help_panel=_RECORDS)(show)
-app.command("history", rich_help_panel=_RECORDS)(history)
-app.command("resolve", rich_help_panel=_RECORDS)(resolve)
-app.command("cancel", rich_help_panel=_RECORDS)(cancel)
-app.command("release", rich_help_panel=_RECORDS)(release)
-app.command("fail", rich_help_panel=_RECORDS)(fail)
-app.command("reopen", rich_help_panel=_RECORDS)(reopen)
-app.command("erase", rich_help_panel=_RECORDS)(erase)
-app.add_typer(cache, name="cache", rich_help_panel=_RECORDS)
-app.command("migrate", rich_help_panel=_DATABASE)(migrate)
-app.command("sweep", rich_help_panel=_DATABASE)(sweep)
-app.command("doctor", rich_help_panel=_DATABASE)(doctor)
-app.command("restored", rich_help_panel=_DATABASE)(restored)
-for _entry in sorted(importlib.metadata.entry_points(group="semel.commands"), key=lambda entry: entry.name):
-    app.command(_entry.name, rich_help_panel=_PROOF)(_entry.load())
+_COMMANDS: Final = {
+    "list": ("list:list_records", _RECORDS),
+    "count": ("count:count", _RECORDS),
+    "counts": ("count:counts", _RECORDS),
+    "show": ("show:show", _RECORDS),
+    "history": ("history:history", _RECORDS),
+    "resolve": ("resolve:resolve", _RECORDS),
+    "cancel": ("cancel:cancel", _RECORDS),
+    "release": ("release:release", _RECORDS),
+    "fail": ("fail:fail", _RECORDS),
+    "reopen": ("reopen:reopen", _RECORDS),
+    "erase": ("erase:erase", _RECORDS),
+    "cache": ("cache:cache", _RECORDS),
+    "migrate": ("migrate:migrate", _DATABASE),
+    "sweep": ("sweep:sweep", _DATABASE),
+    "doctor": ("doctor:doctor", _DATABASE),
+    "restored": ("restored:restored", _DATABASE),
+}
+"""Where each command is, `module:name` below `semel.cli.commands`, and the heading of the help that it stands under."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -82,8 +63,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def options(
+def _options(
     context: typer.Context,
     *,
     version: Annotated[
@@ -102,12 +82,61 @@ def options(
         context.call_on_close(partial(SETTINGS_FILE.reset, SETTINGS_FILE.set(settings)))
 
 
+def build_app(only: str | None = None) -> typer.Typer:
+    """The command line with all its commands, or with the one of this name, which has to be among them."""
+    app = typer.Typer(
+        name="semel",
+        help=_HELP,
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name, (place, panel) in _COMMANDS.items():
+        if only in (None, name):
+            module, _, attribute = place.partition(":")
+            _add(app, name, panel, getattr(importlib.import_module(f"semel.cli.commands.{module}"), attribute))
+    if only not in _COMMANDS:
+        entries = importlib.metadata.entry_points(group="semel.commands")
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if only in (None, entry.name):
+                _add(app, entry.name, _PROOF, entry.load())
+    return app
+
+
+def _add(app: typer.Typer, name: str, panel: str, command: Any) -> None:
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name, rich_help_panel=panel)
+    else:
+        app.command(name, rich_help_panel=panel)(command)
+
+
+@cache
+def _command(name: str | None) -> Any:
+    return typer.main.get_command(build_app(name))
+
+
+def _named(arguments: Sequence[str]) -> str | None:
+    """The command that is named, if its help or its mistakes need no other; the settings file stands first."""
+    rest = arguments
+    if rest and rest[0] == "--settings":
+        rest = rest[2:]
+    elif rest and rest[0].startswith("--settings="):
+        rest = rest[1:]
+    name = rest[0] if rest else ""
+    if name in _COMMANDS or importlib.metadata.entry_points(group="semel.commands", name=name):
+        return name
+    return None
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and answer its exit code."""
-    command = typer.main.get_command(app)
     given = _with_settings_first(sys.argv[1:] if arguments is None else arguments)
     try:
-        answer = command.main(args=given, prog_name="semel", standalone_mode=False)
+        answer = _command(_named(given)).main(args=given, prog_name="semel", standalone_mode=False)
         sys.stdout.flush()
     except exit_codes.Refused as error:
         complain(error.code, error.message)
