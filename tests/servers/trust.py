@@ -9,6 +9,8 @@ What always holds: whatever installs a server trusts as before, and so does a ru
 import os
 from pathlib import Path
 
+import certifi
+
 _VARIABLE = "SSL_CERT_FILE"
 _BEFORE = "SEMEL_SSL_CERT_FILE_BEFORE"
 _NOBODY = str(Path(__file__).with_name("nobody.pem"))
@@ -21,6 +23,11 @@ def trust_nobody() -> None:
     if os.environ.get(_VARIABLE) != _NOBODY:  # a worker inherits it from the process that started it
         os.environ[_BEFORE] = os.environ.get(_VARIABLE, "")
         os.environ[_VARIABLE] = _NOBODY
+    certifi.where = _where_nobody_is  # for clients that are told to leave the environment alone
+
+
+def _where_nobody_is() -> str:
+    return _NOBODY
 
 
 def environment_outside() -> dict[str, str]:
