@@ -23,6 +23,7 @@ from semel.core.operations import (
     Claim,
     Complete,
     CountFailure,
+    CountRecords,
     Erase,
     Fail,
     Granted,
@@ -30,25 +31,35 @@ from semel.core.operations import (
     MarkLapsed,
     Operation,
     Purge,
+    Query,
     Read,
     ReadHistory,
     Renew,
     Reopen,
     Resolve,
+    Scan,
     Terms,
     TransactionJoined,
 )
 from semel.core.policy import Doubt
-from semel.core.record import NOTHING, Failure, Lease, Status, Step, StoredRecord
+from semel.core.record import NOTHING, About, Failure, Lease, Status, Step, StoredRecord
 from semel_lab.simulate.models import Act, Begin, Commit, Isolation, Rollback, Session
 
 KEYS: Final = tuple(Key.of(value, operation="charge", scope="a") for value in ("v", "w-10006"))
 """Two keys that share a gate on MySQL: their digests begin with the same two bytes."""
+ABOUTS: Final = (NOTHING, About(subject="ann", tags={"till": "7"}), About(subject="bob", tags={"till": "7"}))
+QUERIES: Final = (
+    *(Query(subject=subject, scope=scope) for subject in ("ann", "bob") for scope in (None, "a", "b")),
+    *(Query(tag=("till", "7"), scope=scope) for scope in (None, "a")),
+    Query(subject="ann", tag=("till", "7")),
+    Query(operation="charge"),
+)
 FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))
 LEASE, KEEP, QUIET = 300, 1_000, 200
 START: Final = 1_700_000_000_000_000
 LANE = 0
-_DECIDING: Final = (Resolve, Reopen, CountFailure, Erase, Purge, MarkLapsed, ReadHistory)
+_DECIDING: Final = (Resolve, Reopen, CountFailure, Erase, Purge, MarkLapsed, ReadHistory, Scan, CountRecords)
+_SEARCHING: Final = (Scan, CountRecords)
 Sends = Callable[[Act, bool, bool], bool]
 
 
@@ -143,6 +154,8 @@ class Sequence:
             act = self._drawn(dice, number, keys)
             if number != LANE and isinstance(act, _DECIDING):
                 continue  # refused inside within(): they decide for everybody, or tell what is committed
+            if isinstance(act, _SEARCHING) and not self.kind.joins:
+                continue  # only databases keep rows beside a record
             if self.kind.sends(act, number != LANE, steps):
                 self._act(sessions, number, act)
         for number in range(1, len(sessions)):
@@ -150,6 +163,9 @@ class Sequence:
         for key in keys:
             self._act(sessions, LANE, Read(key.digest, with_steps=True))
             self._act(sessions, LANE, ReadHistory(key.digest, key.operation))
+        for query in QUERIES if self.kind.joins else ():
+            self._act(sessions, LANE, Scan(query, None, 10))
+            self._act(sessions, LANE, CountRecords(query))
 
     def _act(self, sessions: list[Session], number: int, act: Any) -> None:
         expected = self.model.apply(sessions[number], act, self.clock.now)
@@ -201,7 +217,7 @@ class Sequence:
             return dice.choice(self._claims)
         words: tuple[Doubt, ...] = ("rerun", "rerun", "rerun", "hold", "reconcile")
         terms = Terms(LEASE, KEEP, dice.choice(words), dice.choice((0, QUIET)))
-        claim = Claim(key, dice.choices(FINGERPRINTS, (8, 1))[0], self._nonce(), terms, NOTHING)
+        claim = Claim(key, dice.choices(FINGERPRINTS, (8, 1))[0], self._nonce(), terms, dice.choice(ABOUTS))
         self._claims.append(claim)
         return claim
 
@@ -281,9 +297,15 @@ class Sequence:
         taken = dice.choices(FINGERPRINTS, (8, 1))[0]
         most = dice.choice((None, 1, 2, 3))
         terms = Terms(LEASE, KEEP, "rerun", 0)
-        count = CountFailure(key, taken, self._nonce(), Failure("Error", "rolled back"), terms, NOTHING, most)
+        count = CountFailure(key, taken, self._nonce(), Failure("Error", "rolled back"), terms, dice.choice(ABOUTS), most)
         self._counts.append(count)
         return count
+
+    def search(self, dice: random.Random, key: Key) -> Operation:
+        """What is found by what claims have said, or how many there are."""
+        del key
+        query = dice.choice(QUERIES)
+        return Scan(query, None, 10) if dice.random() < 0.5 else CountRecords(query)
 
     def erase(self, dice: random.Random, key: Key) -> Operation:
         """What may be personal has to go."""
@@ -320,8 +342,9 @@ _DRAWN: Final[dict[str, Callable[[Sequence, random.Random, Key], Operation]]] = 
     "lapse": Sequence.lapse,
     "tally": Sequence.tally,
     "history": Sequence.history,
+    "search": Sequence.search,
 }
-_WEIGHTS: Final = (30, 12, 10, 5, 8, 10, 8, 6, 5, 6, 5, 5, 4, 2, 4)
+_WEIGHTS: Final = (30, 12, 10, 5, 8, 10, 8, 6, 5, 6, 5, 5, 4, 2, 4, 6)
 
 
 def compare(

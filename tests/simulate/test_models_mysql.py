@@ -82,13 +82,18 @@ class Mariadb(Served):
                     " VALUES (%s, 1, 0, %s, 1, 's', 'o')",
                     *(beside, b"\0" * 32),
                 )
+                self._told(
+                    self._own,
+                    "INSERT INTO semel_search (digest, term, created_us, scope) VALUES (%s, 1, 1, 's')",
+                    beside,
+                )
 
     def begin(self, isolations: tuple[Isolation, ...]) -> None:
         """Forget what the sequence before left."""
         for caller in self._callers:
             caller.rollback()
         digests = [key.digest for key in KEYS]
-        for table in ("semel_step", "semel_history", "semel_record"):
+        for table in ("semel_step", "semel_search", "semel_history", "semel_record"):
             self._told(self._own, f"DELETE FROM {table} WHERE digest IN (%s, %s)", *digests)  # noqa: S608
         self._told(self._own, FORGET_SWEEPS)
         for caller, isolation in zip(self._callers, isolations, strict=False):

@@ -36,9 +36,10 @@ class Postgresql(Served):
             caller.rollback()
         self._begun += 1
         if self._begun % 200 == 1:
-            self._own.execute("TRUNCATE semel_record, semel_step")
+            self._own.execute("TRUNCATE semel_record, semel_step, semel_search")
         self._own.execute("DELETE FROM semel_record")
         self._own.execute("DELETE FROM semel_step")
+        self._own.execute("DELETE FROM semel_search")
         self._own.execute(FORGET_SWEEPS)
         for caller, isolation in zip(self._callers, isolations, strict=False):
             caller.isolation_level = psycopg.IsolationLevel[isolation.name]

@@ -10,6 +10,7 @@ import pytest
 from semel_lab.simulate import WITHIN_SOMETIMES, WITHIN_WORLDS, Failing, WithinWorld, every, replay, some
 from semel_lab.simulate.within import WithinSimulation
 from tests.effort import FULL
+from tests.simulate.search_mutants import SEARCH_ROW_MUTANTS
 from tests.simulate.within_mutants import WITHIN_MUTANTS, WithinMutant
 
 BY_CHANCE = 2_000
@@ -58,6 +59,8 @@ def test_a_schedule_replays_with_a_trace() -> None:
 def notice(mutant: WithinMutant, server: str) -> Failing | None:
     """The first schedule that gives the mutant away: by chance, which is quick, or else by looking at every one."""
     worlds = [world for world in WITHIN_WORLDS if world.server == server]
+    if mutant in SEARCH_ROW_MUTANTS:
+        worlds = [world for world in worlds if world.searched]
     with mutant.switch():
         found = some(worlds, seed=0, first=0, count=BY_CHANCE).failing
         for world in worlds:
@@ -67,7 +70,11 @@ def notice(mutant: WithinMutant, server: str) -> Failing | None:
 
 @pytest.mark.parametrize(
     ("mutant", "server"),
-    [pytest.param(mutant, server, id=f"{mutant}-{server}") for mutant in WITHIN_MUTANTS for server in mutant.servers],
+    [
+        pytest.param(mutant, server, id=f"{mutant}-{server}")
+        for mutant in (*WITHIN_MUTANTS, *SEARCH_ROW_MUTANTS)
+        for server in mutant.servers
+    ],
 )
 def test_a_mutant_is_noticed(mutant: WithinMutant, server: str) -> None:
     failing = notice(mutant, server)

@@ -47,6 +47,14 @@ class Request:
         """Whether a scan has this item in its answer."""
         return self._holds(self._parameters.get("FilterExpression", ""), item)
 
+    def projected(self, item: Item) -> Item:
+        """What a scan shows of an item: the attributes that it asks for, or all."""
+        wanted = self._parameters.get("ProjectionExpression")
+        if wanted is None:
+            return item
+        names = [self._names[mark] for mark in wanted.split(", ")]
+        return {name: item[name] for name in names if name in item}
+
     def updated(self, item: Item | None) -> Item:
         """The item after the update. Values are those before it, whatever the order."""
         before, after = item or {}, dict(item or self._parameters["Key"])

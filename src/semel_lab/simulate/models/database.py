@@ -8,11 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from semel.core.operations import Answer, Operation
+from semel.core.operations import Answer, CountRecords, Counts, Operation, Page, Query, Scan
 from semel.core.record import MOST_ENTRIES, Entry, StoredRecord, changes_of, erase_entries
 from semel.errors import StoreUnavailable, TransactionAborted
 from semel.stores.memory import Table
-from semel_lab.simulate.models.transaction import Begin, Commit, Isolation, Rollback, Row, Rows, Session, Transaction
+from semel.stores.search import term_number, term_numbers
+from semel_lab.simulate.models.transaction import (
+    Begin,
+    Commit,
+    Isolation,
+    Rollback,
+    Row,
+    Rows,
+    SearchRow,
+    SearchRows,
+    Session,
+    Transaction,
+)
 
 Act = Operation | Begin | Commit | Rollback
 Told = Answer | Exception | None
@@ -35,11 +47,27 @@ def entries_after(before: Row | None, record: StoredRecord, erased_us: int | Non
     return (*known, *changes_of(before.record if before is not None else None, record, known))[-MOST_ENTRIES:]
 
 
+def search_rows_of(record: StoredRecord | None) -> frozenset[SearchRow]:
+    """The rows by which a record is found: one for each value that its claim said it is about."""
+    if record is None:
+        return frozenset()
+    place = record.created_us, record.key.scope
+    return frozenset(SearchRow(number, *place) for number in term_numbers(record.about))
+
+
+def _is_said_anew(before: StoredRecord | None, after: StoredRecord | None) -> bool:
+    """Whether a write changes what a record is about, or in which life of its key that was said."""
+    if before is None or after is None:
+        return True
+    return (before.about, before.created_us) != (after.about, after.created_us)
+
+
 class Database:
     """The committed rows and the open transactions."""
 
     def __init__(self) -> None:
         self.committed: Rows = {}
+        self.search: SearchRows = {}
         self.effects: list[Hashable] = []
         self.waited = ""
         self.open: list[Transaction] = []
@@ -90,6 +118,11 @@ class Database:
                 self.committed.pop(digest, None)
             else:
                 self.committed[digest] = row
+        for digest, kept in transaction.written_search.items():
+            if kept:
+                self.search[digest] = kept
+            else:
+                self.search.pop(digest, None)
 
     def _alone(self, operation: Operation, now: int) -> Told:
         """On a lane every statement is a transaction of its own."""
@@ -118,6 +151,10 @@ class Database:
         del trouble
         transaction.abort()
         return TransactionAborted("The transaction is aborted.")
+
+    def take_snapshot(self, transaction: Transaction) -> None:
+        """What a repeatable reader sees from here on."""
+        transaction.snapshot, transaction.snapshot_search = dict(self.committed), dict(self.search)
 
     def rows(self, transaction: Transaction) -> Rows:
         """The rows that a plain reading of it finds."""
@@ -172,6 +209,39 @@ class Database:
         self._stamps += 1
         row = None if record is None else Row(record, self._stamps, wanted, entries_after(before, record, erased_us))
         transaction.written[digest] = row
+        if _is_said_anew(None if before is None else before.record, record):
+            self.keep_terms(transaction, digest, record)
+
+    def search_rows(self, transaction: Transaction, digest: bytes) -> frozenset[SearchRow]:
+        """The rows beside a record that a write of them would find: the last committed ones, or its own."""
+        own = transaction.written_search.get(digest)
+        return self.search.get(digest, frozenset()) if own is None else own
+
+    def keep_terms(self, transaction: Transaction, digest: bytes, record: StoredRecord | None) -> None:
+        """Keep what a record is searched by in the same transaction, and nothing that was said of it before."""
+        transaction.written_search[digest] = search_rows_of(record)
+
+    def find(self, transaction: Transaction, operation: Scan | CountRecords, now: int) -> Page | Counts:
+        """Go by the rows of a searched value, where the query has one; what fits, the records themselves decide."""
+        table = Table()
+        for digest, row in self.rows(transaction).items():
+            if self.leads_to(transaction, operation.query, row.record):
+                table.records[digest] = row.record
+        answer = table.apply(operation, now)
+        assert isinstance(answer, (Page, Counts))
+        return answer
+
+    def leads_to(self, transaction: Transaction, query: Query, record: StoredRecord) -> bool:
+        """Whether a row of the first searched value, of this life and in the scope asked for, leads to a record."""
+        if not query.terms:
+            return True
+        term, rows = term_number(query.terms[0]), self.search_rows(transaction, record.key.digest)
+        return any(
+            row.term == term
+            and row.created_us == record.created_us
+            and (query.scope is None or row.scope == query.scope)
+            for row in rows
+        )
 
     def judged(self, row: Row | None, operation: Operation, now: int) -> tuple[Answer, StoredRecord | None]:
         """What the table makes of this version: its answer, and the record as it is then."""

@@ -120,7 +120,7 @@ class DynamoModel:
     def _scan(self, parameters: Any, lag: int) -> Reply:
         request, digests = Request(parameters), sorted(self._past)
         seen = [item for digest in digests if (item := self._seen(digest, lag)) is not None and request.finds(item)]
-        return {"Items": [{KEY: item[KEY]} for item in seen] if "ProjectionExpression" in parameters else seen}
+        return {"Items": [request.projected(item) for item in seen]}
 
     def _seen(self, digest: bytes, lag: int) -> Item | None:
         past = self._past.get(digest, [])

@@ -30,7 +30,7 @@ from semel.core.operations import (
     SweepCount,
     TransactionJoined,
 )
-from semel.core.record import Status
+from semel.core.record import Status, StoredRecord
 from semel.errors import TransactionAborted
 from semel.stores.mysql.dialect import gates_of
 from semel.stores.sql.errors import RowLocked, ended
@@ -50,7 +50,7 @@ class MysqlModel(Server):
     def look(self, transaction: Transaction) -> None:
         """The first plain reading of a repeatable reader takes its snapshot; what locks does not."""
         if transaction.isolation is Isolation.REPEATABLE_READ and transaction.snapshot is None:
-            transaction.snapshot = dict(self.committed)
+            self.take_snapshot(transaction)
 
     def lock(self, transaction: Transaction, digest: bytes) -> None:
         """Lock a row, or wait for it; where there is none, a repeatable reader locks the gap."""
@@ -117,6 +117,16 @@ class MysqlModel(Server):
         if row is None or record != row.record:
             self.write(transaction, digest, record)
         return answer
+
+    def keep_terms(self, transaction: Transaction, digest: bytes, record: StoredRecord | None) -> None:
+        """What was said before is looked up by a plain reading: a repeatable reader leaves what it cannot see."""
+        super().keep_terms(transaction, digest, record)
+        if record is None or transaction.snapshot is None or digest in transaction.snapshot_search:
+            return
+        kept = transaction.written_search[digest]
+        numbers = {row.term for row in kept}
+        unseen = {row for row in self.search.get(digest, ()) if row.term not in numbers}
+        transaction.written_search[digest] = kept | unseen
 
     def demand(self, transaction: Transaction, name: str) -> bool:
         """Whether the mark is still there; demanding it uses it up."""

@@ -19,7 +19,7 @@ class PostgresModel(Server):
     def perform(self, transaction: Transaction, operation: Operation, now: int, *, joined: bool) -> Told:
         """Carry out one operation; the first one of a repeatable reader takes its snapshot."""
         if transaction.isolation is Isolation.REPEATABLE_READ and transaction.snapshot is None:
-            transaction.snapshot = dict(self.committed)
+            self.take_snapshot(transaction)
         return super().perform(transaction, operation, now, joined=joined)
 
     def check(self, transaction: Transaction, digest: bytes) -> None:

@@ -19,6 +19,7 @@ from semel.core.operations import (
     Claim,
     Complete,
     CountFailure,
+    CountRecords,
     Erase,
     Erased,
     Fail,
@@ -43,6 +44,7 @@ from semel.core.operations import (
     Resolved,
     Reused,
     Running,
+    Scan,
     StateMismatch,
     SweepCount,
     TransactionJoined,
@@ -102,6 +104,8 @@ class Server(Database):
                 return self.tally(transaction, operation, now)
             case ReadHistory():
                 return self.history(transaction, operation, now)
+            case Scan() | CountRecords():
+                return self.find(transaction, operation, now)
             case Renew() | Complete() | Fail() | Checkpoint():
                 return self.settle(transaction, operation, now, joined=joined)
             case _:

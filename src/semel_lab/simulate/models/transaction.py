@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,6 +34,18 @@ class Row(msgspec.Struct, frozen=True):
 Rows = dict[bytes, Row]
 
 
+class SearchRow(NamedTuple):
+    """One row beside a record by which it is found: the number of a searched value, and the life it was said in."""
+
+    term: int
+    created_us: int
+    scope: str
+
+
+SearchRows = dict[bytes, frozenset[SearchRow]]
+"""By the digest of their record."""
+
+
 @dataclass(eq=False, slots=True)
 class Transaction:
     """One that is open."""
@@ -40,7 +53,9 @@ class Transaction:
     name: str
     isolation: Isolation
     snapshot: Rows | None = None
+    snapshot_search: SearchRows = field(default_factory=dict)
     written: dict[bytes, Row | None] = field(default_factory=dict)
+    written_search: SearchRows = field(default_factory=dict)
     locked: set[bytes] = field(default_factory=set)
     gaps: set[bytes] = field(default_factory=set)
     held: set[Hashable] = field(default_factory=set)
@@ -56,6 +71,7 @@ class Transaction:
         """The server gave it up: what it did is undone at once, and it stays unusable until it is rolled back."""
         self.aborted = True
         self.written.clear()
+        self.written_search.clear()
         self.locked.clear()
         self.gaps.clear()
         self.held.clear()

@@ -14,6 +14,8 @@ from semel.core.operations import (
     Claim,
     Complete,
     CountFailure,
+    Erase,
+    Erased,
     Fail,
     JoinTransaction,
     Operation,
@@ -72,12 +74,15 @@ class WithinCaller:
         self.result: Result[Any] | None = None
         self.error: Exception | None = None
         self._nonces = 0
+        self._request = request_of(sim.world, actor)
         self._clock = cast("Clock", self)
         self._body = self._make_body()
 
     def _make_body(self) -> Body:
         if self.kind == "neighbour":
             return self._hold_another_key()
+        if self.kind == "eraser":
+            return self._erase()
         return self._transactions() if self.level is not None else self._call_alone()
 
     def monotonic(self) -> float:
@@ -124,7 +129,7 @@ class WithinCaller:
         """Claim a key that has nothing to do with that of the others, and let go of it at some time."""
         yield "begin"
         self.sim.server.apply(self.session, Begin(), self.sim.now_us)
-        asked = request_of(self.sim.world)
+        asked = self._request
         self.sim.checker.granted_beside(
             (
                 yield from self._operate(
@@ -134,6 +139,14 @@ class WithinCaller:
         )
         yield "commit"
         self._end(Rollback())
+
+    def _erase(self) -> Body:
+        """Erase the record, if it is settled by then; whoever writes it is waited for, and here given up at once."""
+        try:
+            answer = yield from self._operate(LANE, Erase(self.sim.key.digest, "asked"))
+        except StoreUnavailable:
+            self.sim.server.waited, answer = "", None
+        self.sim.seen["within: erased" if isinstance(answer, Erased) else "within: not erased"] += 1
 
     def _transactions(self) -> Body:
         """Begin, call, commit; and all of it again where the transaction is lost, as the docs tell callers to."""
@@ -168,8 +181,8 @@ class WithinCaller:
         most = self.sim.world.counts
         if most is None:
             return
-        asked = request_of(self.sim.world)
-        count = CountFailure(asked.key, asked.fingerprint, self.nonce, _ROLLED_BACK, asked.terms, NOTHING, most)
+        asked = self._request
+        count = CountFailure(asked.key, asked.fingerprint, self.nonce, _ROLLED_BACK, asked.terms, asked.about, most)
         self.sim.checker.counted(count, (yield from self._operate(LANE, count)))
 
     def _end(self, act: Commit | Rollback) -> None:
@@ -195,7 +208,7 @@ class WithinCaller:
         return self.nonce
 
     def _called(self, *, joined: bool) -> Generator[Any, Any, tuple[Result[Any] | None, Exception | None]]:
-        once = CallFlow(request_of(self.sim.world), self._clock, self.new_nonce, RetryBudget(whole))
+        once = CallFlow(self._request, self._clock, self.new_nonce, RetryBudget(whole))
         ask = self._joined if joined else self._asked
         inline: dict[type, Any] = {**dict.fromkeys(_JOINED, ask), Wait: self._wait, Pause: self._pause}
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.core.operations import Claim, CountFailure, Granted, Operation, Resolve, Resolved, StateMismatch
-from semel.core.record import Status, StoredRecord
+from semel.core.record import NOTHING, About, Status, StoredRecord
 from semel.engine.call_flow import Result
 from semel.errors import (
     FailedBefore,
@@ -17,13 +17,17 @@ from semel.errors import (
     InProgress,
     LeaseLost,
     NotInTransaction,
+    ResultNotKept,
     StoreUnavailable,
     TransactionAborted,
 )
+from semel.stores.search import term_numbers
 from semel_lab.simulate.checks.history import check_committed
+from semel_lab.simulate.checks.search import Known, check_search
 from semel_lab.simulate.checks.violation import Violation
 from semel_lab.simulate.models import Isolation, Session
 from semel_lab.simulate.within.caller import LANE, Effect, WithinCaller
+from semel_lab.simulate.within.world import SUBJECTS, about_of
 from semel_lab.simulate.world import Broken, NothingHappened
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ _EXPECTED: Final = (
     FailedBefore,
     LeaseLost,
     NotInTransaction,
+    ResultNotKept,
     TransactionAborted,
     Broken,
     NothingHappened,
@@ -50,6 +55,9 @@ class Checker:
         self.excused: set[bytes] = set()
         self.early: set[bytes] = set()
         self.unreturned: set[bytes] = set()
+        self._counted: set[bytes] = set()
+        self._about: About = NOTHING
+        self._searched: object = None
 
     def blame(self, caller: WithinCaller, fault: str) -> None:
         """Somebody is about to do what the docs say not to do."""
@@ -66,6 +74,8 @@ class Checker:
         record = None if row is None else row.record
         if row is not None:
             check_committed(row.record, row.entries)
+        if self.sim.world.searched:
+            self.check_search()
         effects = self._effects()
         if record is not None and record.status is Status.COMPLETED:
             self.completed.add(record.nonce)
@@ -76,6 +86,32 @@ class Checker:
             self._check_together(effect, record)
             for earlier in effects[:number]:
                 self._check_repeated(earlier, effect)
+
+    def check_search(self) -> None:
+        """Whatever was committed or rolled back: the record is found by what its last claim said, and by nothing else."""
+        server = self.sim.server
+        row = server.committed.get(self.sim.key.digest)
+        state = (None if row is None else row.stamp, tuple(server.search.items()))
+        if state == self._searched:
+            return
+        self._searched = state
+        if server.search.keys() - server.committed.keys():
+            raise Violation("search", "a row by which a record is found is there, and the record is not")
+        self._about = NOTHING if row is None or row.record.erased else self._said(row.record)
+        scope = "" if row is None or row.record.erased else self.sim.key.scope
+        known = [] if row is None else [Known(row.record, scope, self._about)]
+        kept = {one.term for one in server.search.get(self.sim.key.digest, ())}
+        # On MySQL a repeatable reader leaves rows that it cannot see. They show nothing, and go with the record.
+        if self.sim.world.server != "mysql" and kept != set(term_numbers(self._about)):
+            raise Violation("search", "the rows by which a record is found are not those of its last claim")
+        said = [about_of(self.sim.world, actor) for actor in range(len(SUBJECTS))]
+        check_search(known, said, lambda asked: server.apply(LANE, asked, self.sim.now_us))
+
+    def _said(self, record: StoredRecord) -> About:
+        """What its last claim said; whoever decides, or counts what was rolled back, says nothing of a record."""
+        actor = record.nonce.split(b".")[0]
+        is_of_caller = actor.isdigit() and not (record.nonce in self._counted and record.attempts > 1)
+        return about_of(self.sim.world, int(actor)) if is_of_caller else self._about
 
     def _check_together(self, effect: Effect, record: StoredRecord | None) -> None:
         if effect.step:
@@ -99,6 +135,7 @@ class Checker:
             self.sim.seen["within: not counted"] += 1
             return
         record = answer.record
+        self._counted.add(count.nonce)
         if any(transaction.claims(count.key.digest) for transaction in self.sim.server.open):
             raise Violation("W6", "a failure was counted in a record that an open transaction is writing")
         if record.status is not Status.FAILED or record.nonce != count.nonce:
@@ -162,7 +199,7 @@ class Checker:
             if not isinstance(self.sim.operate(LANE, decision), Resolved):
                 raise Violation("W4", "a doubt is reported, and cannot be ended")
             self.sim.seen["within: resolved in the end"] += 1
-        elif not isinstance(last.error, FailedBefore):
+        elif not isinstance(last.error, (FailedBefore, ResultNotKept)):
             raise Violation("W4", f"all transactions have ended, and the next caller gets {last.error!r}")
 
     def _doubt(self) -> bool:

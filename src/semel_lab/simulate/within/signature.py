@@ -25,6 +25,7 @@ def signature(sim: WithinSimulation) -> int:
             sim.left,
             sim.slow,
             tuple((digest, _row(row)) for digest, row in sorted(server.committed.items())),
+            tuple(sorted(server.search.items())),
             tuple(server.effects),
             tuple(
                 (
@@ -45,7 +46,12 @@ def signature(sim: WithinSimulation) -> int:
 
 
 def _row(row: Row | None) -> tuple[object, ...]:
-    return () if row is None else (standing(row.record), row.record.updated_us, row.wanted)
+    return () if row is None else (
+        standing(row.record),
+        row.record.updated_us,
+        row.record.about.subject,
+        row.wanted,
+    )
 
 
 def _transaction(server: Server, transaction: Transaction | None) -> object:
@@ -56,6 +62,7 @@ def _transaction(server: Server, transaction: Transaction | None) -> object:
         transaction.aborted,
         _snapshot(server, transaction),
         tuple((digest, _row(row)) for digest, row in sorted(transaction.written.items())),
+        tuple(sorted(transaction.written_search.items())),
         frozenset(transaction.locked),
         frozenset(transaction.gaps),
         frozenset(transaction.held),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from semel.core.operations import Operation
+from semel.core.operations import Operation, Purge, Resolve
+from semel.core.record import Status
 from semel_lab.simulate.checks.violation import SeenBefore
 from semel_lab.simulate.loop import Dice, Script
 from semel_lab.simulate.models import MysqlModel, PostgresModel, Server, Session
-from semel_lab.simulate.within.caller import WithinCaller
+from semel_lab.simulate.within.caller import LANE, WithinCaller
 from semel_lab.simulate.within.checker import Checker
 from semel_lab.simulate.within.signature import signature
 from semel_lab.simulate.within.world import LEASE, Kind, WithinWorld, request_of
@@ -103,7 +104,7 @@ class WithinSimulation:
 
     def _menu(self, caller: WithinCaller) -> list[str]:
         """What may go wrong at the point where a caller stands."""
-        outside = caller.kind == "neighbour" or (caller.kind == "lane" and not self.world.steps)
+        outside = caller.kind in ("neighbour", "eraser") or (caller.kind == "lane" and not self.world.steps)
         if not self.left or outside or caller.point in ("start", "begin"):
             return []
         wanted: tuple[str, ...] = ("crash",)
@@ -139,6 +140,18 @@ class WithinSimulation:
             while not last.ended and last.until_us is None:
                 self._go(last)
             self.checker.check_last(last)
+        if self.world.searched:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Once its time is over the record is deleted, and nothing that led to it is left."""
+        resolve = Resolve(self.key.digest, b"ended", Status.CANCELLED, None, "looked", force=True)
+        self.server.apply(LANE, resolve, self.now_us)
+        row = self.server.committed.get(self.key.digest)
+        self.now_us = self.now_us if row is None else max(self.now_us, row.record.expires_us)
+        self.server.apply(LANE, Purge(10), self.now_us)
+        self.checker.check_search()
+        self.seen["within: swept in the end"] += not self.server.committed
 
     def untie(self) -> None:
         """Let go of what points in circles."""

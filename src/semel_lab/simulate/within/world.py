@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from semel.core.key import Key
 from semel.core.policy import Doubt, Policy, WhenRunning
-from semel.core.record import NOTHING
+from semel.core.record import NOTHING, About
 from semel.engine.call_flow import Request, terms_of
 from semel_lab.simulate.models import Isolation
 from semel_lab.simulate.world import FINGERPRINTS, KEYS, SHAPE, Declined, NothingHappened
@@ -26,11 +26,14 @@ Fault = Literal[
     "doubt",  # its handler raises after its effect
     "swallow",  # it commits although the call raised
 ]
-Kind = Literal["read committed", "repeatable read", "lane", "neighbour"]
-"""A caller in a transaction of its own, or one without; or one whose key is another and shares a gate with it."""
+Kind = Literal["read committed", "repeatable read", "lane", "neighbour", "eraser"]
+"""A caller in a transaction of its own, or one without; one whose key is another and shares a gate with it; or whoever
+erases the record."""
 ServerName = Literal["postgresql", "mysql"]
 
 LEASE: Final = 0.2
+SUBJECTS: Final = ("ann", "bob")
+TAGS: Final = {"till": "7"}
 NEIGHBOUR: Final = Key.of("n-26867", operation="charge", scope="a")
 """A key whose first gate on MySQL is the first gate of the key that all ask for."""
 _ALL: Final[tuple[Fault, ...]] = ("crash", "rollback", "commit early", "rollback early", "retry", "doubt", "swallow")
@@ -48,6 +51,7 @@ class WithinWorld:
         counts: after how many attempts a failure is final that is counted once its transaction was rolled back; nobody
             counts any where it is None.
         steps: whether the work is a step in a transaction: that of the caller, or one that lasts as long as the step.
+        searched: whether each caller says what its claim is about, and records are looked for by that.
     """
 
     name: str
@@ -61,6 +65,7 @@ class WithinWorld:
     looks: bool = False
     counts: int | None = None
     steps: bool = False
+    searched: bool = False
 
 
 def _worlds(server: ServerName) -> tuple[WithinWorld, ...]:
@@ -95,6 +100,31 @@ def _worlds(server: ServerName) -> tuple[WithinWorld, ...]:
         WithinWorld(
             name=f"{server}: steps, within", server=server, callers=("lane", rr), faults=ends, slow=1, steps=True
         ),
+        WithinWorld(
+            name=f"{server}: searched",
+            server=server,
+            callers=(rc, rr),
+            faults=("rollback", "retry", "swallow"),
+            looks=True,
+            counts=3,
+            searched=True,
+        ),
+        WithinWorld(
+            name=f"{server}: searched beside a lane",
+            server=server,
+            callers=(rr, "lane"),
+            faults=("rollback", "retry", "swallow"),
+            in_doubt="hold",
+            searched=True,
+        ),
+        WithinWorld(
+            name=f"{server}: searched and erased",
+            server=server,
+            callers=(rc, "lane", "eraser"),
+            faults=("crash",),
+            budget=1,
+            searched=True,
+        ),
     )
 
 
@@ -124,6 +154,7 @@ WITHIN_SOMETIMES: Final = frozenset({
     "within: TransactionAborted", "within: Broken", "within: NothingHappened",
     "within: held", "within: row locked", "within: step done before", "within: effect repeated, told",
     "within: counted", "within: counted, final", "within: not counted",
+    "within: ResultNotKept", "within: erased", "within: not erased", "within: swept in the end",
     "within: run in the end", "within: replayed in the end", "within: resolved in the end",
 })  # fmt: skip
 
@@ -133,9 +164,14 @@ def level_of(kind: Kind) -> Isolation | None:
     return Isolation(kind) if kind in tuple(Isolation) else None
 
 
+def about_of(world: WithinWorld, actor: int) -> About:
+    """What a caller says that its claim is about: somebody of its own, and something that others say as well."""
+    return About(subject=SUBJECTS[actor % len(SUBJECTS)], tags=TAGS) if world.searched else NOTHING
+
+
 @cache
-def request_of(world: WithinWorld) -> Request:
-    """What all callers of a world ask for."""
+def request_of(world: WithinWorld, actor: int = 0) -> Request:
+    """What the callers of a world ask for, and what each says of it."""
     policy = Policy(
         lease_for=timedelta(seconds=LEASE),
         when_running=world.when_running,
@@ -144,4 +180,4 @@ def request_of(world: WithinWorld) -> Request:
         retry_errors=(NothingHappened,),
         in_doubt=world.in_doubt,
     )
-    return Request(KEYS[0], FINGERPRINTS[0], policy, terms_of(policy), NOTHING, SHAPE)
+    return Request(KEYS[0], FINGERPRINTS[0], policy, terms_of(policy), about_of(world, actor), SHAPE)

@@ -1,0 +1,67 @@
+"""What must hold of searching and counting: exactly the records are found whose last claim said what is asked for.
+
+What is expected is told from the claims that were sent, not from the records, nor from the rows that lead to them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from semel.core.operations import CountRecords, Query, Scan
+from semel.core.record import About, Count, StoredRecord
+from semel_lab.simulate.checks.violation import Violation
+
+SEARCHED_SCOPES: Final = (None, "a", "b")
+_PAGE: Final = 10
+
+
+class Known(NamedTuple):
+    """A record that is there, in which scope it was claimed, and what its last claim said."""
+
+    record: StoredRecord
+    scope: str
+    about: About
+
+
+def check_search(known: Iterable[Known], said: Iterable[About], ask: Callable[[Any], Any]) -> None:
+    """Search by everything that anybody has said, in every scope, and count; `ask` has the store answer."""
+    there = sorted(known, key=lambda one: (one.record.created_us, one.record.key.digest))
+    for query in _queries(said):
+        expected = tuple(one.record for one in there if _fits(one, query))
+        found = ask(Scan(query, None, _PAGE)).records
+        if [one.nonce for one in found] != [one.nonce for one in expected]:
+            raise Violation("search", f"{_told(query)} finds {len(found)} records, and should find {len(expected)}")
+        _check_count(query, expected, ask)
+    _check_count(Query(scan=True), tuple(one.record for one in there), ask)
+
+
+def _check_count(query: Query, expected: tuple[StoredRecord, ...], ask: Callable[[Any], Any]) -> None:
+    numbers = Counter((record.key.operation, record.status) for record in expected)
+    counts = {Count(operation, status, number) for (operation, status), number in numbers.items()}
+    found = ask(CountRecords(query)).counts
+    if set(found) != counts or len(found) != len(counts):
+        raise Violation("count", f"{_told(query)} counts {found}, and should count {sorted(counts)}")
+
+
+def _queries(said: Iterable[About]) -> Iterator[Query]:
+    subjects = sorted({about.subject for about in said if about.subject is not None})
+    tags = sorted({tag for about in said for tag in about.tags.items()})
+    for scope in SEARCHED_SCOPES:
+        for subject in subjects:
+            yield Query(subject=subject, scope=scope, scan=True)
+        for tag in tags:
+            yield Query(tag=tag, scope=scope, scan=True)
+
+
+def _fits(one: Known, query: Query) -> bool:
+    if query.scope not in (None, one.scope):
+        return False
+    if query.subject is not None:
+        return one.about.subject == query.subject
+    return query.tag is None or one.about.tags.get(query.tag[0]) == query.tag[1]
+
+
+def _told(query: Query) -> str:
+    return f"a search for {query.subject or query.tag or 'anything'} in the scope {query.scope or 'of anybody'}"
