@@ -297,7 +297,9 @@ class Sequence:
         taken = dice.choices(FINGERPRINTS, (8, 1))[0]
         most = dice.choice((None, 1, 2, 3))
         terms = Terms(LEASE, KEEP, "rerun", 0)
-        count = CountFailure(key, taken, self._nonce(), Failure("Error", "rolled back"), terms, dice.choice(ABOUTS), most)
+        count = CountFailure(
+            key, taken, self._nonce(), Failure("Error", "rolled back"), terms, dice.choice(ABOUTS), most
+        )
         self._counts.append(count)
         return count
 

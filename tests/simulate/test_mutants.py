@@ -9,11 +9,12 @@ from tests.simulate.guard_mutants import GUARD_MUTANTS
 from tests.simulate.history_mutants import HISTORY_MUTANTS
 from tests.simulate.mutants import MUTANTS, Mutant
 from tests.simulate.reopened_mutants import REOPENED_MUTANTS
+from tests.simulate.search_mutants import SEARCH_MUTANTS
 from tests.simulate.stated_mutants import STATED_MUTANTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-EVERY_MUTANT = [*MUTANTS, *GUARD_MUTANTS, *STATED_MUTANTS, *REOPENED_MUTANTS, *HISTORY_MUTANTS]
+EVERY_MUTANT = [*MUTANTS, *GUARD_MUTANTS, *STATED_MUTANTS, *REOPENED_MUTANTS, *HISTORY_MUTANTS, *SEARCH_MUTANTS]
 BY_CHANCE, TO_THE_END = 1_000, 30_000
 
 

@@ -20,7 +20,6 @@ from semel.core import codec
 from semel.core.flow import Flow, ask
 from semel.core.operations import Counted, CountFailure, Found, Read, Reopen, Resolve, StateMismatch
 from semel.core.record import (
-    NOTHING,
     Cancelled,
     DidNotHappen,
     Failed,
@@ -139,7 +138,7 @@ def count_failures(caller: Caller) -> Flow[int]:
     request = request_of(sim.setting.policies[asker.in_doubt or sim.world.in_doubt], asker)
     for number in range(most or 2):
         nonce = caller.new_nonce()
-        count = CountFailure(request.key, request.fingerprint, nonce, _ROLLED_BACK, request.terms, NOTHING, most)
+        count = CountFailure(request.key, request.fingerprint, nonce, _ROLLED_BACK, request.terms, request.about, most)
         try:
             answer = yield from ask(count)
         except StoreUnavailable:
@@ -147,9 +146,10 @@ def count_failures(caller: Caller) -> Flow[int]:
         if isinstance(answer, StateMismatch):
             return number
         assert isinstance(answer, Counted)
-        if answer.record.nonce != nonce or answer.record.error != _ROLLED_BACK:
+        found = answer.record  # erased in the meantime, perhaps: its error is gone then, and it is still counted
+        if found.nonce != nonce or (found.error != _ROLLED_BACK and not found.erased):
             raise Violation("counted", "a consumer was told that an attempt is counted that is not")
-        if not answer.record.retryable:
+        if not found.retryable:
             return number + 1
     return most or 2
 

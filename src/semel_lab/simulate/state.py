@@ -66,6 +66,7 @@ def _record(record: StoredRecord) -> tuple[object, ...]:
         record.expires_us,
         record.error and record.error.type,
         record.in_doubt_policy,
+        record.about.subject,
     )
 
 

@@ -49,7 +49,7 @@ from semel.core.operations import (
     Scan,
     StateMismatch,
 )
-from semel.core.record import Entry, Status, StoredRecord
+from semel.core.record import NOTHING, Entry, Status, StoredRecord
 from semel.core.store import Answers, Capabilities, Plan
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item, Now, Together
@@ -58,10 +58,11 @@ from semel.stores.dynamodb.plan import digest_of, one, storable_operation
 from semel.stores.memory import Table
 from semel_lab.simulate.checks.answers import Claims, Life, is_over
 from semel_lab.simulate.checks.history import check_history
+from semel_lab.simulate.checks.search import Known, check_search
 from semel_lab.simulate.checks.violation import Violation, told
 from semel_lab.simulate.models.dynamodb import TABLE, DynamoModel
 from semel_lab.simulate.models.redis import RedisModel
-from semel_lab.simulate.world import SHAPE, World
+from semel_lab.simulate.world import ABOUTS, KEYS, SHAPE, World
 
 if TYPE_CHECKING:
     from semel_lab.simulate.process import Worker
@@ -165,9 +166,25 @@ class WatchedStore:
         answer = self.perform(operation, now)
         self.judge(operation, before, records.get(digest), now, answer)
         check_history(operation, before, records.get(digest), entries, self.entries_of(digest))
+        if self.sim.setting.searched:
+            self.check_search(now)
         if self.sim.trace is not None:
             self.sim.note("store", f"{told(operation)} -> {told(answer)}")
         return answer
+
+    def check_search(self, now: int) -> None:
+        """Records are found by what the last claim of each said, in its scope, and not otherwise."""
+        scopes = {key.digest: key.scope for key in KEYS}
+        known = [
+            Known(record, "" if life.erased else scopes[digest], NOTHING if life.erased else life.about)
+            for digest, life in self.claims.lives.items()
+            if not life.ended and (record := self.table.records.get(digest)) is not None
+        ]
+        check_search(known, ABOUTS, lambda asked: self.find(asked, now))
+
+    def find(self, operation: Scan | CountRecords, now: int) -> Any:
+        """What a search or a count is told."""
+        return self.perform(operation, now)
 
     def perform(self, operation: Any, now: int) -> Any:
         """What the model makes of it."""
@@ -394,6 +411,8 @@ class WatchedStore:
             marked = {digest for digest, record in before.items() if self.table.records.get(digest) is not record}
             if {record.digest for record in answer.records} != marked:
                 raise Violation("told", "a sweep told of other records than it marked")
+        if self.sim.setting.searched:
+            self.check_search(now)
         return answer
 
     def judge_swept(self, record: StoredRecord, after: StoredRecord | None, now: int) -> None:
@@ -494,6 +513,8 @@ class WatchedDynamo(WatchedStore):
         last.met, last.wrote = before, after is not before
         if after is not before:
             self._changed(operation, before, after, now)
+            if self.sim.setting.searched:
+                self.check_search(now)
         check_history(operation, before, after, entries, self.entries_of(digest))
         if self.sim.trace is not None:
             shown = told(operation) if after is before else f"{told(operation)} (writes)"
@@ -504,6 +525,10 @@ class WatchedDynamo(WatchedStore):
         """The history of a record, which is part of its item."""
         item = self.model.items.get(digest)
         return () if item is None else seen_of(item).entries
+
+    def find(self, operation: Scan | CountRecords, now: int) -> Any:
+        """By the store's own plan: a tag and a count read all items, anything else goes by an index."""
+        return self.model.apply(operation, now)
 
     def _known(self, digest: bytes) -> StoredRecord | None:
         """The record that is stored, the same object as long as nobody has written it."""
@@ -556,6 +581,8 @@ class WatchedDynamo(WatchedStore):
         self.deleted(self.table.records[digest], self.sim.store_now())
         self.model.expire(digest, self.sim.store_now())
         self._known(digest)
+        if self.sim.setting.searched:
+            self.check_search(self.sim.store_now())
 
     def mark(self) -> tuple[object, ...]:
         """The versions, by which conditions tell writes apart."""

@@ -28,7 +28,7 @@ from semel.core.codec import PlainAdapter
 from semel.core.fingerprint import PLAIN, encode_canonical, fingerprint
 from semel.core.key import Key
 from semel.core.policy import Doubt, Policy, WhenRunning
-from semel.core.record import NOTHING
+from semel.core.record import NOTHING, About
 from semel.engine.call_flow import Request, terms_of
 from semel.engine.engine import RegisteredOperation
 
@@ -70,6 +70,7 @@ KEYS: Final = (
     Key.of("w", operation=OPERATION, scope="a"),
 )
 ASKED: Final = ({"amount": 1}, {"amount": 2}, {"amount": 1})
+ABOUTS: Final = (NOTHING, About(subject="ann", tags={"till": "7"}), About(subject="bob", tags={"till": "7"}))
 FINGERPRINTS: Final = (
     fingerprint(ASKED[0]),
     fingerprint(ASKED[1]),
@@ -103,6 +104,7 @@ class Asker:
     forces: bool = False  # ends what is not settled by decision, a live lease too
     reopens: bool = False  # lets a key run again that failed for good or was cancelled
     counts: bool = False  # counts attempts that were rolled back with its own transaction
+    about: int = 0  # what it says of its claim; 0: nothing
 
     @property
     def calls(self) -> bool:
@@ -173,6 +175,7 @@ class Setting:
         "menus",
         "policies",
         "requests",
+        "searched",
         "twins",
         "world",
     )
@@ -184,6 +187,7 @@ class Setting:
         policy = self.policies[world.in_doubt]
         self.known = {OPERATION: RegisteredOperation(policy, SHAPE, terms_of(policy))}
         self.keys = sorted({asker.key for asker in world.askers if asker.calls})
+        self.searched = any(asker.about for asker in world.askers)
         self.alone = _alone(world)
         self.twins = _twins(world)
         self.menus = menus_of(world.faults)
@@ -247,7 +251,7 @@ def _asked_elsewhere(_attempt: object) -> object:
 def request_of(policy: Policy, asker: Asker) -> Request:
     """What a caller asks for."""
     asked, taken = ASKED[asker.fingerprint], FINGERPRINTS[asker.fingerprint]
-    return Request(KEYS[asker.key], taken, policy, terms_of(policy), NOTHING, SHAPE, asked, PLAIN)
+    return Request(KEYS[asker.key], taken, policy, terms_of(policy), ABOUTS[asker.about], SHAPE, asked, PLAIN)
 
 
 def is_same_request(one: bytes, other: bytes) -> bool:
@@ -262,6 +266,7 @@ def setting_of(world: World) -> Setting:
 
 
 _PAIR: Final = (Asker(0), Asker(1))
+_SEARCHED: Final = (Asker(0, about=1), Asker(1, about=2))
 _CROWD: Final = (Asker(0), Asker(0), Asker(1))
 _STORE: Final[tuple[Fault, ...]] = ("refuse", "lose", "late", "crash", "stall", "hang", "cancel")
 _ENDINGS: Final[tuple[Fault, ...]] = ("doubt", "retry", "final", "lose", "crash", "stall", "cancel")
@@ -441,6 +446,32 @@ SMALL: Final[tuple[World, ...]] = (
         keep_for=0.4,
         stall=1.2,
     ),
+    World(name="searched", askers=_SEARCHED, faults=("retry", "late", "crash", "stall"), budget=1, slow=1),
+    World(
+        name="searched and purged",
+        askers=(*_SEARCHED, Asker(1, sweeps=True)),
+        slow=2,
+        keep_for=0.4,
+    ),
+    World(
+        name="searched and erased",
+        askers=(*_SEARCHED, Asker(1, erases=True)),
+        faults=("lose", "retry", "final"),
+        budget=2,
+    ),
+    World(
+        name="searched and counted",
+        askers=(Asker(0, about=1), Asker(1, counts=True, about=2)),
+        faults=("retry", "lose", "late"),
+        budget=2,
+        max_attempts=3,
+    ),
+    World(
+        name="searched in two scopes",
+        askers=(Asker(0, about=1), Asker(1, key=1, about=2)),
+        faults=("lose", "crash"),
+        budget=1,
+    ),
     World(name="one batch", askers=_CROWD, faults=("lose", "cancel"), budget=2),
     World(name="threads", askers=_CROWD, faults=("lose", "cancel"), budget=2, colour="threads"),
     World(
@@ -572,6 +603,9 @@ _REDIS_COUNTED: Final = replace(
     _REDIS, name="redis, counted", askers=_COUNTED, faults=("retry", "lose"), budget=1, max_attempts=2
 )
 _REDIS_ERASED: Final = replace(_REDIS, name="redis, erased", askers=_ERASED, budget=1)
+_REDIS_SEARCHED: Final = replace(
+    _REDIS, name="redis, searched", askers=(*_SEARCHED, Asker(1, erases=True)), faults=("retry", "lose"), budget=1
+)
 _FORGETTING: Final = (
     replace(_REDIS, name="redis evicts", faults=("evict", "crash", "stall", "cancel"), in_doubt="hold"),
     replace(_REDIS, name="redis forgets, long", faults=("evict", "forget"), work=(0.3, 0.1), wait_for=2.0),
@@ -618,6 +652,16 @@ _UNRELIABLE: Final = (
         budget=1,
         max_attempts=2,
     ),
+    replace(
+        _DYNAMODB,
+        name="dynamodb, searched",
+        askers=(*_SEARCHED, Asker(1, erases=True)),
+        faults=("retry", "late", "twice"),
+        budget=1,
+    ),
+    replace(
+        _DELETING, name="dynamodb, searched and deleted", askers=_SEARCHED, faults=("expire", "stall"), budget=1, slow=1
+    ),
     replace(_DYNAMODB, name="dynamodb, steps", faults=("crash", "lose", "twice"), budget=1, steps=2),
     replace(
         _DYNAMODB,
@@ -629,7 +673,7 @@ _UNRELIABLE: Final = (
 )
 
 SERVER_WORLDS: Final[tuple[World, ...]] = (
-    *(_REDIS, _REDIS_ERASED, _REDIS_CORRECTED, _REDIS_REOPENED, _REDIS_COUNTED),
+    *(_REDIS, _REDIS_ERASED, _REDIS_CORRECTED, _REDIS_REOPENED, _REDIS_COUNTED, _REDIS_SEARCHED),
     *_FORGETTING,
     *_UNRELIABLE,
 )

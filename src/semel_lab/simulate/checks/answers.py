@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from semel.core.operations import Claim, CountFailure, Granted, InDoubtAnswer, Replay, Reused, Running
 from semel.core.policy import Doubt
-from semel.core.record import Status, StoredRecord
+from semel.core.record import NOTHING, About, Status, StoredRecord
 from semel.engine.call_flow import Result
 from semel.engine.context import AttemptState
 from semel.errors import (
@@ -142,8 +142,8 @@ class Life:
     """One generation of a key, from the claim that found nothing to the record's expiry."""
 
     __slots__ = (
-        "counted", "decided", "digest", "earlier", "effects", "ended", "erased", "failed", "fence", "fingerprint",
-        "forced", "line", "number", "outcome", "stated", "value",
+        "about", "counted", "decided", "digest", "earlier", "effects", "ended", "erased", "failed", "fence",
+        "fingerprint", "forced", "line", "number", "outcome", "stated", "value",
     )  # fmt: skip
 
     def __init__(self, digest: bytes, number: int, fingerprint: bytes, fence: int) -> None:
@@ -154,6 +154,7 @@ class Life:
         self.effects: list[Effect] = []
         self.outcome: bytes | None = None
         self.value: Any = None
+        self.about: About = NOTHING  # what its last claim said of it
         self.failed = False
         self.erased = False
         self.ended: EndKind = ""
@@ -384,6 +385,7 @@ class Claims:
         if after.steps != before.steps:
             raise Violation("I9", "finished steps were forgotten")
         self.lead(claim.nonce, after)
+        self.lives[after.key.digest].about = claim.about
 
     def _taken(self, claim: Claim, before: StoredRecord, after: StoredRecord, now: int, answer: Granted) -> None:
         if not _may_take(before, claim, now):
@@ -413,6 +415,7 @@ class Claims:
         life = self.lives[digest] = Life(digest, number, claim.fingerprint, after.fence)
         if earlier is not None and earlier.ended == "forgotten":
             life.line = earlier.line
+        life.about = claim.about
         self.lead(claim.nonce, after)
 
     def forgotten(self, digest: bytes) -> None:

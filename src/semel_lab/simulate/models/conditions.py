@@ -18,7 +18,8 @@ _LISTED: Final = re.compile(r"(\S+) IN \((.+)\)")
 _TESTED: Final = re.compile(r"(attribute_exists|attribute_not_exists)\((\S+)\)")
 _RISING: Final = re.compile(r"(\S+) \+ (\S+)")
 _APPENDED: Final = re.compile(r"list_append\(if_not_exists\((\S+), (\S+)\), (\S+)\)")
-_BETWEEN: Final = re.compile(r", (?=#\S+ = )")
+_ASSIGNMENTS: Final = re.compile(r", (?=#\S+ = )")
+_SPAN: Final = re.compile(r"(\S+) BETWEEN (\S+) AND (\S+)")
 _SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "<=": operator.le,
@@ -47,6 +48,10 @@ class Request:
         """Whether a scan has this item in its answer."""
         return self._holds(self._parameters.get("FilterExpression", ""), item)
 
+    def leads_to(self, item: Item) -> bool:
+        """Whether a query of an index has this item in its answer; what lacks the attribute is not in the index."""
+        return self._holds(_SPAN.sub(r"\1 >= \2 AND \1 <= \3", self._parameters["KeyConditionExpression"]), item)
+
     def projected(self, item: Item) -> Item:
         """What a scan shows of an item: the attributes that it asks for, or all."""
         wanted = self._parameters.get("ProjectionExpression")
@@ -59,7 +64,7 @@ class Request:
         """The item after the update. Values are those before it, whatever the order."""
         before, after = item or {}, dict(item or self._parameters["Key"])
         sets, _, gone = self._parameters["UpdateExpression"].removeprefix("SET ").partition(" REMOVE ")
-        for assignment in _BETWEEN.split(sets):
+        for assignment in _ASSIGNMENTS.split(sets):
             place, _, source = assignment.partition(" = ")
             _put(after, self._path(place), self._source(source, before))
         for place in gone.split(", ") if gone else ():

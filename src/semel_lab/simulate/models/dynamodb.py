@@ -46,6 +46,7 @@ class DynamoModel:
             "update_item": self._write,
             "delete_item": self._write,
             "scan": self._scan,
+            "query": self._query,
         }
 
     def answer(self, call: Call, lag: int = 0) -> Reply:
@@ -121,6 +122,13 @@ class DynamoModel:
         request, digests = Request(parameters), sorted(self._past)
         seen = [item for digest in digests if (item := self._seen(digest, lag)) is not None and request.finds(item)]
         return {"Items": [request.projected(item) for item in seen]}
+
+    def _query(self, parameters: Any, _lag: int) -> Reply:
+        """The keys of the items that an index leads to, oldest first."""
+        request = Request(parameters)
+        found = [item for item in self.items.values() if request.leads_to(item)]
+        found.sort(key=lambda item: int(item["created_us"]["N"]))
+        return {"Items": [{KEY: item[KEY], "created_us": item["created_us"]} for item in found]}
 
     def _seen(self, digest: bytes, lag: int) -> Item | None:
         past = self._past.get(digest, [])

@@ -88,7 +88,7 @@ class Checker:
                 self._check_repeated(earlier, effect)
 
     def check_search(self) -> None:
-        """Whatever was committed or rolled back: the record is found by what its last claim said, and by nothing else."""
+        """The record is found by what its last claim said that was committed, and by nothing else."""
         server = self.sim.server
         row = server.committed.get(self.sim.key.digest)
         state = (None if row is None else row.stamp, tuple(server.search.items()))

@@ -46,11 +46,15 @@ def signature(sim: WithinSimulation) -> int:
 
 
 def _row(row: Row | None) -> tuple[object, ...]:
-    return () if row is None else (
-        standing(row.record),
-        row.record.updated_us,
-        row.record.about.subject,
-        row.wanted,
+    return (
+        ()
+        if row is None
+        else (
+            standing(row.record),
+            row.record.updated_us,
+            row.record.about.subject,
+            row.wanted,
+        )
     )
 
 
