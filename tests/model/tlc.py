@@ -58,12 +58,12 @@ class Tlc:
         self._process: subprocess.Popen[str] | None = None
         self._started = ExitStack()
 
-    def check(self, spec: str, config: str) -> Verdict:
+    def check(self, spec: str, config: str, name: str = SPEC) -> Verdict:
         """Run TLC on these texts; all it writes, its own modules included, stays in the folder."""
         self._checks += 1
-        (self._folder / SPEC).write_text(spec, encoding="utf-8")
+        (self._folder / name).write_text(spec, encoding="utf-8")
         (self._folder / "run.cfg").write_text(config, encoding="utf-8")
-        arguments = ["-workers", "1", *self._options, "-metadir", f"meta-{self._checks}", "-config", "run.cfg", SPEC]
+        arguments = ["-workers", "1", *self._options, "-metadir", f"meta-{self._checks}", "-config", "run.cfg", name]
         try:
             return self._ask(" ".join(arguments))
         except BaseException:  # a time limit with them: whoever asks next would be given the answer to this
