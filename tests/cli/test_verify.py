@@ -16,10 +16,12 @@ from semel_lab import simulate
 from semel_lab.commands.verify import shown
 from semel_lab.simulate import SMALL, Failing, Report
 from tests.cli.conftest import Run, command, environment
+from tests.effort import FULL
 from tests.processes import child, group_members, run_bounded, wait_for_group
 
 LONGEST = 50.0
 LOOK_EVERY = 0.05
+LARGER = 10_000 if FULL else 6_000  # enough to reach everything; the same number always gives the same run
 
 GOOD = Report(
     schedules=1234,
@@ -63,7 +65,7 @@ def test_a_real_run_is_reported(run: Run) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_larger_run_over_two_processes_passes(run: Run) -> None:
-    done = run("verify", "--schedules", "10000", "--workers", "2")
+    done = run("verify", "--schedules", str(LARGER), "--workers", "2")
     assert done.returncode == 0, done.stdout
     assert "Every invariant held" in done.stdout
 

@@ -30,6 +30,7 @@ async def _pay_and_be_killed(desk: FrontDesk, folder: Path, *, charged: bool) ->
     return guest, reservation
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("charged", [False, True], ids=["before-the-charge", "after-the-charge"])
 async def test_a_killed_server_is_taken_over_and_charges_once(
     any_desk: FrontDesk, tmp_path: Path, charged: bool

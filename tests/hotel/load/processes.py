@@ -1,4 +1,4 @@
-"""The processes of a run: servers that can be killed, and the sweeper.
+"""The processes of a run, servers that can be killed; and the sweeper.
 
 What always holds: a server is up when it is listed, and a killed one refuses connections: its port stays reserved, and
 nobody else listens on it. All of them end with the run, even if the run itself is killed.
@@ -6,15 +6,18 @@ nobody else listens on it. All of them end with the run, even if the run itself 
 
 import asyncio
 import os
-import re
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from examples.hotel import sweeper
+from examples.hotel.parts import opened
+from examples.hotel.settings import Settings
 
 HOST = "127.0.0.1"
 ROOT = Path(__file__).parents[3]
@@ -105,36 +108,21 @@ async def _ended(process: Process) -> None:
         await process.wait()
 
 
-async def sweep(folder: Path, variables: Mapping[str, str]) -> Counter[str]:
-    """Sweep until there is nothing left to do, at first by two sweepers at once; what all of them did."""
-    total = sum(await asyncio.gather(*(_sweep_once(folder, variables) for _ in range(2))), Counter[str]())
+async def sweep(variables: Mapping[str, str]) -> Counter[str]:
+    """Sweep until there is nothing left to do, at first by two sweepers at once; what all of them did.
+
+    Each has its own connections, and none is killed: so they need no processes.
+    """
+    total = sum(await asyncio.gather(*(_sweep_once(variables) for _ in range(2))), Counter[str]())
     for _ in range(SWEEPS):
-        done = await _sweep_once(folder, variables)
+        done = await _sweep_once(variables)
         if not done:
             return total
         total += done
     raise AssertionError(f"after {SWEEPS} sweeps there is still something to do: {total}")
 
 
-async def _sweep_once(folder: Path, variables: Mapping[str, str]) -> Counter[str]:
-    with (folder / "sweeper.log").open("ab") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "examples.hotel.sweeper"),
-            cwd=ROOT,
-            env={**os.environ, **variables},
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=log,
-        )
-        try:
-            async with asyncio.timeout(PATIENCE):
-                said, _ = await process.communicate()
-        except BaseException:
-            process.kill()
-            await process.wait()
-            raise
-    failed = f"the sweeper failed: {(folder / 'sweeper.log').read_text(errors='replace')}"
-    assert process.returncode == 0, failed
-    found = re.findall(r"(\w+)=(\d+)", said.decode())
-    assert found, f"the sweeper said {said!r}"
-    return Counter({name: int(number) for name, number in found if int(number)})
+async def _sweep_once(variables: Mapping[str, str]) -> Counter[str]:
+    async with asyncio.timeout(PATIENCE), opened(Settings.from_environment(variables)) as parts:
+        done = asdict(await sweeper.sweep(parts))
+    return Counter({name: number for name, number in done.items() if number})

@@ -161,7 +161,7 @@ class Run:
         self._moved += PAYING_FOR + 10
         self._clock_file.with_suffix(".new").write_text(str(self._moved))
         self._clock_file.with_suffix(".new").replace(self._clock_file)  # nobody reads a file half written
-        self._swept += await sweep(self._folder, self._variables(gateway))
+        self._swept += await sweep(self._variables(gateway))
 
     async def _end(self, ended: Ended, gateway: GatewayProcess) -> Ended:
         """Those who have a room send their payment once more."""
