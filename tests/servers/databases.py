@@ -78,14 +78,14 @@ class Databases:
         with self.client.session(url or self.endpoint.url) as session:
             return session(sql)
 
-    def admin_each(self, statements: Sequence[str], url: str) -> None:
-        """Run several, one by one, in the database at `url`.
+    def admin_each(self, statements: Sequence[str], url: str) -> list[tuple[Any, ...]]:
+        """Run several, one by one, in the database at `url`; the rows of the last.
 
         Their connection stays open for the next time: to a server a new one costs more than a few short statements.
         """
         if url not in self._sessions:
             self._sessions[url] = self._open.enter_context(self.client.session(url))
-        self._sessions[url](*statements)
+        return self._sessions[url](*statements)
 
     def close(self) -> None:
         """Let go of the connections that stayed open."""

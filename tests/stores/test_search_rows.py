@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from semel import Policy, Semel
 from semel.core.operations import Claim, CountFailure, Granted, Operation, Read
 from semel.core.record import About, Failure
-from semel.core.store import Store
+from semel.core.store import Driver, Store
 from semel.stores.memory import Table
 from semel.stores.mysql import MysqlStore
 from semel.stores.postgresql import PostgresStore
@@ -62,7 +62,9 @@ def _postgresql(clock: Clock, request: pytest.FixtureRequest) -> Place:
     server: Databases = request.getfixturevalue("postgresql")
     url = emptied(server, server.url)
     return Place(
-        PostgresStore(url, clock=clock), lambda: closing(psycopg.connect(url)), lambda: server.admin(ROWS, url)
+        PostgresStore(url, clock=clock),
+        lambda: closing(psycopg.connect(url)),
+        lambda: server.admin_each([ROWS], url),
     )
 
 
@@ -71,7 +73,7 @@ def _mariadb(clock: Clock, request: pytest.FixtureRequest) -> Place:
 
     server: Databases = request.getfixturevalue("mariadb")
     url = emptied(server, server.url)
-    return Place(MysqlStore(url, clock=clock), lambda: connected(url), lambda: server.admin(ROWS, url))
+    return Place(MysqlStore(url, clock=clock), lambda: connected(url), lambda: server.admin_each([ROWS], url))
 
 
 @pytest.fixture(params=[_sqlite, _postgresql, _mariadb], ids=["sqlite", "postgresql", "mariadb"])
@@ -202,18 +204,19 @@ def test_after_random_operations_there_are_the_rows_of_every_record_and_no_other
     place: Place, clock: Clock, seed: int
 ) -> None:
     table, sequences = Table(), Sequences(seed)
-    perform(place.store, Read(bytes(32)))  # makes the tables
-    for number, (passing, drawn) in enumerate(sequences.steps(60)):
-        operation = without_nul(drawn)
-        clock.advance(passing)
-        sequences.learn(table.apply(operation, clock.now))
-        perform(place.store, operation)
-        expected = sorted(
-            (record.key.digest, number, record.created_us, record.key.scope)
-            for record in table.records.values()
-            for number in term_numbers(record.about)
-        )
-        assert place.rows() == expected, f"seed {seed}, after {number}: {operation}"
+    with closing(place.store.driver()) as driver:
+        perform_by(driver, place.store, Read(bytes(32)))  # makes the tables
+        for number, (passing, drawn) in enumerate(sequences.steps(60)):
+            operation = without_nul(drawn)
+            clock.advance(passing)
+            sequences.learn(table.apply(operation, clock.now))
+            perform_by(driver, place.store, operation)
+            expected = sorted(
+                (record.key.digest, number, record.created_us, record.key.scope)
+                for record in table.records.values()
+                for number in term_numbers(record.about)
+            )
+            assert place.rows() == expected, f"seed {seed}, after {number}: {operation}"
 
 
 def without_nul(operation: Operation) -> Operation:
@@ -231,10 +234,11 @@ def counted(asked: Claim) -> CountFailure:
 
 
 def perform(store: Store, *operations: Any) -> list[Any]:
-    driver = store.driver()
-    try:
-        (answers,) = driver.perform([store.plan(operations, joined=False)])
-    finally:
-        driver.close()
+    with closing(store.driver()) as driver:
+        return perform_by(driver, store, *operations)
+
+
+def perform_by(driver: Driver, store: Store, *operations: Any) -> list[Any]:
+    (answers,) = driver.perform([store.plan(operations, joined=False)])
     assert isinstance(answers, list), answers
     return answers
