@@ -15,6 +15,7 @@ from semel.core.operations import Found, Granted, Page, Query, Read, Running, Sc
 from semel.errors import TryLater
 from semel.stores.admin import DEFAULT_HORIZON
 from semel.stores.redis import RedisStore
+from tests.effort import FULL
 from tests.servers.redis import RedisServer, said
 from tests.servers.redis_cluster import RunningCluster, await_copy, is_primary
 from tests.stores.redis.kit import Asker
@@ -23,6 +24,7 @@ from tests.unit.stores.operations import Clock, claim
 pytestmark = pytest.mark.slow
 
 Start = Callable[..., AbstractContextManager[RunningCluster]]
+KEYS_UNDER_LOAD = 300 if FULL else 60  # a third of them is in the slots that move, of either number
 MANY = [Key.of(f"o-{number}", operation="charge") for number in range(60)]
 
 
@@ -115,7 +117,7 @@ def test_a_reshard_under_load_runs_nothing_twice(start_redis_cluster: Start) -> 
         with Semel(cluster.url) as semel:
             number = 0
             while not moved.is_set() or number < 200:
-                call(semel, f"o-{number % 300}")
+                call(semel, f"o-{number % KEYS_UNDER_LOAD}")
                 number += 1
 
     with start_redis_cluster() as cluster:
@@ -123,7 +125,7 @@ def test_a_reshard_under_load_runs_nothing_twice(start_redis_cluster: Start) -> 
         for worker in workers:
             worker.start()
         source, target = cluster.nodes[0], cluster.nodes[1]
-        for number in sorted({slot(Key.of(f"o-{number}", operation="charge")) for number in range(300)}):
+        for number in sorted({slot(Key.of(f"o-{number}", operation="charge")) for number in range(KEYS_UNDER_LOAD)}):
             if holder(cluster, number) is source:
                 move(cluster, number, source, target)
         moved.set()
