@@ -59,11 +59,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_SlowRows())
     config.addinivalue_line(
         "markers",
-        "covering(across_classes=False, shared=(), spread=(), whole=None): at the small effort, run only as many rows "
-        "of a test as it takes for each value of each parameter to occur. across_classes: the classes of the module "
-        "are one more parameter. shared: each value of these parameters occurs in some test of a group, not in every "
-        "test of it. spread: the names of tests for which the classes of all modules that say so are one more "
-        "parameter. whole: with `shared`, only tests that these classes define run all their rows, others one row.",
+        "covering(across_classes=False, shared=(), spread=(), whole=None, at_most=None): at the small effort, run only "
+        "as many rows of a test as it takes for each value of each parameter to occur. across_classes: the classes of "
+        "the module are one more parameter. shared: each value of these parameters occurs in some test of a group, not "
+        "in every test of it. spread: the names of tests for which the classes of all modules that say so are one more "
+        "parameter. whole: with `shared`, only tests that these classes define run all their rows, others one row. "
+        "at_most: with `whole`, of a class that defines others only about so many tests run, one row of each.",
     )
     config.addinivalue_line(
         "markers",
@@ -118,6 +119,7 @@ def _place(
     shared: Sequence[str] = (),
     spread: Collection[str] = (),
     whole: Collection[str] | None = None,
+    at_most: int | None = None,
 ) -> tuple[tuple[str, ...], Row]:
     """The name of the table that a test is in, and its row there."""
     cls = item.cls.__name__ if item.cls else ""
@@ -131,7 +133,9 @@ def _place(
         return (module, cls, item.originalname), row
     rest = tuple(sorted((name, value) for name, value in row.items() if name not in ("test", *shared)))
     topic, _, _ = item.function.__qualname__.rpartition(".")
-    case = (item.originalname, rest if whole is None or topic in whole else ())
+    case: Hashable = (item.originalname, rest)
+    if whole is not None and topic not in whole:
+        case = zlib.crc32(item.originalname.encode()) % at_most if at_most else item.originalname
     return (module, cls, topic), {"case": case, **{name: row.get(name) for name in shared}}
 
 

@@ -23,3 +23,8 @@ WITHOUT_CALLS: Final = frozenset(
     {"OperationContract", "ListContract", "CountingContract", "HistoryContract", "HolderContract"}
 )
 """Topics that send operations to a store, without any engine."""
+
+BY_THE_STORE: Final = frozenset(
+    {"RecordsContract", "SearchContract", "CountsContract", "SweepContract", "ErasingContract", "LostReplyContract"}
+)
+"""Topics that call an engine, and in which each store does most of the work in its own way."""

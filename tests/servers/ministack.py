@@ -28,6 +28,8 @@ REGION = "eu-west-1"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "semel", "AWS_SECRET_ACCESS_KEY": "semel"}
 """What a server of our own is content with; a client does not send a request unsigned."""
 _TRIES = 5
+_IN_ONE_REQUEST = 25
+"""How many items DynamoDB deletes by one request."""
 _POLL = 0.05
 _ENVIRONMENT = programs.UNPACKED / "ministack"
 
@@ -151,10 +153,12 @@ class Tables:
         return f"dynamodb://{name}?{urlencode(where, quote_via=quote)}"
 
     def empty(self, url: str) -> None:
-        """Delete every item of a table."""
-        table = urlsplit(url).netloc
-        for item in self.items(url):
-            self.client.delete_item(TableName=table, Key={"digest": item["digest"]})
+        """Delete every item of a table, as many with each request as one may carry."""
+        deletions = [{"DeleteRequest": {"Key": {"digest": item["digest"]}}} for item in self.items(url)]
+        while deletions:
+            asked = {urlsplit(url).netloc: deletions[:_IN_ONE_REQUEST]}
+            left = self.client.batch_write_item(RequestItems=asked)["UnprocessedItems"]
+            deletions[:_IN_ONE_REQUEST] = left.get(urlsplit(url).netloc, [])
 
     def items(self, url: str) -> list[dict[str, Any]]:
         """Every item of a table, as it is stored."""

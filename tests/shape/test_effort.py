@@ -161,6 +161,16 @@ def test_every_test_can_run_one_row_but_those_of_a_class(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_a_class_can_run_a_part_of_its_tests(tmp_path: Path) -> None:
+    ids = collected(tmp_path, '(shared=("colour",), whole=(), at_most=1)')
+    for cls in ("TestFirst", "TestSecond"):
+        assert columns(ids, cls, ".*")[0] == COLOURS
+    assert len(ids) == 2 * 3, "a test in each colour, and the one without a colour"
+    whole = collected(tmp_path, '(shared=("colour",), whole={"Cases"}, at_most=1)')
+    assert whole == collected(tmp_path, '(shared=("colour",))')
+
+
+@pytest.mark.slow
 def test_rows_that_are_not_fast_are_left_to_runs_of_slow_tests(tmp_path: Path) -> None:
     shared = '(shared=("colour",))'
     assert collected(tmp_path, shared, "-m", "not slow", mark="fast_rows") == collected(tmp_path, shared)
