@@ -49,7 +49,7 @@ check: setup-dev ## format, lint, types, layers, spelling and the fast tests; un
 	$(BIN)/pytest -n auto -m "not slow" $(FAST) $(ARGS)
 
 verify: setup-dev ## all tests at full effort, the long proofs with them; prints what they ran
-	SEMEL_EFFORT=full $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout=14400 --durations-by-folder $(ARGS)
+	SEMEL_TEST_MYSQL=$${SEMEL_TEST_MYSQL:-1} SEMEL_EFFORT=full $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout=14400 --durations-by-folder $(ARGS)
 
 bench: ## compare with the bare stores and with peers
 	@scripts/setup-system venv $(SERVERS)

@@ -8,13 +8,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from semel.core.flow import Flow
-from semel.core.operations import Answer, Claim, Complete, Erase, Operation, Replay, Reused
+from semel.core.operations import Answer, Claim, Complete, Erase, Invalidate, Operation, Replay, Reused
 from semel.core.record import StoredRecord
 from semel.stores.cache.logic import LruEntry, Tiers
 from semel.stores.cache.operations import (
     CacheGet,
     CacheHit,
     CacheInvalidate,
+    CacheInvalidated,
     CacheMiss,
     CacheOperation,
     CachePut,
@@ -22,7 +23,7 @@ from semel.stores.cache.operations import (
     CacheRequest,
 )
 from semel_lab.simulate.models.cache import CacheTable, Entry
-from tests.simulate.tiers.programmes import eraser, joined_completer, reader
+from tests.simulate.tiers.programmes import eraser, joined_completer, reader, reads_and_purges
 from tests.simulate.tiers.world import KEEP, KEY, OTHER, SECOND, Joined, World, claim_of
 
 _QUIET = 86_400 * SECOND
@@ -152,6 +153,35 @@ class ConfirmsUnheard(Tiers):
         return _QUIET
 
 
+class PurgesAsErased(Tiers):
+    """What is to go at once waits for other processes, as what was erased does."""
+
+    def _invalidate(self, invalidate: Invalidate) -> Flow[Answer]:
+        return super()._invalidate(replace(invalidate, at_once=False))
+
+
+class PurgesSharedAlone(Tiers):
+    """The copy of the process itself stays."""
+
+    def _dropped(self, digest: bytes, operation: str, quiet_us: int) -> Flow[CacheInvalidated | None]:
+        local, self._local = self._local, None
+        try:
+            return (yield from super()._dropped(digest, operation, quiet_us))
+        finally:
+            self._local = local
+
+
+class PurgesUnheard(Tiers):
+    """The shared cache is not asked."""
+
+    def _dropped(self, digest: bytes, operation: str, quiet_us: int) -> Flow[CacheInvalidated | None]:
+        del operation, quiet_us
+        assert self._local is not None
+        self._local.drop(digest)
+        return CacheInvalidated(0)
+        yield
+
+
 def _no_local(tiers: type[Tiers]) -> type[Tiers]:
     """The same without a tier in the process, so that an erase confirms by itself."""
 
@@ -171,6 +201,11 @@ def _erased_beside(**settings: Any) -> World:
 def _erasing(**settings: Any) -> World:
     tiers = _no_local(settings.pop("tiers", Tiers))
     return World([reader(1)], [reader(2)], [eraser], tiers=tiers, **settings)
+
+
+def _purging(**settings: Any) -> World:
+    """A process that reads and then purges, so that nobody fills in between."""
+    return World([reads_and_purges], cached=True, **settings)
 
 
 WORLDS: dict[str, tuple[Callable[[], World], Callable[[], World]]] = {
@@ -213,4 +248,7 @@ WORLDS: dict[str, tuple[Callable[[], World], Callable[[], World]]] = {
         lambda: World([reader(1, times=2)], [eraser], tiers=_no_local(ConfirmsUnheard), faults=1),
         lambda: World([reader(1, times=2)], [eraser], tiers=_no_local(Tiers), faults=1),
     ),
+    "a purge at once waits for others": (lambda: _purging(tiers=PurgesAsErased), _purging),
+    "a purge leaves the copy of its process": (lambda: _purging(tiers=PurgesSharedAlone), _purging),
+    "a purge leaves the copy that is shared": (lambda: _purging(tiers=PurgesUnheard), _purging),
 }

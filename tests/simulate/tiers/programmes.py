@@ -8,7 +8,20 @@ from typing import Any
 from semel.core.flow import Flow
 from semel.core.operations import Answer, Claim, Complete, Confirm, Erase, Invalidate, Pending, PendingInvalidations
 from semel.errors import StoreUnavailable
-from tests.simulate.tiers.world import BODY, KEY, LEASE, Begin, Caller, End, Joined, Process, Programme, Shown, claim_of
+from tests.simulate.tiers.world import (
+    BODY,
+    KEY,
+    LEASE,
+    Begin,
+    Caller,
+    End,
+    Joined,
+    Process,
+    Programme,
+    Purged,
+    Shown,
+    claim_of,
+)
 
 
 def reader(number: int, *, times: int = 1, fingerprint: bytes = b"\1", slowly: bool = False) -> Programme:
@@ -56,6 +69,25 @@ def eraser(process: Process) -> Caller:
     except StoreUnavailable:
         return
     process.has_erased = True
+
+
+def purger(process: Process) -> Caller:
+    """Has the caches forget the record at once, and asks for it again: the answer is to come from the store."""
+    began = yield Begin()
+    flow = process.tiers.ask(Invalidate(KEY.digest, KEY.operation, at_once=True))
+    assert flow is not None
+    try:
+        yield from flow
+    except StoreUnavailable as error:
+        yield Purged(began, str(error), is_at_hand=False)
+        return
+    yield Purged(began, "", is_at_hand=process.tiers.at_hand(claim_of(7)) is not None)
+
+
+def reads_and_purges(process: Process) -> Caller:
+    """One after the other, so that nobody fills anything in between."""
+    yield from reader(1)(process)
+    yield from purger(process)
 
 
 def sweeper(process: Process) -> Caller:

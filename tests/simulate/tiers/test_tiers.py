@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.simulate.tiers.programmes import completer, eraser, joined_completer, reader, sweeper
+from tests.simulate.tiers.programmes import completer, eraser, joined_completer, reader, reads_and_purges, sweeper
 from tests.simulate.tiers.world import KEEP, OTHER, SECOND, World
 
 FULL = os.environ.get("SEMEL_EFFORT") == "full"
@@ -20,6 +20,11 @@ def explored(world: World) -> None:
 
 def test_no_reader_is_shown_what_was_erased_and_confirmed() -> None:
     explored(World([reader(1)], [reader(2)], [eraser], waits=WAIT if FULL else ()))
+
+
+def test_a_purge_at_once_is_over_when_the_shared_cache_and_its_own_process_have_forgotten() -> None:
+    explored(World([reads_and_purges], [reader(2)], cached=True))
+    explored(World([reads_and_purges], [reader(2)], cached=True, faults=1))
 
 
 def test_nor_one_who_asks_twice_while_time_passes() -> None:

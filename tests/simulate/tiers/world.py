@@ -55,6 +55,14 @@ class Shown(msgspec.Struct, frozen=True):
     erased_here: bool
 
 
+class Purged(msgspec.Struct, frozen=True):
+    """What became of a purge: the error if it gave up, and whether the process can still answer by itself."""
+
+    began: tuple[int, bool]
+    problem: str
+    is_at_hand: bool
+
+
 class Joined(msgspec.Struct, frozen=True):
     """An operation inside the caller's transaction."""
 
@@ -219,6 +227,9 @@ class World:
             case Shown():
                 _check(state, wanted, (*trace, name), can_fail=self._faults > 0)
                 yield name, None, state
+            case Purged():
+                _check_purged(state, wanted, (*trace, name), can_fail=self._faults > 0)
+                yield name, None, state
             case Joined(operation):
                 yield name, *self._inside(state, operation)
             case End():
@@ -287,6 +298,18 @@ def _check(state: State, shown: Shown, trace: tuple[str, ...], *, can_fail: bool
         raise Violation(f"shown to another request:\n{told}")
     if not state.happened:
         raise Violation(f"shown although it never happened:\n{told}")
+
+
+def _check_purged(state: State, purged: Purged, trace: tuple[str, ...], *, can_fail: bool) -> None:
+    """A purge is over when the shared cache and this process have forgotten, whatever other processes hold."""
+    told = "\n".join(trace)
+    if purged.problem and not can_fail:
+        raise Violation(f"a purge at once waits for other processes: {purged.problem}\n{told}")
+    if not purged.problem and purged.is_at_hand:
+        raise Violation(f"purged, and still at hand in the process that did it:\n{told}")
+    # Where the cache evicts, the tombstone may go, and others may fill in what the store still has.
+    if not purged.problem and not can_fail and state.entry is not None and state.entry.kind == "record":
+        raise Violation(f"purged, and still in the shared cache:\n{told}")
 
 
 def claim_of(number: int, fingerprint: bytes = b"\1") -> Claim:

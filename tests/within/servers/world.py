@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from semel.engine.clock import SystemClock
 from semel.stores.urls import store_from_url
 from tests.decorated import CallStyle
 from tests.servers.databases import Databases
+from tests.servers.mysql import Mysql
 from tests.within.servers.callers import (
     Asyncmy,
     Asyncpg,
@@ -73,7 +74,8 @@ class Door:
 
 
 _ISOLATION = {"isolation_level": "AUTOCOMMIT"}
-_PG, _MY = "postgresql", "mariadb"
+SERVERS["mysql"] = SERVERS["mariadb"]  # the same words
+_PG, _MY, _MYSQL_ITSELF = "postgresql", "mariadb", "mysql"
 DOORS = {
     "psycopg": Door(_PG, "sync", Psycopg.open, {"autocommit": True}),
     "psycopg-async": Door(_PG, "async", AsyncPsycopg.open, {"autocommit": True}),
@@ -94,12 +96,16 @@ DOORS = {
     "sqlalchemy-async-session-asyncmy": Door(_MY, "async", async_alchemy("mysql+asyncmy", "session"), _ISOLATION),
 }
 """A further library is one line here, and a class in callers.py if its verbs are new."""
+if Mysql.is_asked_for():
+    DOORS.update({
+        f"mysql-{name}": replace(door, server=_MYSQL_ITSELF) for name, door in DOORS.items() if door.server == _MY
+    })  # fmt: skip
 
 on_postgresql = pytest.mark.parametrize(
     "world", [name for name, door in DOORS.items() if door.server == _PG], indirect=True
 )
 on_mariadb = pytest.mark.parametrize(
-    "world", [name for name, door in DOORS.items() if door.server == _MY], indirect=True
+    "world", [name for name, door in DOORS.items() if door.server in (_MY, _MYSQL_ITSELF)], indirect=True
 )
 
 

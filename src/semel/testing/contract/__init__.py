@@ -56,7 +56,7 @@ from semel.testing.contract.topics.doubts import (
     ReopeningContract,
     ResolvingContract,
 )
-from semel.testing.contract.topics.erasing import ErasingContract, InvalidationContract
+from semel.testing.contract.topics.erasing import CachePurgeContract, ErasingContract, InvalidationContract
 from semel.testing.contract.topics.failures import (
     AttemptContract,
     CountingContract,
@@ -132,6 +132,7 @@ class StoreContract(
     SweepContract,
     SweepingReconcileContract,
     ErasingContract,
+    CachePurgeContract,
     HistoryContract,
     HolderContract,
     HistoryOfCallsContract,

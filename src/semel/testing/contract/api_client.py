@@ -224,6 +224,10 @@ class ApiClient:
         record: Record = await self.call(method)
         return record
 
+    async def purge_cached(self, key: Any = "k", *, operation: Any = OPERATION, **place: Any) -> None:
+        """Take a record out of the caches in front of the store."""
+        await self.call(functools.partial(self.engine.purge_cached, key, operation=operation, **place))
+
     async def history(self, key: Any = "k", *, operation: Any = OPERATION, **place: Any) -> tuple[HistoryEntry, ...]:
         """What happened to a record."""
         method = functools.partial(self.engine.history, key, operation=operation, **place)

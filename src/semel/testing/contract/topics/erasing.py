@@ -33,6 +33,7 @@ from semel.core.operations import (
 )
 from semel.core.policy import Policy
 from semel.core.record import BLANK, About, Failure, Lease, Status, Step, StoredRecord, erase_record
+from semel.core.store import Capability
 from semel.errors import FailedBefore, NotResolvable, ResultNotKept, UsageError
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.world import World
@@ -239,6 +240,60 @@ class ErasingContract(Contract):
             await world.client().erase()
 
 
+class CachePurgeContract(Contract):
+    """One record is taken out of the caches in front of a store, at once; the record itself stays."""
+
+    async def test_purging_is_refused_where_there_is_no_cache(self, world: World) -> None:
+        client = world.client()
+        await client.run()
+        if _has_copies(world):
+            await client.purge_cached()
+            return
+        with pytest.raises(UsageError, match="There is no cache"):
+            await client.purge_cached()
+
+    async def test_what_was_purged_is_answered_by_the_store(self, world: World) -> None:
+        client = world.client()
+        first = await client.run()
+        if not _has_copies(world):
+            assert (await client.run()).cache is None
+            return
+        assert [(await client.run()).cache for _ in range(3)][-1] == "hit"
+        await client.purge_cached()
+        again = await client.run()
+        assert (again.value, again.cache) == (first.value, "miss")
+
+    async def test_purging_leaves_the_record(self, world: World) -> None:
+        client = world.client()
+        await client.run()
+        before = await client.read()
+        if _has_copies(world):
+            await client.purge_cached()
+        assert await client.read() == before
+
+    async def test_purging_does_not_wait_for_what_other_processes_keep(self, world: World) -> None:
+        client, other = world.client(), world.client()
+        await client.run()
+        for _ in range(3):
+            await other.run()
+        began = world.clock.monotonic()
+        if _has_copies(world):
+            await client.purge_cached()
+        assert world.clock.monotonic() == began
+
+    @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "everywhere"])
+    async def test_an_invalidation_is_recorded_where_nothing_is_cached(self, world: World, at_once: bool) -> None:
+        digest = world.claim("never used").key.digest
+        if _has_copies(world) and not at_once:
+            return  # other processes may hold what this one cannot see: told by raising, see the tests of tiers
+        (answer,) = await world.perform(Invalidate(digest, "charge", at_once=at_once))
+        assert isinstance(answer, Recorded)
+
+
+def _has_copies(world: World) -> bool:
+    return Capability.LANE_WRAPPER in world.store().capabilities
+
+
 class InvalidationContract(Contract, calls=False):
     """What a store does that can stand behind caches: it notes what they have to forget until they have confirmed."""
 
@@ -315,10 +370,6 @@ class InvalidationContract(Contract, calls=False):
         world.clock.advance(30 * 24 * 3600)
         assert await world.perform(Purge(10)) == [SweepCount(1)]
         assert [noted.digest for noted in await _pending(world)] == [lease.key.digest]
-
-    async def test_a_store_without_caches_has_nothing_to_invalidate(self, world: World) -> None:
-        (answer,) = await world.perform(Invalidate(b"d" * 32, "charge"))
-        assert isinstance(answer, Recorded)
 
 
 async def _settled(world: World, how: str) -> StoredRecord:
