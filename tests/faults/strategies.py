@@ -18,7 +18,7 @@ terms = st.builds(
     lease_us=st.sampled_from([SECOND, 3 * SECOND]),
     keep_us=st.sampled_from([4 * SECOND, 60 * SECOND]),
     in_doubt=st.sampled_from(["rerun"] * 5 + ["reconcile"] * 2 + ["hold"]),
-    reconcile_after_us=st.sampled_from([0, 2 * SECOND]),
+    reconcile_after_us=st.sampled_from([0, 2 * SECOND, 30 * SECOND]),
 )
 abouts = st.builds(About, business_key=st.sampled_from([None, "b-1", "ü-2"]))
 errors = st.builds(Failure, st.sampled_from(["app.Refused", "app.Down"]), st.sampled_from(["", "no", "nö \udc80"[:2]]))

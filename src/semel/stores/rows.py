@@ -134,6 +134,10 @@ TEXT_COLUMNS = frozenset(
     }
 )
 
+USUAL_TERMS = {"in_doubt_policy": "'rerun'", "reconcile_after_us": "30000000"}
+"""What NULL stands for in the tables of SQL servers, as it is written in their statements: the terms of nearly every
+record take no bytes. Stored records are read by it, so it stays as it is even if the defaults of policies change."""
+
 _HEADING = re.compile(r"^-- (name|part): (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 _PART = re.compile(r"\{(\w+)\}")
@@ -159,6 +163,18 @@ def load_statements(
         body = _PART.sub(lambda hit: known[hit.group(1)], _COMMENT.sub("", text)).strip().rstrip(";")
         (known if kind == "part" else statements)[title] = body
     return statements if only == "name" else known
+
+
+def load_rules(row: str) -> dict[str, str]:
+    """The rules of arbitration on `row`, as pieces for the statements of a server."""
+    terms = usual_terms(f"{row}.")
+    parts = {"r": row, "r_policy": terms["in_doubt_policy"], "r_quiet": terms["reconcile_after_us"]}
+    return load_statements("semel.stores.sql", "rules.sql", parts, only="part")
+
+
+def usual_terms(row: str = "") -> dict[str, str]:
+    """The two columns whose usual value is not stored, as they are read from `row`, by their names."""
+    return {name: f"coalesce({row}{name}, {usual})" for name, usual in USUAL_TERMS.items()}
 
 
 def record_of(row: Sequence[Any], steps: tuple[Step, ...] = ()) -> StoredRecord:

@@ -1,8 +1,7 @@
-"""What a record costs on PostgreSQL: bytes with its indexes, and whether a completion touches the indexes again."""
+"""Whether a completion on PostgreSQL touches the indexes again."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import psycopg
@@ -13,15 +12,9 @@ from tests.stores.postgresql.kit import Asker, claims, completions, rows
 
 pytestmark = pytest.mark.slow
 
-FULL = os.environ.get("SEMEL_EFFORT") == "full"
-BATCH = 64
 UPDATES = """
 SELECT s.n_tup_upd, s.n_tup_hot_upd FROM pg_stat_user_tables AS s
 WHERE s.relname = 'semel_record' AND s.n_tup_upd >= %s
-"""
-BYTES = """
-SELECT pg_relation_size('semel_record')::float / count(*), pg_indexes_size('semel_record')::float / count(*)
-FROM semel_record WHERE status = 'completed'
 """
 
 
@@ -46,17 +39,6 @@ def hot_share(url: str, updates: int) -> float:
         continue
     every, hot = found[0]
     return float(hot / every)
-
-
-def test_a_record_takes_less_than_400_bytes(url: str, record_property: Callable[[str, object], None]) -> None:
-    records = 100_000 if FULL else 20_000
-    filled(url, records, BATCH)
-    table, indexes = rows(url, BYTES)[0]
-    record_property(
-        "figures",
-        f"{records} records: {table + indexes:.0f} bytes each, {table:.0f} in the table, {indexes:.0f} in indexes",
-    )
-    assert table + indexes < 400
 
 
 @pytest.mark.parametrize(("batch", "least"), [(1, 0.8), (8, 0.3)], ids=["one caller", "eight callers"])

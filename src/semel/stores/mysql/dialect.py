@@ -30,12 +30,15 @@ from semel.core.record import LEASE_ENDED, MOST_ENTRIES, Status, StoredRecord, W
 from semel.stores.mysql.settings import lock_timeout_seconds
 from semel.stores.rows import (
     RECORD_COLUMNS,
+    USUAL_TERMS,
     claim_row,
     count_values,
     erase_row,
+    load_rules,
     load_statements,
     reopen_values,
     resolve_values,
+    usual_terms,
     worker_row,
 )
 from semel.stores.search import Wording, select_records, term_numbers
@@ -107,6 +110,11 @@ def table_names(settings: Settings) -> dict[str, str]:
     return {"prefix": prefix, **{name: f"{within}`{prefix}{table}`" for name, table in tables.items()}}
 
 
+def _column(name: str) -> str:
+    """A column of the record `r`, as it is read."""
+    return f"{usual_terms('r.')[name]} AS {name}" if name in USUAL_TERMS else f"r.{name}"
+
+
 def clock_text(settings: Settings) -> str:
     """The store's clock in microseconds, as part of a statement."""
     return _CLOCK if settings.clock is None else f"CAST({NOW} AS SIGNED)"
@@ -126,10 +134,7 @@ class MysqlDialect(ServerSweeps):
 
     def _loaded(self) -> dict[str, str]:
         target = self._names["record_table"]
-        rules = {
-            name: load_statements("semel.stores.sql", "rules.sql", {"r": row}, only="part")
-            for name, row in (("", "r"), ("t_", target))
-        }
+        rules = {name: load_rules(row) for name, row in (("", "r"), ("t_", target))}
         return load_statements(
             "semel.stores.mysql",
             "statements.sql",
@@ -140,8 +145,10 @@ class MysqlDialect(ServerSweeps):
                 "t": target,
                 "clock": self._clock,
                 "lock_timeout": str(self._lock_timeout),
-                "r_record": ", ".join(f"r.{column}" for column in RECORD_COLUMNS),
-                "m_record": "m.digest, " + ", ".join(f"r.{column}" for column in RECORD_COLUMNS[1:]),
+                "usual_policy": USUAL_TERMS["in_doubt_policy"],
+                "usual_quiet": USUAL_TERMS["reconcile_after_us"],
+                "r_record": ", ".join(map(_column, RECORD_COLUMNS)),
+                "m_record": "m.digest, " + ", ".join(map(_column, RECORD_COLUMNS[1:])),
             },
         )
 

@@ -15,7 +15,7 @@ INSERT INTO {record_table} (
 )
 SELECT
     e.digest, e.scope, e.operation, e.value, 'running', FALSE, e.fingerprint, 1, e.nonce, e.now + e.lease_us,
-    e.in_doubt_policy, e.reconcile_after_us, FALSE, 1, e.subject, e.business_key, e.process_instance, e.requester,
+    nullif(e.in_doubt_policy, {usual_policy}), nullif(e.reconcile_after_us, {usual_quiet}), FALSE, 1, e.subject, e.business_key, e.process_instance, e.requester,
     e.tags, e.now, e.now, e.now, e.now + e.keep_us, e.keep_us
 FROM ({input}) AS e {unless}
 
@@ -53,8 +53,8 @@ ON DUPLICATE KEY UPDATE
     fingerprint = IF({t}.fence < 0, e.fingerprint, {t}.fingerprint),
     nonce = IF({t}.fence < 0, e.nonce, {t}.nonce),
     lease_us = IF({t}.fence < 0, e.now + e.lease_us, {t}.lease_us),
-    in_doubt_policy = IF({t}.fence < 0, e.in_doubt_policy, {t}.in_doubt_policy),
-    reconcile_after_us = IF({t}.fence < 0, e.reconcile_after_us, {t}.reconcile_after_us),
+    in_doubt_policy = IF({t}.fence < 0, nullif(e.in_doubt_policy, {usual_policy}), {t}.in_doubt_policy),
+    reconcile_after_us = IF({t}.fence < 0, nullif(e.reconcile_after_us, {usual_quiet}), {t}.reconcile_after_us),
     outcome = IF({t}.fence < 0, NULL, {t}.outcome),
     subject = IF({t}.fence < 0, e.subject, {t}.subject),
     business_key = IF({t}.fence < 0, e.business_key, {t}.business_key),
@@ -303,7 +303,8 @@ INSERT INTO {record_table} (
 )
 SELECT
     e.digest, e.scope, e.operation, e.value, 'failed', COALESCE(e.most > 1, TRUE), e.fingerprint, e.fence, e.nonce, e.now,
-    e.in_doubt_policy, e.reconcile_after_us, FALSE, 1, e.error_type, e.error_message, e.subject, e.business_key,
+    nullif(e.in_doubt_policy, {usual_policy}), nullif(e.reconcile_after_us, {usual_quiet}), FALSE, 1, e.error_type,
+    e.error_message, e.subject, e.business_key,
     e.process_instance, e.requester, e.tags, e.now, e.now, e.now, e.now, e.now + e.keep_us, e.keep_us
 FROM ({input}) AS e {unless}
 ON DUPLICATE KEY UPDATE fence = {t}.fence;

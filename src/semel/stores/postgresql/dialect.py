@@ -26,12 +26,15 @@ from semel.core.operations import (
 from semel.core.record import LEASE_ENDED, NOTHING, Status, StoredRecord, Worker
 from semel.stores.rows import (
     RECORD_COLUMNS,
+    USUAL_TERMS,
     claim_row,
     count_values,
     erase_row,
+    load_rules,
     load_statements,
     reopen_values,
     resolve_values,
+    usual_terms,
     worker_row,
 )
 from semel.stores.search import Wording, select_records, term_numbers
@@ -135,7 +138,7 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     "purge_workers": {"keep_us": "bigint"},
 }
 _LATER: Final = (
-    *("input", "transaction", "found", "restrictions", "row"),
+    *("input", "in_order", "e_in_order", "transaction", "found", "restrictions", "row"),
     *("kept_terms", "dropped_terms", "terms", "unless_said", "sign"),
 )
 _TERMS_OF_ONE: Final = "SELECT e.digest, t.term FROM e CROSS JOIN unnest(?::bigint[]) AS t(term)"
@@ -178,6 +181,8 @@ def _are_alike(claims: Sequence[Claim]) -> bool:
 def _column(name: str, row: str = "") -> str:
     """A column of a record. What follows from the others is not stored: it would cost bytes in every row."""
     match name:
+        case "in_doubt_policy" | "reconcile_after_us":
+            return f"{usual_terms(row)[name]} AS {name}"
         case "completed_us":  # nothing changes a settled record but a new claim
             return f"CASE WHEN {row}status NOT IN ('running', 'in_doubt') THEN {row}updated_us END AS completed_us"
         case "started_us":
@@ -231,7 +236,7 @@ class PostgresDialect(ServerSweeps):
 
     def _loaded(self, settings: Settings) -> dict[str, str]:
         kept = {name: f"{{{name}}}" for name in _LATER}
-        rules = load_statements("semel.stores.sql", "rules.sql", {"r": "r"}, only="part")
+        rules = load_rules("r")
         return load_statements(
             "semel.stores.postgresql",
             "statements.sql",
@@ -243,6 +248,9 @@ class PostgresDialect(ServerSweeps):
                 "channel": f"'{channel(settings)}'",
                 "record": ", ".join(_column(name) for name in RECORD_COLUMNS),
                 "r_record": ", ".join(_column(name, "r.") for name in RECORD_COLUMNS),
+                "won_record": ", ".join(f"r.{name}" for name in RECORD_COLUMNS),
+                "usual_policy": USUAL_TERMS["in_doubt_policy"],
+                "usual_quiet": USUAL_TERMS["reconcile_after_us"],
                 "held_record": "w.digest, " + ", ".join("NULL" for _ in RECORD_COLUMNS[1:]),
             },
         )
@@ -254,19 +262,24 @@ class PostgresDialect(ServerSweeps):
         """
         text = self._texts.get((name, form, about))
         if text is None:
-            columns = _INPUTS[name]
-            conditions = {"one": "", "here": _SAME_DATABASE.format(**self._names), "same": _SAME_TRANSACTION}
-            if form == "alike":
-                input_ = _ALIKE.format(clock=self._clock)
-            elif form == "many":
-                input_ = _many(columns, self._clock)
-            else:
-                input_ = _one(columns, self._clock, conditions[form])
             transaction = "pg_current_xact_id()::text" if form == "here" else "NULL"
-            text = self._sql[name].replace("{input}", input_).replace("{transaction}", transaction)
+            text = self._sql[name].replace("{input}", self._input(name, form)).replace("{transaction}", transaction)
+            is_list = form in ("alike", "many")
+            text = text.replace("{in_order}", "ORDER BY w.digest" if is_list else "")
+            text = text.replace("{e_in_order}", "(SELECT * FROM e ORDER BY digest)" if is_list else "e")
             text = self._with_terms(text, _TERMS_OF_MANY if form == "many" else _TERMS_OF_ONE, about=about)
             self._texts[name, form, about] = text
         return text
+
+    def _input(self, name: str, form: str) -> str:
+        """The table of what is asked for."""
+        columns = _INPUTS[name]
+        if form == "alike":
+            return _ALIKE.format(clock=self._clock)
+        if form == "many":
+            return _many(columns, self._clock)
+        conditions = {"one": "", "here": _SAME_DATABASE.format(**self._names), "same": _SAME_TRANSACTION}
+        return _one(columns, self._clock, conditions[form])
 
     def _with_terms(self, text: str, terms: str, *, about: bool) -> str:
         """A claim that keeps what its record is searched by, and no longer what another one said before."""

@@ -3,6 +3,7 @@
 -- {input} stands for a table of what is asked for, one row per operation: arrays for a list, plain values for one.
 -- {clock} is the server's clock in microseconds. {record} are the columns of a record, {r_record} the same of `r`.
 -- In the caller's transaction it is empty where the database is not the store's, or the transaction is not the claim's.
+-- {in_order} sorts a list, and is nothing for one: to set up a sort of one row costs the server 1.5 % of a first run.
 -- Values are bound by position; those of {input} come first.
 
 -- part: claim_columns
@@ -12,13 +13,13 @@ created_us, updated_us, expires_us, keep_us
 
 -- part: claim_row
 w.digest, w.scope, w.operation, w.value, 'running', false, w.fingerprint, 1, w.nonce, w.now + w.lease_us,
-w.in_doubt_policy, w.reconcile_after_us, false, 1, w.subject, w.business_key, w.process_instance, w.requester,
+nullif(w.in_doubt_policy, {usual_policy}), nullif(w.reconcile_after_us, {usual_quiet}), false, 1, w.subject, w.business_key, w.process_instance, w.requester,
 w.tags, w.now, w.now, w.now + w.keep_us, w.keep_us
 
 -- What came of each claim: the row that was met or written, or only the digest where an open transaction holds the key.
 -- part: claimed
 SELECT {record}, now, NULL::text AS transaction FROM seen
-UNION ALL SELECT {r_record}, w.now, {transaction} FROM won AS r JOIN wanted AS w ON w.digest = r.digest
+UNION ALL SELECT {won_record}, w.now, {transaction} FROM won AS r JOIN wanted AS w ON w.digest = r.digest
 UNION ALL SELECT {held_record}, w.now, NULL FROM wanted AS w WHERE NOT w.free
 
 -- What the records are searched by, kept with the claim that won them. Equal numbers of two values are one row.
@@ -48,7 +49,7 @@ wanted AS MATERIALIZED (
 ),
 won AS (
     INSERT INTO {record_table} AS r ({claim_columns})
-    SELECT {claim_row} FROM wanted AS w WHERE w.free ORDER BY w.digest
+    SELECT {claim_row} FROM wanted AS w WHERE w.free {in_order}
     ON CONFLICT (digest) DO NOTHING
     RETURNING {record}
 ){kept_terms}
@@ -83,7 +84,7 @@ wanted AS MATERIALIZED (
 ),
 won AS (
     INSERT INTO {record_table} AS r ({claim_columns})
-    SELECT {claim_row} FROM wanted AS w WHERE w.free ORDER BY w.digest
+    SELECT {claim_row} FROM wanted AS w WHERE w.free {in_order}
     ON CONFLICT (digest) DO UPDATE SET (
         scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
         reconcile_after_us, doubtful, attempts, outcome, error_type, error_message, subject, business_key,
@@ -128,8 +129,9 @@ won AS (
         FROM (
             SELECT {expired} AS expired, {wins} AS wins
             FROM (
-                SELECT excluded.fingerprint, excluded.nonce, excluded.in_doubt_policy, excluded.reconcile_after_us,
-                    excluded.updated_us AS now
+                SELECT excluded.fingerprint, excluded.nonce, excluded.updated_us AS now,
+                    coalesce(excluded.in_doubt_policy, {usual_policy}) AS in_doubt_policy,
+                    coalesce(excluded.reconcile_after_us, {usual_quiet}) AS reconcile_after_us
             ) AS e
         ) AS z
     )
@@ -143,7 +145,7 @@ won AS (
 -- part: own
 own AS MATERIALIZED (
     SELECT s.*, r.created_us
-    FROM (SELECT * FROM e ORDER BY digest) AS s
+    FROM {e_in_order} AS s
     CROSS JOIN LATERAL (
         SELECT x.created_us FROM {record_table} AS x
         WHERE x.digest = s.digest AND x.nonce = s.nonce AND x.fence = s.fence AND x.status = 'running'
@@ -294,7 +296,8 @@ WITH e AS MATERIALIZED ({input}), won AS (
     )
     SELECT
         e.digest, e.scope, e.operation, e.value, 'failed', coalesce(e.most > 1, true), e.fingerprint, e.fence, e.nonce,
-        e.now, e.in_doubt_policy, e.reconcile_after_us, false, 1, e.error_type, e.error_message, e.subject,
+        e.now, nullif(e.in_doubt_policy, {usual_policy}), nullif(e.reconcile_after_us, {usual_quiet}), false,
+        1, e.error_type, e.error_message, e.subject,
         e.business_key, e.process_instance, e.requester, e.tags, e.now, e.now, e.now + e.keep_us, e.keep_us
     FROM e WHERE pg_try_advisory_xact_lock(e.lock)
     ON CONFLICT (digest) DO NOTHING

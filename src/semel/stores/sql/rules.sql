@@ -2,6 +2,7 @@
 --
 -- {r} is the row that a claim meets. `e` is the claim, with e.now as its instant: the clock of the server when the
 -- statement began. An instant that is a little old never wins anything: a lease that was alive then is left alone.
+-- {r_policy} and {r_quiet} are the row's in_doubt_policy and reconcile_after_us, whose usual values are stored as NULL.
 
 -- part: settled
 {r}.status NOT IN ('running', 'in_doubt')
@@ -26,10 +27,10 @@
                 OR ({r}.status = 'running' AND {r}.lease_us <= e.now)
             )
             AND (
-                ({r}.in_doubt_policy = 'rerun' AND e.in_doubt_policy = 'rerun')
+                ({r_policy} = 'rerun' AND e.in_doubt_policy = 'rerun')
                 OR (
-                    {r}.in_doubt_policy <> 'hold' AND e.in_doubt_policy = 'reconcile'
-                    AND {r}.lease_us + greatest({r}.reconcile_after_us, e.reconcile_after_us) <= e.now
+                    {r_policy} <> 'hold' AND e.in_doubt_policy = 'reconcile'
+                    AND {r}.lease_us + greatest({r_quiet}, e.reconcile_after_us) <= e.now
                 )
             )
         )

@@ -40,7 +40,7 @@ CREATE TABLE {record_table} (
     updated_us          bigint NOT NULL,
     expires_us          bigint NOT NULL,
     keep_us             bigint NOT NULL,
-    reconcile_after_us  bigint NOT NULL,
+    reconcile_after_us  bigint,
     replayed_us         bigint,
     doubt_us            bigint,
     fence               integer NOT NULL,
@@ -51,7 +51,7 @@ CREATE TABLE {record_table} (
     doubtful            boolean NOT NULL,
     wanted              boolean NOT NULL DEFAULT false,
     status              text COLLATE "C" NOT NULL,
-    in_doubt_policy     text COLLATE "C" NOT NULL,
+    in_doubt_policy     text COLLATE "C",
     digest              bytea NOT NULL,
     nonce               bytea NOT NULL,
     fingerprint         bytea NOT NULL,
@@ -104,8 +104,8 @@ COMMENT ON COLUMN {record_table}.fingerprint IS 'digest of the request; the same
 COMMENT ON COLUMN {record_table}.fence IS 'rises with every claim; a late worker shows an older one and changes nothing';
 COMMENT ON COLUMN {record_table}.nonce IS 'names the claim that holds the lease';
 COMMENT ON COLUMN {record_table}.lease_us IS 'until when the claim is alive, unless renewed';
-COMMENT ON COLUMN {record_table}.in_doubt_policy IS 'what its owner allows after an end without an outcome: rerun, reconcile or hold';
-COMMENT ON COLUMN {record_table}.reconcile_after_us IS 'how long after the lease to wait before asking whether it happened';
+COMMENT ON COLUMN {record_table}.in_doubt_policy IS 'what its owner allows after an end without an outcome: reconcile or hold; NULL: rerun';
+COMMENT ON COLUMN {record_table}.reconcile_after_us IS 'how long after the lease to wait before asking whether it happened; NULL: 30 s';
 COMMENT ON COLUMN {record_table}.doubtful IS 'an earlier attempt may have had its effect';
 COMMENT ON COLUMN {record_table}.attempts IS 'how often the handler was started';
 COMMENT ON COLUMN {record_table}.outcome IS 'what duplicates are given, encoded by semel';

@@ -311,9 +311,18 @@ class ReconcileContract(Contract):
         assert isinstance(error, InDoubt)
         assert error.retry_after == timedelta(seconds=RECONCILE_QUIET - 5)
 
-    async def test_the_longer_quiet_time_of_the_two_counts(self, world: World) -> None:
-        await world.crash(policy=_asking(world, Unknown(), quiet=100))
-        world.clock.advance(RECONCILE_LEASE + 99)
+    @pytest.mark.parametrize("quiet", [100, QUIET], ids=["set", "default"])
+    async def test_the_longer_quiet_time_of_the_two_counts(self, world: World, quiet: int) -> None:
+        await world.crash(policy=_asking(world, Unknown(), quiet=quiet))
+        world.clock.advance(RECONCILE_LEASE + quiet - 1)
+        policy = _asking(world, Happened("found"), quiet=1)
+        assert isinstance(await world.client().error(policy=policy), InDoubt)
+        world.clock.advance(1)
+        assert await world.client().value(policy=policy) == "found"
+
+    async def test_a_policy_of_defaults_is_waited_for_as_well(self, world: World) -> None:
+        await world.crash(policy=Policy())
+        world.clock.advance(RECONCILE_LEASE + QUIET - 1)
         policy = _asking(world, Happened("found"), quiet=1)
         assert isinstance(await world.client().error(policy=policy), InDoubt)
         world.clock.advance(1)
