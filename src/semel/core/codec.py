@@ -29,7 +29,7 @@ import msgspec
 
 from semel.core import serializer
 from semel.core.record import NotKept, pack_outcome, pack_tombstone, unpack_outcome, unreadable_error
-from semel.errors import ResultNotKept, UsageError
+from semel.errors import RecordUnreadable, ResultNotKept, UsageError
 
 _BY_EQUALITY = frozenset({type(None), bool, int, str, bytes})
 _ABSENT = object()
@@ -385,12 +385,28 @@ class UpgradingAdapter:
             return self._apply_upgrade(data)
 
     def _apply_upgrade(self, data: Any) -> Any:
-        value = self._upgrade(data)
+        name = getattr(self._upgrade, "__qualname__", type(self._upgrade).__qualname__)
         try:
-            plain = self._shape.lower(value)
+            value = self._upgrade(data)
+        except Exception as problem:
+            raise _upgrade_error(f"upgrade={name} raised {_safe_reason(problem)}") from problem
+        try:
+            return self._shape.lift(self._lower_upgraded(value))
+        except Exception as problem:
+            why = f"what upgrade={name} gave does not fit the declared result ({_safe_reason(problem)})"
+            raise _upgrade_error(why) from problem
+
+    def _lower_upgraded(self, value: Any) -> Any:
+        try:
+            return self._shape.lower(value)
         except Exception:  # noqa: BLE001 - then it is plain data already, or nothing that fits
-            plain = value
-        return self._shape.lift(plain)
+            return value
+
+
+def _upgrade_error(why: str) -> RecordUnreadable:
+    return RecordUnreadable(
+        f"The stored outcome cannot be read: {why}. It did run before and nothing ran now; mend the function."
+    )
 
 
 def encode(value: Any, shape: Shape, max_result: int) -> bytes:
@@ -478,6 +494,8 @@ def decode(stored: bytes, shape: Shape) -> Any:
                 return serializer.loads(body)
             case "stated":
                 return shape.fit(serializer.loads(body))
+    except RecordUnreadable:
+        raise  # an upgrade has said what was wrong with it
     except Exception as problem:
         raise unreadable_error(f"it does not fit the declared result ({_safe_reason(problem)})") from problem
     raise unreadable_error(f"its codec {codec!r} is unknown to this release")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 from semel import AsyncSemel, Happened, Semel
@@ -77,14 +78,34 @@ def test_a_result_that_fits_is_not_upgraded(asking: Ask) -> None:
     assert asking(store, lambda _: pytest.fail("it was asked")) == Money(7, "USD")
 
 
+def read_cents(old: Any) -> Any:
+    return old["cents"]
+
+
+def give_text(_old: Any) -> Any:
+    return "nothing that fits"
+
+
+FAILING = {
+    "it raises": (read_cents, "upgrade=read_cents raised TypeError", TypeError),
+    "it does not fit either": (
+        give_text,
+        "what upgrade=give_text gave does not fit the declared",
+        msgspec.ValidationError,
+    ),
+}
+
+
 @BOTH
-@pytest.mark.parametrize(
-    "upgrade", [lambda old: old["cents"], lambda _: "nothing that fits"], ids=["it raises", "it does not fit either"]
-)
-def test_an_upgrade_that_fails_runs_nothing(asking: Ask, upgrade: Upgrade) -> None:
+@pytest.mark.parametrize(("upgrade", "said", "cause"), FAILING.values(), ids=FAILING)
+def test_an_upgrade_that_fails_is_named_and_runs_nothing(
+    asking: Ask, upgrade: Upgrade, said: str, cause: type[Exception]
+) -> None:
     store = stored(1250, int)
-    with pytest.raises(RecordUnreadable, match="does not fit the declared result"):
+    with pytest.raises(RecordUnreadable, match=said) as raised:
         asking(store, upgrade)
+    assert "othing ran" in str(raised.value)
+    assert isinstance(raised.value.__cause__, cause), "the error of the function itself is lost"
     assert asking(store, lambda old: Money(old, "EUR")) == Money(1250, "EUR")
 
 
