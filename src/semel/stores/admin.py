@@ -48,13 +48,25 @@ class Promise(msgspec.Struct, frozen=True):
     because: str
 
 
+MOST_COUNTED: Final = 100_000
+"""How many records a look at a store counts, or goes through, of each kind: what is beyond is not read."""
+
+
 class Numbers(msgspec.Struct, frozen=True):
-    """Figures about the records. `expired` and `shortest_keep_us`: None where it is not known."""
+    """Figures about the records. More than MOST_COUNTED: there are more, and nobody knows how many.
+
+    Attributes:
+        shortest_keep_us: None where there are no records.
+        lapsed_among: of how many of the newest records the leases were looked at; None: of all.
+        shortest_among: the same of the shortest keep_for.
+    """
 
     expired: int
     in_doubt: int
     lapsed: int
     shortest_keep_us: int | None
+    lapsed_among: int | None = None
+    shortest_among: int | None = None
 
 
 _ALWAYS: Final[tuple[Need, ...]] = ("durable", "primary", "schema")
@@ -100,7 +112,9 @@ def about_records(numbers: Numbers, horizon: timedelta) -> list[Finding]:
     """What the figures about records mean."""
     shortest = numbers.shortest_keep_us
     keep = Policy().keep_for if shortest is None else shortest * MICROSECOND
-    whose = "the default policy" if shortest is None else "the shortest there is"
+    newest = numbers.shortest_among
+    known = "the shortest there is" if newest is None else f"the shortest of the newest {newest:,} records"
+    whose = "the default policy" if shortest is None else known
     kept = keep >= horizon
     return [
         Finding(
@@ -112,7 +126,13 @@ def about_records(numbers: Numbers, horizon: timedelta) -> list[Finding]:
         ),
         _count("expired records", numbers.expired, 10_000, "the sweep does not keep up: run `semel sweep --every 1m`"),
         _count("in doubt", numbers.in_doubt, 0, "look at them: `semel list --stuck`"),
-        _count("lease ended, not swept", numbers.lapsed, 0, "run `semel sweep`, or wait for the next claim of the key"),
+        _count(
+            "lease ended, not swept",
+            numbers.lapsed,
+            0,
+            "run `semel sweep`, or wait for the next claim of the key",
+            among=numbers.lapsed_among,
+        ),
     ]
 
 
@@ -133,9 +153,12 @@ def _hours(length: timedelta) -> str:
     return f"{length.total_seconds() / 3600:g} h"
 
 
-def _count(topic: str, count: int, most: int, advice: str) -> Finding:
+def _count(topic: str, count: int, most: int, advice: str, *, among: int | None = None) -> Finding:
     over = count > most
-    return Finding(topic, str(count), "note" if over else "ok", advice if over else "")
+    found = f"more than {MOST_COUNTED:,}" if count > MOST_COUNTED else str(count)
+    if among is not None:
+        found += f" among the newest {among:,} records"
+    return Finding(topic, found, "note" if over else "ok", advice if over else "")
 
 
 Half = Literal["pre", "post"]

@@ -264,17 +264,6 @@ _TABLES: Final = """
 SELECT TABLE_NAME, ENGINE, TABLE_COLLATION FROM information_schema.TABLES
 WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME IN (?, ?, ?, ?, ?, ?)
 """
-_NUMBERS: Final = """
-SELECT
-    (SELECT COUNT(*) FROM (
-        SELECT 1 FROM {record_table}
-        WHERE expires_us <= {clock} AND status NOT IN ('running', 'in_doubt') LIMIT 100000
-    ) AS expired),
-    CAST(COALESCE(SUM(status = 'in_doubt'), 0) AS SIGNED),
-    CAST(COALESCE(SUM(status = 'running' AND lease_us <= {clock}), 0) AS SIGNED),
-    MIN(keep_us)
-FROM {record_table}
-"""
 _NO: Final = frozenset({"0", "OFF"})
 
 
@@ -282,7 +271,8 @@ class MysqlDoctor(ServerDoctor):
     """Looks at one place."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, {**table_names(settings), "clock": clock_text(settings)}, _NUMBERS)
+        names = {**table_names(settings), "clock": clock_text(settings)}
+        super().__init__(settings, names, MysqlDialect(settings))
 
     def server(self) -> Looking:
         """What the server is set to."""

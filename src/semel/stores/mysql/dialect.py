@@ -391,6 +391,18 @@ class MysqlDialect(ServerSweeps):
         """The next value of keep_us."""
         return Command(self._sql["next_keep"], (keep_us,))
 
+    def count_in_doubt(self, limit: int) -> Command:
+        """How many are in doubt."""
+        return Command(self._sql["count_in_doubt"], (limit,))
+
+    def count_expired(self, keep_us: int, limit: int, *, equal: bool) -> Command:
+        """How many are expired."""
+        return Command(self._sql["count_expired"].replace("{sign}", "=" if equal else ">"), (keep_us, limit))
+
+    def count_lapsed(self, keep_us: int, newest: int, *, equal: bool) -> Command:
+        """How many of the newest run without a lease."""
+        return Command(self._sql["count_lapsed"].replace("{sign}", "=" if equal else ">"), (keep_us, newest))
+
     def purge_kept(self, keep_us: int, limit: int, *, equal: bool) -> Sweep:
         """Delete what is expired."""
         text = _filled(self._sql["expired_ones"], sign="=" if equal else ">")

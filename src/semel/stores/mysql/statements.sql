@@ -398,6 +398,25 @@ SELECT r.digest, r.expires_us - r.keep_us, r.lease_us FROM {record_table} AS r F
 WHERE r.doubt_us IS NULL AND r.keep_us > ? AND r.expires_us - r.keep_us >= ? AND r.status = 'running'
 ORDER BY r.expires_us - r.keep_us LIMIT ?;
 
+-- For the look at a store, which goes by the same index. What has lapsed is among what was claimed last, as a rule.
+-- name: count_in_doubt
+SELECT COUNT(*) FROM (
+    SELECT 1 FROM {record_table} AS r FORCE INDEX ({prefix}record_expiry) WHERE r.doubt_us IS NOT NULL LIMIT ?
+) AS n;
+
+-- name: count_expired
+SELECT COUNT(*) FROM (
+    SELECT 1 FROM {record_table} AS r FORCE INDEX ({prefix}record_expiry)
+    WHERE r.doubt_us IS NULL AND r.keep_us {sign} ? AND r.expires_us <= {clock} AND {settled} LIMIT ?
+) AS n;
+
+-- name: count_lapsed
+SELECT COUNT(*), CAST(COALESCE(SUM(n.status = 'running' AND n.lease_us <= {clock}), 0) AS SIGNED) FROM (
+    SELECT r.status, r.lease_us FROM {record_table} AS r FORCE INDEX ({prefix}record_expiry)
+    WHERE r.doubt_us IS NULL AND r.keep_us {sign} ?
+    ORDER BY r.doubt_us DESC, r.keep_us DESC, r.expires_us DESC LIMIT ?
+) AS n;
+
 -- name: running_among
 SELECT r.digest, r.expires_us - r.keep_us, r.lease_us FROM {record_table} AS r
 WHERE r.digest IN ({digests}) AND r.status = 'running';

@@ -293,18 +293,6 @@ SELECT c.relname, c.relpersistence::text FROM pg_class AS c
 WHERE c.oid = ANY(?::regclass[]) OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = ?::regclass)
 ORDER BY c.relname
 """
-# What has expired is found by its index, and no more of it is counted than says that the sweep is behind.
-_NUMBERS: Final = """
-SELECT
-    (SELECT count(*) FROM (
-        SELECT 1 FROM {record_table}
-        WHERE expires_us <= {clock} AND status NOT IN ('running', 'in_doubt') LIMIT 100000
-    ) AS expired),
-    count(*) FILTER (WHERE status = 'in_doubt'),
-    count(*) FILTER (WHERE status = 'running' AND lease_us <= {clock}),
-    min(keep_us)
-FROM {record_table}
-"""
 _SAFE_COMMIT: Final = frozenset({"on", "remote_apply", "remote_write", "local"})
 
 
@@ -312,7 +300,8 @@ class PostgresDoctor(ServerDoctor):
     """Looks at one place."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, {**table_names(settings), "clock": clock_text(settings)}, _NUMBERS)
+        names = {**table_names(settings), "clock": clock_text(settings)}
+        super().__init__(settings, names, PostgresDialect(settings))
 
     def server(self) -> Looking:
         """What the server is set to."""

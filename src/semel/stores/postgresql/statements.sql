@@ -407,6 +407,22 @@ SELECT (SELECT value FROM {meta} WHERE name = 'sweep'), {clock};
 INSERT INTO {meta} AS m (name, value) VALUES ('sweep', ?::bytea)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE m.value = ?::bytea;
 
+-- For the look at a store, which goes by the same index. What has lapsed is among what was claimed last, as a rule.
+-- name: count_in_doubt
+SELECT count(*) FROM (SELECT 1 FROM {record_table} AS r WHERE r.doubt_us IS NOT NULL LIMIT ?::bigint) AS n;
+
+-- name: count_expired
+SELECT count(*) FROM (
+    SELECT 1 FROM {record_table} AS r WHERE r.keep_us {sign} ?::bigint AND r.expires_us <= {clock} AND {settled}
+    LIMIT ?::bigint
+) AS n;
+
+-- name: count_lapsed
+SELECT count(*), count(*) FILTER (WHERE n.status = 'running' AND n.lease_us <= {clock}) FROM (
+    SELECT r.status, r.lease_us FROM {record_table} AS r WHERE r.keep_us {sign} ?::bigint
+    ORDER BY r.keep_us DESC, r.expires_us DESC LIMIT ?::bigint
+) AS n;
+
 -- name: next_keep
 SELECT min(r.keep_us) FROM {record_table} AS r WHERE r.keep_us > ?::bigint;
 

@@ -22,10 +22,10 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from semel.core.flow import run
 from semel.core.record import Failure
 from semel.errors import SchemaOutdated, SemelError
-from semel.stores.admin import Admin, Finding, Half, Mark, Marked, Numbers, about_clock, about_records
+from semel.stores.admin import MOST_COUNTED, Admin, Finding, Half, Mark, Marked, Numbers, about_clock, about_records
 from semel.stores.sql.adapter import Adapter
 from semel.stores.sql.context import SqlContext
-from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.dialect import Command, Row, ServerSweeps
 from semel.stores.sql.errors import RowError, translate_connecting_error, translate_error
 from semel.stores.sql.migrations import Migrations, choose_steps, migrate_schema, pending
 from semel.stores.sql.settings import Settings
@@ -124,20 +124,31 @@ TORN_PAGES: Final = "a crash can leave torn pages: switch it on, unless the file
 
 
 class ServerDoctor:
-    """What every server is asked in the same way; `numbers` is the statement that counts, with {names} in it."""
+    """What every server is asked in the same way."""
 
-    def __init__(self, settings: Settings, names: Mapping[str, str], numbers: str) -> None:
+    def __init__(self, settings: Settings, names: Mapping[str, str], statements: ServerSweeps) -> None:
         self._settings = settings
         self._names = names
-        self._numbers = numbers.format(**names)
+        self._statements = statements
 
     def now(self) -> Command:
         """The store's clock."""
         return Command(f"SELECT {self._names['clock']}")
 
     def numbers(self) -> Generator[Command, list[Row], Numbers]:
-        """Figures about the records."""
-        return Numbers(*(yield Command(self._numbers))[0])
+        """Figures about the records, by the index of the sweeps: however many records there are, few are read."""
+        ask, more = self._statements, MOST_COUNTED + 1
+        ((in_doubt,),) = yield ask.count_in_doubt(more)
+        keeps = yield from ask.keeps()
+        expired = lapsed = met = 0
+        newest, is_whole = MOST_COUNTED // max(len(keeps), 1), True
+        for keep_us, equal in keeps:
+            if expired < more:
+                ((found,),) = yield ask.count_expired(keep_us, more - expired, equal=equal)
+                expired += found
+            ((there, ended),) = yield ask.count_lapsed(keep_us, newest, equal=equal)
+            lapsed, met, is_whole = lapsed + ended, met + there, is_whole and there < newest
+        return Numbers(expired, in_doubt, lapsed, keeps[0][0] if keeps else None, None if is_whole else met)
 
 
 def examine(

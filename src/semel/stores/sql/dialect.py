@@ -251,7 +251,19 @@ class ServerSweeps:
         """Mark those whose lease is over, as it is now; answers as `lapse`."""
         raise NotImplementedError
 
-    def _keeps(self) -> Generator[Command, list[Row], list[tuple[int, bool]]]:
+    def count_in_doubt(self, limit: int) -> Command:
+        """A row of how many are in doubt, `limit` at most."""
+        raise NotImplementedError
+
+    def count_expired(self, keep_us: int, limit: int, *, equal: bool) -> Command:
+        """A row of how many are expired and have this keep_us, or a larger one, `limit` at most."""
+        raise NotImplementedError
+
+    def count_lapsed(self, keep_us: int, newest: int, *, equal: bool) -> Command:
+        """A row of how many of the `newest` with this keep_us, or a larger one, there are, and run without a lease."""
+        raise NotImplementedError
+
+    def keeps(self) -> Generator[Command, list[Row], list[tuple[int, bool]]]:
         """The values of keep_us, each with whether it stands for itself alone or for all that are larger.
 
         Where nearly every record has one of its own, looking for each would take longer than reading the rest.
@@ -271,7 +283,7 @@ class ServerSweeps:
         deleted = 0
         if operation.limit < 1:
             return deleted
-        for keep_us, equal in (yield from self._keeps()):
+        for keep_us, equal in (yield from self.keeps()):
             deleted += yield from self.purge_kept(keep_us, operation.limit - deleted, equal=equal)
             if deleted >= operation.limit:
                 break
@@ -287,7 +299,7 @@ class ServerSweeps:
         window = _Window(now)
         since_us, complete_us = (0, now) if state.is_due(now) else (state.claimed_us, state.complete_us)
         most = operation.limit + _MOST_RUNNING
-        for keep_us, equal in (yield from self._keeps()):
+        for keep_us, equal in (yield from self.keeps()):
             window.add((yield self.running_kept(keep_us, since_us, most, equal=equal)), most)
         if state.running:
             window.add((yield self.running_among(state.running)))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from semel.errors import SchemaOutdated
-from semel.stores.admin import Admin, Finding, Half, Numbers, about_records
+from semel.stores.admin import MOST_COUNTED, Admin, Finding, Half, Numbers, about_records
 from semel.stores.settings import StoreClock, machine_clock
 from semel.stores.sqlite.database import connect_writer
 from semel.stores.sqlite.errors import translate_error
@@ -77,11 +77,21 @@ class SqliteAdmin(Admin):
         return examine(self._settings, horizon)
 
 
+# By index, and no more of each than says what is to be done: the file may hold millions.
 _NUMBERS: Final = """
-SELECT (SELECT count(*) FROM semel_record WHERE expires_us <= :now AND status NOT IN ('running', 'in_doubt')),
-    count(*) FILTER (WHERE status = 'in_doubt'), count(*) FILTER (WHERE status = 'running' AND lease_us <= :now),
-    min(keep_us)
-FROM semel_record
+SELECT
+    (SELECT count(*) FROM (
+        SELECT 1 FROM semel_record WHERE expires_us <= :now AND status NOT IN ('running', 'in_doubt') LIMIT :most + 1
+    )),
+    (SELECT count(*) FROM (
+        SELECT 1 FROM semel_record WHERE status IN ('running', 'in_doubt') AND status = 'in_doubt' LIMIT :most + 1
+    )),
+    (SELECT count(*) FROM (
+        SELECT 1 FROM semel_record
+        WHERE status IN ('running', 'in_doubt') AND status = 'running' AND lease_us <= :now LIMIT :most + 1
+    )),
+    min(n.keep_us), NULL, CASE WHEN count(*) = :most THEN :most END
+FROM (SELECT keep_us FROM semel_record ORDER BY created_us DESC, digest DESC LIMIT :most) AS n
 """
 
 
@@ -117,7 +127,7 @@ def _findings(connection: sqlite3.Connection, settings: Settings, horizon: timed
         _schema(connection, settings),
     ]
     if findings[-1].verdict != "fix":
-        numbers = connection.execute(_NUMBERS, {"now": settings.clock()}).fetchone()
+        numbers = connection.execute(_NUMBERS, {"now": settings.clock(), "most": MOST_COUNTED}).fetchone()
         findings += about_records(Numbers(*numbers), horizon)
     return findings
 
