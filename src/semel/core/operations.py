@@ -59,7 +59,7 @@ class Fail(msgspec.Struct, Asks["Recorded | Lost"], frozen=True):
 
     `ending` says what is known: the failure is the answer, nothing happened, or nobody knows. `doubtful` is what the
     next attempt is told of earlier ones. `started` is false where the handler was never called: such an attempt does
-    not count. A `letter` is written together with the record.
+    not count. A `letter` is written together with the record, unless it may be claimed again at once (`retry`).
     """
 
     lease: Lease

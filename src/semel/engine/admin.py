@@ -29,6 +29,7 @@ from semel.core.operations import (
     Page,
     Pending,
     Purge,
+    PurgeLetters,
     PurgeWorkers,
     Query,
     Read,
@@ -410,14 +411,14 @@ def sweep(
     clock: Clock,
     tell_lapsed: Callable[[LapsedRecord], None],
     *,
-    copies: bool = False,
+    store: Store | None = None,
     limit: int | None = None,
 ) -> Flow[SweepReport]:
     """Delete what is expired, mark what has lapsed, ask the hooks of what can be reconciled, count what is held.
 
     `tell_lapsed` is called with each record that was marked. With `limit` at most so many are deleted, and at most so
-    many marked; the rest is for the next sweep. With `copies` of records beside the store, first repeat
-    the invalidations that are not confirmed.
+    many marked; the rest is for the next sweep. With copies of records beside the `store`, first repeat
+    the invalidations that are not confirmed. Where it keeps dead letters, those that are expired go too.
 
     Raises:
         UsageError: the limit is below 1.
@@ -425,8 +426,10 @@ def sweep(
     if limit is not None and limit < 1:
         message = f"limit={limit} would sweep nothing; nothing was swept. Give 1 or more, or leave it out."
         raise UsageError(message)
-    invalidated = (yield from repeat_invalidations()) if copies else 0
-    deleted = yield from _delete_expired(clock, limit)
+    invalidated = (yield from repeat_invalidations()) if store is not None and has_copies(store) else 0
+    deleted = yield from _delete_in_batches(clock, Purge, limit)
+    if store is not None and Capability.LETTERS in store.capabilities:
+        yield from _delete_in_batches(clock, PurgeLetters, limit)
     yield from ask(PurgeWorkers(WORKER_KEPT_US))
     lapsed = yield from _mark_lapsed(clock, tell_lapsed, limit)
     reconciled, held = 0, 0
@@ -443,12 +446,12 @@ def sweep(
             return SweepReport(deleted, lapsed, reconciled, held, invalidated)
 
 
-def _delete_expired(clock: Clock, limit: int | None) -> Flow[int]:
+def _delete_in_batches(clock: Clock, kind: type[Purge | PurgeLetters], limit: int | None) -> Flow[int]:
     """Batch after batch, with rests; answers how many were deleted."""
     deleted = 0
     while batch := _next_batch(deleted, limit):
         began = clock.monotonic()
-        answer = yield from ask(Purge(batch))
+        answer = yield from ask(kind(batch))
         deleted += answer.count
         if answer.count < batch:
             break

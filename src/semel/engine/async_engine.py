@@ -895,6 +895,5 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
             UsageError: the limit is below 1.
         """
         engine = self._engine
-        copies = admin.has_copies(engine.store)
-        flow = admin.sweep(engine.known, engine.clock, engine.tell_lapsed, copies=copies, limit=limit)
+        flow = admin.sweep(engine.known, engine.clock, engine.tell_lapsed, store=engine.store, limit=limit)
         return await engine.perform(flow)

@@ -892,6 +892,5 @@ class SyncSemelBase(SemelBase[SyncEngine]):
             UsageError: the limit is below 1.
         """
         engine = self._engine
-        copies = admin.has_copies(engine.store)
-        flow = admin.sweep(engine.known, engine.clock, engine.tell_lapsed, copies=copies, limit=limit)
+        flow = admin.sweep(engine.known, engine.clock, engine.tell_lapsed, store=engine.store, limit=limit)
         return engine.perform(flow)

@@ -1,6 +1,9 @@
-"""Dead letters in memory, and which of them a query asks for: what every store's letters have to be like."""
+"""Dead letters: in memory, which is what those of every store have to be like, and as the rows of the SQL stores."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
 
 from msgspec.structs import asdict, replace
 
@@ -17,6 +20,16 @@ from semel.core.events.letters import (
     TouchLetter,
 )
 from semel.core.operations import PurgeLetters, SweepCount
+from semel.core.record import Failure
+from semel.stores.rows import storable, stored_failure
+from semel.stores.search import Selection, Wording
+
+LETTER_COLUMNS: Final = (
+    *("id", "consumer", "scope", "record", "reason", "type", "subject", "content", "readable", "attempts"),
+    *("error_type", "error_message", "keep_us", "first_us", "last_us", "seen", "expires_us"),
+)
+"""In which order a letter is read. What comes before `first_us` is what a writer says of it."""
+_SELECTED: Final = ("consumer", "scope", "reason", "type", "subject")
 
 
 class Letters:
@@ -49,11 +62,11 @@ class Letters:
 
     def put(self, letter: Letter, now: int) -> StoredLetter:
         """Keep a letter, or see it once more."""
-        found = self._kept.get(letter.id)
+        found, expires_us = self._kept.get(letter.id), now + letter.keep_us
         if found is not None:
-            newest = {"reason": letter.reason, "attempts": letter.attempts, "error": letter.error}
-            return self._touch(replace(found, **newest), now)
-        kept = StoredLetter(**asdict(letter), first_us=now, last_us=now, seen=1, expires_us=now + letter.keep_us)
+            newest = {name: getattr(letter, name) for name in ("reason", "attempts", "error", "keep_us")}
+            return self._touch(replace(found, **newest, expires_us=expires_us), now)
+        kept = StoredLetter(**asdict(letter), first_us=now, last_us=now, seen=1, expires_us=expires_us)
         self._kept[letter.id] = kept
         return kept
 
@@ -85,8 +98,7 @@ class Letters:
             if matches_letter(one, operation.query)
             and (operation.cursor is None or (one.first_us, one.id) > operation.cursor)
         ]
-        page = tuple(found[: operation.limit])
-        return LetterPage(page, (page[-1].first_us, page[-1].id) if len(found) > operation.limit else None)
+        return page_of(found, operation.limit)
 
 
 def matches_letter(letter: StoredLetter, query: LetterQuery) -> bool:
@@ -94,3 +106,53 @@ def matches_letter(letter: StoredLetter, query: LetterQuery) -> bool:
     wanted = {name: getattr(query, name) for name in ("consumer", "id", "scope", "reason", "type", "subject")}
     same = all(value is None or getattr(letter, name) == value for name, value in wanted.items())
     return same and (query.before_us is None or letter.first_us < query.before_us)
+
+
+def letter_values(letter: Letter) -> dict[str, Any]:
+    """A letter as values by name, in the order of `LETTER_COLUMNS`. Their prefix keeps them apart from a record's."""
+    error = None if letter.error is None else stored_failure(letter.error)
+    told = {
+        **{name: getattr(letter, name) for name in ("id", "consumer", "scope", "record", "reason")},
+        "type": storable(letter.type),
+        "subject": storable(letter.subject),
+        **{name: getattr(letter, name) for name in ("content", "readable", "attempts")},
+        "error_type": None if error is None else error.type,
+        "error_message": None if error is None else error.message,
+        "keep_us": letter.keep_us,
+    }
+    return {f"letter_{name}": value for name, value in told.items()}
+
+
+def letter_of(row: Sequence[Any]) -> StoredLetter:
+    """The letter that a row stands for."""
+    told = dict(zip(LETTER_COLUMNS, row, strict=True))
+    error_type, error_message = told.pop("error_type"), told.pop("error_message")
+    told["readable"] = bool(told["readable"])
+    return StoredLetter(**told, error=None if error_type is None else Failure(error_type, error_message))
+
+
+def select_letters(operation: ScanLetters, wording: Wording) -> Selection:
+    """The conditions for the letters of a page."""
+    query, mark = operation.query, wording.mark
+    terms, values = [], dict[str, Any]()
+    for name in _SELECTED:
+        wanted = getattr(query, name)
+        if wanted is not None:
+            terms.append(f"l.{name} = {mark(name, 'text')}")
+            values[name] = storable(wanted)
+    if query.id is not None:
+        terms.append(f"l.id = {mark('id', 'digest')}")
+        values["id"] = query.id
+    if query.before_us is not None:
+        terms.append(f"l.first_us < {mark('before_us', 'number')}")
+        values["before_us"] = query.before_us
+    if operation.cursor is not None:
+        terms.append(f"(l.first_us, l.id) > ({mark('cursor_us', 'number')}, {mark('cursor_id', 'digest')})")
+        values["cursor_us"], values["cursor_id"] = operation.cursor
+    return Selection("l", terms, values)
+
+
+def page_of(letters: Sequence[StoredLetter], limit: int) -> LetterPage:
+    """A page, from one letter more than it holds where there are more."""
+    page = tuple(letters[:limit])
+    return LetterPage(page, (page[-1].first_us, page[-1].id) if len(letters) > limit and page else None)

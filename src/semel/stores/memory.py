@@ -317,7 +317,7 @@ class Table:
                 self._settle(record, now, status=Status.FAILED, retryable=True, **changes)
             case "doubt":
                 self._write(record, now, status=Status.IN_DOUBT, lease_us=min(record.lease_us, now), **changes)
-        self._keep_letter(operation.lease.key.digest, operation.letter, now)
+        self._keep_letter(operation.lease.key.digest, None if operation.ending == "retry" else operation.letter, now)
         self._enter(record, record.key.digest)
         return Recorded(now)
 

@@ -74,7 +74,10 @@ class LetterQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutLetter(msgspec.Struct, Asks["LetterFound"], frozen=True):
-    """Keep a letter; of one with the same id that is there already, why and how often it failed is what is new."""
+    """Keep a letter. Of one with the same id that is there already, why and how often it failed is what is new.
+
+    Such a letter was seen once more, and is kept for as long as a new one.
+    """
 
     letter: Letter
 

@@ -262,7 +262,7 @@ SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 
 _SESSION: Final = "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_mode', 'transaction_isolation', 'tx_isolation')"
 _TABLES: Final = """
 SELECT TABLE_NAME, ENGINE, TABLE_COLLATION FROM information_schema.TABLES
-WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME IN (?, ?, ?, ?, ?, ?)
+WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME IN (?, ?, ?, ?, ?, ?, ?)
 """
 _NO: Final = frozenset({"0", "OFF"})
 
@@ -290,7 +290,8 @@ class MysqlDoctor(ServerDoctor):
     def tables(self) -> Looking:
         """Whether the tables roll back and survive a crash, and compare keys by their bytes."""
         prefix = self._settings.prefix
-        names = tuple(f"{prefix}{name}" for name in ("record", "step", "meta", "invalidation", "history", "worker"))
+        known = ("record", "step", "meta", "invalidation", "history", "worker", "letter")
+        names = tuple(f"{prefix}{name}" for name in known)
         rows = yield Command(_TABLES, (self._settings.schema or None, *names))
         return [
             engines({name: engine for name, engine, _ in rows}),

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from semel.core.events.letters import DropLetter, Letter, ScanLetters, TouchLetter
 from semel.core.operations import (
     AddReplays,
     Claim,
@@ -20,6 +21,7 @@ from semel.core.operations import (
     CountRecords,
     Erase,
     Pending,
+    PurgeLetters,
     PurgeWorkers,
     Query,
     Reopen,
@@ -27,6 +29,7 @@ from semel.core.operations import (
     Scan,
 )
 from semel.core.record import LEASE_ENDED, MOST_ENTRIES, Status, StoredRecord, Worker
+from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
 from semel.stores.mysql.settings import lock_timeout_seconds
 from semel.stores.rows import (
     RECORD_COLUMNS,
@@ -38,6 +41,7 @@ from semel.stores.rows import (
     load_statements,
     reopen_values,
     resolve_values,
+    stored_failure,
     usual_terms,
     worker_row,
 )
@@ -53,6 +57,7 @@ _CLAIM: Final = (
     *("subject", "business_key", "process_instance", "requester", "tags"),
 )
 _FAIL: Final = (*_LEASE, "status", "retryable", "error_type", "error_message", "doubtful", "unstarted")
+_LETTER: Final = tuple(f"letter_{name}" for name in LETTER_COLUMNS[: LETTER_COLUMNS.index("first_us")])
 _INPUTS: Final[dict[str, tuple[str, ...]]] = {
     "claim": _CLAIM,
     "claim_first": _CLAIM,
@@ -80,6 +85,8 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
         *("subject", "business_key", "process_instance", "requester", "tags"),
     ),
     "keep_terms": ("digest", "nonce", "term"),
+    "keep_letter": ("digest", "nonce", "error_type", "error_message", *_LETTER),
+    "put_letter": _LETTER,
     "tally": ("digest", "replays"),
     "tallied": ("digest", "place"),
 }
@@ -102,7 +109,7 @@ def table_names(settings: Settings) -> dict[str, str]:
     tables = {
         **{
             f"{name}_table": name
-            for name in ("record", "step", "invalidation", "search", "history", "worker", "schema")
+            for name in ("record", "step", "invalidation", "search", "history", "worker", "letter", "schema")
         },
         "meta": "meta",
         "gate": "gate",
@@ -149,6 +156,7 @@ class MysqlDialect(ServerSweeps):
                 "usual_quiet": USUAL_TERMS["reconcile_after_us"],
                 "r_record": ", ".join(map(_column, RECORD_COLUMNS)),
                 "m_record": "m.digest, " + ", ".join(map(_column, RECORD_COLUMNS[1:])),
+                "letter": ", ".join(f"l.{column}" for column in LETTER_COLUMNS),
             },
         )
 
@@ -229,7 +237,9 @@ class MysqlDialect(ServerSweeps):
         """The entry of what a claim has taken over in the caller's transaction."""
         return self._among("note_taken_over", [digest])
 
-    def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
+    def write(
+        self, what: str, rows: Sequence[Values], *, transaction: str | None, letter: Letter | bytes | None = None
+    ) -> Command:
         """A write under a lease."""
         rows = sorted(dict.fromkeys(rows), key=lambda row: row[:3])
         lock = "" if transaction is None else "FOR UPDATE"  # only a locking read sees what is newest there
@@ -243,8 +253,20 @@ class MysqlDialect(ServerSweeps):
             case "fail":
                 # One transaction: a key that may be claimed again is claimed by others before it could be read back.
                 back = self._among("told", digests, lock=lock)
+                if isinstance(letter, Letter):
+                    digest, nonce, _, _, _, *error = rows[0][:7]
+                    back = self._keep_letter((digest, nonce, *error), letter, back)
                 return _atomic(self._note_failures(rows, back, own=own), own=own)
-        return self._written(what, rows, self._among("told", digests, lock=lock))
+        back = self._among("told", digests, lock=lock)
+        if letter is None:
+            return self._written(what, rows, back)
+        dropped = Command(self._sql["complete_letter"], (letter, *rows[0][:3]), back)
+        return _atomic(self._written(what, rows, dropped), own=own)
+
+    def _keep_letter(self, ended: Values, letter: Letter, then: Command) -> Command:
+        """Keep a letter where the record says that it ended so: digest, nonce and error."""
+        lifted = Command(self._sql["keep_as_long"], (letter.keep_us, *ended), then)
+        return self._list("keep_letter", [(*ended, *letter_values(letter).values())], lifted)
 
     def _written(self, what: str, rows: Sequence[Values], then: Command) -> Command:
         if len(rows) == 1:
@@ -321,7 +343,8 @@ class MysqlDialect(ServerSweeps):
         values = tuple(resolve_values(operation).values())
         named = (operation.digest, operation.nonce)
         entered = Command(self._sql["note_decision"], named, self._cut(operation.digest, self._changed(*named)))
-        decided = self._list("resolve", [values], entered)
+        closed = Command(self._sql["close_letters"], (operation.digest, *named), entered)
+        decided = self._list("resolve", [values], closed)
         return _patient(_atomic(self._list("note_undecided", [values], decided), own=True))
 
     def _changed(self, digest: bytes, nonce: bytes) -> Command:
@@ -353,6 +376,9 @@ class MysqlDialect(ServerSweeps):
         """The record, where its last write was a failure under this nonce, and the entry of that."""
         named = (operation.key.digest, operation.nonce)
         back = self._cut(operation.key.digest, Command(self._sql["counted"], named))
+        if operation.letter is not None:
+            error = stored_failure(operation.error)
+            back = self._keep_letter((*named, error.type, error.message), operation.letter, back)
         return Command(self._sql["note_failure"], named, back)
 
     def _cut(self, digest: bytes, then: Command) -> Command:
@@ -374,7 +400,8 @@ class MysqlDialect(ServerSweeps):
             back = Command(self._sql["note_invalidation"], (digest,), back)
         noted = Command(self._sql["note_erasure"], (digest,), back)
         history = Command(self._sql["erase_history"], (error_message, error_type, digest, digest), noted)
-        terms = Command(self._sql["erase_terms"], (digest, digest), history)
+        letters = Command(self._sql["erase_letters"], (digest, digest), history)
+        terms = Command(self._sql["erase_terms"], (digest, digest), letters)
         steps = Command(self._sql["erase_steps"], (digest, digest), terms)
         values = (tombstone, error_type, error_message, note, digest)
         return _patient(Command(self._sql["erase"], values, steps, atomic=True))
@@ -483,6 +510,34 @@ class MysqlDialect(ServerSweeps):
             added[operation.digest] = added.get(operation.digest, 0) + operation.replays
         back = self._list("tallied", [(operation.digest, place) for place, operation in enumerate(operations)])
         return self._list("tally", sorted(added.items()), back)
+
+    def put_letter(self, letter: Letter) -> Command:
+        """Keep a letter."""
+        values = tuple(letter_values(letter).values())
+        return _atomic(self._list("put_letter", [values], Command(self._sql["letter"], (letter.id,))), own=True)
+
+    def touch_letter(self, operation: TouchLetter) -> Command:
+        """The event of a record was delivered again."""
+        values = (operation.record, operation.consumer)
+        return Command(self._sql["touch_letter"], values, Command(self._sql["touched_letter"], values), atomic=True)
+
+    def drop_letter(self, operation: DropLetter) -> Command:
+        """Delete a letter."""
+        values = (operation.id, operation.consumer)
+        return Command(self._sql["hold_letter"], values, Command(self._sql["drop_letter"], values), atomic=True)
+
+    def scan_letters(self, operation: ScanLetters) -> Command:
+        """One page of letters."""
+        found = select_letters(operation, self._wording)
+        text = _filled(self._sql["scan_letters"], restrictions=found.text)
+        return Command(text, (*found.values.values(), operation.limit + 1))
+
+    def purge_letters(self, operation: PurgeLetters) -> Sweep:
+        """Delete letters that are expired."""
+        found = yield Command(self._sql["expired_letters"], (max(operation.limit, 0),))
+        if found:
+            yield self._among("purge_letters", [id_ for (id_,) in found])
+        return len(found)
 
     def ready(self) -> Command:
         """What a new connection is asked first."""

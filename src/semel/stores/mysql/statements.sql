@@ -586,6 +586,85 @@ SELECT COUNT(*) FROM {worker_table} WHERE seen_us <= {clock} - ?;
 -- name: purge_workers
 DELETE FROM {worker_table} WHERE seen_us <= {clock} - ?;
 
+-- A dead letter, of an event that nobody tries again by itself. It has one name for each body under a record, so that it
+-- is never there twice.
+-- part: new_letter
+INSERT INTO {letter_table} (
+    id, consumer, scope, record, reason, type, subject, content, readable, attempts, error_type, error_message, keep_us,
+    first_us, last_us, seen, expires_us
+)
+SELECT e.letter_id, e.letter_consumer, e.letter_scope, e.letter_record, e.letter_reason, e.letter_type, e.letter_subject,
+    e.letter_content, e.letter_readable, e.letter_attempts, e.letter_error_type, e.letter_error_message,
+    e.letter_keep_us,
+
+-- part: letter_again
+reason = e.letter_reason, attempts = e.letter_attempts, error_type = e.letter_error_type,
+    error_message = e.letter_error_message, keep_us = e.letter_keep_us
+
+-- In the transaction that ends a record, after that: where the record says what this failure says. Its instants are those
+-- of the record, so that the same failure sent again finds that it was seen.
+-- name: keep_letter
+{new_letter} r.updated_us, r.updated_us, 1, r.updated_us + e.letter_keep_us
+FROM ({input}) AS e STRAIGHT_JOIN {record_table} AS r FORCE INDEX (PRIMARY) ON r.digest = e.digest
+WHERE r.nonce = e.nonce AND r.status IN ('failed', 'in_doubt') AND NOT r.retryable
+    AND r.error_type = e.error_type AND r.error_message = e.error_message
+ON DUPLICATE KEY UPDATE seen = {letter_table}.seen + ({letter_table}.last_us < r.updated_us), {letter_again},
+    last_us = GREATEST({letter_table}.last_us, r.updated_us), expires_us = r.updated_us + e.letter_keep_us;
+
+-- Forgotten before its letter, the event of a record would be processed anew.
+-- name: keep_as_long
+UPDATE {record_table} AS r SET r.expires_us = GREATEST(r.expires_us, r.updated_us + ?)
+WHERE r.digest = ? AND r.nonce = ? AND r.status IN ('failed', 'in_doubt') AND NOT r.retryable
+    AND r.error_type = ? AND r.error_message = ?;
+
+-- In the transaction that completes a record, after that.
+-- name: complete_letter
+DELETE FROM {letter_table} WHERE id = ? AND EXISTS (
+    SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ? AND r.fence = ? AND r.status = 'completed'
+);
+
+-- In the transaction of a decision, after that. A letter of another event under the same id is not about it.
+-- name: close_letters
+DELETE FROM {letter_table} WHERE record = ? AND reason <> 'reused' AND EXISTS (
+    SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ?
+);
+
+-- name: erase_letters
+DELETE FROM {letter_table} WHERE record = ?
+    AND EXISTS (SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND r.value = '');
+
+-- name: put_letter
+{new_letter} e.now, e.now, 1, e.now + e.letter_keep_us FROM ({input}) AS e
+ON DUPLICATE KEY UPDATE seen = {letter_table}.seen + 1, {letter_again}, last_us = e.now,
+    expires_us = e.now + e.letter_keep_us;
+
+-- name: letter
+SELECT {letter} FROM {letter_table} AS l WHERE l.id = ?;
+
+-- name: touch_letter
+UPDATE {letter_table} SET last_us = {clock}, seen = seen + 1 WHERE record = ? AND consumer = ? AND reason <> 'reused'
+ORDER BY first_us, id LIMIT 1;
+
+-- name: touched_letter
+SELECT {letter} FROM {letter_table} AS l WHERE l.record = ? AND l.consumer = ? AND l.reason <> 'reused'
+ORDER BY l.first_us, l.id LIMIT 1;
+
+-- name: hold_letter
+SELECT {letter} FROM {letter_table} AS l WHERE l.id = ? AND l.consumer = ? FOR UPDATE;
+
+-- name: drop_letter
+DELETE FROM {letter_table} WHERE id = ? AND consumer = ?;
+
+-- name: scan_letters
+SELECT {letter} FROM {letter_table} AS l WHERE {restrictions} ORDER BY l.first_us, l.id LIMIT ?;
+
+-- name: expired_letters
+SELECT l.id FROM {letter_table} AS l WHERE l.expires_us <= {clock} ORDER BY l.expires_us LIMIT ?;
+
+-- A letter that was put again since is kept for longer.
+-- name: purge_letters
+DELETE FROM {letter_table} WHERE id IN ({digests}) AND expires_us <= {clock};
+
 -- What a new connection is asked first: which schema, which database, and whether it may be written.
 -- name: ready
 SELECT COALESCE((SELECT MAX(version) FROM {schema_table}), 0), (SELECT value FROM {meta} WHERE name = 'install_id'),

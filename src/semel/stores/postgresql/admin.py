@@ -325,7 +325,7 @@ class PostgresDoctor(ServerDoctor):
 
     def tables(self) -> Looking:
         """Whether the tables survive a crash."""
-        known = ("record", "step", "invalidation", "history", "worker")
+        known = ("record", "step", "invalidation", "history", "worker", "letter")
         tables = [self._names[f"{name}_table"] for name in known] + [self._names["meta"]]
         rows = yield Command(_TABLES, (tables, tables[0]))
         return [persistence(dict(rows))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
+from semel.core.events.letters import DropLetter, Letter, ScanLetters, TouchLetter
 from semel.core.operations import (
     AddReplays,
     Claim,
@@ -17,6 +18,7 @@ from semel.core.operations import (
     CountRecords,
     Erase,
     Pending,
+    PurgeLetters,
     PurgeWorkers,
     Query,
     Reopen,
@@ -24,6 +26,7 @@ from semel.core.operations import (
     Scan,
 )
 from semel.core.record import LEASE_ENDED, NOTHING, Status, StoredRecord, Worker
+from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
 from semel.stores.rows import (
     RECORD_COLUMNS,
     USUAL_TERMS,
@@ -84,20 +87,39 @@ _COUNT: Final = {
     "tags": "text",
     "lock": "bigint",
 }
+_COMPLETE: Final = {**_LEASE, "outcome": "bytea"}
+_FAIL: Final = {
+    **_LEASE,
+    "status": "text",
+    "retryable": "boolean",
+    "error_type": "text",
+    "error_message": "text",
+    "doubtful": "boolean",
+    "unstarted": "integer",
+}
+_LETTER: Final = {
+    "letter_id": "bytea",
+    "letter_consumer": "text",
+    "letter_scope": "text",
+    "letter_record": "bytea",
+    "letter_reason": "text",
+    "letter_type": "text",
+    "letter_subject": "text",
+    "letter_content": "bytea",
+    "letter_readable": "boolean",
+    "letter_attempts": "integer",
+    "letter_error_type": "text",
+    "letter_error_message": "text",
+    "letter_keep_us": "bigint",
+}
 _INPUTS: Final[dict[str, dict[str, str]]] = {
     "claim": _CLAIM,
     "claim_first": _CLAIM,
     "renew": {**_LEASE, "lease_us": "bigint"},
-    "complete": {**_LEASE, "outcome": "bytea"},
-    "fail": {
-        **_LEASE,
-        "status": "text",
-        "retryable": "boolean",
-        "error_type": "text",
-        "error_message": "text",
-        "doubtful": "boolean",
-        "unstarted": "integer",
-    },
+    "complete": _COMPLETE,
+    "complete_letter": {**_COMPLETE, "letter": "bytea"},
+    "fail": _FAIL,
+    "fail_letter": {**_FAIL, **_LETTER},
     "checkpoint": {**_LEASE, "position": "integer", "name": "text", "outcome": "bytea"},
     "enter": {**_LEASE, "lock": "bigint"},
     "read": {"digest": "bytea"},
@@ -122,6 +144,8 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     },
     "count_first": _COUNT,
     "count_again": _COUNT,
+    "count_first_letter": {**_COUNT, **_LETTER},
+    "count_again_letter": {**_COUNT, **_LETTER},
     "erase": {
         "digest": "bytea",
         "note": "text",
@@ -136,6 +160,9 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     "tally": {"digest": "bytea", "replays": "integer"},
     "register": {"process": "bytea", "host": "text", "pid": "bigint", "version": "text"},
     "purge_workers": {"keep_us": "bigint"},
+    "put_letter": _LETTER,
+    "touch_letter": {"consumer": "text", "record": "bytea"},
+    "purge_letters": {"most": "bigint"},
 }
 _LATER: Final = (
     *("input", "in_order", "e_in_order", "transaction", "found", "restrictions", "row"),
@@ -212,6 +239,7 @@ def table_names(settings: Settings) -> dict[str, str]:
         "history_table": f'{within}"{prefix}history"',
         "history_function": f'{within}"{prefix}write_history"',
         "worker_table": f'{within}"{prefix}worker"',
+        "letter_table": f'{within}"{prefix}letter"',
         "meta": f'{within}"{prefix}meta"',
         "schema_table": f'{within}"{prefix}schema"',
     }
@@ -251,6 +279,7 @@ class PostgresDialect(ServerSweeps):
                 "won_record": ", ".join(f"r.{name}" for name in RECORD_COLUMNS),
                 "usual_policy": USUAL_TERMS["in_doubt_policy"],
                 "usual_quiet": USUAL_TERMS["reconcile_after_us"],
+                "letter": ", ".join(f"l.{name}" for name in LETTER_COLUMNS),
                 "held_record": "w.digest, " + ", ".join("NULL" for _ in RECORD_COLUMNS[1:]),
             },
         )
@@ -334,8 +363,13 @@ class PostgresDialect(ServerSweeps):
         del digest
         return None
 
-    def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
+    def write(
+        self, what: str, rows: Sequence[Values], *, transaction: str | None, letter: Letter | bytes | None = None
+    ) -> Command:
         """A write under a lease."""
+        if letter is not None:
+            told = tuple(letter_values(letter).values()) if isinstance(letter, Letter) else (letter,)
+            what, rows = f"{what}_letter", [(*rows[0], *told)]
         if transaction is not None:
             return Command(self.text(what, "same"), (*rows[0], transaction))
         return self._asked(what, rows)
@@ -410,7 +444,10 @@ class PostgresDialect(ServerSweeps):
     def _count(self, name: str, operation: CountFailure, fence: int) -> Command:
         values = (*count_values(operation, fence).values(), _lock(operation.key.digest))
         terms = (term_numbers(operation.about),) if name == "count_first" else ()
-        return Command(self.text(name, "one"), (*values, *terms))
+        if operation.letter is None or (name == "count_first" and operation.max_attempts != 1):
+            return Command(self.text(name, "one"), (*values, *terms))
+        told = letter_values(operation.letter).values()
+        return Command(self.text(f"{name}_letter", "one"), (*values, *told, *terms))
 
     def forget_expired(self, digest: bytes) -> Command:
         """Delete a record that is expired."""
@@ -493,6 +530,29 @@ class PostgresDialect(ServerSweeps):
     def tally(self, operations: Sequence[AddReplays]) -> Command:
         """Add replays."""
         return self._asked("tally", [(operation.digest, operation.replays) for operation in operations])
+
+    def put_letter(self, letter: Letter) -> Command:
+        """Keep a letter."""
+        return Command(self.text("put_letter", "one"), tuple(letter_values(letter).values()))
+
+    def touch_letter(self, operation: TouchLetter) -> Command:
+        """The event of a record was delivered again."""
+        return Command(self.text("touch_letter", "one"), (operation.consumer, operation.record))
+
+    def drop_letter(self, operation: DropLetter) -> Command:
+        """Delete a letter."""
+        return Command(self._sql["drop_letter"], (operation.id, operation.consumer))
+
+    def scan_letters(self, operation: ScanLetters) -> Command:
+        """One page of letters."""
+        found = select_letters(operation, self._wording)
+        text = self._sql["scan_letters"].replace("{restrictions}", found.text)
+        return Command(text, (*found.values.values(), operation.limit + 1))
+
+    def purge_letters(self, operation: PurgeLetters) -> Sweep:
+        """Delete letters that are expired."""
+        rows = yield Command(self.text("purge_letters", "one"), (operation.limit,))
+        return cast("int", rows[0][0])
 
     def ready(self) -> Command:
         """What a new connection is asked first."""

@@ -174,12 +174,21 @@ WITH e AS MATERIALIZED ({input}), {own}, done AS (
     RETURNING r.digest, false AS wanted
 ) {told};
 
--- name: complete
+-- part: completing
 WITH e AS MATERIALIZED ({input}), {own}, done AS (
     UPDATE {record_table} AS r SET status = 'completed', outcome = e.outcome, error_type = NULL, error_message = NULL,
         updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
     FROM own AS e WHERE r.digest = e.digest
     RETURNING r.digest, r.wanted
+)
+
+-- name: complete
+{completing} {told};
+
+-- The dead letter goes with the write that completes the record.
+-- name: complete_letter
+{completing}, dropped AS (
+    DELETE FROM {letter_table} AS l USING e WHERE l.id = e.letter AND EXISTS (SELECT 1 FROM done)
 ) {told};
 
 -- The completion in the caller's transaction, in short: there the record is the caller's own, which nobody else can have
@@ -196,17 +205,48 @@ WHERE r.digest = e.digest AND r.nonce = e.nonce AND r.fence = e.fence AND r.stat
     AND pg_current_xact_id()::text = e.transaction
 RETURNING e.now, CASE WHEN r.wanted THEN pg_notify({channel}, encode(r.digest, 'hex')) END;
 
--- A doubt is not settled, so it does not expire. An attempt whose handler was never called does not count: unstarted
--- is 1 then.
--- name: fail
+-- An attempt whose handler was never called does not count: unstarted is 1 then.
+-- part: failing
 WITH e AS MATERIALIZED ({input}), {own}, done AS (
     UPDATE {record_table} AS r SET status = e.status, retryable = e.retryable, error_type = e.error_type,
         error_message = e.error_message, doubtful = e.doubtful, attempts = greatest(r.attempts - e.unstarted, 0),
         updated_us = e.now, lease_us = least(r.lease_us, e.now),
-        expires_us = CASE WHEN e.status = 'failed' THEN {kept} ELSE r.expires_us END,
-        doubt_us = CASE WHEN e.status = 'in_doubt' THEN e.now END
-    FROM own AS e WHERE r.digest = e.digest
+        doubt_us = CASE WHEN e.status = 'in_doubt' THEN e.now END, expires_us =
+
+-- A doubt is not settled, so it does not expire.
+-- part: failed_until
+CASE WHEN e.status = 'failed' THEN {kept} ELSE r.expires_us END
+
+-- part: failed
+FROM own AS e WHERE r.digest = e.digest
     RETURNING r.digest, r.wanted
+)
+
+-- name: fail
+{failing} {failed_until} {failed} {told};
+
+-- A dead letter, of an event that nobody tries again by itself. It has one name for each body under a record, so that it
+-- is never there twice.
+-- part: new_letter
+INSERT INTO {letter_table} AS l (
+    id, consumer, scope, record, reason, type, subject, content, readable, attempts, error_type, error_message, keep_us,
+    first_us, last_us, seen, expires_us
+)
+SELECT e.letter_id, e.letter_consumer, e.letter_scope, e.letter_record, e.letter_reason, e.letter_type, e.letter_subject,
+    e.letter_content, e.letter_readable, e.letter_attempts, e.letter_error_type, e.letter_error_message,
+    e.letter_keep_us, e.now, e.now, 1, e.now + e.letter_keep_us
+FROM e
+
+-- part: letter_again
+ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, attempts = excluded.attempts,
+    error_type = excluded.error_type, error_message = excluded.error_message, keep_us = excluded.keep_us,
+    last_us = excluded.last_us, seen = l.seen + 1, expires_us = excluded.expires_us
+
+-- The letter is written by the statement that ends the record, which is kept for at least as long: forgotten before its
+-- letter, the event would be processed anew.
+-- name: fail_letter
+{failing} greatest({failed_until}, e.now + e.letter_keep_us) {failed}, lettered AS (
+    {new_letter} WHERE EXISTS (SELECT 1 FROM done) {letter_again}
 ) {told};
 
 -- A finished step enters under the lease, once: sent again after a lost reply it finds itself there.
@@ -259,19 +299,25 @@ WHERE r.digest = w.digest;
 SELECT position, name, outcome FROM {step_table} WHERE digest = ?::bytea AND life = ?::bigint ORDER BY position, step;
 
 -- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running.
+-- The letters of its event have served; one of another event under the same id has not.
 -- name: resolve
-WITH e AS MATERIALIZED ({input})
-UPDATE {record_table} AS r SET status = e.status, retryable = (e.status = 'failed' AND e.error_type IS NULL),
-    outcome = e.outcome, error_type = coalesce(e.error_type, r.error_type),
-    error_message = coalesce(e.error_message, r.error_message), nonce = e.nonce, fence = r.fence + 1, doubtful = false, resolution = e.note,
-    updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}, doubt_us = NULL
-FROM e
-WHERE r.digest = e.digest AND r.nonce <> e.nonce
-    AND CASE WHEN e.corrects IS NULL
-        THEN r.status = 'in_doubt' OR (r.status = 'running' AND (e.forced OR r.lease_us <= e.now))
-        -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
-        ELSE r.status = 'completed' AND e.status = 'completed' AND r.nonce = e.corrects AND r.value <> '' END
-RETURNING {r_record};
+WITH e AS MATERIALIZED ({input}), done AS (
+    UPDATE {record_table} AS r SET status = e.status, retryable = (e.status = 'failed' AND e.error_type IS NULL),
+        outcome = e.outcome, error_type = coalesce(e.error_type, r.error_type),
+        error_message = coalesce(e.error_message, r.error_message), nonce = e.nonce, fence = r.fence + 1,
+        doubtful = false, resolution = e.note, updated_us = e.now, lease_us = least(r.lease_us, e.now),
+        expires_us = {kept}, doubt_us = NULL
+    FROM e
+    WHERE r.digest = e.digest AND r.nonce <> e.nonce
+        AND CASE WHEN e.corrects IS NULL
+            THEN r.status = 'in_doubt' OR (r.status = 'running' AND (e.forced OR r.lease_us <= e.now))
+            -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
+            ELSE r.status = 'completed' AND e.status = 'completed' AND r.nonce = e.corrects AND r.value <> '' END
+    RETURNING r.*
+), closed AS (
+    DELETE FROM {letter_table} AS l USING done WHERE l.record = done.digest AND l.reason <> 'reused'
+)
+SELECT {r_record} FROM done AS r;
 
 -- What was final may be tried again. Only the very record that was seen is changed, so two decisions are not both carried
 -- out; whoever claimed it before shows another nonce and changes nothing.
@@ -287,7 +333,7 @@ RETURNING {r_record};
 
 -- The failure of an attempt that left no record. The advisory lock keeps it from waiting for an open transaction that is
 -- writing this very key: such a key is somebody else's business now.
--- name: count_first
+-- part: count_insert
 WITH e AS MATERIALIZED ({input}), won AS (
     INSERT INTO {record_table} AS r (
         digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us, in_doubt_policy,
@@ -298,7 +344,10 @@ WITH e AS MATERIALIZED ({input}), won AS (
         e.digest, e.scope, e.operation, e.value, 'failed', coalesce(e.most > 1, true), e.fingerprint, e.fence, e.nonce,
         e.now, nullif(e.in_doubt_policy, {usual_policy}), nullif(e.reconcile_after_us, {usual_quiet}), false,
         1, e.error_type, e.error_message, e.subject,
-        e.business_key, e.process_instance, e.requester, e.tags, e.now, e.now, e.now + e.keep_us, e.keep_us
+        e.business_key, e.process_instance, e.requester, e.tags, e.now, e.now,
+
+-- part: count_inserted
+e.keep_us
     FROM e WHERE pg_try_advisory_xact_lock(e.lock)
     ON CONFLICT (digest) DO NOTHING
     RETURNING r.*
@@ -315,19 +364,45 @@ WITH e AS MATERIALIZED ({input}), won AS (
         r.nonce, CASE WHEN r.retryable THEN 'retryable' ELSE r.status END, r.error_type, r.error_message
     FROM won AS r
 )
+
+-- name: count_first
+{count_insert} e.now + e.keep_us, {count_inserted}
+SELECT {r_record} FROM won AS r;
+
+-- name: count_first_letter
+{count_insert} e.now + greatest(e.keep_us, e.letter_keep_us), {count_inserted}, lettered AS (
+    {new_letter} WHERE EXISTS (SELECT 1 FROM won) {letter_again}
+)
 SELECT {r_record} FROM won AS r;
 
 -- A further one. A record that is running, settled for good, expired or another request's is left alone, and so is one
 -- whose key an open transaction holds: nobody waits for it.
--- name: count_again
-WITH e AS MATERIALIZED ({input})
+-- part: count_update
 UPDATE {record_table} AS r SET retryable = coalesce(r.attempts + 1 < e.most, true), attempts = r.attempts + 1,
     fence = r.fence + 1, nonce = e.nonce, error_type = e.error_type, error_message = e.error_message,
-    started_us = e.now, updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us = {kept}
+    started_us = e.now, updated_us = e.now, lease_us = least(r.lease_us, e.now), expires_us =
+
+-- part: count_updated
 FROM e
 WHERE r.digest = e.digest AND r.nonce <> e.nonce AND r.fingerprint = e.fingerprint
     AND r.status = 'failed' AND r.retryable AND r.expires_us > e.now AND pg_try_advisory_xact_lock(e.lock)
+
+-- name: count_again
+WITH e AS MATERIALIZED ({input})
+{count_update} {kept} {count_updated}
 RETURNING {r_record};
+
+-- Only the last one leaves a letter.
+-- name: count_again_letter
+WITH e AS MATERIALIZED ({input}), done AS (
+    {count_update}
+        CASE WHEN r.attempts + 1 < e.most THEN {kept} ELSE greatest({kept}, e.now + e.letter_keep_us) END
+    {count_updated}
+    RETURNING r.*
+), lettered AS (
+    {new_letter} WHERE EXISTS (SELECT 1 FROM done WHERE NOT done.retryable) {letter_again}
+)
+SELECT {r_record} FROM done AS r;
 
 -- name: forget_expired
 WITH gone AS (
@@ -355,6 +430,8 @@ WITH e AS MATERIALIZED ({input}), done AS (
     DELETE FROM {step_table} AS s USING done WHERE s.digest = done.digest
 ), dropped AS (
     DELETE FROM {search_table} AS s USING done WHERE s.digest = done.digest
+), closed AS (
+    DELETE FROM {letter_table} AS l USING done WHERE l.record = done.digest
 ), noted AS (
     INSERT INTO {invalidation_table} AS i (noted_us, digest, operation)
     SELECT e.now, d.digest, d.operation FROM done AS d JOIN e ON e.digest = d.digest WHERE e.invalidates
@@ -505,6 +582,35 @@ WITH e AS MATERIALIZED ({input}), gone AS (
     DELETE FROM {worker_table} AS w USING e WHERE w.seen_us <= e.now - e.keep_us RETURNING 1
 )
 SELECT count(*) FROM gone;
+
+-- name: put_letter
+WITH e AS MATERIALIZED ({input})
+{new_letter} WHERE true {letter_again}
+RETURNING {letter};
+
+-- name: touch_letter
+WITH e AS MATERIALIZED ({input}), oldest AS MATERIALIZED (
+    SELECT l.id FROM {letter_table} AS l JOIN e ON l.record = e.record AND l.consumer = e.consumer
+    WHERE l.reason <> 'reused' ORDER BY l.first_us, l.id LIMIT 1
+)
+UPDATE {letter_table} AS l SET last_us = e.now, seen = l.seen + 1 FROM oldest, e WHERE l.id = oldest.id
+RETURNING {letter};
+
+-- name: drop_letter
+DELETE FROM {letter_table} AS l WHERE l.id = ?::bytea AND l.consumer = ?::text RETURNING {letter};
+
+-- name: scan_letters
+SELECT {letter} FROM {letter_table} AS l WHERE {restrictions} ORDER BY l.first_us, l.id LIMIT ?::bigint;
+
+-- Judged on the locked row: a letter that was put again since is kept for longer.
+-- name: purge_letters
+WITH e AS MATERIALIZED ({input}), gone AS MATERIALIZED (
+    SELECT l.id FROM {letter_table} AS l WHERE l.expires_us <= (SELECT e.now FROM e)
+    ORDER BY l.expires_us LIMIT (SELECT e.most FROM e) FOR UPDATE OF l SKIP LOCKED
+), deleted AS (
+    DELETE FROM {letter_table} AS l USING gone WHERE l.id = gone.id RETURNING 1
+)
+SELECT count(*) FROM deleted;
 
 -- One page, oldest first. {restrictions} is put together from fixed texts.
 -- name: scan

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from semel.core.events.letters import DropLetter, Letter, ScanLetters, TouchLetter
 from semel.core.operations import (
     AddReplays,
     Claim,
@@ -23,6 +24,7 @@ from semel.core.operations import (
     MarkLapsed,
     Pending,
     Purge,
+    PurgeLetters,
     PurgeWorkers,
     Reopen,
     Resolve,
@@ -69,8 +71,13 @@ class Dialect(Protocol):
     def decides_inside(self) -> bool:
         """Whether resolving and sweeping may be part of the caller's transaction, because it shuts everybody out."""
 
-    def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> Command:
+    def write(
+        self, what: str, rows: Sequence[Values], *, transaction: str | None, letter: Letter | bytes | None = None
+    ) -> Command:
         """A write under a lease: `renew`, `complete`, `fail` or `checkpoint`.
+
+        With `letter`, in the same statement or transaction: the letter that is kept of a failure, whose record is kept
+        for at least as long; or the id of the one that goes with a completion. There is only one row then.
 
         Rows of digest, done, now, nonce, fence, status, completed_us, updated_us, error_type, error_message, of which
         only the first three count where it is done. No row: `transaction` is not the one that is open.
@@ -110,13 +117,16 @@ class Dialect(Protocol):
         """Rows of `RECORD_COLUMNS`, one more than the page holds; None where nothing can match."""
 
     def resolve(self, operation: Resolve) -> Command:
-        """Rows of `RECORD_COLUMNS`: the record as it was changed, or nothing."""
+        """Rows of `RECORD_COLUMNS`: the record as it was changed, or nothing. The letters of its event go with it."""
 
     def reopen(self, operation: Reopen) -> Command:
         """Rows of `RECORD_COLUMNS`: the record as it was changed, or nothing."""
 
     def count_first(self, operation: CountFailure, *, fence: int) -> Command:
-        """Rows of `RECORD_COLUMNS`: the record as it was inserted under this fence, or nothing where there is one."""
+        """Rows of `RECORD_COLUMNS`: the record as it was inserted under this fence, or nothing where there is one.
+
+        A letter, here and of `count_again`, is kept where the failure is final, as `write` does it.
+        """
 
     def count_again(self, operation: CountFailure) -> Command:
         """Rows of `RECORD_COLUMNS`: the record as it was changed, or nothing."""
@@ -125,7 +135,10 @@ class Dialect(Protocol):
         """Delete this record, if it is expired."""
 
     def erase(self, operation: Erase) -> Command:
-        """Rows of `RECORD_COLUMNS`: the record as it was erased, or nothing where none is settled."""
+        """Rows of `RECORD_COLUMNS`: the record as it was erased, or nothing where none is settled.
+
+        All of its letters go with it.
+        """
 
     def pending(self, operation: Pending) -> Command:
         """Rows of digest, operation and noted_us, oldest first."""
@@ -153,6 +166,21 @@ class Dialect(Protocol):
 
     def tally(self, operations: Sequence[AddReplays]) -> Command:
         """Rows of digest and now."""
+
+    def put_letter(self, letter: Letter) -> Command:
+        """A row of `LETTER_COLUMNS`: the letter as it is kept."""
+
+    def touch_letter(self, operation: TouchLetter) -> Command:
+        """A row of `LETTER_COLUMNS`: the oldest letter of the record as it is now; nothing where there is none."""
+
+    def drop_letter(self, operation: DropLetter) -> Command:
+        """A row of `LETTER_COLUMNS`: the letter that was deleted, if there was one."""
+
+    def scan_letters(self, operation: ScanLetters) -> Command:
+        """Rows of `LETTER_COLUMNS`, one more than the page holds."""
+
+    def purge_letters(self, operation: PurgeLetters) -> Sweep:
+        """The commands that delete letters that are expired; answers how many were deleted."""
 
 
 _MARGIN_US: Final = 60_000_000

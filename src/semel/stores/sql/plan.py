@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, cast
 from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, granted, judge
+from semel.core.events.letters import DropLetter, Letter, LetterFound, PutLetter, ScanLetters, TouchLetter
 from semel.core.operations import (
     AddReplays,
     Answer,
@@ -46,6 +47,7 @@ from semel.core.operations import (
     Pending,
     PendingInvalidations,
     Purge,
+    PurgeLetters,
     PurgeWorkers,
     Read,
     ReadHistory,
@@ -66,6 +68,7 @@ from semel.core.operations import (
 from semel.core.record import Entry, Failure, Lease, Status, StoredRecord, Worker, processes_of
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable, UsageError
+from semel.stores.letters import letter_of, page_of
 from semel.stores.rows import record_of, steps_of, storable, stored_failure
 from semel.stores.search import counts_of
 from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Values
@@ -277,7 +280,11 @@ def _checkpoint_row(operation: Checkpoint) -> Values:
 
 
 def _write_plan(what: str, row: Callable[[Any], Values]) -> Many:
+    ends = what in ("complete", "fail")
+
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
+        if len(operations) > 1 and ends and any(operation.letter is not None for operation in operations):
+            return (yield from _apart(dialect, operations, joined=joined))
         if len(operations) > 1 and _has_rivals(operations):
             return (yield from one_by_one(dialect, operations, joined=joined))
         lease: Lease = operations[0].lease
@@ -285,13 +292,15 @@ def _write_plan(what: str, row: Callable[[Any], Values]) -> Many:
         demand = dialect.assert_savepoint(transaction) if transaction is not None else None
         if demand is not None:
             yield demand
-        finish = dialect.complete_short(row(operations[0]), transaction) if transaction and what == "complete" else None
+        letter = _letter_of(operations[0]) if ends else None
+        is_short = transaction is not None and what == "complete" and letter is None
+        finish = dialect.complete_short(row(operations[0]), transaction or "") if is_short else None
         if finish is not None:
             finished = yield finish
             if finished:
                 return [Recorded(finished[0][0])]
         if len(operations) == 1:
-            told = yield dialect.write(what, (row(operations[0]),), transaction=transaction)
+            told = yield dialect.write(what, (row(operations[0]),), transaction=transaction, letter=letter)
             if not told and transaction is not None:
                 raise ended()
             return [_outcome(operations[0], told[0] if told else None)]
@@ -300,6 +309,25 @@ def _write_plan(what: str, row: Callable[[Any], Values]) -> Many:
         return [_outcome(operation, by_lease.get(operation.lease.key.digest)) for operation in operations]
 
     return many
+
+
+def _letter_of(operation: Complete | Fail) -> Letter | bytes | None:
+    """The letter that is written with a failure, or the id of the one that goes with a completion."""
+    may_be_claimed = isinstance(operation, Fail) and operation.ending == "retry"
+    return None if may_be_claimed else operation.letter
+
+
+def _apart(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
+    """Those without a letter as the list that they are, and then each of the others."""
+    plain = [place for place, operation in enumerate(operations) if operation.letter is None]
+    answers: dict[int, Answer | Exception] = {}
+    if plain:
+        told = yield from plan(dialect, [operations[place] for place in plain], joined=joined)
+        answers.update(zip(plain, told, strict=True))
+    for place, operation in enumerate(operations):
+        if place not in answers:
+            (answers[place],) = yield from plan(dialect, [operation], joined=joined)
+    return [answers[place] for place in range(len(operations))]
 
 
 def _has_rivals(operations: Sequence[Any]) -> bool:
@@ -541,6 +569,37 @@ def _purge_workers(dialect: Dialect, operations: Sequence[PurgeWorkers], *, join
     return answers
 
 
+def _letter_plan(command_of: Callable[[Dialect, Any], Command]) -> Many:
+    def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
+        if joined:
+            message = "Dead letters are not part of your transaction; nothing was changed. Ask outside within()."
+            raise UsageError(message)
+        answers: Answers = []
+        for operation in operations:
+            rows = yield command_of(dialect, operation)
+            answers.append(LetterFound(letter_of(rows[0]) if rows else None))
+        return answers
+
+    return many
+
+
+def _scan_letters(dialect: Dialect, operations: Sequence[ScanLetters], *, joined: bool) -> Plan:
+    del joined  # only ever asked of the store itself
+    answers: Answers = []
+    for operation in operations:
+        rows = yield dialect.scan_letters(operation)
+        answers.append(page_of([letter_of(row) for row in rows], operation.limit))
+    return answers
+
+
+def _purge_letters(dialect: Dialect, operations: Sequence[PurgeLetters], *, joined: bool) -> Plan:
+    del joined
+    answers: Answers = []
+    for operation in operations:
+        answers.append(SweepCount((yield from dialect.purge_letters(operation))))
+    return answers
+
+
 _PLANS: dict[type, Many] = {
     Claim: claims,
     Renew: _write_plan("renew", _renew_row),
@@ -564,4 +623,9 @@ _PLANS: dict[type, Many] = {
     ReadHistory: _read_histories,
     RegisterWorker: _register_workers,
     PurgeWorkers: _purge_workers,
+    PutLetter: _letter_plan(lambda dialect, operation: dialect.put_letter(operation.letter)),
+    TouchLetter: _letter_plan(lambda dialect, operation: dialect.touch_letter(operation)),
+    DropLetter: _letter_plan(lambda dialect, operation: dialect.drop_letter(operation)),
+    ScanLetters: _scan_letters,
+    PurgeLetters: _purge_letters,
 }

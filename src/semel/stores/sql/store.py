@@ -75,6 +75,7 @@ class SqlStore:
     def capabilities(self) -> Capabilities:
         """What it needs and whom it notifies and serves depends on whose connections it uses, and how."""
         found = {Capability.JOIN, Capability.INVALIDATIONS, Capability.DURABLE, *SEARCHING, *ADMINISTRATION}
+        found.add(Capability.LETTERS)
         if self._pool is None:
             found.add(Capability.CLIENT_LIBRARIES)  # those of the caller's own pool are there
         if self._pool is None or self._pool.separate is not None:

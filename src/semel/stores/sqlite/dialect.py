@@ -12,6 +12,9 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from semel.core.events.letters import DropLetter, Letter, ScanLetters, TouchLetter
 from semel.core.operations import (
     AddReplays,
     Claim,
@@ -22,6 +25,7 @@ from semel.core.operations import (
     MarkLapsed,
     Pending,
     Purge,
+    PurgeLetters,
     PurgeWorkers,
     Query,
     Reopen,
@@ -29,6 +33,7 @@ from semel.core.operations import (
     Scan,
 )
 from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, NOTHING, Status, Worker
+from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
 from semel.stores.rows import (
     RECORD_COLUMNS,
     TEXT_COLUMNS,
@@ -96,6 +101,7 @@ SQL: Final = load_statements(
         "record": ", ".join(RECORD_COLUMNS),
         "record_joined": ", ".join(map(_as_expression, RECORD_COLUMNS)),
         "r_record": ", ".join(f"r.{column}" for column in RECORD_COLUMNS),
+        "letter": ", ".join(LETTER_COLUMNS),
         **{name: f"{{{name}}}" for name in ("found", "restrictions", "row")},
     },
 )
@@ -197,6 +203,8 @@ _SEEN: Final = SQL["seen"]
 _LOOKED_AT: Final = SQL["look"]
 _FOLLOW: Final = (SQL["count_step"],)
 _FORGET: Final = (SQL["forget_steps"], SQL["drop_terms"])
+_LETTER_DROPPED: Final = (SQL["complete_letter"],)
+_LETTER_KEPT: Final = (SQL["keep_letter"], SQL["keep_as_long"])
 _NOBODYS: Final = (b"", 0, "", None, None, None, None)
 
 
@@ -205,20 +213,30 @@ class SqliteDialect:
 
     decides_inside = True
 
-    def write(self, what: str, rows: Sequence[Values], *, transaction: str | None) -> SqliteCommand:
+    def write(
+        self, what: str, rows: Sequence[Values], *, transaction: str | None, letter: Letter | bytes | None = None
+    ) -> SqliteCommand:
         """A write under a lease; one that changed nothing looks at the record in the same transaction."""
         del transaction  # it was demanded by its savepoint
         digest, nonce, fence, *rest = rows[0]
         named = {"digest": blob(digest), "nonce": blob(nonce), "fence": fence}
         if what == "complete":
             named["outcome"] = blob(rest[0])
-            return SqliteCommand(_COMPLETE, named=named, otherwise=_LOOKED_AT, to_rows=_end_reply)
+            if letter is None:
+                return SqliteCommand(_COMPLETE, named=named, otherwise=_LOOKED_AT, to_rows=_end_reply)
+            named["letter"] = letter
+            return SqliteCommand(
+                _COMPLETE, named=named, follow=_LETTER_DROPPED, otherwise=_LOOKED_AT, to_rows=_end_reply
+            )
         named.update(zip(_WRITES[what], rest, strict=True))
         if what == "renew":
             return SqliteCommand(SQL["renew"], named=named, to_rows=_write_reply)
         if what == "fail":
-            statement = "doubt" if named["status"] == Status.IN_DOUBT.value else what
-            return SqliteCommand(SQL[statement], named=named, otherwise=_LOOKED_AT, to_rows=_end_reply)
+            text = SQL["doubt" if named["status"] == Status.IN_DOUBT.value else what]
+            if not isinstance(letter, Letter):
+                return SqliteCommand(text, named=named, otherwise=_LOOKED_AT, to_rows=_end_reply)
+            named.update(letter_values(letter))
+            return SqliteCommand(text, named=named, follow=_LETTER_KEPT, otherwise=_LOOKED_AT, to_rows=_end_reply)
         return SqliteCommand(SQL[what], named=named, follow=_FOLLOW, otherwise=_LOOKED_AT, to_rows=_write_reply)
 
     def enter(self, lease: Values, *, turn: int) -> SqliteCommand:
@@ -272,7 +290,8 @@ class SqliteDialect:
 
     def resolve(self, operation: Resolve) -> SqliteCommand:
         """A decision."""
-        return SqliteCommand(SQL["resolve"], named=resolve_values(operation), follow=(SQL["seen"],))
+        follow = (SQL["close_letters"], SQL["seen"])
+        return SqliteCommand(SQL["resolve"], named=resolve_values(operation), follow=follow)
 
     def reopen(self, operation: Reopen) -> SqliteCommand:
         """Let a key be claimed again."""
@@ -283,11 +302,12 @@ class SqliteDialect:
         terms = {f"term{place}": number for place, number in enumerate(term_numbers(operation.about))}
         keeping = (SQL["keep_term"].replace(":term", f":{name}") for name in terms)
         named = {**count_values(operation, fence), **terms}
-        return SqliteCommand(SQL["count_first"], named=named, follow=(*keeping, SQL["note_first_failure"], SQL["seen"]))
+        follow = (*keeping, SQL["note_first_failure"])
+        return _keeping_letter(SqliteCommand(SQL["count_first"], named=named, follow=follow), operation)
 
     def count_again(self, operation: CountFailure) -> SqliteCommand:
         """A further failure."""
-        return SqliteCommand(SQL["count_again"], named=count_values(operation, 0), follow=(SQL["seen"],))
+        return _keeping_letter(SqliteCommand(SQL["count_again"], named=count_values(operation, 0)), operation)
 
     def forget_expired(self, digest: bytes) -> SqliteCommand:
         """Delete a record that is expired, its finished steps, and what it is searched by."""
@@ -303,7 +323,7 @@ class SqliteDialect:
             "error_message": ERASED_FAILURE.message,
         }
         noted = (SQL["note_invalidation"],) if operation.invalidates else ()
-        history = (SQL["erase_history"], SQL["note_erasure"])
+        history = (SQL["erase_letters"], SQL["erase_history"], SQL["note_erasure"])
         return SqliteCommand(SQL["erase"], named=named, follow=(*_FORGET, *noted, *history, SQL["seen"]))
 
     def pending(self, operation: Pending) -> SqliteCommand:
@@ -356,6 +376,40 @@ class SqliteDialect:
         (operation,) = operations
         named = {"digest": operation.digest, "replays": operation.replays}
         return SqliteCommand(SQL["tally"], named=named, to_rows=lambda _rows, _changed, now: [(None, now)])
+
+    def put_letter(self, letter: Letter) -> SqliteCommand:
+        """Keep a letter."""
+        return SqliteCommand(SQL["put_letter"], named=letter_values(letter))
+
+    def touch_letter(self, operation: TouchLetter) -> SqliteCommand:
+        """The event of a record was delivered again."""
+        named = {"consumer": operation.consumer, "record": operation.record}
+        return SqliteCommand(SQL["touch_letter"], named=named)
+
+    def drop_letter(self, operation: DropLetter) -> SqliteCommand:
+        """Delete a letter."""
+        return SqliteCommand(SQL["drop_letter"], named={"consumer": operation.consumer, "id": operation.id})
+
+    def scan_letters(self, operation: ScanLetters) -> SqliteCommand:
+        """One page of letters."""
+        found = select_letters(operation, _WORDING)
+        named = {**found.values, "limit": operation.limit + 1}
+        text = SQL["scan_letters"].replace("{restrictions}", found.text)
+        return SqliteCommand(text, kind=Kind.SCAN, named=named)
+
+    def purge_letters(self, operation: PurgeLetters) -> Sweep:
+        """Delete letters that are expired."""
+        named, text = {"limit": max(operation.limit, 0)}, SQL["purge_letters"]
+        ((gone,),) = yield SqliteCommand(text, named=named, to_rows=lambda _rows, changed, _now: [(changed,)])
+        return int(gone)
+
+
+def _keeping_letter(command: SqliteCommand, operation: CountFailure) -> SqliteCommand:
+    """What counts a failure, with the letter that it leaves if it is final, and the record as it is then."""
+    if operation.letter is None:
+        return replace(command, follow=(*command.follow, _SEEN))
+    named = {**command.named, **letter_values(operation.letter)}
+    return replace(command, named=named, follow=(*command.follow, *_LETTER_KEPT, _SEEN))
 
 
 def _write_reply(rows: list[Row], changed: int, now: int) -> list[Row]:

@@ -152,6 +152,64 @@ UPDATE semel_record SET status = 'in_doubt', error_type = :error_type, error_mes
     doubtful = :doubtful, attempts = max(attempts - :unstarted, 0), updated_us = :now, lease_us = min(lease_us, :now)
 WHERE {lease};
 
+-- A dead letter, of an event that nobody tries again by itself: in the transaction that ends its record. It has one name
+-- for each body under a record, so that it is never there twice.
+-- part: new_letter
+INSERT INTO semel_letter (
+    id, consumer, scope, record, reason, type, subject, content, readable, attempts, error_type, error_message, keep_us,
+    first_us, last_us, seen, expires_us
+)
+SELECT :letter_id, :letter_consumer, :letter_scope, :letter_record, :letter_reason, :letter_type, :letter_subject,
+    :letter_content, :letter_readable, :letter_attempts, :letter_error_type, :letter_error_message, :letter_keep_us,
+    :now, :now, 1, :now + :letter_keep_us
+
+-- part: letter_again
+ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, attempts = excluded.attempts,
+    error_type = excluded.error_type, error_message = excluded.error_message, keep_us = excluded.keep_us,
+    last_us = excluded.last_us, seen = seen + 1, expires_us = excluded.expires_us
+
+-- Follows what ends a record. A key that may be claimed again leaves none.
+-- name: keep_letter
+{new_letter} FROM semel_record WHERE digest = :digest AND NOT retryable
+{letter_again};
+
+-- Forgotten before its letter, the event of a record would be processed anew.
+-- name: keep_as_long
+UPDATE semel_record SET expires_us = max(expires_us, :now + :letter_keep_us) WHERE digest = :digest AND NOT retryable;
+
+-- Follows what completes a record.
+-- name: complete_letter
+DELETE FROM semel_letter WHERE id = :letter;
+
+-- Follows a decision. A letter of another event under the same id is not about it.
+-- name: close_letters
+DELETE FROM semel_letter WHERE record = :digest AND reason <> 'reused';
+
+-- name: erase_letters
+DELETE FROM semel_letter WHERE record = :digest;
+
+-- name: put_letter
+{new_letter} WHERE true
+{letter_again}
+RETURNING {letter};
+
+-- name: touch_letter
+UPDATE semel_letter SET last_us = :now, seen = seen + 1 WHERE id = (
+    SELECT id FROM semel_letter WHERE record = :record AND consumer = :consumer AND reason <> 'reused'
+    ORDER BY first_us, id LIMIT 1
+) RETURNING {letter};
+
+-- name: drop_letter
+DELETE FROM semel_letter WHERE id = :id AND consumer = :consumer RETURNING {letter};
+
+-- name: scan_letters
+SELECT {letter} FROM semel_letter AS l WHERE {restrictions} ORDER BY l.first_us, l.id LIMIT :limit;
+
+-- name: purge_letters
+DELETE FROM semel_letter WHERE rowid IN (
+    SELECT rowid FROM semel_letter WHERE expires_us <= :now ORDER BY expires_us LIMIT :limit
+);
+
 -- A finished step enters under the lease, once: sent again after a lost reply it finds itself there.
 -- name: checkpoint
 INSERT INTO semel_step (digest, position, name, outcome)

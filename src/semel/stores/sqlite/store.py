@@ -48,6 +48,7 @@ class SqliteStore:
             Capability.GATHER,
             Capability.SEPARATE_LOOP,
             Capability.INVALIDATIONS,
+            Capability.LETTERS,
             *SEARCHING,
             Capability.FILE,
             Capability.DURABLE,

@@ -19,7 +19,8 @@ Every scenario runs through `Semel` in threads and through `AsyncSemel` on an ev
         def colour(self, request):
             return request.param
 
-A store that can stand behind a cache inherits from `InvalidationContract` too.
+A store that can stand behind a cache inherits from `InvalidationContract` too, and one that keeps dead letters of
+consumers of events (`Capability.LETTERS`) from `LetterContract`.
 
 A scenario that a store is known to break can be overridden by its name, which then says so in public.
 """
@@ -73,6 +74,7 @@ from semel.testing.contract.topics.leases import (
     StallContract,
     ZombieContract,
 )
+from semel.testing.contract.topics.letters import LetterContract
 from semel.testing.contract.topics.operations import InputContract, ListContract, OperationContract
 from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, ValueContract, VersionContract
 from semel.testing.contract.topics.searching import CountsContract, SearchContract, StuckContract
@@ -85,7 +87,7 @@ from semel.testing.contract.topics.waiting import (
 )
 from semel.testing.contract.world import MakeStore
 
-__all__ = ["InvalidationContract", "MakeStore", "StoreContract"]
+__all__ = ["InvalidationContract", "LetterContract", "MakeStore", "StoreContract"]
 
 
 class StoreContract(
