@@ -12,7 +12,7 @@ from semel.stores.cache import Cache, TieredStore
 from semel.stores.postgresql import PostgresStore
 from semel.stores.sqlite import SqliteStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import MakeStore, StoreContract
+from semel.testing.contract import LetterContract, MakeStore, StoreContract
 from tests.contract.engine_rows import ENGINE_ROWS
 from tests.servers.databases import Databases
 from tests.servers.records import emptied
@@ -21,7 +21,7 @@ from tests.servers.redis import Keys
 pytestmark = [pytest.mark.slow, pytest.mark.covering(across_classes=True, spread=ENGINE_ROWS)]
 
 
-class OnTiers(StoreContract):
+class OnTiers(StoreContract, LetterContract):
     """The contract with a cache in Redis and one in the process; time is one and virtual for all of them."""
 
     @pytest.fixture
