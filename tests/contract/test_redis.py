@@ -6,14 +6,14 @@ import pytest
 
 from semel.stores.redis import RedisStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import MakeStore, StoreContract
+from semel.testing.contract import LetterContract, MakeStore, StoreContract
 from tests.contract.engine_rows import ENGINE_ROWS
 from tests.servers.redis import Keys
 
 pytestmark = [pytest.mark.slow, pytest.mark.covering(across_classes=True, spread=ENGINE_ROWS)]
 
 
-class OnRedis(StoreContract):
+class OnRedis(StoreContract, LetterContract):
     """The contract on one kind of place."""
 
     @pytest.fixture

@@ -227,7 +227,8 @@ def database() -> typing.Iterator[sqlite3.Connection]:
 
 
 @pytest.mark.parametrize(
-    "name", ["semel_record", "semel_step", "semel_history", "semel_worker", "semel_letter", "semel_schema", "semel_meta"]
+    "name",
+    ["semel_record", "semel_step", "semel_history", "semel_worker", "semel_letter", "semel_schema", "semel_meta"],
 )
 def test_the_schema_page_holds_every_column(name: str, database: sqlite3.Connection) -> None:
     columns = [(column[1], column[2]) for column in database.execute(f"PRAGMA table_info({name})")]

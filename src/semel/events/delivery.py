@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
 
-from semel.core.events.letters import Letter, letter_id
+from semel.core.events.letters import Letter, letter_id, operation_of
 from semel.core.key import Key, make_key
 from semel.core.policy import Policy, microseconds
 from semel.core.record import About, Failure
@@ -54,7 +54,7 @@ class Settings:
     @property
     def operation(self) -> str:
         """The operation of its records."""
-        return f"event:{self.name}"
+        return operation_of(self.name)
 
     @property
     def max_attempts(self) -> int:

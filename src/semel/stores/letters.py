@@ -19,7 +19,7 @@ from semel.core.events.letters import (
     StoredLetter,
     TouchLetter,
 )
-from semel.core.operations import PurgeLetters, SweepCount
+from semel.core.operations import Complete, Fail, PurgeLetters, SweepCount
 from semel.core.record import Failure
 from semel.stores.rows import storable, stored_failure
 from semel.stores.search import Selection, Wording
@@ -101,9 +101,15 @@ class Letters:
         return page_of(found, operation.limit)
 
 
+def letter_with(operation: Complete | Fail) -> Letter | bytes | None:
+    """The letter that is written with a failure, or the id of the one that goes with a completion."""
+    may_be_claimed = isinstance(operation, Fail) and operation.ending == "retry"
+    return None if may_be_claimed else operation.letter
+
+
 def matches_letter(letter: StoredLetter, query: LetterQuery) -> bool:
     """Whether a letter is among those asked for."""
-    wanted = {name: getattr(query, name) for name in ("consumer", "id", "scope", "reason", "type", "subject")}
+    wanted = {name: getattr(query, name) for name in ("consumer", "id", "record", "scope", "reason", "type", "subject")}
     same = all(value is None or getattr(letter, name) == value for name, value in wanted.items())
     return same and (query.before_us is None or letter.first_us < query.before_us)
 
@@ -140,9 +146,11 @@ def select_letters(operation: ScanLetters, wording: Wording) -> Selection:
         if wanted is not None:
             terms.append(f"l.{name} = {mark(name, 'text')}")
             values[name] = storable(wanted)
-    if query.id is not None:
-        terms.append(f"l.id = {mark('id', 'digest')}")
-        values["id"] = query.id
+    for name in ("id", "record"):
+        wanted = getattr(query, name)
+        if wanted is not None:
+            terms.append(f"l.{name} = {mark(name, 'digest')}")
+            values[name] = wanted
     if query.before_us is not None:
         terms.append(f"l.first_us < {mark('before_us', 'number')}")
         values["before_us"] = query.before_us

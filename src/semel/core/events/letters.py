@@ -20,6 +20,11 @@ REUSED = "reused"
 """The reason of a letter that is not about the event of its record, but about another one under the same id."""
 
 
+def operation_of(consumer: str) -> str:
+    """The operation of the records of a consumer's events: part of their identity, and of where stores keep letters."""
+    return f"event:{consumer}"
+
+
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery that nobody tries again by itself.
 
@@ -66,6 +71,7 @@ class LetterQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     consumer: str
     id: bytes | None = None
+    record: bytes | None = None
     scope: str | None = None
     reason: str | None = None
     type: str | None = None
@@ -101,10 +107,14 @@ class ScanLetters(msgspec.Struct, Asks["LetterPage"], frozen=True):
 
 
 class DropLetter(msgspec.Struct, Asks["LetterFound"], frozen=True):
-    """Delete a letter; the answer is what was deleted."""
+    """Delete a letter; the answer is what was deleted.
+
+    `record`, where it is known, helps a store that keeps letters beside their records; consumer and id decide.
+    """
 
     consumer: str
     id: bytes
+    record: bytes | None = None
 
 
 class LetterFound(msgspec.Struct, frozen=True):

@@ -42,6 +42,10 @@ NAMES: Final = (
     "purge",
     "lapse",
     "tally",
+    "put_letter",
+    "touch_letter",
+    "drop_letter",
+    "letters",
 )
 
 
@@ -133,8 +137,10 @@ class CommandEncoder:
     def args(self, command: Command) -> Args:
         """A command as it is sent."""
         match command:
-            case Script(name, key, values):
+            case Script(name, key, values, letters):
                 args = (*self._calls[name], key, *values)
+                if letters:
+                    args = (*args[:2], 2, key, letters, *values)
                 return args if self._clock is None else (*args, self._clock())
             case Look(key, fields):
                 return ("HMGET", key, *fields)

@@ -2,6 +2,8 @@
 
 - A plan answers each operation as the memory store's table would. Each operation on a record is one script on one key,
   so a command may go to any node; all of a list go out together, and an error is the answer of its operation alone.
+- Dead letters of a record are in a hash of their own, which lies in the slot of the record: the script that ends the
+  record writes them.
 - There is no index: listing and sweeping use SCAN, a few keys at a time, so the server never stalls and no record can
   be missing. What a scan saw decides nothing: a script judges each record again before it deletes or marks it.
 """
@@ -18,6 +20,17 @@ import msgspec
 from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, granted, judge
+from semel.core.events.letters import (
+    DropLetter,
+    Letter,
+    LetterFound,
+    LetterPage,
+    PutLetter,
+    ScanLetters,
+    StoredLetter,
+    TouchLetter,
+    operation_of,
+)
 from semel.core.operations import (
     AddReplays,
     Answer,
@@ -44,6 +57,7 @@ from semel.core.operations import (
     Page,
     Pending,
     Purge,
+    PurgeLetters,
     PurgeWorkers,
     Query,
     Read,
@@ -75,11 +89,15 @@ from semel.core.record import (
 from semel.core.store import Answers, Capability, Plan
 from semel.errors import RecordUnreadable, StoreUnavailable
 from semel.stores.admin import lacking_error
+from semel.stores.letters import letter_with, matches_letter, page_of
 from semel.stores.redis.key_names import RedisContext
 from semel.stores.redis.record_hash import (
     WORKER_FIELDS,
     about_of,
     entries_of,
+    letter_of,
+    letter_values,
+    owner_mark,
     packed_about,
     packed_failure,
     packed_key,
@@ -99,11 +117,12 @@ Steps = Generator[Batch, list[Reply], Any]
 
 
 class Script(msgspec.Struct, frozen=True):
-    """One of the scripts, on one record."""
+    """One of the scripts, on one record, and where it is concerned with them on the dead letters of that record."""
 
     name: str
     key: str
     values: tuple[Any, ...] = ()
+    letters: str = ""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -127,6 +146,7 @@ class Clock(msgspec.Struct, frozen=True):
 Command = Script | Look | Walk | Clock
 
 
+_LETTERS_AT_ONCE: Final = 100
 _HEX: Final = re.compile(r"[0-9a-f]{0,64}")
 _SETTLED: Final = frozenset({b"completed", b"failed", b"cancelled"})
 _QUICK: Final = ("created_us", "status", "lease_us")
@@ -400,7 +420,17 @@ def _claim_answer(claim: Claim, reply: Reply) -> Answer | Exception:
     return answer
 
 
+def _with_letter(context: RedisContext, script: Script, letter: Letter | bytes | None) -> Script:
+    """A script that also keeps a letter of a failure, or deletes the one that goes with a completion."""
+    if letter is None:
+        return script
+    values = letter_values(letter) if isinstance(letter, Letter) else (letter.hex(),)
+    return Script(script.name, script.key, (*script.values, *values), context.pattern.letters(script.key))
+
+
 def _write_plan(name: str, values: Callable[[RedisContext, Any], Values]) -> Many:
+    ends = name in ("complete", "fail")
+
     def many(context: RedisContext, operations: Sequence[Any]) -> Steps:
         scripts = [
             Script(
@@ -408,6 +438,11 @@ def _write_plan(name: str, values: Callable[[RedisContext, Any], Values]) -> Man
             )
             for operation in operations
         ]
+        if ends:
+            scripts = [
+                _with_letter(context, script, letter_with(each))
+                for script, each in zip(scripts, operations, strict=True)
+            ]
         return _each(operations, (yield scripts), _write_answer)
 
     return many
@@ -480,7 +515,7 @@ def _read_answer(operation: Read, reply: Reply) -> Answer:
 def _resolve_records(context: RedisContext, operations: Sequence[Resolve]) -> Steps:
     keys = yield from _locate(context, [(operation.digest, operation.operation) for operation in operations])
     scripts = [
-        Script("resolve", key, _resolve_values(context, operation))
+        Script("resolve", key, _resolve_values(context, operation), context.pattern.letters(key))
         for key, operation in zip(keys, operations, strict=True)
     ]
     return _each(operations, (yield scripts), _resolve_answer)
@@ -518,7 +553,10 @@ def _reopen_records(context: RedisContext, operations: Sequence[Reopen]) -> Step
 
 
 def _count_failures(context: RedisContext, operations: Sequence[CountFailure]) -> Steps:
-    scripts = [Script("count_failure", context.key(each.key), _count_values(each)) for each in operations]
+    scripts = [
+        _with_letter(context, Script("count_failure", context.key(each.key), _count_values(each)), each.letter)
+        for each in operations
+    ]
     return _each(operations, (yield scripts), lambda one, reply: _decided_answer(Counted, one.key.digest, reply))
 
 
@@ -540,7 +578,10 @@ def _count_values(operation: CountFailure) -> Values:
 def _erase_records(context: RedisContext, operations: Sequence[Erase]) -> Steps:
     keys = yield from _locate(context, [(operation.digest, operation.operation) for operation in operations])
     left = (ERASED_OUTCOME, packed_failure(ERASED_FAILURE))
-    scripts = [Script("erase", key, (operation.note, *left)) for key, operation in zip(keys, operations, strict=True)]
+    scripts = [
+        Script("erase", key, (operation.note, *left), context.pattern.letters(key))
+        for key, operation in zip(keys, operations, strict=True)
+    ]
     return _each(operations, (yield scripts), _erase_answer)
 
 
@@ -628,6 +669,87 @@ def _purge_workers(_context: RedisContext, operations: Sequence[PurgeWorkers]) -
     yield []
 
 
+def _letters_of(context: RedisContext, consumer: str, record: bytes) -> str:
+    """Where a letter of a consumer is; one without a record is under its own id."""
+    return context.pattern.letters(context.pattern.key(operation_of(consumer), record))
+
+
+def _put_letters(context: RedisContext, operations: Sequence[PutLetter]) -> Steps:
+    scripts = [
+        Script("put_letter", _letters_of(context, one.consumer, one.record or one.id), letter_values(one))
+        for one in (operation.letter for operation in operations)
+    ]
+    return _each(operations, (yield scripts), _letter_answer)
+
+
+def _touch_letters(context: RedisContext, operations: Sequence[TouchLetter]) -> Steps:
+    scripts = [
+        Script("touch_letter", _letters_of(context, one.consumer, one.record), (owner_mark(one.consumer),))
+        for one in operations
+    ]
+    return _each(operations, (yield scripts), _letter_answer)
+
+
+def _letter_answer(_operation: PutLetter | TouchLetter, reply: Reply) -> Answer:
+    return LetterFound(None if reply is None else letter_of(reply))
+
+
+def _find_letters(context: RedisContext, consumer: str, record: bytes | None) -> Keys:
+    """Where letters of a consumer are."""
+    if record is not None:
+        return [_letters_of(context, consumer, record)]
+    operation = operation_of(consumer) if context.pattern.names_operation else None
+    return (yield from scan_keys(context.pattern.match_letters(operation)))
+
+
+def _drop_letters(context: RedisContext, operations: Sequence[DropLetter]) -> Steps:
+    answers: Answers = []
+    for operation in operations:
+        keys = yield from _find_letters(context, operation.consumer, operation.record)
+        values = (operation.id.hex(), owner_mark(operation.consumer))
+        replies = yield [Script("drop_letter", key, values) for key in keys]
+        answers.append(_first_letter(replies))
+    return answers
+
+
+def _first_letter(replies: Sequence[Reply]) -> LetterFound | Exception:
+    """The one that was dropped; an error where one of the places could not be asked."""
+    failed = [reply for reply in replies if isinstance(reply, Exception)]
+    found = [letter_of(reply) for reply in replies if reply is not None and not isinstance(reply, Exception)]
+    return LetterFound(found[0]) if found else failed[0] if failed else LetterFound(None)
+
+
+def _scan_letters(context: RedisContext, operations: Sequence[ScanLetters]) -> Steps:
+    answers: Answers = []
+    for operation in operations:
+        answers.append((yield from _page_of_letters(context, operation)))
+    return answers
+
+
+def _page_of_letters(context: RedisContext, operation: ScanLetters) -> Generator[Any, list[Reply], LetterPage]:
+    query, cursor = operation.query, operation.cursor
+    keys = yield from _find_letters(context, query.consumer, query.record)
+    oldest: list[tuple[int, bytes, StoredLetter]] = []
+    for first in range(0, len(keys), _LETTERS_AT_ONCE):
+        replies = yield [Script("letters", key) for key in keys[first : first + _LETTERS_AT_ONCE]]
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+            letters = map(letter_of, zip(reply[::2], reply[1::2], strict=True))
+            oldest += [
+                (one.first_us, one.id, one)
+                for one in letters
+                if matches_letter(one, query) and (cursor is None or (one.first_us, one.id) > cursor)
+            ]
+        oldest = heapq.nsmallest(operation.limit + 1, oldest, key=lambda found: found[:2])
+    return page_of([letter for _, _, letter in oldest], operation.limit)
+
+
+def _purge_letters(_context: RedisContext, operations: Sequence[PurgeLetters]) -> Steps:
+    return [SweepCount(0)] * len(operations)  # the server forgets them by itself
+    yield []
+
+
 _PLANS: dict[type, Many] = {
     Claim: _claim_records,
     Renew: _write_plan("renew", lambda _, operation: (operation.lease_us,)),
@@ -651,4 +773,9 @@ _PLANS: dict[type, Many] = {
     ReadHistory: _read_histories,
     RegisterWorker: _register_workers,
     PurgeWorkers: _purge_workers,
+    PutLetter: _put_letters,
+    TouchLetter: _touch_letters,
+    DropLetter: _drop_letters,
+    ScanLetters: _scan_letters,
+    PurgeLetters: _purge_letters,
 }

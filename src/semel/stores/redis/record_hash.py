@@ -12,6 +12,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from semel.core.events.letters import Letter, StoredLetter
 from semel.core.key import Key
 from semel.core.policy import Doubt
 from semel.core.record import NOTHING, About, Entry, Failure, Status, Step, StoredRecord, Worker
@@ -209,6 +210,58 @@ def _entry(told: bytes) -> tuple[int, Entry]:
         },
         Entry,
     )
+
+
+_LETTER: Final = msgspec.msgpack.Decoder(dict[str, Any])
+
+
+def letter_values(letter: Letter) -> tuple[Any, ...]:
+    """A letter as scripts take it: id, why it is there and whose it is, how long it is kept, and all of it."""
+    packed = _ENCODER.encode(
+        {
+            "consumer": letter.consumer,
+            "scope": letter.scope,
+            "record": letter.record,
+            "reason": letter.reason,
+            "type": storable(letter.type),
+            "subject": storable(letter.subject),
+            "content": letter.content,
+            "readable": letter.readable,
+            "attempts": letter.attempts,
+            "error": None if letter.error is None else packed_failure(letter.error),
+            "keep_us": letter.keep_us,
+        }
+    )
+    return letter.id.hex(), f"{letter.reason}:{owner_mark(letter.consumer)}", letter.keep_us, packed
+
+
+def owner_mark(consumer: str) -> str:
+    """A consumer as scripts compare it."""
+    return consumer.encode().hex()
+
+
+def letter_of(told: Sequence[bytes]) -> StoredLetter:
+    """The letter that a script told as its id and its value.
+
+    Raises:
+        RecordUnreadable: it is nothing that this release knows.
+    """
+    id_, value = told
+    try:
+        first_us, last_us, seen, expires_us, _, _, packed = value.split(b":", 6)
+        fields = _LETTER.decode(packed)
+        error = fields.pop("error")
+        return StoredLetter(
+            **fields,
+            id=bytes.fromhex(id_.decode()),
+            error=None if error is None else Failure(*_PAIR.decode(error)),
+            first_us=int(first_us),
+            last_us=int(last_us),
+            seen=int(seen),
+            expires_us=int(expires_us),
+        )
+    except (TypeError, ValueError, msgspec.MsgspecError) as problem:
+        raise RecordUnreadable("A dead letter cannot be read; nothing was changed.") from problem
 
 
 WORKER_FIELDS: Final = ("host", "pid", "version", "started_us")

@@ -41,6 +41,7 @@ class Pattern:
         """The channel on which ends are published."""
         self.worker = f"{_PLACES.split(text)[0]}worker:"
         """What the keys of workers begin with; none of them is a key of a record."""
+        self._letters = f"{_PLACES.split(text)[0]}letters:"
         self._literal = text.replace("{operation}", "\0operation").replace("{digest}", "\0digest")
         shape = re.escape(self._literal)
         shape = shape.replace(re.escape("\0operation"), "(?P<operation>.*)")
@@ -57,6 +58,15 @@ class Pattern:
         literal = _GLOB.sub(r"\\\1", self._literal)
         digest = reference if len(reference) == 64 else f"{reference}*"  # noqa: PLR2004 - digits of a digest
         return literal.replace("\0operation", wanted).replace("\0digest", digest)
+
+    def letters(self, key: str) -> str:
+        """The key of the dead letters of a record: in its slot, which is made of what stands in the first braces."""
+        return f"{self._letters}{{{key}}}"
+
+    def match_letters(self, operation: str | None = None) -> str:
+        """A glob for the keys of dead letters of an operation, or of all."""
+        before = _GLOB.sub(r"\\\1", self._letters)
+        return f"{before}{{{self.match(operation)}}}"
 
     def digest(self, key: str) -> bytes | None:
         """The digest in a key; None where it is no key of this pattern."""

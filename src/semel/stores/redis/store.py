@@ -24,7 +24,7 @@ class RedisStore:
 
     max_operations = 32
     """Not more: of 64 callers one half is answered while the server works for the other."""
-    capabilities = frozenset({Capability.NOTIFY, Capability.SEPARATE_LOOP, Capability.EXAMINE})
+    capabilities = frozenset({Capability.NOTIFY, Capability.SEPARATE_LOOP, Capability.EXAMINE, Capability.LETTERS})
     """Not durable: `semel doctor` says of Redis as the only store that it is best effort."""
 
     setting_names = frozenset(Settings.__dataclass_fields__) - {"name", "kind", "addresses"}

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, cast
 from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, granted, judge
-from semel.core.events.letters import DropLetter, Letter, LetterFound, PutLetter, ScanLetters, TouchLetter
+from semel.core.events.letters import DropLetter, LetterFound, PutLetter, ScanLetters, TouchLetter
 from semel.core.operations import (
     AddReplays,
     Answer,
@@ -68,7 +68,7 @@ from semel.core.operations import (
 from semel.core.record import Entry, Failure, Lease, Status, StoredRecord, Worker, processes_of
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable, UsageError
-from semel.stores.letters import letter_of, page_of
+from semel.stores.letters import letter_of, letter_with, page_of
 from semel.stores.rows import record_of, steps_of, storable, stored_failure
 from semel.stores.search import counts_of
 from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Values
@@ -292,7 +292,7 @@ def _write_plan(what: str, row: Callable[[Any], Values]) -> Many:
         demand = dialect.assert_savepoint(transaction) if transaction is not None else None
         if demand is not None:
             yield demand
-        letter = _letter_of(operations[0]) if ends else None
+        letter = letter_with(operations[0]) if ends else None
         is_short = transaction is not None and what == "complete" and letter is None
         finish = dialect.complete_short(row(operations[0]), transaction or "") if is_short else None
         if finish is not None:
@@ -309,12 +309,6 @@ def _write_plan(what: str, row: Callable[[Any], Values]) -> Many:
         return [_outcome(operation, by_lease.get(operation.lease.key.digest)) for operation in operations]
 
     return many
-
-
-def _letter_of(operation: Complete | Fail) -> Letter | bytes | None:
-    """The letter that is written with a failure, or the id of the one that goes with a completion."""
-    may_be_claimed = isinstance(operation, Fail) and operation.ending == "retry"
-    return None if may_be_claimed else operation.letter
 
 
 def _apart(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:

@@ -1,6 +1,7 @@
 -- Counts an attempt that was rolled back with its caller's transaction. A record that is running, in doubt, settled for
 -- good or another request's is left alone. Sent again it finds its own nonce.
--- ARGV: fingerprint, nonce, keep_us, in_doubt, reconcile_after_us, key, about, error, how many attempts there may be ('' for any)
+-- ARGV: fingerprint, nonce, keep_us, in_doubt, reconcile_after_us, key, about, error, how many attempts there may be ('' for any);
+-- with the letters of the record as a second key what is kept where the failure is final: id, mark, how long, and the letter
 local seen = fields('status', 'nonce', 'fingerprint', 'retryable', 'expires_us', 'keep_us', 'lease_us', 'fence', 'attempts')
 local status = seen.status
 if not status and redis.call('EXISTS', key) == 1 then
@@ -12,6 +13,9 @@ end
 local function write(attempts, kept, lease, ...)
     local most = tonumber(ARGV[9])
     local final = most and attempts >= most
+    if final and KEYS[2] then
+        kept = math.max(kept, put_letter(KEYS[2], ARGV[10], ARGV[11], ARGV[12], ARGV[13]))
+    end
     local fence = whole(tonumber(seen.fence or '0') + 1)
     enter(fence, 'attempt', whole(attempts), whole(now), ARGV[2], final and 'failed' or 'retryable', ARGV[8])
     redis.call('HSET', key, 'status', 'failed', 'retryable', final and '0' or '1', 'fence', fence, 'nonce', ARGV[2], 'lease_us', lease, 'attempts', whole(attempts),

@@ -7,6 +7,7 @@ if not record.status then
 elseif not settled[record.status] then
     return { 0, told(true) }
 end
+redis.call('DEL', KEYS[2])
 local texts = cmsgpack.unpack(record.key)
 redis.call('HSET', key, 'key', cmsgpack.pack({ '', texts[2], '' }), 'fingerprint', '', 'retryable', '0', 'doubtful', '0', 'about', '',
     'resolution', ARGV[1])

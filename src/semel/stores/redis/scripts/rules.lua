@@ -75,3 +75,32 @@ local function tell(record, channel, digest)
         redis.pcall('PUBLISH', channel, digest)
     end
 end
+
+-- Dead letters of a record are in a hash of their own, in the slot of the record: a field for each, by its id. A value is
+-- when it was first and last seen, how often, until when it is kept, why it is there, and whose it is; then the letter.
+-- Answers until when it is kept.
+local function put_letter(letters, id, mark, keep, packed)
+    local first, seen = whole(now), 1
+    local before = redis.call('HGET', letters, id)
+    if before then
+        local since, times = string.match(before, '^(%d+):%d+:(%d+):')
+        first, seen = since, tonumber(times) + 1
+    end
+    local expires = now + tonumber(keep)
+    redis.call('HSET', letters, id, table.concat({ first, whole(now), whole(seen), whole(expires), mark, packed }, ':'))
+    local left = redis.call('PTTL', letters)
+    if left < 0 or now / 1000 + left < expires / 1000 then
+        collect(expires, letters)
+    end
+    return expires
+end
+
+-- Somebody decided what becomes of a record: the letters of its event have served.
+local function close_letters(letters)
+    for _, id in ipairs(redis.call('HKEYS', letters)) do
+        local value = redis.call('HGET', letters, id)
+        if string.match(value, '^%d+:%d+:%d+:%d+:([^:]*):') ~= 'reused' then
+            redis.call('HDEL', letters, id)
+        end
+    end
+end

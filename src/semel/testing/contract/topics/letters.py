@@ -18,6 +18,7 @@ from semel.core.events.letters import (
     StoredLetter,
     TouchLetter,
     letter_id,
+    operation_of,
 )
 from semel.core.operations import (
     Claim,
@@ -37,7 +38,7 @@ from semel.core.operations import (
     SweepCount,
 )
 from semel.core.policy import Policy
-from semel.core.record import Ending, Failure, Lease, Status
+from semel.core.record import Ending, Failure, Lease, Status, StoredRecord
 from semel.core.store import Capability
 from semel.testing.contract.suite import Contract
 from semel.testing.contract.topics.erasing import VALUE
@@ -47,6 +48,7 @@ DAY = 86_400
 DAY_US = DAY * 1_000_000
 KEEP_US = 30 * DAY_US
 OOPS = Failure("app.Broke", "broke")
+OPERATION = operation_of("billing")
 BODY = b'{"type":"asset.registered"}'
 RERUN = Policy(in_doubt="rerun")
 
@@ -67,6 +69,18 @@ def _letter(record: bytes | None, **changes: Any) -> Letter:
         **changes,
     }
     return Letter(id=letter_id(fields["consumer"], record, fields["content"]), **fields)
+
+
+def _claim(world: World) -> Claim:
+    return world.claim(operation=OPERATION)
+
+
+async def _crash(world: World, key: str = "k", **claim: Any) -> Lease:
+    return await world.crash(key, operation=OPERATION, **claim)
+
+
+async def _stored(world: World, key: str = "k") -> StoredRecord | None:
+    return await world.stored(key, operation=OPERATION)
 
 
 def _of(lease: Lease, **changes: Any) -> Letter:
@@ -114,13 +128,13 @@ async def _counted(world: World, operation: CountFailure) -> Counted:
 
 
 async def _nonce_of(world: World) -> bytes:
-    record = await world.stored()
+    record = await _stored(world)
     assert record is not None, "there is no record"
     return record.nonce
 
 
 async def _expires(world: World) -> int:
-    record = await world.stored()
+    record = await _stored(world)
     assert record is not None, "there is no record"
     return record.expires_us
 
@@ -269,7 +283,7 @@ class LetterContract(Contract, calls=False):
 
     @pytest.mark.parametrize("ending", ["final", "doubt"])
     async def test_a_failure_writes_its_letter(self, world: World, ending: Ending) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         world.clock.advance(2)
         await _fail(world, lease, ending=ending)
         (kept,) = await _letters(world)
@@ -278,12 +292,12 @@ class LetterContract(Contract, calls=False):
         assert kept.expires_us == now + KEEP_US
 
     async def test_a_failure_that_may_be_tried_again_writes_none(self, world: World) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         await _fail(world, lease, ending="retry")
         assert await _letters(world) == ()
 
     async def test_a_failure_sent_again_writes_one_letter_seen_once(self, world: World) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         failing = await _fail(world, lease)
         world.clock.advance(3)
         assert [type(one) for one in await world.perform(failing)] == [Recorded]
@@ -291,20 +305,20 @@ class LetterContract(Contract, calls=False):
         assert kept.seen == 1
 
     async def test_a_late_failure_writes_no_letter(self, world: World) -> None:
-        late = await world.crash(policy=RERUN)
+        late = await _crash(world, policy=RERUN)
         world.clock.advance(31)
-        await world.crash(policy=RERUN)
+        await _crash(world, policy=RERUN)
         assert await world.perform(Fail(late, "final", OOPS, doubtful=False, letter=_of(late))) == [Lost()]
         assert await _letters(world) == ()
 
     async def test_a_failure_after_a_completion_writes_no_letter(self, world: World) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         await world.perform(Complete(lease, VALUE))
         assert await world.perform(Fail(lease, "final", OOPS, doubtful=False, letter=_of(lease))) == [Lost()]
         assert await _letters(world) == ()
 
     async def test_a_list_of_failures_writes_the_letters_of_those_that_have_one(self, world: World) -> None:
-        leases = [await world.crash(key) for key in ("a", "b", "c")]
+        leases = [await _crash(world, key) for key in ("a", "b", "c")]
         answers = await world.perform(
             Fail(leases[0], "final", OOPS, doubtful=False, letter=_of(leases[0])),
             Fail(leases[1], "retry", OOPS, doubtful=False),
@@ -313,53 +327,53 @@ class LetterContract(Contract, calls=False):
         assert [type(answer) for answer in answers] == [Recorded] * 3
         records = {one.record for one in await _letters(world)}
         assert records == {leases[0].key.digest, leases[2].key.digest}
-        told = [await world.stored(key) for key in ("a", "b", "c")]
+        told = [await _stored(world, key) for key in ("a", "b", "c")]
         assert [record is not None and record.retryable for record in told] == [False, True, False]
 
     @pytest.mark.parametrize("ending", ["final", "doubt"])
     async def test_a_record_is_kept_for_as_long_as_its_letter(self, world: World, ending: Ending) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         await _fail(world, lease, ending=ending)
         (kept,) = await _letters(world)
         assert await _expires(world) == kept.expires_us
         world.clock.advance(29 * DAY)
         await world.perform(Purge(10))
-        assert await world.stored() is not None, "forgotten before its letter, the event would be processed anew"
+        assert await _stored(world) is not None, "forgotten before its letter, the event would be processed anew"
 
     async def test_a_letter_does_not_shorten_the_life_of_its_record(self, world: World) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         before = await _expires(world)
         await _fail(world, lease, _of(lease, keep_us=1_000_000))
         assert await _expires(world) == before
 
     async def test_a_completion_takes_its_letter_along(self, world: World) -> None:
-        claim = world.claim()
+        claim = _claim(world)
         letter = await _found(world, PutLetter(_letter(claim.key.digest)))
         other = await _found(world, PutLetter(_letter(b"o" * 32)))
         assert letter is not None
-        lease = await world.crash()
+        lease = await _crash(world)
         assert [type(one) for one in await world.perform(Complete(lease, VALUE, letter.id))] == [Recorded]
         assert await _letters(world) == (other,)
-        record = await world.stored()
+        record = await _stored(world)
         assert record is not None
         assert (record.status, record.outcome) == (Status.COMPLETED, VALUE)
 
     async def test_a_completion_whose_letter_is_gone_completes(self, world: World) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         assert [type(one) for one in await world.perform(Complete(lease, VALUE, b"n" * 32))] == [Recorded]
 
     async def test_a_late_completion_leaves_the_letter(self, world: World) -> None:
-        claim = world.claim()
+        claim = _claim(world)
         letter = await _found(world, PutLetter(_letter(claim.key.digest)))
         assert letter is not None
-        late = await world.crash(policy=RERUN)
+        late = await _crash(world, policy=RERUN)
         world.clock.advance(31)
-        await world.crash(policy=RERUN)
+        await _crash(world, policy=RERUN)
         assert await world.perform(Complete(late, VALUE, letter.id)) == [Lost()]
         assert await _letters(world) == (letter,)
 
     async def test_a_list_of_completions_takes_along_the_letters_that_are_named(self, world: World) -> None:
-        leases = [await world.crash(key) for key in ("a", "b", "c")]
+        leases = [await _crash(world, key) for key in ("a", "b", "c")]
         letters = [await _found(world, PutLetter(_of(lease))) for lease in leases]
         ids = [letter.id for letter in letters if letter is not None]
         answers = await world.perform(
@@ -369,14 +383,14 @@ class LetterContract(Contract, calls=False):
         assert await _letters(world) == (letters[1],)
 
     async def test_a_counted_failure_that_is_final_writes_its_letter(self, world: World) -> None:
-        claim = world.claim()
+        claim = _claim(world)
         answer = await _counted(world, _count(claim, 1, most=1))
         (kept,) = await _letters(world)
         assert (kept.record, kept.seen) == (claim.key.digest, 1)
         assert answer.record.expires_us == kept.expires_us == world.clock.store_clock() + KEEP_US
 
     async def test_only_the_last_of_counted_failures_writes_the_letter(self, world: World) -> None:
-        claim = world.claim()
+        claim = _claim(world)
         for number in (1, 2):
             await _counted(world, _count(claim, number, most=3))
             assert await _letters(world) == ()
@@ -389,7 +403,7 @@ class LetterContract(Contract, calls=False):
 
     @pytest.mark.parametrize("before", [0, 1])
     async def test_a_counted_failure_sent_again_writes_one_letter_seen_once(self, world: World, before: int) -> None:
-        claim = world.claim()
+        claim = _claim(world)
         for number in range(before):
             await _counted(world, _count(claim, number + 10, most=before + 1))
         for _ in range(2):
@@ -399,25 +413,25 @@ class LetterContract(Contract, calls=False):
         assert kept.seen == 1
 
     async def test_a_failure_that_is_not_counted_writes_no_letter(self, world: World) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         await world.perform(Complete(lease, VALUE))
-        (answer,) = await world.perform(_count(world.claim(), 1, most=1))
+        (answer,) = await world.perform(_count(_claim(world), 1, most=1))
         assert isinstance(answer, StateMismatch)
         assert await _letters(world) == ()
 
     async def test_a_letter_whose_event_fails_once_more_is_the_same_letter(self, world: World) -> None:
-        await _fail(world, await world.crash())
+        await _fail(world, await _crash(world))
         nonce = await _nonce_of(world)
         world.clock.advance(60)
-        await world.perform(Reopen(world.claim().key.digest, b"r" * 16, nonce, "again"))
-        await _fail(world, await world.crash())
+        await world.perform(Reopen(_claim(world).key.digest, b"r" * 16, nonce, "again"))
+        await _fail(world, await _crash(world))
         (kept,) = await _letters(world)
         now = world.clock.store_clock()
         assert (kept.first_us, kept.last_us, kept.seen) == (now - 60_000_000, now, 2)
         assert kept.expires_us == await _expires(world) == now + KEEP_US
 
     async def test_a_decision_closes_the_letters_of_the_event(self, world: World) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         await _fail(world, lease, _of(lease, reason="in_doubt"), ending="doubt")
         reused = await _found(world, PutLetter(_of(lease, reason="reused", content=b"another")))
         other = await _found(world, PutLetter(_letter(b"o" * 32)))
@@ -425,14 +439,14 @@ class LetterContract(Contract, calls=False):
         assert set(await _letters(world)) == {reused, other}
 
     async def test_a_decision_that_is_refused_leaves_the_letters(self, world: World) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         await _fail(world, lease)
         (answer,) = await world.perform(Resolve(lease.key.digest, b"r" * 16, Status.COMPLETED, VALUE, "seen"))
         assert isinstance(answer, StateMismatch)
         assert len(await _letters(world)) == 1
 
     async def test_erasing_a_record_deletes_all_of_its_letters(self, world: World) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         await _fail(world, lease)
         await _found(world, PutLetter(_of(lease, reason="reused", content=b"another")))
         other = await _found(world, PutLetter(_letter(b"o" * 32)))
@@ -440,7 +454,7 @@ class LetterContract(Contract, calls=False):
         assert await _letters(world) == (other,)
 
     async def test_an_erasure_that_is_refused_leaves_the_letters(self, world: World) -> None:
-        lease = await world.crash()
+        lease = await _crash(world)
         await _found(world, PutLetter(_of(lease)))
         (answer,) = await world.perform(Erase(lease.key.digest, "asked for", lease.key.operation))
         assert isinstance(answer, StateMismatch)

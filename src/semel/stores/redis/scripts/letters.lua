@@ -1,0 +1,2 @@
+-- All letters of a record.
+return redis.call('HGETALL', key)
