@@ -6,18 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from semel.core.events.letters import LetterQuery, ScanLetters
 from semel.core.operations import Complete, Erase, Erased, Pending, PendingInvalidations, Query, Recorded
 from semel.core.record import Status
 from semel.errors import RecordUnreadable, SchemaOutdated, StoreUnavailable
 from semel.stores.rows import RECORD_COLUMNS
 from semel.stores.sql.migrations import scripts_of
 from semel.stores.sqlite import SqliteStore, migrate, pending_sql
-from semel.stores.sqlite.dialect import SQL, select_command
+from semel.stores.sqlite.dialect import DIALECT, SQL, select_command
 from semel.stores.sqlite.migrations import schema
 from tests.unit.stores.kit import Asker, connected
 from tests.unit.stores.operations import KEYS, Clock, claim
 
-LISTING = {"scan", "count_records", "found_r", "found_s"}
+LISTING = {"scan", "count_records", "found_r", "found_s", "scan_letters", "purge_letters"}
 """Statements and their parts that people ask for, and no caller waits for."""
 
 
@@ -63,7 +64,7 @@ def test_the_table_has_the_columns_of_a_record(asker: Asker) -> None:
 
 
 def test_migrating_again_changes_nothing(path: Path) -> None:
-    assert migrate(path) == ["0001", "0002"]
+    assert migrate(path) == ["0001", "0002", "0003"]
     with connected(path) as connection:
         before = connection.execute("SELECT * FROM semel_schema").fetchall(), _install_id(connection)
         assert migrate(path) == []
@@ -191,7 +192,25 @@ def test_listings_use_an_index(asker: Asker, query: Query, index: str) -> None:
     assert index in _query_plan(asker.writer(), command.text, {**command.named, "now": 1})
 
 
-@pytest.mark.parametrize(("statement", "index"), [("purge", "semel_record_expiry"), ("lapse", "semel_record_open")])
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (LetterQuery(consumer="billing"), "semel_letter_consumer"),
+        (LetterQuery(consumer="billing", reason="rejected", before_us=9), "semel_letter_consumer"),
+        (LetterQuery(consumer="billing", id=bytes(32)), "sqlite_autoindex_semel_letter_1"),
+    ],
+)
+def test_letters_are_listed_by_an_index(asker: Asker, query: LetterQuery, index: str) -> None:
+    command = DIALECT.scan_letters(ScanLetters(query, None, 10))
+    plan = _query_plan(asker.writer(), command.text, {**command.named, "now": 1})
+    assert index in plan
+    assert "SCAN" not in plan
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [("purge", "semel_record_expiry"), ("lapse", "semel_record_open"), ("purge_letters", "semel_letter_expiry")],
+)
 def test_the_sweep_uses_an_index(asker: Asker, statement: str, index: str) -> None:
     values = {"now": 1, "limit": 1, "error_type": "", "error_message": ""}
     assert index in _query_plan(asker.writer(), SQL[statement], values)
@@ -208,6 +227,7 @@ def test_no_statement_on_the_way_of_a_caller_walks_the_table(asker: Asker, state
     plan = _query_plan(asker.writer(), text, {**values, **dict.fromkeys(names)})
     assert "SCAN semel_record" not in plan
     assert "SCAN semel_step" not in plan
+    assert "SCAN semel_letter" not in plan
 
 
 def _install_id(connection: sqlite3.Connection) -> bytes:

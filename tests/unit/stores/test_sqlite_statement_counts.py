@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from semel.core.events.letters import Letter
 from semel.core.operations import (
     AddReplays,
     Checkpoint,
@@ -31,8 +32,23 @@ from tests.unit.stores.operations import KEYS, claim
 
 DIGEST = KEYS[0].digest
 OOPS = Failure("app.Broke", "why")
+LETTER = Letter(
+    id=bytes(32),
+    consumer="billing",
+    scope="",
+    record=DIGEST,
+    reason="exhausted",
+    type="asset.registered",
+    subject=None,
+    content=b"{}",
+    readable=True,
+    attempts=5,
+    error=OOPS,
+    keep_us=1,
+)
 Make = Callable[[Lease], Operation]
 TRANSACTION = 2  # BEGIN IMMEDIATE and COMMIT
+LETTERS = 1  # decisions and erasures look for dead letters of the record
 HISTORY = 5  # what the trigger does for writes that have an entry; completions, renewals and steps have none
 
 
@@ -43,13 +59,16 @@ HISTORY = 5  # what the trigger does for writes that have an entry; completions,
         (lambda lease: Complete(lease, b"outcome"), 1, 2),
         (lambda lease: Fail(lease, "final", OOPS, doubtful=False), 1 + HISTORY, 2),
         (lambda lease: Fail(lease, "doubt", OOPS, doubtful=True), 1 + HISTORY, 2),
+        (lambda lease: Complete(lease, b"outcome", bytes(32)), 2, 2),
+        (lambda lease: Fail(lease, "final", OOPS, doubtful=False, letter=LETTER), 3 + HISTORY, 2),
+        (lambda lease: Fail(lease, "retry", OOPS, doubtful=False, letter=LETTER), 1 + HISTORY, 2),
         (lambda lease: Checkpoint(lease, Step(0, "reserve", b"1")), 2, 2),
         (lambda _: MarkLapsed(10), 1, 1),
         (lambda _: Purge(10), 1, 1),
         (lambda _: AddReplays(DIGEST, 3), 1, 1),
         (lambda _: Confirm(DIGEST, 5), 1, 1),
         (lambda _: Erase(DIGEST, "note", invalidates=True), 2, 2),
-        (lambda _: Resolve(DIGEST, bytes(16), Status.CANCELLED, None, "note", force=True), 2 + HISTORY, 2),
+        (lambda _: Resolve(DIGEST, bytes(16), Status.CANCELLED, None, "note", force=True), 2 + HISTORY + LETTERS, 2),
         (lambda lease: Reopen(DIGEST, bytes(16), lease.nonce, "note"), 2, 2),
         (lambda _: count_failure(), 3, 3),
     ],
@@ -63,8 +82,8 @@ def test_writes_of_a_running_record(path: Path, make: Make, first: int, again: i
 @pytest.mark.parametrize(
     ("make", "count"),
     [
-        (lambda: Erase(DIGEST, "note", invalidates=False), 6 + HISTORY),
-        (lambda: Erase(DIGEST, "note", invalidates=True), 7 + HISTORY),
+        (lambda: Erase(DIGEST, "note", invalidates=False), 6 + HISTORY + LETTERS),
+        (lambda: Erase(DIGEST, "note", invalidates=True), 7 + HISTORY + LETTERS),
         (lambda: Resolve(DIGEST, bytes(16), Status.COMPLETED, b"x", "note"), 2),
         (lambda: claim(number=2), 1 - TRANSACTION),
         (lambda: Read(DIGEST), 1 - TRANSACTION),
