@@ -19,8 +19,8 @@ CODE = $(wildcard src tests examples bench)
 # Of the contract suite the memory store alone is fast, and to collect the others takes longer than to run it.
 FAST = $(wildcard tests/unit tests/contract/test_memory.py tests/shape)
 # What the tests start by themselves; the same names as in scripts/setup-system.
-test verify: SERVERS = wrk node chromium postgresql pgbouncer mariadb redis ministack
-bench: SERVERS = wrk postgresql mariadb redis
+test verify: SERVERS = wrk node chromium postgresql pgbouncer mariadb redis rabbitmq ministack
+bench: SERVERS = wrk postgresql mariadb redis rabbitmq
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check verify bench format lock docs clean setup-run setup-dev

@@ -15,14 +15,19 @@ import pytest
 
 from tests.durations import processor_seconds_of
 from tests.servers import mariadb as mariadb_module
+from tests.servers import nats as nats_module
 from tests.servers import postgresql as postgresql_module
+from tests.servers import rabbitmq as rabbitmq_module
 from tests.servers import redis as redis_module
+from tests.servers.broker import Broker
 from tests.servers.databases import Databases
 from tests.servers.mariadb import Mariadb, MariadbServer
 from tests.servers.ministack import CREDENTIALS, Ministack, Tables
 from tests.servers.mysql import Mysql
+from tests.servers.nats import Nats, NatsServer
 from tests.servers.postgresql import Postgresql, PostgresqlServer
 from tests.servers.programs import ServerMissing
+from tests.servers.rabbitmq import Rabbitmq, RabbitmqServer
 from tests.servers.redis import Keys, Redis, RedisServer
 from tests.servers.redis_cluster import ClusterKeys, RedisCluster, RunningCluster
 from tests.servers.redis_cluster import running as running_cluster
@@ -87,6 +92,30 @@ def dynamodb(room: Room) -> Iterator[Tables]:
             patch.setenv(name, value)
         yield tables
         tables.drop_all()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(room: Room) -> Broker:
+    """The RabbitMQ of this run: `.url`, and `.new_name()` for what is made there."""
+    return obtain_or_skip(Rabbitmq(), room)
+
+
+@pytest.fixture(scope="session")
+def nats(room: Room) -> Broker:
+    """The NATS of this run, in the same form."""
+    return obtain_or_skip(Nats(), room)
+
+
+@pytest.fixture(scope="session")
+def start_rabbitmq() -> Callable[..., AbstractContextManager[RabbitmqServer]]:
+    """`rabbitmq.running` for tests that kill: a server of one's own, or the same skip as the others."""
+    return partial(_or_skip, rabbitmq_module.running)
+
+
+@pytest.fixture(scope="session")
+def start_nats() -> Callable[..., AbstractContextManager[NatsServer]]:
+    """`nats.running` in the same form."""
+    return partial(_or_skip, nats_module.running)
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,7 @@ class Server(Databases, ABC):
     """One instance in a folder of its own."""
 
     stop_signal: ClassVar[signal.Signals]
+    seconds_to_start: ClassVar[float] = process.LONG
 
     def __init__(self, programs: Programs, folder: Path, options: Options, client: Client) -> None:
         self.programs = programs
@@ -83,7 +84,7 @@ class Server(Databases, ABC):
             self.command(), output=self.folder / "server.log", environment=self.environment(), **process.account()
         )
         room.register(self.folder, self.pid, self.stop_signal)
-        deadline = time.monotonic() + process.LONG
+        deadline = time.monotonic() + self.seconds_to_start
         while not self._answers():
             if not process.is_alive(self.pid) or time.monotonic() > deadline:
                 room.end(self.folder, kill=True)
