@@ -13,6 +13,7 @@ from semel.errors import DependencyMissing
 
 PACKAGES: Final = {
     "aiobotocore": "semel[dynamodb]",
+    "aiormq": "semel[rabbitmq]",
     "asyncmy": "semel[mysql]",
     "asyncpg": "semel[postgres]",
     "boto3": "semel[dynamodb]",
@@ -22,6 +23,8 @@ PACKAGES: Final = {
     "flask": "flask",
     "h11": "semel[cli]",
     "httpx": "semel[client]",
+    "nats": "semel[nats]",
+    "pamqp": "semel[rabbitmq]",
     "psycopg": "semel[postgres]",
     "pymysql": "semel[mysql]",
     "pytest": "semel[testing]",

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from tests.proxy.plan import Cut, How, Plan
-from tests.proxy.wire import Direction, Message, MysqlWire, PostgresqlWire, RedisWire, Wire
+from tests.proxy.wire import BytesWire, Direction, Message, MysqlWire, PostgresqlWire, RedisWire, Wire
 
 HOST = "127.0.0.1"
 _WIRES: dict[str, tuple[Callable[[], Wire], int]] = {
@@ -22,6 +22,8 @@ _WIRES: dict[str, tuple[Callable[[], Wire], int]] = {
     "mysql": (MysqlWire, 3306),
     "mariadb": (MysqlWire, 3306),
     "redis": (RedisWire, 6379),
+    "amqp": (BytesWire, 5672),
+    "nats": (BytesWire, 4222),
 }
 
 

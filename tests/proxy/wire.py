@@ -161,6 +161,14 @@ class RedisWire:
         return messages
 
 
+class BytesWire:
+    """Any other protocol: whatever comes at once is a message without a name."""
+
+    def feed(self, direction: Direction, data: bytes) -> list[Message]:
+        """Take what came and return it."""
+        return [Message("bytes", data)]
+
+
 def _resp_end(data: bytes, start: int) -> int | None:
     """Where the value that begins at `start` ends; None: not yet."""
     line = data.find(b"\r\n", start)

@@ -1,4 +1,4 @@
-"""What brokers for tests have in common: a server that names itself when it is reached, and names for what is made there.
+"""What brokers for tests have in common: a server that tells its name, and names for what is made on it.
 
 What always holds: what is made on a broker has a name that was made here, so tests do not meet on it.
 """

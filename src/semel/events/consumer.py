@@ -86,7 +86,8 @@ class Consumer(Generic[S]):
             transaction=transaction,
             serial_by=serial_by,
         )
-        self._is_async = isinstance(engine, AsyncEngine)
+        self.policy = settings.policy
+        self.is_async = isinstance(engine, AsyncEngine)
         self._deliveries: Any = (
             AsyncDeliveries(engine, settings, self._handlers)
             if isinstance(engine, AsyncEngine)
@@ -107,7 +108,7 @@ class Consumer(Generic[S]):
         """
 
         def decorate(function: F) -> F:
-            (check_async_function if self._is_async else check_sync_function)(function)
+            (check_async_function if self.is_async else check_sync_function)(function)
             self._handlers.add(types, function)
             return function
 

@@ -110,15 +110,12 @@ class Event:
         Raises:
             EventInvalid: `data` holds what JSON cannot.
         """
-        texts = {"specversion": SPEC_VERSION, **_texts_of(self)}
-        texts |= {name: _text_extension(value) for name, value in self.extensions.items()}
+        texts, body = attributes_of(self)
         content_type = texts.pop("datacontenttype", None)
         headers = {f"ce-{name}": quote(text, safe=_UNQUOTED) for name, text in texts.items()}
-        if content_type is None and self.data is not None and not isinstance(self.data, bytes | bytearray):
-            content_type = "application/json"
         if content_type is not None:
             headers["content-type"] = content_type
-        return headers, self.body
+        return headers, body
 
     @staticmethod
     def from_json(text: bytes | str) -> Event:
@@ -149,7 +146,8 @@ class Event:
             if small == "content-type":
                 content_type = text
             elif prefix := next((prefix for prefix in _PREFIXES if small.startswith(prefix)), None):
-                _add(members, small.removeprefix(prefix), _unquote(text))
+                # Only the binding that `ce-` is of writes what is not plain ASCII with percent signs.
+                _add(members, small.removeprefix(prefix), _unquote(text) if prefix == "ce-" else text)
         if content_type is not None and _media_type(content_type) == JSON_EVENT:
             return Event.from_json(body)
         if content_type is not None:
@@ -220,6 +218,19 @@ class Event:
             named = {"id": _find(members, id), "source": _find(members, "source"), "type": _find(members, "type")}
             return _from_members({**named, "data": members})
         return _from_members(members)
+
+
+def attributes_of(event: Event) -> tuple[dict[str, str], bytes]:
+    """The attributes as text, by their names without any prefix, and the data as a body.
+
+    Raises:
+        EventInvalid: `data` holds what JSON cannot.
+    """
+    texts = {"specversion": SPEC_VERSION, **_texts_of(event)}
+    texts |= {name: _text_extension(value) for name, value in event.extensions.items()}
+    if "datacontenttype" not in texts and event.data is not None and not isinstance(event.data, bytes | bytearray):
+        texts["datacontenttype"] = "application/json"
+    return texts, event.body
 
 
 def _check(event: Event) -> None:

@@ -89,6 +89,12 @@ def test_headers_of_every_binding_are_read(prefix: str) -> None:
     assert (event.id, event.source, event.type, event.data) == ("e-1", "/s", "t", {"a": 1})
 
 
+@pytest.mark.parametrize("prefix", ["ce_", "cloudEvents:", "cloudEvents_"])
+def test_percent_signs_stay_what_they_are_where_the_binding_does_not_quote(prefix: str) -> None:
+    names = {"id": "1%41", "source": "/s", "type": "t"}
+    assert Event.from_headers({f"{prefix}{name}": text for name, text in names.items()}, b"").id == "1%41"
+
+
 def test_headers_may_be_bytes() -> None:
     headers = {"ce_id": b"e-1", "ce_source": b"/s", "ce_type": b"t", "content-type": b"text/plain"}
     assert Event.from_headers(headers, b"hello").data == b"hello"

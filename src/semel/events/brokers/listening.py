@@ -1,0 +1,295 @@
+"""Taking messages from a broker: what the listeners of all brokers share.
+
+- A message is acknowledged after its record is written, and only on the strength of it. What was not acknowledged comes
+  again, and is then a duplicate.
+- A handler that lost its lease settles nothing where that would settle the copy of somebody else.
+- At the end no further message is taken, those that wait go back, those that run end and are acknowledged.
+- What has to be changed in the program ends the listener: the error leaves `async with`, nothing is acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import quote
+
+from semel.api import AsyncSemel, Semel
+from semel.errors import LeaseLost, UsageError
+from semel.events.consumer import Consumer
+from semel.events.disposition import Backoff, Disposition
+from semel.validation import Duration, to_timedelta
+
+CONCURRENCY: Final = 64
+PREFETCH: Final = 256
+STOP_WITHIN: Final = timedelta(seconds=30)
+AFTER_NOTHING: Final = timedelta(seconds=1)
+"""How long to wait with the next delivery where nobody says: a broker that delivers at once would do nothing else."""
+
+_PLAIN: Final = "!#$&'()*+,-./:;=?@[]_~"
+
+log = logging.getLogger("semel.events.brokers")
+
+AnyConsumer = Consumer[AsyncSemel] | Consumer[Semel]
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """One delivery of a message; `token` is what the broker's adapter knows it by."""
+
+    headers: Mapping[str, Any]
+    body: bytes
+    token: Any
+
+
+class Subscription(ABC):
+    """One broker's side of a listener: how messages come, and what the broker is told of each.
+
+    What is told of a message that the broker has given to somebody else by now, or over a connection that is gone, is
+    left out: the message comes again.
+    """
+
+    settles_others = False
+    """Whether what is told of an old delivery counts for a newer delivery of the same message."""
+
+    @abstractmethod
+    async def start(self, take: Callable[[Message], None]) -> None:
+        """Connect, check, and begin to hand messages to `take`.
+
+        Raises:
+            UsageError: settings of the broker would lose messages.
+        """
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Keep the subscription alive until it is cancelled, over lost connections."""
+
+    @abstractmethod
+    async def pause(self) -> None:
+        """Take no further messages."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Tell the broker what it was not told yet, and end the connection."""
+
+    @abstractmethod
+    async def acknowledge(self, message: Message) -> None:
+        """The message is done with."""
+
+    @abstractmethod
+    async def retry(self, message: Message, after: timedelta) -> None:
+        """Have it delivered again, not before `after`."""
+
+    @abstractmethod
+    async def dead_letter(self, message: Message, given: Disposition) -> None:
+        """Pass it on to where the broker keeps what nobody could process."""
+
+    @abstractmethod
+    async def give_back(self, message: Message) -> None:
+        """Have it delivered again at once: nobody touched it."""
+
+    def begin(self, message: Message) -> None:  # noqa: B027 - not every broker has deadlines
+        """Its handler is about to run."""
+
+    def abandon(self, message: Message) -> None:  # noqa: B027 - as above
+        """Tell the broker nothing more of it."""
+
+
+class Listener:
+    """Hands the messages of one subscription to a consumer, so many at a time."""
+
+    def __init__(
+        self, consumer: AnyConsumer, subscription: Subscription, concurrency: int, stop_within: timedelta
+    ) -> None:
+        self._subscription = subscription
+        self._concurrency = concurrency
+        self._stop_within = stop_within
+        self._waiting: asyncio.Queue[Message] = asyncio.Queue()
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._has_failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_stopping = False
+        self._threads: ThreadPoolExecutor | None = None
+        receive: Callable[..., Any] = consumer.receive
+        self._receive: Callable[[Message], Awaitable[Disposition]]
+        if consumer.is_async:
+            self._receive = lambda message: receive(message.headers, message.body)
+        else:
+            threads = ThreadPoolExecutor(concurrency, thread_name_prefix=f"semel-{consumer.name}")
+            loop = asyncio.get_running_loop()
+            self._threads = threads
+            self._receive = lambda message: loop.run_in_executor(threads, receive, message.headers, message.body)
+
+    async def start(self) -> list[asyncio.Task[None]]:
+        """Begin to listen; gives the tasks that do so."""
+        await self._subscription.start(self._take)
+        tasks = [asyncio.create_task(self._watch(self._work())) for _ in range(self._concurrency)]
+        return [*tasks, asyncio.create_task(self._watch(self._subscription.run()))]
+
+    @property
+    def has_failed(self) -> asyncio.Future[None]:
+        """Is given the error that ends the listener."""
+        return self._has_failed
+
+    async def stop(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Take nothing more, let what runs end, acknowledge it, and end."""
+        self._is_stopping = True
+        try:
+            await self._subscription.pause()
+            await self._give_back()
+            await self._let_end()
+            await self._give_back()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._subscription.close()
+            if self._threads is not None:
+                self._threads.shutdown(wait=False)
+
+    async def _give_back(self) -> None:
+        while not self._waiting.empty():
+            await self._subscription.give_back(self._waiting.get_nowait())
+
+    async def _let_end(self) -> None:
+        try:
+            async with asyncio.timeout(self._stop_within.total_seconds()):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning(
+                "%d handlers still ran %s after the end was asked for, and are interrupted; their messages were not "
+                "acknowledged and will be delivered again",
+                self._running,
+                self._stop_within,
+            )
+
+    def _take(self, message: Message) -> None:
+        self._waiting.put_nowait(message)
+
+    async def _watch(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - it ends the listener, and leaves `async with`
+            if not self._has_failed.done():
+                self._has_failed.set_exception(error)
+
+    async def _work(self) -> None:
+        while True:
+            message = await self._waiting.get()
+            if self._is_stopping:
+                await self._subscription.give_back(message)
+                continue
+            self._running += 1
+            self._idle.clear()
+            try:
+                await self._handle(message)
+            finally:
+                self._running -= 1
+                if not self._running:
+                    self._idle.set()
+
+    async def _handle(self, message: Message) -> None:
+        subscription = self._subscription
+        subscription.begin(message)
+        try:
+            given = await self._receive(message)
+        except BaseException:
+            subscription.abandon(message)
+            raise
+        if given.action == "ack":
+            await subscription.acknowledge(message)
+        elif given.action == "dead_letter":
+            log.warning("an event became a dead letter (%s): %s", given.status, given.reference)
+            await subscription.dead_letter(message, given)
+        elif isinstance(given.error, LeaseLost) and subscription.settles_others:
+            # Somebody else may have it by now, and would lose it by what is said here.
+            subscription.abandon(message)
+        else:
+            await subscription.retry(message, AFTER_NOTHING if given.retry_after is None else given.retry_after)
+
+
+@asynccontextmanager
+async def listening(
+    consumer: AnyConsumer, subscription: Subscription, *, concurrency: int, stop_within: Duration
+) -> AsyncIterator[None]:
+    """Listen for as long as the block runs.
+
+    Raises:
+        UsageError: the program or the broker's settings have to be changed; what it happened to was not acknowledged.
+    """
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise UsageError(f"concurrency is a positive whole number, not {concurrency!r}; nothing was taken.")
+    within = to_timedelta("stop_within", stop_within, may_be_zero=True, error=UsageError)
+    listener = Listener(consumer, subscription, concurrency, within)
+    try:
+        tasks = await listener.start()
+    except BaseException:
+        await subscription.close()
+        raise
+    block = asyncio.current_task()
+    assert block is not None  # noqa: S101 - inside a coroutine there is one
+    interrupted = False
+
+    def interrupt(_: asyncio.Future[None]) -> None:
+        nonlocal interrupted
+        if not listener.has_failed.cancelled():
+            interrupted = True
+            block.cancel()
+
+    listener.has_failed.add_done_callback(interrupt)
+    try:
+        yield
+    except asyncio.CancelledError:
+        # A cancellation by somebody else, at the same time, goes on as one.
+        if not interrupted or block.uncancel() > 0:
+            raise
+    finally:
+        listener.has_failed.remove_done_callback(interrupt)
+        await _finish(asyncio.ensure_future(listener.stop(tasks)))
+    if listener.has_failed.done():
+        listener.has_failed.result()
+
+
+async def _finish(ending: asyncio.Future[None]) -> None:
+    """Wait for an end to its end, even if the one who waits is cancelled meanwhile."""
+    was_cancelled = False
+    while not ending.done():
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            was_cancelled = True
+    ending.result()
+    if was_cancelled:
+        raise asyncio.CancelledError
+
+
+class Reconnecting:
+    """How long to wait before the next connection: longer after each that fails."""
+
+    def __init__(self) -> None:
+        self._backoff = Backoff(first=0.1, most=10.0)
+        self._failures = 0
+
+    def succeeded(self) -> None:
+        """A connection was made."""
+        self._failures = 0
+
+    async def wait(self, error: BaseException | None) -> None:
+        """Wait after `error`."""
+        self._failures += 1
+        pause = self._backoff.after(self._failures)
+        kind = "closed" if error is None else type(error).__name__
+        log.warning("the connection to the broker is lost (%s); the next try is in %.1f s", kind, pause.total_seconds())
+        await asyncio.sleep(pause.total_seconds())
+
+
+def identity_of(source: str, id_: str) -> str:
+    """One text of visible ASCII that names an event among all others of a broker."""
+    return f"{quote(source, safe=_PLAIN)}|{quote(id_, safe=_PLAIN)}"

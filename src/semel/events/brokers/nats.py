@@ -1,0 +1,442 @@
+"""NATS JetStream: `listen` hands the messages of a durable consumer to ours, `publisher` sends events to subjects.
+
+- Deadlines (`ack_wait`) are extended while a handler runs, over a connection of their own and from a thread of their
+  own: a handler that burns the processor for longer than its deadline is not delivered to somebody else.
+- Whatever is said of one delivery counts for the message, also if it was delivered to somebody else since. A handler
+  that lost its lease therefore says nothing.
+- Events are published under a message id of source and id, by which the stream leaves repeats out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, Self
+
+from semel.errors import UsageError
+from semel.events.brokers.deadlines import Deadlines, Extend
+from semel.events.brokers.listening import (
+    CONCURRENCY,
+    PREFETCH,
+    STOP_WITHIN,
+    AnyConsumer,
+    Message,
+    Subscription,
+    identity_of,
+    listening,
+    log,
+)
+from semel.events.disposition import Disposition
+from semel.events.event import Event
+from semel.extras import requires
+from semel.validation import Duration, to_timedelta
+
+with requires("semel.events.brokers.nats", "nats"):
+    import nats
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.errors import Error as NatsError
+    from nats.js import JetStreamContext
+    from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
+    from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
+
+IN_FLIGHT: Final = 256
+"""Events that are published before the first is confirmed."""
+ACK_WAIT: Final = timedelta(seconds=30)
+_PULL_FOR: Final = 20.0
+_CONNECT_WITHIN: Final = 15.0
+_LOST: Final = (NatsError, OSError, asyncio.TimeoutError)
+
+
+@asynccontextmanager
+async def listen(
+    consumer: AnyConsumer,
+    url: str,
+    *,
+    stream: str,
+    durable: str | None = None,
+    subject: str | None = None,
+    concurrency: int = CONCURRENCY,
+    prefetch: int = PREFETCH,
+    ack_wait: Duration = ACK_WAIT,
+    dead_letter_subject: str | None = None,
+    stop_within: Duration = STOP_WITHIN,
+    **options: Any,
+) -> AsyncIterator[None]:
+    """Hand the messages of a stream to a consumer for as long as the block runs.
+
+    At its end no further message is taken, and handlers that run are waited for.
+
+    Args:
+        consumer: of a `Semel` (its handlers run in threads) or of an `AsyncSemel`.
+        url: of the broker, such as `nats://host:4222`.
+        stream: the name of the stream, which must be there.
+        durable: the name of the durable consumer on the broker, by default that of `consumer`. It is made if it is not
+            there; one that is there is checked.
+        subject: which subjects of the stream it takes, where it is made; by default all.
+        concurrency: how many handlers run at a time.
+        prefetch: how many messages the broker gives before the first is acknowledged.
+        ack_wait: how long the broker waits for an acknowledgement, where the durable consumer is made.
+        dead_letter_subject: where a copy of each dead letter is published, after it is stored.
+        stop_within: how long to wait at the end for handlers that run.
+        options: of `nats.connect`, such as `user_credentials`.
+
+    Raises:
+        UsageError: the stream is not there, or the durable consumer is set so that messages would be lost.
+    """
+    wanted = ConsumerConfig(
+        durable_name=durable or consumer.name,
+        ack_policy=AckPolicy.EXPLICIT,
+        ack_wait=to_timedelta("ack_wait", ack_wait, error=UsageError).total_seconds(),
+        max_ack_pending=-1,
+        filter_subject=subject,
+    )
+    subscription = _Subscription(
+        url,
+        options,
+        stream,
+        wanted,
+        prefetch=max(prefetch, concurrency),
+        longest=consumer.policy.max_runtime.total_seconds(),
+        dead_letter_subject=dead_letter_subject,
+    )
+    async with listening(consumer, subscription, concurrency=concurrency, stop_within=stop_within):
+        yield
+
+
+async def _connect(url: str, options: dict[str, Any], **callbacks: Any) -> Client:
+    """A connection that comes back by itself.
+
+    Raises:
+        ConnectionError: nobody answers.
+    """
+
+    async def report(error: Exception) -> None:
+        log.debug("NATS: %s", type(error).__name__)
+
+    settings: dict[str, Any] = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.2, "error_cb": report}
+    # The client waits for a first connection without an end; whoever begins wants to hear that nobody is there.
+    first = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.05, "connect_timeout": 5}
+    try:
+        async with asyncio.timeout(_CONNECT_WITHIN):
+            probe = await nats.connect(url, **{**settings, **options, **first})
+            await probe.close()
+            return await nats.connect(url, **{**settings, **callbacks, **options})
+    except (NatsError, OSError, TimeoutError) as error:
+        raise ConnectionError(f"NATS could not be reached ({type(error).__name__}); nothing was sent.") from error
+
+
+class _Subscription(Subscription):
+    """A durable consumer of a stream, which is asked for as many messages as there is room for."""
+
+    settles_others = True
+
+    def __init__(
+        self,
+        url: str,
+        options: dict[str, Any],
+        stream: str,
+        wanted: ConsumerConfig,
+        *,
+        prefetch: int,
+        longest: float,
+        dead_letter_subject: str | None,
+    ) -> None:
+        self._url = url
+        self._options = options
+        self._stream = stream
+        self._wanted = wanted
+        self._prefetch = prefetch
+        self._longest = longest
+        self._dead_letter_subject = dead_letter_subject
+        self._take: Callable[[Message], None] = lambda _: None
+        self._client: Client | None = None
+        self._deadlines: Deadlines | None = None
+        self._incoming: Any = None
+        self._inbox = ""
+        self._asked = 0
+        """Messages that were asked for and have not come."""
+        self._held: set[str] = set()
+        self._room = asyncio.Event()
+        self._is_paused = False
+
+    @property
+    def _connected(self) -> Client:
+        assert self._client is not None  # noqa: S101 - set by `start`
+        return self._client
+
+    async def start(self, take: Callable[[Message], None]) -> None:
+        self._take = take
+        self._client = await _connect(self._url, self._options, reconnected_cb=self._on_reconnected)
+        info = await self._find_or_make(self._client.jetstream())
+        ack_wait = info.config.ack_wait or ACK_WAIT.total_seconds()
+        self._deadlines = Deadlines(self._extending, every=ack_wait / 3, longest=self._longest)
+        self._deadlines.start()
+        self._inbox = self._client.new_inbox()
+        self._incoming = await self._client.subscribe(
+            self._inbox, cb=self._receive, pending_msgs_limit=-1, pending_bytes_limit=-1
+        )
+
+    async def _find_or_make(self, context: JetStreamContext) -> ConsumerInfo:
+        name = str(self._wanted.durable_name)
+        info: ConsumerInfo
+        try:
+            info = await context.consumer_info(self._stream, name)
+        except NotFoundError:
+            try:
+                info = await context.add_consumer(self._stream, self._wanted)
+            except NotFoundError as error:
+                raise UsageError(
+                    f"There is no stream {self._stream!r} on this broker; nothing was taken. Make it, with the "
+                    f"subjects that it is to keep."
+                ) from error
+        _check(info, name)
+        return info
+
+    @asynccontextmanager
+    async def _extending(self) -> AsyncIterator[Extend]:
+        """Runs in the thread of the deadlines, on a connection of its own."""
+        client = await _connect(self._url, self._options)
+
+        async def extend(replies: Sequence[str]) -> None:
+            for reply in replies:
+                await client.publish(reply, b"+WPI")
+            await client.flush()
+
+        try:
+            yield extend
+        except NatsError as error:
+            raise ConnectionError(str(error)) from error
+        finally:
+            await client.close()
+
+    async def _on_reconnected(self) -> None:
+        self._asked = 0  # what was asked for over the old connection is forgotten
+        self._room.set()
+
+    async def run(self) -> None:
+        while not self._is_paused:
+            self._room.clear()
+            free = self._prefetch - len(self._held) - self._asked
+            if free >= self._prefetch // 2 or (free and not self._asked):
+                with suppress(*_LOST):
+                    await self._ask(free)
+            try:
+                async with asyncio.timeout(_PULL_FOR + 5):
+                    await self._room.wait()
+            except TimeoutError:
+                self._asked = 0  # the broker says when a request is over; if it did not, the request is lost
+
+    async def _ask(self, number: int) -> None:
+        self._asked += number
+        request = json.dumps({"batch": number, "expires": int(_PULL_FOR * 1e9)}).encode()
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._wanted.durable_name}"
+        await self._connected.publish(subject, request, reply=self._inbox)
+
+    async def _receive(self, received: Msg) -> None:
+        headers = received.headers or {}
+        if "Status" in headers:
+            self._on_status(headers)
+            return
+        self._asked = max(0, self._asked - 1)
+        self._held.add(received.reply)
+        assert self._deadlines is not None  # noqa: S101 - set before anything is asked for
+        self._deadlines.hold(received.reply)
+        self._take(Message(headers, received.data, received))
+        if self._asked <= self._prefetch // 2:
+            self._room.set()
+
+    def _on_status(self, headers: dict[str, str]) -> None:
+        if headers["Status"] == "100":
+            return
+        if headers["Status"] == "409" and "Deleted" in headers.get("Description", ""):
+            log.warning("the durable consumer %s was deleted", self._wanted.durable_name)
+        over = headers.get("Nats-Pending-Messages", "")
+        self._asked = max(0, self._asked - int(over)) if over.isdecimal() else 0
+        self._room.set()
+
+    async def pause(self) -> None:
+        self._is_paused = True
+        self._room.set()
+        if self._incoming is not None:
+            # What was asked for and comes before the broker hears of this still arrives, and is given back.
+            with suppress(*_LOST):
+                await self._incoming.drain()
+            self._incoming = None
+
+    async def close(self) -> None:
+        if self._deadlines is not None:
+            await self._deadlines.stop()
+        if self._client is not None:
+            with suppress(*_LOST):
+                await self._client.flush()
+            await self._client.close()
+
+    def begin(self, message: Message) -> None:
+        if self._deadlines is not None:
+            self._deadlines.begin(message.token.reply)
+
+    def abandon(self, message: Message) -> None:
+        reply = message.token.reply
+        if self._deadlines is not None:
+            self._deadlines.release(reply)
+        self._held.discard(reply)
+        self._room.set()
+
+    async def _say(self, message: Message, what: bytes) -> None:
+        self.abandon(message)
+        with suppress(*_LOST):
+            await self._connected.publish(message.token.reply, what)
+
+    async def acknowledge(self, message: Message) -> None:
+        await self._say(message, b"+ACK")
+
+    async def retry(self, message: Message, after: timedelta) -> None:
+        nanoseconds = int(after.total_seconds() * 1e9)
+        await self._say(message, b"-NAK " + json.dumps({"delay": nanoseconds}).encode())
+
+    async def give_back(self, message: Message) -> None:
+        await self._say(message, b"-NAK")
+
+    async def dead_letter(self, message: Message, given: Disposition) -> None:
+        if self._dead_letter_subject is not None:
+            headers = {**message.headers, "Semel-Reason": given.status, "Semel-Reference": given.reference or ""}
+            headers.pop("Nats-Msg-Id", None)  # in the same stream it would be taken for a repeat
+            try:
+                context = self._connected.jetstream()
+                await context.publish(self._dead_letter_subject, message.body, headers=headers)
+            except _LOST as error:
+                log.warning("a dead letter was not passed on (%s); it is tried again", type(error).__name__)
+                await self.retry(message, timedelta(seconds=5))
+                return
+        await self._say(message, b"+TERM")
+
+
+def _check(info: ConsumerInfo, name: str) -> None:
+    """Refuse a durable consumer that loses messages.
+
+    Raises:
+        UsageError: it acknowledges by itself, or one acknowledgement counts for others.
+    """
+    config = info.config
+    if config.ack_policy != AckPolicy.EXPLICIT:
+        raise UsageError(
+            f"The durable consumer {name!r} has the acknowledgement policy {_text(config.ack_policy)!r}: a message "
+            f"would count as done before its handler ended; nothing was taken. Make it with ack_policy explicit."
+        )
+    if config.deliver_subject:
+        raise UsageError(
+            f"The durable consumer {name!r} pushes to {config.deliver_subject!r}, and messages are asked for here; "
+            f"nothing was taken. Make one without a deliver subject."
+        )
+    if config.max_deliver is not None and config.max_deliver > 0:
+        log.warning(
+            "the broker gives a message up after %d deliveries (max_deliver of %s), also those that only had to wait; "
+            "max_attempts of the consumer counts what failed. Set max_deliver to -1",
+            config.max_deliver,
+            name,
+        )
+
+
+def _text(policy: Any) -> str:
+    return str(getattr(policy, "value", policy))
+
+
+def publisher(
+    url: str,
+    *,
+    subject: str | Callable[[Event], str] = lambda event: event.type,
+    confirm_within: Duration = 30.0,
+    in_flight: int = IN_FLIGHT,
+    **options: Any,
+) -> NatsPublisher:
+    """A publisher for a relay: sends events to subjects of streams and waits until the broker has them.
+
+    Args:
+        url: of the broker.
+        subject: a text, or a callable that makes one of an event; by default its type.
+        confirm_within: how long to wait for the broker.
+        in_flight: how many events are sent before the first is confirmed.
+        options: of `nats.connect`.
+    """
+    within = to_timedelta("confirm_within", confirm_within, error=UsageError)
+    return NatsPublisher(url, subject, within, in_flight, options)
+
+
+class NatsPublisher:
+    """Sends events, many at a time, and says of each whether the broker has it."""
+
+    def __init__(
+        self,
+        url: str,
+        subject: str | Callable[[Event], str],
+        confirm_within: timedelta,
+        in_flight: int,
+        options: dict[str, Any],
+    ) -> None:
+        self._url = url
+        self._subject = subject
+        self._confirm_within = confirm_within.total_seconds()
+        self._in_flight = in_flight
+        self._options = options
+        self._client: Client | None = None
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
+        """Send events; gives for each None, or why the broker does not have it.
+
+        Raises:
+            ConnectionError: the broker cannot be reached; it may have some of them.
+        """
+        context = (await self._connect()).jetstream()
+        told: list[Exception | None] = []
+        for start in range(0, len(events), self._in_flight):
+            some = events[start : start + self._in_flight]
+            told += await asyncio.gather(*(self._send(context, event) for event in some))
+        return told
+
+    async def _connect(self) -> Client:
+        async with self._lock:
+            if self._client is None or self._client.is_closed:
+                self._client = await _connect(self._url, self._options)
+            return self._client
+
+    async def _send(self, context: JetStreamContext, event: Event) -> Exception | None:
+        try:
+            subject = self._subject(event) if callable(self._subject) else self._subject
+            headers, body = event.to_headers()
+        except Exception as error:  # noqa: BLE001 - of this event alone
+            return error
+        headers["Nats-Msg-Id"] = identity_of(event.source, event.id)
+        try:
+            await context.publish(subject, body, timeout=self._confirm_within, headers=headers)
+        except NoStreamResponseError:
+            return LookupError(f"NATS has no stream for the subject {subject!r}.")
+        except ServiceUnavailableError as error:
+            raise ConnectionError("JetStream is not available; the event has to be published again.") from error
+        except APIError as error:
+            return OSError(f"NATS refused the event: {error.description}")
+        except (TimeoutError, NatsError, OSError) as error:
+            raise ConnectionError(
+                f"NATS could not be reached, or did not confirm in time ({type(error).__name__}); events that were not "
+                f"confirmed have to be published again."
+            ) from error
+        return None

@@ -1,0 +1,225 @@
+"""The adapter of NATS on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Any
+
+import nats as client
+import pytest
+from nats.js.api import AckPolicy, ConsumerConfig
+
+from semel import AsyncSemel
+from semel.errors import UsageError
+from semel.events import Consumer, Event
+from semel.events.brokers import nats as adapter
+from semel.stores.memory import MemoryStore
+from tests.events.broker_cases import LONG, Bench, BrokerCases, Ledger, a_consumer, an_event, publish, until
+from tests.servers.broker import Broker
+
+
+class NatsBench(Bench):
+    """A stream, and one for dead letters."""
+
+    def __init__(self, broker: Broker, context: Any) -> None:
+        super().__init__(broker.url)
+        self.name = broker.new_name()
+        self.dead = f"{self.name}-dead"
+        self.context = context
+
+    async def make(self) -> None:
+        await self.context.add_stream(name=self.name, subjects=[f"{self.name}.registered"])
+        await self.context.add_stream(name=self.dead, subjects=[self.dead])
+
+    def publisher(self, url: str | None = None) -> Any:
+        return adapter.publisher(url or self.url, subject=lambda event: f"{self.name}.{event.type}")
+
+    def listen(self, consumer: Any, url: str | None = None, **settings: Any) -> AbstractAsyncContextManager[None]:
+        given = {"dead_letter_subject": self.dead, **settings}
+        return adapter.listen(consumer, url or self.url, stream=self.name, **given)
+
+    async def unsettled(self) -> int:
+        try:
+            info = await self.context.consumer_info(self.name, "billing")
+        except client.js.errors.NotFoundError:
+            return int((await self.context.stream_info(self.name)).state.messages)
+        return int(info.num_pending + info.num_ack_pending)
+
+    async def passed_on(self) -> list[str]:
+        state = (await self.context.stream_info(self.dead)).state
+        messages = [await self.context.get_msg(self.dead, number + 1) for number in range(state.last_seq)]
+        return [message.headers["ce-id"] for message in messages]
+
+
+@pytest.fixture
+async def bench(nats: Broker) -> AsyncIterator[NatsBench]:
+    connection = await client.connect(nats.url)
+    made = NatsBench(nats, connection.jetstream())
+    await made.make()
+    yield made
+    await connection.close()
+
+
+class TestNats(BrokerCases):
+    """What holds on every broker."""
+
+    async def send_raw(self, bench: Bench, headers: dict[str, str], body: bytes) -> None:
+        assert isinstance(bench, NatsBench)
+        await bench.context.publish(f"{bench.name}.registered", body, headers=headers)
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+class TestOnNatsAlone:
+    """What is special about it."""
+
+    @pytest.mark.parametrize("policy", [AckPolicy.NONE, AckPolicy.ALL])
+    async def test_a_durable_consumer_that_loses_messages_is_refused(self, bench: NatsBench, policy: AckPolicy) -> None:
+        await bench.context.add_consumer(bench.name, ConsumerConfig(durable_name="billing", ack_policy=policy))
+        with pytest.raises(UsageError, match="ack_policy explicit"):
+            async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger())):
+                pass
+
+    async def test_a_durable_consumer_that_pushes_is_refused(self, bench: NatsBench) -> None:
+        await bench.context.add_consumer(bench.name, ConsumerConfig(durable_name="billing", deliver_subject="there"))
+        with pytest.raises(UsageError, match="pushes"):
+            async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger())):
+                pass
+
+    async def test_a_limit_of_deliveries_is_warned_of(self, bench: NatsBench, caplog: pytest.LogCaptureFixture) -> None:
+        await bench.context.add_consumer(bench.name, ConsumerConfig(durable_name="billing", max_deliver=3))
+        async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger())):
+            assert "max_deliver" in caplog.text
+
+    async def test_a_stream_that_is_not_there_is_named(self, nats: Broker) -> None:
+        with pytest.raises(UsageError, match="no stream 'nowhere'"):
+            async with adapter.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), nats.url, stream="nowhere"):
+                pass
+
+    async def test_a_repeat_is_left_out_by_the_stream(self, bench: NatsBench) -> None:
+        await publish(bench, an_event(1), an_event(1), an_event(1, source="/other"))
+        await publish(bench, an_event(1))
+        assert (await bench.context.stream_info(bench.name)).state.messages == 2, "one of each source"
+
+    async def test_a_handler_that_burns_the_processor_for_three_deadlines_runs_once(self, bench: NatsBench) -> None:
+        ledger = Ledger()
+        store = MemoryStore()
+        burning, burned = threading.Event(), threading.Event()
+        consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(store), "billing")
+        runs: list[str] = []
+
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            runs.append(event.id)
+            burning.set()
+            until_then = time.perf_counter() + 3.2
+            while time.perf_counter() < until_then:
+                pass
+            burned.set()
+            await ledger.add(event.id)
+
+        others = _ElsewhereListener(bench, store)
+        async with bench.listen(consumer, ack_wait=timedelta(seconds=1), concurrency=1):
+            await publish(bench, an_event())
+            await asyncio.to_thread(others.start, burning)
+            await ledger.has(1)
+            assert burned.is_set()
+        await asyncio.to_thread(others.stop)
+        info = await bench.context.consumer_info(bench.name, "billing")
+        assert (runs, others.seen) == (["e-1"], []), "it was delivered to somebody else while it ran"
+        assert info.delivered.consumer_seq == 1, "it was delivered a second time"
+
+    async def test_a_message_is_held_no_longer_than_its_handler_may_run(self, bench: NatsBench) -> None:
+        entered, may_end = asyncio.Event(), asyncio.Event()
+        consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing", max_runtime=1.0, lease_for=1.0)
+
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            entered.set()
+            await may_end.wait()
+
+        async def came_again() -> bool:
+            return int((await bench.context.consumer_info(bench.name, "billing")).delivered.consumer_seq) > 1
+
+        await publish(bench, an_event())
+        async with bench.listen(consumer, ack_wait=timedelta(seconds=1)):
+            await asyncio.wait_for(entered.wait(), LONG)
+            await until(came_again, "it is delivered again once its handler ran for too long")
+            may_end.set()
+
+    async def test_a_holder_that_lost_its_lease_tells_the_broker_nothing(self, bench: NatsBench) -> None:
+        store = MemoryStore()
+        entered, may_end, taken_over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        first: Consumer[AsyncSemel] = Consumer(
+            AsyncSemel(store), "billing", max_runtime=1.0, lease_for=1.0, in_doubt="rerun"
+        )
+        second: Consumer[AsyncSemel] = Consumer(AsyncSemel(store), "billing", in_doubt="rerun")
+        second_may_end = asyncio.Event()
+
+        @first.on("registered")
+        async def slow(event: Event) -> None:
+            entered.set()
+            await may_end.wait()
+
+        @second.on("registered")
+        async def quick(event: Event) -> None:
+            taken_over.set()
+            await second_may_end.wait()
+
+        await publish(bench, an_event())
+        async with bench.listen(first, ack_wait=timedelta(seconds=1), concurrency=1, prefetch=1):
+            await asyncio.wait_for(entered.wait(), LONG)
+            async with bench.listen(second, concurrency=1):
+                await asyncio.wait_for(taken_over.wait(), LONG)
+                may_end.set()
+                # Whatever the first says is said before this: the end of its block waits for it.
+                await asyncio.sleep(0)
+                assert await bench.unsettled() == 1, "the copy of the one that runs was settled by the other"
+                second_may_end.set()
+            await until(lambda: _is_settled(bench), "the one that ended has acknowledged it")
+
+
+async def _is_settled(bench: NatsBench) -> bool:
+    return await bench.unsettled() == 0
+
+
+class _ElsewhereListener:
+    """Another process, as far as the broker knows: a thread with an event loop, which takes what is delivered again."""
+
+    def __init__(self, bench: NatsBench, store: MemoryStore) -> None:
+        self._bench = bench
+        self.seen: list[str] = []
+        self._store = store
+        self._listening = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._end = asyncio.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self, after: threading.Event) -> None:
+        assert after.wait(LONG)
+        self._thread.start()
+        assert self._listening.wait(LONG)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(LONG)
+
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._listen())
+        self._loop.close()
+
+    async def _listen(self) -> None:
+        consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(self._store), "billing")
+
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            self.seen.append(event.id)
+
+        async with self._bench.listen(consumer):
+            self._listening.set()
+            await self._end.wait()

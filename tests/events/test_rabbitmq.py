@@ -1,0 +1,207 @@
+"""The adapter of RabbitMQ on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Any
+
+import aiormq
+import pytest
+from pamqp import commands
+
+from semel import AsyncSemel
+from semel.errors import UsageError
+from semel.events import Consumer, Event
+from semel.events.brokers import rabbitmq as adapter
+from semel.stores.memory import MemoryStore
+from tests.events.broker_cases import SOON, Bench, BrokerCases, Ledger, a_consumer, an_event, publish
+from tests.servers.broker import Broker
+
+
+class RabbitBench(Bench):
+    """An exchange, a queue, and a queue for its dead letters."""
+
+    def __init__(self, broker: Broker, channel: Any) -> None:
+        super().__init__(broker.url)
+        self.name = broker.new_name()
+        self.dead = f"{self.name}.dead"
+        self.channel = channel
+
+    async def make(self, **arguments: Any) -> None:
+        await self.channel.exchange_declare(self.name, exchange_type="topic", durable=True)
+        await self.channel.queue_declare(self.dead, durable=True)
+        given = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self.dead, **arguments}
+        await self.channel.queue_declare(self.name, durable=True, arguments=given)
+        await self.channel.queue_bind(self.name, self.name, routing_key="registered")
+
+    def publisher(self, url: str | None = None) -> Any:
+        return adapter.publisher(url or self.url, exchange=self.name, routing_key=lambda event: event.type)
+
+    def listen(self, consumer: Any, url: str | None = None, **settings: Any) -> AbstractAsyncContextManager[None]:
+        return adapter.listen(consumer, url or self.url, queue=self.name, **settings)
+
+    async def unsettled(self) -> int:
+        # One that a consumer holds is counted nowhere: it is there if it can be fetched once the consumer is gone. Those
+        # that wait for a while are in queues beside it.
+        found = await self._count(self.name)
+        for power in range(6, 28):
+            found += await self._count(f"{self.name}.semel-retry.{2**power}")
+        return found
+
+    async def _count(self, queue: str) -> int:
+        connection = await aiormq.connect(self.url)
+        try:
+            channel = await connection.channel()
+            return int((await channel.queue_declare(queue, passive=True)).message_count or 0)
+        except aiormq.exceptions.ChannelNotFoundEntity:
+            return 0
+        finally:
+            await connection.close()
+
+    async def passed_on(self) -> list[str]:
+        ids = []
+        while (got := await self.channel.basic_get(self.dead, no_ack=True)).header.properties.headers:
+            ids.append(got.header.properties.headers["cloudEvents_id"])
+        return ids
+
+
+@pytest.fixture
+async def bench(rabbitmq: Broker) -> AsyncIterator[RabbitBench]:
+    connection = await aiormq.connect(rabbitmq.url)
+    made = RabbitBench(rabbitmq, await connection.channel())
+    await made.make()
+    yield made
+    await connection.close()
+
+
+class TestRabbitmq(BrokerCases):
+    """What holds on every broker."""
+
+    async def send_raw(self, bench: Bench, headers: dict[str, str], body: bytes) -> None:
+        assert isinstance(bench, RabbitBench)
+        properties = commands.Basic.Properties(headers=dict(headers))
+        await bench.channel.basic_publish(body, routing_key=bench.name, properties=properties)
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+class TestOnRabbitmqAlone:
+    """What is special about it."""
+
+    async def test_without_acknowledgements_it_does_not_listen(self, bench: RabbitBench) -> None:
+        with pytest.raises(UsageError, match="no_ack"):
+            async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), no_ack=True):
+                pass
+
+    async def test_a_queue_that_is_not_there_is_named(self, rabbitmq: Broker) -> None:
+        with pytest.raises(UsageError, match="no queue 'nowhere'"):
+            async with adapter.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), rabbitmq.url, queue="nowhere"):
+                pass
+
+    async def test_handlers_that_may_outlast_the_broker_are_refused(self, bench: RabbitBench) -> None:
+        consumer = a_consumer(AsyncSemel(MemoryStore()), Ledger(), max_runtime=timedelta(minutes=5))
+        with pytest.raises(UsageError, match="consumer_timeout"):
+            async with bench.listen(consumer, consumer_timeout=timedelta(minutes=5)):
+                pass
+
+    async def test_handlers_that_may_outlast_what_is_usual_are_warned_of(
+        self, bench: RabbitBench, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        consumer = a_consumer(AsyncSemel(MemoryStore()), Ledger(), max_runtime=timedelta(minutes=30))
+        async with bench.listen(consumer):
+            assert "consumer_timeout" in caplog.text
+
+    async def test_a_quorum_queue_is_listened_to(self, rabbitmq: Broker) -> None:
+        connection = await aiormq.connect(rabbitmq.url)
+        bench, ledger = RabbitBench(rabbitmq, await connection.channel()), Ledger()
+        await bench.make(**{"x-queue-type": "quorum"})
+        await publish(bench, an_event())
+        async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), ledger)):
+            await ledger.has(1)
+        await connection.close()
+
+    async def test_acknowledgements_without_a_gap_are_one(
+        self, bench: RabbitBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sent: list[tuple[int, bool]] = []
+        real = aiormq.Channel.basic_ack
+
+        async def count(channel: Any, delivery_tag: int, multiple: bool = False, wait: bool = True) -> None:
+            sent.append((delivery_tag, multiple))
+            await real(channel, delivery_tag, multiple, wait)
+
+        monkeypatch.setattr(aiormq.Channel, "basic_ack", count)
+        ledger, may_end = Ledger(), asyncio.Event()
+        consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing")
+
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            if event.id == "e-0":
+                await may_end.wait()
+            await ledger.add(event.id)
+
+        await publish(bench, *(an_event(number) for number in range(100)))
+        async with bench.listen(consumer, concurrency=64):
+            await ledger.has(99)
+            assert (1, False) not in sent, "what still runs was acknowledged"
+            assert all(tag > 1 and not multiple for tag, multiple in sent), (
+                "one that still runs was acknowledged with others"
+            )
+            may_end.set()
+            await ledger.has(100)
+        assert len(sent) <= 100
+        assert (await bench.unsettled()) == 0
+
+    async def test_the_client_publishes_where_frames_cannot_be_written(
+        self, bench: RabbitBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(adapter, "can_write_frames", lambda channel: False)
+        async with bench.publisher() as publisher:
+            given = await publisher.publish([an_event(1), an_event(2, type="nowhere"), an_event(3)])
+        assert [type(error) for error in given] == [type(None), LookupError, type(None)]
+        assert await bench.unsettled() == 2
+
+    async def test_the_installed_client_can_write_frames(self, bench: RabbitBench) -> None:
+        assert adapter.can_write_frames(bench.channel)
+
+    async def test_a_message_that_waits_is_in_a_replicated_queue(self, bench: RabbitBench) -> None:
+        calls = 0
+        ledger = Ledger()
+        consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing", backoff=SOON, in_doubt="rerun")
+
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise LookupError("not yet")
+            await ledger.add(event.id)
+
+        await publish(bench, an_event())
+        async with bench.listen(consumer):
+            await ledger.has(1)
+        with pytest.raises(aiormq.exceptions.ChannelPreconditionFailed, match="x-queue-type"):
+            arguments = {**adapter._delay_arguments(bench.name, 64), "x-queue-type": "classic"}
+            await bench.channel.queue_declare(f"{bench.name}.semel-retry.64", durable=True, arguments=arguments)
+
+    async def test_a_queue_that_is_deleted_and_made_again_is_listened_to_again(self, bench: RabbitBench) -> None:
+        ledger = Ledger()
+        async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), ledger)):
+            await publish(bench, an_event(1))
+            await ledger.has(1)
+            await bench.channel.queue_delete(bench.name)
+            await bench.make()
+            await publish(bench, an_event(2))
+            await ledger.has(2)
+        assert ledger.ids == ["e-1", "e-2"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "milliseconds"),
+    [(0, 64), (0.05, 64), (0.064, 64), (0.065, 128), (1, 1024), (30, 32_768), (10**9, 2**27)],
+)
+def test_delays_are_rounded_up_so_that_few_queues_serve_all(seconds: float, milliseconds: int) -> None:
+    assert adapter._rounded_up(timedelta(seconds=seconds)) == milliseconds
