@@ -70,7 +70,7 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
     """Look until it is so: a broker tells nobody what it has done."""
     try:
         async with asyncio.timeout(LONG):
-            while not await condition():
+            while not await condition():  # noqa: ASYNC110 - see above
                 await asyncio.sleep(0.02)
     except TimeoutError:
         pytest.fail(f"{what}: not within {LONG} s")

@@ -106,6 +106,11 @@ class TestOnNatsAlone:
         await publish(bench, an_event(1))
         assert (await bench.context.stream_info(bench.name)).state.messages == 2, "one of each source"
 
+    async def test_an_event_that_is_too_large_is_an_error_of_that_event_alone(self, bench: NatsBench) -> None:
+        async with bench.publisher() as publisher:
+            given = await publisher.publish([an_event(1), an_event(2, data="x" * 2_000_000), an_event(3)])
+        assert [type(error) for error in given] == [type(None), ValueError, type(None)]
+
     async def test_a_handler_that_burns_the_processor_for_three_deadlines_runs_once(self, bench: NatsBench) -> None:
         ledger = Ledger()
         store = MemoryStore()

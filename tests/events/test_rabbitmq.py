@@ -44,8 +44,7 @@ class RabbitBench(Bench):
         return adapter.listen(consumer, url or self.url, queue=self.name, **settings)
 
     async def unsettled(self) -> int:
-        # One that a consumer holds is counted nowhere: it is there if it can be fetched once the consumer is gone. Those
-        # that wait for a while are in queues beside it.
+        # One that a consumer holds is counted once the consumer is gone. Those that wait are in queues beside it.
         found = await self._count(self.name)
         for power in range(6, 28):
             found += await self._count(f"{self.name}.semel-retry.{2**power}")
@@ -183,8 +182,8 @@ class TestOnRabbitmqAlone:
         await publish(bench, an_event())
         async with bench.listen(consumer):
             await ledger.has(1)
+        arguments = {**adapter._delay_arguments(bench.name, 64), "x-queue-type": "classic"}
         with pytest.raises(aiormq.exceptions.ChannelPreconditionFailed, match="x-queue-type"):
-            arguments = {**adapter._delay_arguments(bench.name, 64), "x-queue-type": "classic"}
             await bench.channel.queue_declare(f"{bench.name}.semel-retry.64", durable=True, arguments=arguments)
 
     async def test_a_queue_that_is_deleted_and_made_again_is_listened_to_again(self, bench: RabbitBench) -> None:

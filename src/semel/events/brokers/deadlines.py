@@ -38,7 +38,7 @@ class Deadlines:
         self._held: dict[Any, float | None] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._end: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, name="semel-deadlines", daemon=True)
         self._ready = threading.Event()
 
@@ -64,40 +64,43 @@ class Deadlines:
 
     async def stop(self) -> None:
         """End the thread and wait for it."""
-        if self._thread.ident is None:
-            return
-        await asyncio.to_thread(self._end)
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._stop)
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         self._ready.wait()
-        if self._loop is not None and self._task is not None:
+        if self._loop is not None and self._end is not None:
             with suppress(RuntimeError):  # it ended by itself
-                self._loop.call_soon_threadsafe(self._task.cancel)
+                self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
 
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        except asyncio.CancelledError:
-            pass
         except Exception:
             log.exception("deadlines are no longer extended; what runs longer than one is delivered again")
         finally:
             self._ready.set()
 
     async def _main(self) -> None:
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
-        while True:
+        while not self._end.is_set():
             try:
                 async with self._connect() as extend:
-                    while True:
-                        await asyncio.sleep(self._every)
+                    while not await self._ends_within(self._end):
                         if tokens := self._due():
                             await extend(tokens)
             except OSError as error:
                 log.warning("deadlines could not be extended (%s); tried again", type(error).__name__)
-                await asyncio.sleep(self._every)
+                await self._ends_within(self._end)
+
+    async def _ends_within(self, end: asyncio.Event) -> bool:
+        """Wait until the next extension is due, or for the end. Nothing is cancelled, so every connection is closed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._every):
+                await end.wait()
+        return end.is_set()
 
     def _due(self) -> list[Any]:
         now = time.monotonic()

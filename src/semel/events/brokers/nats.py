@@ -39,6 +39,7 @@ with requires("semel.events.brokers.nats", "nats"):
     import nats
     from nats.aio.client import Client
     from nats.aio.msg import Msg
+    from nats.errors import BadSubjectError, MaxPayloadError
     from nats.errors import Error as NatsError
     from nats.js import JetStreamContext
     from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
@@ -49,6 +50,9 @@ IN_FLIGHT: Final = 256
 ACK_WAIT: Final = timedelta(seconds=30)
 _PULL_FOR: Final = 20.0
 _CONNECT_WITHIN: Final = 15.0
+_NOT_CONFIRMED: Final = (
+    "NATS could not be reached, or did not confirm in time ({}); what was not confirmed has to be published again."
+)
 _LOST: Final = (NatsError, OSError, asyncio.TimeoutError)
 
 
@@ -222,7 +226,7 @@ class _Subscription(Subscription):
         while not self._is_paused:
             self._room.clear()
             free = self._prefetch - len(self._held) - self._asked
-            if free >= self._prefetch // 2 or (free and not self._asked):
+            if free > 0 and (free >= self._prefetch // 2 or not self._asked):
                 with suppress(*_LOST):
                     await self._ask(free)
             try:
@@ -383,7 +387,7 @@ class NatsPublisher:
         self._confirm_within = confirm_within.total_seconds()
         self._in_flight = in_flight
         self._options = options
-        self._client: Client | None = None
+        self._connection: tuple[Client, asyncio.Future[None]] | None = None
         self._lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -396,9 +400,9 @@ class NatsPublisher:
 
     async def close(self) -> None:
         """End the connection."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection[0].close()
 
     async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
         """Send events; gives for each None, or why the broker does not have it.
@@ -406,18 +410,38 @@ class NatsPublisher:
         Raises:
             ConnectionError: the broker cannot be reached; it may have some of them.
         """
-        context = (await self._connect()).jetstream()
+        client, lost = await self._connect()
+        context = client.jetstream()
         told: list[Exception | None] = []
         for start in range(0, len(events), self._in_flight):
             some = events[start : start + self._in_flight]
-            told += await asyncio.gather(*(self._send(context, event) for event in some))
+            sending = asyncio.gather(*(self._send(context, event) for event in some))
+            try:
+                await asyncio.wait({sending, lost}, return_when=asyncio.FIRST_COMPLETED)
+                if not sending.done():
+                    raise ConnectionError(_NOT_CONFIRMED.format("the connection was lost"))
+                told += await sending
+            except ConnectionError:
+                await self.close()
+                raise
+            finally:
+                sending.cancel()
         return told
 
-    async def _connect(self) -> Client:
+    async def _connect(self) -> tuple[Client, asyncio.Future[None]]:
+        """The connection, and what is done once it is lost: the client leaves those who wait for an answer waiting."""
         async with self._lock:
-            if self._client is None or self._client.is_closed:
-                self._client = await _connect(self._url, self._options)
-            return self._client
+            if self._connection is None or self._connection[0].is_closed or self._connection[1].done():
+                await self.close()
+                lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+                async def lose() -> None:
+                    if not lost.done():
+                        lost.set_result(None)
+
+                options = {**self._options, "allow_reconnect": False}
+                self._connection = await _connect(self._url, options, disconnected_cb=lose, closed_cb=lose), lost
+            return self._connection
 
     async def _send(self, context: JetStreamContext, event: Event) -> Exception | None:
         try:
@@ -434,9 +458,8 @@ class NatsPublisher:
             raise ConnectionError("JetStream is not available; the event has to be published again.") from error
         except APIError as error:
             return OSError(f"NATS refused the event: {error.description}")
+        except (MaxPayloadError, BadSubjectError) as error:
+            return ValueError(f"NATS does not take the event: {error}.")
         except (TimeoutError, NatsError, OSError) as error:
-            raise ConnectionError(
-                f"NATS could not be reached, or did not confirm in time ({type(error).__name__}); events that were not "
-                f"confirmed have to be published again."
-            ) from error
+            raise ConnectionError(_NOT_CONFIRMED.format(type(error).__name__)) from error
         return None
