@@ -417,7 +417,8 @@ class NatsPublisher:
             some = events[start : start + self._in_flight]
             sending = asyncio.gather(*(self._send(context, event) for event in some))
             try:
-                await asyncio.wait({sending, lost}, return_when=asyncio.FIRST_COMPLETED)
+                waiting: set[asyncio.Future[Any]] = {sending, lost}
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if not sending.done():
                     raise ConnectionError(_NOT_CONFIRMED.format("the connection was lost"))
                 told += await sending
