@@ -18,6 +18,8 @@ from semel import AsyncSemel
 from semel.events import Event
 from tests.assets.conftest import Start
 
+pytestmark = pytest.mark.anyio
+
 END = [
     ("pump-1", "south", "pump", 50.0, "running", 45.5, 20.0),
     ("pump-2", "north", "pump", 30.0, "maintenance", 0.0, None),
@@ -146,8 +148,8 @@ async def test_marks_are_kept_for_thirty_days(start: Start) -> None:
     async with start() as service:
         await service.consumer.handle(EVENTS[0])
         (record,) = [record async for record in service.semel.records(operation="event:assets")]
-        assert record.expires is not None
-        assert record.expires - record.created == timedelta(days=30)
+        assert record.expires_at is not None
+        assert record.expires_at - record.created_at == timedelta(days=30)
 
 
 async def test_what_fails_for_good_is_a_dead_letter_that_says_why(start: Start) -> None:

@@ -170,9 +170,22 @@ def load_engine(path: str) -> SyncSemelBase | AsyncSemelBase:
     Raises:
         Refused: there is no such module or object, or it is no engine.
     """
+    found = load_object(path, "--app ")
+    if not isinstance(found, SyncSemelBase | AsyncSemelBase):
+        message = f"{path} is a {type(found).__qualname__}, not a Semel or AsyncSemel; nothing was done."
+        raise usage_error(message)
+    return found
+
+
+def load_object(path: str, option: str = "") -> Any:
+    """The object named `package.module:object`, imported as from the current folder.
+
+    Raises:
+        Refused: there is no such module or object.
+    """
     module, separator, names = path.partition(":")
     if not (module and separator and names):
-        message = f"--app {path!r} names no object; nothing was done. Write package.module:object."
+        message = f"{option}{path!r} names no object; nothing was done. Write package.module:object."
         raise usage_error(message)
     sys.path.insert(0, str(Path.cwd()))
     try:
@@ -187,7 +200,4 @@ def load_engine(path: str) -> SyncSemelBase | AsyncSemelBase:
             message = f"The module {module} has no {names}; nothing was done."
             raise usage_error(message)
         found = getattr(found, name)
-    if not isinstance(found, SyncSemelBase | AsyncSemelBase):
-        message = f"{path} is a {type(found).__qualname__}, not a Semel or AsyncSemel; nothing was done."
-        raise usage_error(message)
     return found

@@ -70,6 +70,7 @@ class Consumer(Generic[S]):
                 f"{engine.store.name} keeps no dead letters, so an event that fails for good would be lost; nothing "
                 f"was made."
             )
+        self.semel: S = semel
         self.name = Key.of("any", operation=name).operation
         self._handlers = Handlers()
         fields: PolicyFields = {"when_running": "reject", "keep_for": KEEP_FOR, "max_attempts": MAX_ATTEMPTS}
@@ -96,6 +97,11 @@ class Consumer(Generic[S]):
 
     def __repr__(self) -> str:
         return f"Consumer({self.name!r})"
+
+    @property
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """The functions that take events, by type."""
+        return {type_: handler.function for type_, handler in self._handlers}
 
     def on(self, *types: str) -> Callable[[F], F]:
         """Decorate the handler of events of these types.

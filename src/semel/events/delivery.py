@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
 
-from semel.core.events.letters import Letter, letter_id, operation_of
+from semel.core.events.letters import Letter, Reason, letter_id, operation_of
 from semel.core.key import Key, make_key
 from semel.core.policy import Policy, microseconds
 from semel.core.record import About, Failure
@@ -24,7 +24,6 @@ from semel.events.handlers import DoesNotDecode, EventHandler, Handlers
 
 UnknownRule = Literal["refuse", "dead_letter", "ignore"]
 SerialRule = Literal["subject"]
-Reason = Literal["rejected", "exhausted", "reused", "invalid", "unknown_type", "in_doubt"]
 MAX_VALUE: Final = 255
 """Bytes of a key as it is shown; of what is longer a digest is taken."""
 

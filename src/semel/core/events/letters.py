@@ -10,13 +10,16 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final, Literal, get_args
 
 import msgspec
 
 from semel.core.flow import Asks
 from semel.core.record import Failure
 
-REUSED = "reused"
+Reason = Literal["rejected", "exhausted", "reused", "invalid", "unknown_type", "in_doubt"]
+REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
+REUSED: Final[Reason] = "reused"
 """The reason of a letter that is not about the event of its record, but about another one under the same id."""
 
 
@@ -33,7 +36,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
         consumer: whose it is.
         scope: for whom the event is, as in its key.
         record: the digest of its record; None where what arrived has no identity.
-        reason: why it is here: `rejected`, `exhausted`, `reused`, `invalid`, `unknown_type` or `in_doubt`.
+        reason: why it is here.
         type: of the event; empty where it cannot be read.
         subject: of the event.
         content: the event as JSON; headers and body, packed, where it cannot be read.
@@ -47,7 +50,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     consumer: str
     scope: str
     record: bytes | None
-    reason: str
+    reason: Reason
     type: str
     subject: str | None
     content: bytes

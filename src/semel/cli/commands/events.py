@@ -1,0 +1,230 @@
+"""`semel events`: consumers, and the events that they could not process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any, TypedDict
+
+import typer
+from rich.progress import Progress
+from rich.text import Text
+
+from semel.cli.confirm import Yes, check_reason
+from semel.cli.event_view import letter_object, letter_table, types_table
+from semel.cli.exit_codes import IN_DOUBT, OTHER, usage_error
+from semel.cli.printing import as_text, console
+from semel.cli.record_view import as_line
+from semel.cli.store_option import Url, load_object, open_engine
+from semel.cli.timefmt import moment, now
+from semel.core.events.letters import REASONS
+from semel.engine.async_engine import AsyncSemelBase
+from semel.events import Consumer, DeadLetter, Disposition
+
+_PAGE = 100
+_SHORTEST = 8
+
+Path = Annotated[
+    str, typer.Argument(metavar="MODULE:CONSUMER", help="Your Consumer object, with its handlers.", show_default=False)
+]
+Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The name of the consumer.", show_default=False)]
+Letter = Annotated[
+    str, typer.Argument(metavar="LETTER", help=f"An id, or its first {_SHORTEST} or more digits.", show_default=False)
+]
+Why = Annotated[str | None, typer.Option("--reason", help=f"Only these: {', '.join(REASONS)}.", show_default=False)]
+Type = Annotated[str | None, typer.Option(help="Only events of this type.", show_default=False)]
+Subject = Annotated[str | None, typer.Option(help="Only events about this subject.", show_default=False)]
+Before = Annotated[
+    str | None, typer.Option(metavar="WHEN", help="Dead before: 2026-03-01T14:30, or 2h for two hours ago.")
+]
+
+events = typer.Typer(help="Look after consumers of events, and what they could not process.", no_args_is_help=True)
+
+
+class LetterFilter(TypedDict):
+    """Which letters, as `Consumer.dead_letters` takes it."""
+
+    reason: str | None
+    type: str | None
+    subject: str | None
+    before: datetime | None
+
+
+@events.callback()
+def _group() -> None:
+    """Look after consumers of events, and what they could not process."""
+
+
+@events.command("types")
+def types(path: Path) -> None:
+    """Show which events a consumer takes, and which function takes each."""
+    console().print(types_table(_load_consumer(path)))
+
+
+@events.command("dead")
+def dead(
+    name: Name,
+    url: Url = None,
+    *,
+    reason: Why = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Only events of this type.", show_default=False)] = None,
+    subject: Subject = None,
+    before: Before = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line, with the event.")] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"At most so many. Default: {_PAGE}, all with --json.", show_default=False),
+    ] = None,
+) -> None:
+    """List the dead letters of a consumer, oldest first. The exit code is 4 if there are any.
+
+    Events may hold personal data: their content is shown with --json only.
+    """
+    wanted = _filter_of(reason, type_, subject, before)
+    with open_engine(url) as semel:
+        letters = Consumer(semel, name).dead_letters(**wanted)
+        found = _print_lines(letters, limit) if as_json else _print_table(letters, limit or _PAGE)
+    if found:
+        raise typer.Exit(IN_DOUBT)
+
+
+@events.command("redrive")
+def redrive(
+    path: Path,
+    letter: Annotated[str | None, typer.Argument(metavar="[LETTER]", show_default=False)] = None,
+    *,
+    reason: Why = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Only events of this type.", show_default=False)] = None,
+    subject: Subject = None,
+    before: Before = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="At most so many in a second.")] = None,
+    yes: Yes = False,
+) -> None:
+    """Hand dead letters to their consumer again: one, or all that match.
+
+    Never through the broker: no other consumer sees the events again. The exit code is 1 if some failed again.
+    """
+    consumer = _load_consumer(path)
+    wanted = _filter_of(reason, type_, subject, before)
+    if letter is not None and any(value is not None for value in (*wanted.values(), rate)):
+        raise usage_error("One letter is named, so nothing else can choose among them; nothing was done.")
+    failed = asyncio.run(_redrive(consumer, letter, wanted, rate, asks=not yes))
+    if failed:
+        raise typer.Exit(OTHER)
+
+
+@events.command("discard")
+def discard(
+    name: Name,
+    letter: Letter,
+    url: Url = None,
+    *,
+    reason: Annotated[str, typer.Option(help="Why.", show_default=False)],
+) -> None:
+    """Delete one dead letter. Its record stays: the event is not processed when it is delivered again."""
+    check_reason(reason)
+    with open_engine(url) as semel:
+        consumer = Consumer(semel, name)
+        id_ = _find(letter, [one.id for one in consumer.dead_letters()])
+        gone = consumer.discard(id_, reason=reason)
+    console().print(Text.assemble(("discarded", "bold green"), f" {gone.id[:16]}: ", as_text(gone.reason)))
+
+
+def _load_consumer(path: str) -> Consumer[Any]:
+    found = load_object(path)
+    if not isinstance(found, Consumer):
+        raise usage_error(f"{path} is a {type(found).__qualname__}, not a Consumer; nothing was done.")
+    return found
+
+
+def _filter_of(reason: str | None, type_: str | None, subject: str | None, before: str | None) -> LetterFilter:
+    if reason is not None and reason not in REASONS:
+        raise usage_error(f"--reason {reason!r} is none of {', '.join(REASONS)}; nothing was done.")
+    return {
+        "reason": reason,
+        "type": type_,
+        "subject": subject,
+        "before": None if before is None else moment(before),
+    }
+
+
+def _print_lines(letters: Iterator[DeadLetter], limit: int | None) -> int:
+    count = 0
+    for count, letter in enumerate(islice(letters, limit), 1):  # noqa: B007 - the last count is what is asked for
+        sys.stdout.write(as_line(letter_object(letter)) + "\n")
+    return count
+
+
+def _print_table(letters: Iterator[DeadLetter], limit: int) -> int:
+    found = list(islice(letters, limit))
+    out = console()
+    if not found:
+        out.print("No dead letters.", style="dim")
+        return 0
+    out.print(letter_table(found, now()))
+    if next(letters, None) is not None:
+        out.print(f"There are more than these {limit}: narrow the search, or raise --limit.", style="dim")
+    return len(found)
+
+
+def _find(letter: str, ids: list[str]) -> str:
+    """The id that begins so.
+
+    Raises:
+        Refused: none does, or several.
+    """
+    if len(letter) < _SHORTEST:
+        raise usage_error(f"{letter!r} is too short for a letter; nothing was done. Give {_SHORTEST} digits or more.")
+    found = [id_ for id_ in ids if id_.startswith(letter.lower())]
+    if len(found) != 1:
+        what = "no" if not found else "more than one"
+        raise usage_error(f"There is {what} dead letter that begins with {letter}; nothing was done.")
+    return found[0]
+
+
+async def _redrive(
+    consumer: Consumer[Any], letter: str | None, wanted: LetterFilter, rate: float | None, *, asks: bool
+) -> int:
+    """Redrive them one after the other, and answer how many failed again."""
+    is_async = isinstance(consumer.semel, AsyncSemelBase)
+    letters: Any = consumer.dead_letters(**wanted)
+    ids = [one.id async for one in letters] if is_async else [one.id for one in letters]
+    if letter is not None:
+        ids = [_find(letter, ids)]
+    elif asks and not _agrees(len(ids)):
+        return 0
+    statuses: Counter[str] = Counter()
+    began = asyncio.get_running_loop().time()
+    with Progress(console=console(), transient=True) as progress:
+        for number, id_ in enumerate(progress.track(ids, description="redriving")):
+            if rate is not None:
+                await asyncio.sleep(began + number / rate - asyncio.get_running_loop().time())
+            given: Any = consumer.redrive(id_)
+            disposition: Disposition = await given if is_async else given
+            statuses[disposition.status] += 1
+    out = console()
+    if not ids:
+        out.print("No dead letters.", style="dim")
+    else:
+        out.print(", ".join(f"{count} {status}" for status, count in sorted(statuses.items())))
+    return len(ids) - statuses["processed"] - statuses["duplicate"]
+
+
+def _agrees(count: int) -> bool:
+    """Whether somebody at a terminal wants so many letters handed over.
+
+    Raises:
+        Refused: there is no terminal to ask on.
+    """
+    if not count:
+        return True
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise usage_error("There is no terminal to ask on; nothing was done. Look with semel events dead, add --yes.")
+    if typer.confirm(f"Hand {count} dead letters to their consumer again?", default=False):
+        return True
+    console().print("Nothing was done.")
+    return False

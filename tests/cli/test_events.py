@@ -1,0 +1,170 @@
+"""`semel events`: what a consumer takes, and what it could not process, on a real file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from semel import Semel
+from semel.events import Consumer, Event
+from tests.cli.conftest import NASTY, Database, Run
+
+MODULE = """
+from pathlib import Path
+
+from semel import {engine}
+from semel.events import Consumer, Event
+
+semel = {engine}("{url}")
+consumer = Consumer(semel, "billing", max_attempts=1)
+
+
+@consumer.on("invoice.sent", "invoice.paid")
+{prefix}def book(event: Event, data: dict[str, int]) -> None:
+    if not Path("mended").exists():
+        raise OSError("no route to the ledger")
+    with Path("booked").open("a") as book:
+        book.write(event.id + "\\n")
+"""
+
+
+@pytest.fixture(autouse=True)
+def forget_module() -> Iterator[None]:
+    yield
+    sys.modules.pop("billing", None)
+
+
+def write_module(folder: Path, database: Database, *, is_async: bool) -> None:
+    engine, prefix = ("AsyncSemel", "async ") if is_async else ("Semel", "")
+    (folder / "billing.py").write_text(MODULE.format(engine=engine, prefix=prefix, url=database.url))
+
+
+def fail_events(database: Database, *ids: str) -> list[str]:
+    """Dead letters of events with these ids; gives the ids of the letters."""
+
+    def broken(event: Event) -> None:
+        raise OSError(NASTY)
+
+    with Semel(database.url) as semel:
+        consumer = Consumer(semel, "billing", max_attempts=1)
+        consumer.on("invoice.sent")(broken)
+        for id_ in ids:
+            consumer.handle(Event(id=id_, type="invoice.sent", source="/shop", subject="c-7", data={"cents": 5}))
+        return [letter.id for letter in consumer.dead_letters()]
+
+
+def test_the_types_of_a_consumer_are_a_table_with_its_functions(database: Database, call: Run, tmp_path: Path) -> None:
+    write_module(tmp_path, database, is_async=False)
+    done = call("events", "types", "billing:consumer", COLUMNS="120")
+    assert done.returncode == 0
+    for words in ("consumer billing", "invoice.paid", "invoice.sent", "billing.book", "dict[str, int]"):
+        assert words in done.stdout
+
+
+def test_what_is_no_consumer_is_refused(database: Database, call: Run, tmp_path: Path) -> None:
+    write_module(tmp_path, database, is_async=False)
+    done = call("events", "types", "billing:semel")
+    assert done.returncode == 2
+    assert "is a Semel, not a Consumer; nothing was done" in done.stderr
+
+
+def test_dead_letters_are_listed_without_what_is_in_their_events(database: Database, call: Run) -> None:
+    (letter,) = fail_events(database, "e-1")
+    done = call("events", "dead", "billing", database.url, COLUMNS="200")
+    assert done.returncode == 4
+    for words in (letter[:12], "invoice.sent", "c-7", "exhausted", "OSError"):
+        assert words in done.stdout
+    assert "cents" not in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_dead_letters_as_json_hold_the_event(database: Database, call: Run) -> None:
+    (letter,) = fail_events(database, "e-1")
+    done = call("events", "dead", "billing", database.url, "--json")
+    (line,) = done.stdout.splitlines()
+    shown = json.loads(line)
+    assert (shown["id"], shown["reason"], shown["seen"]) == (letter, "exhausted", 1)
+    assert shown["event"]["data"] == {"cents": 5}
+
+
+def test_a_consumer_without_dead_letters_says_so(database: Database, call: Run) -> None:
+    fail_events(database, "e-1")
+    done = call("events", "dead", "shipping", database.url)
+    assert (done.returncode, done.stdout.strip()) == (0, "No dead letters.")
+
+
+def test_dead_letters_are_chosen_by_what_they_are(database: Database, call: Run) -> None:
+    fail_events(database, "e-1", "e-2")
+    for option, value in (("--reason", "rejected"), ("--type", "other"), ("--subject", "c-8"), ("--before", "1h")):
+        assert call("events", "dead", "billing", database.url, option, value).returncode == 0, option
+    assert call("events", "dead", "billing", database.url, "--subject", "c-7", "--json").stdout.count("\n") == 2
+
+
+def test_a_reason_that_does_not_exist_is_refused_with_those_that_do(database: Database, call: Run) -> None:
+    fail_events(database, "e-1")
+    done = call("events", "dead", "billing", database.url, "--reason", "sad")
+    assert done.returncode == 2
+    assert "rejected, exhausted, reused, invalid, unknown_type, in_doubt" in done.stderr
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["threads", "loop"])
+def test_redriven_letters_run_their_handler_once_and_are_gone(
+    database: Database, call: Run, tmp_path: Path, *, is_async: bool
+) -> None:
+    fail_events(database, "e-1", "e-2")
+    write_module(tmp_path, database, is_async=is_async)
+    (tmp_path / "mended").touch()
+    done = call("events", "redrive", "billing:consumer", "--yes")
+    assert (done.returncode, done.stdout.strip()) == (0, "2 processed")
+    assert sorted((tmp_path / "booked").read_text().split()) == ["e-1", "e-2"]
+    assert call("events", "dead", "billing", database.url).returncode == 0
+
+
+def test_one_letter_is_redriven_by_the_beginning_of_its_id(database: Database, call: Run, tmp_path: Path) -> None:
+    first, _ = fail_events(database, "e-1", "e-2")
+    write_module(tmp_path, database, is_async=False)
+    (tmp_path / "mended").touch()
+    assert call("events", "redrive", "billing:consumer", first[:12], "--yes").stdout.strip() == "1 processed"
+    assert call("events", "dead", "billing", database.url, "--json").stdout.count("\n") == 1
+
+
+def test_what_fails_again_stays_and_is_told_by_the_exit_code(database: Database, call: Run, tmp_path: Path) -> None:
+    fail_events(database, "e-1")
+    write_module(tmp_path, database, is_async=False)
+    done = call("events", "redrive", "billing:consumer", "--yes")
+    assert (done.returncode, done.stdout.strip()) == (1, "1 exhausted")
+    assert call("events", "dead", "billing", database.url).returncode == 4
+
+
+def test_many_letters_are_not_redriven_without_a_question_or_a_yes(
+    database: Database, call: Run, tmp_path: Path
+) -> None:
+    fail_events(database, "e-1")
+    write_module(tmp_path, database, is_async=False)
+    (tmp_path / "mended").touch()
+    done = call("events", "redrive", "billing:consumer")
+    assert done.returncode == 2
+    assert "add --yes" in done.stderr
+    assert not (tmp_path / "booked").exists()
+
+
+def test_a_discarded_letter_is_gone_and_its_event_is_not_processed(
+    database: Database, call: Run, tmp_path: Path
+) -> None:
+    (letter,) = fail_events(database, "e-1")
+    done = call("events", "discard", "billing", letter[:8], database.url, "--reason", "test data")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"discarded {letter[:16]}")
+    assert call("events", "dead", "billing", database.url).returncode == 0
+
+
+@pytest.mark.parametrize("letter", ["abc", "0" * 16])
+def test_a_letter_that_is_not_there_is_refused(database: Database, call: Run, letter: str) -> None:
+    fail_events(database, "e-1")
+    done = call("events", "discard", "billing", letter, database.url, "--reason", "test data")
+    assert done.returncode == 2
+    assert "nothing was done" in done.stderr
