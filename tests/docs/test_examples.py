@@ -27,11 +27,16 @@ def run(script: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess
 
 @pytest.mark.parametrize(
     ("tutorial", "script"),
-    [("docs/tutorials/first-key.md", "first_key.py"), ("docs/tutorials/payment.md", "payment.py")],
+    [
+        ("docs/tutorials/first-key.md", "payments/first_key.py"),
+        ("docs/tutorials/payment.md", "payments/payment.py"),
+        ("docs/tutorials/events.md", "events/meter.py"),
+    ],
 )
 def test_the_tutorial_shows_the_example(tutorial: str, script: str) -> None:
-    shown = next(block.text for block in page(tutorial).blocks if block.word == "file" and block.rest == script)
-    assert shown == (PAYMENTS / script).read_text(encoding="utf-8")
+    name = script.partition("/")[2]
+    shown = next(block.text for block in page(tutorial).blocks if block.word == "file" and block.rest == name)
+    assert shown == (ROOT / "examples" / script).read_text(encoding="utf-8")
 
 
 def test_the_first_key_runs_once(tmp_path: Path) -> None:
