@@ -12,6 +12,7 @@ INSIDE = {
     "src/semel/testing/contract",
     "src/semel_lab/conform/cases",
     "src/semel_lab/simulate/checks",
+    "src/semel_lab/simulate/events",
     "src/semel_lab/simulate/models",
     "src/semel_lab/simulate/within",
     "src/semel/testing/contract/topics",

@@ -156,10 +156,22 @@ class AsyncDeliveries:
         while True:
             page = await self._ask(ScanLetters(query, cursor, _PAGE))
             for stored in page.letters:
-                yield show_letter(stored)
+                if not await self._close_if_settled(stored):
+                    yield show_letter(stored)
             cursor = page.cursor
             if cursor is None:
                 return
+
+    async def _close_if_settled(self, letter: StoredLetter) -> bool:
+        """Delete a letter about a doubt that has ended: a worker that was slow may complete after it was written."""
+        if letter.reason != "in_doubt" or letter.record is None:
+            return False
+        found = await self._ask(Read(letter.record, operation=self._settings.operation))
+        record = found.record
+        if record is None or record.status not in (Status.COMPLETED, Status.CANCELLED):
+            return False
+        await self._ask(DropLetter(self._settings.name, letter.id))
+        return True
 
     async def redrive(self, id_: bytes) -> Disposition:
         """Hand the stored event of a letter to this consumer again; the letter goes when it is processed.
@@ -494,10 +506,22 @@ class SyncDeliveries:
         while True:
             page = self._ask(ScanLetters(query, cursor, _PAGE))
             for stored in page.letters:
-                yield show_letter(stored)
+                if not self._close_if_settled(stored):
+                    yield show_letter(stored)
             cursor = page.cursor
             if cursor is None:
                 return
+
+    def _close_if_settled(self, letter: StoredLetter) -> bool:
+        """Delete a letter about a doubt that has ended: a worker that was slow may complete after it was written."""
+        if letter.reason != "in_doubt" or letter.record is None:
+            return False
+        found = self._ask(Read(letter.record, operation=self._settings.operation))
+        record = found.record
+        if record is None or record.status not in (Status.COMPLETED, Status.CANCELLED):
+            return False
+        self._ask(DropLetter(self._settings.name, letter.id))
+        return True
 
     def redrive(self, id_: bytes) -> Disposition:
         """Hand the stored event of a letter to this consumer again; the letter goes when it is processed.

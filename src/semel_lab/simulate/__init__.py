@@ -4,12 +4,15 @@ Run `verify` (or `semel verify` on the command line) for the whole programme, `r
 """
 
 from semel_lab.simulate.checks.violation import INVARIANTS, Violation
+from semel_lab.simulate.events import EVENT_SOMETIMES, EVENT_WORLDS, EventWorld
 from semel_lab.simulate.explore import Failing, Replayed, every, replay, shrink, some
 from semel_lab.simulate.verify import SOMETIMES, Explored, Report, verify
 from semel_lab.simulate.within import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWorld
 from semel_lab.simulate.world import FAULTS, QUIRKS, SERVER_SOMETIMES, SERVER_WORLDS, SMALL, Asker, World, large
 
 __all__ = [
+    "EVENT_SOMETIMES",
+    "EVENT_WORLDS",
     "FAULTS",
     "INVARIANTS",
     "QUIRKS",
@@ -20,6 +23,7 @@ __all__ = [
     "WITHIN_SOMETIMES",
     "WITHIN_WORLDS",
     "Asker",
+    "EventWorld",
     "Explored",
     "Failing",
     "Replayed",

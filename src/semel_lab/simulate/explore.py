@@ -23,6 +23,7 @@ from semel.engine import admin
 from semel.engine.call_flow import Request, Result
 from semel.errors import FailedBefore, SemelError
 from semel_lab.simulate.checks.violation import INVARIANTS, SeenBefore, Violation
+from semel_lab.simulate.events import EventSimulation, EventWorld
 from semel_lab.simulate.loop import Dice, Script
 from semel_lab.simulate.process import Worker
 from semel_lab.simulate.simulation import Simulation
@@ -116,8 +117,8 @@ def _resolve(sim: Simulation, request: Request) -> None:
         raise Violation("I8", f"what was reported in doubt cannot be resolved: {error}") from error
 
 
-AnyWorld = World | WithinWorld
-AnySimulation = Simulation | WithinSimulation
+AnyWorld = World | WithinWorld | EventWorld
+AnySimulation = Simulation | WithinSimulation | EventSimulation
 
 _MOST_SHRINKING = 2_000
 
@@ -205,6 +206,8 @@ def _simulation(
 ) -> AnySimulation:
     if isinstance(world, WithinWorld):
         return WithinSimulation(world, choices, seen, trace)
+    if isinstance(world, EventWorld):
+        return EventSimulation(world, choices, seen, trace)
     return Simulation(setting_of(world), choices, seen, trace)
 
 

@@ -29,7 +29,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, Self, TypeVar
 
-from semel_lab.simulate.explore import Failing, Tally, every, some
+from semel_lab.simulate.events import EVENT_WORLDS
+from semel_lab.simulate.explore import AnyWorld, Failing, Tally, every, some
 from semel_lab.simulate.within import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWorld
 from semel_lab.simulate.world import DECORATED, SERVER_SOMETIMES, SERVER_WORLDS, SMALL, World, by_chance
 
@@ -324,7 +325,7 @@ class Piece:
         """Do it."""
         if self.world is not None:
             return self, every(self.world)
-        worlds: list[World | WithinWorld] = [*by_chance(self.seed), *WITHIN_WORLDS]
+        worlds: list[AnyWorld] = [*by_chance(self.seed), *WITHIN_WORLDS, *EVENT_WORLDS]
         return self, some(worlds, self.seed, self.first, self.count)
 
 

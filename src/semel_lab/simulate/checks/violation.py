@@ -69,5 +69,13 @@ INVARIANTS = {
     "W5": "within: a duplicate is refused without breaking or stopping the transaction of its caller",
     "W6": "within: what was rolled back is counted once, never in a record that an open transaction is writing",
     "W7": "within: a key is in progress only where an open transaction is writing it, whatever other keys do",
+    "E1": "events: what is acknowledged has a completed record",
+    "E2": "events: what is given up has one dead letter",
+    "E3": "events: in the end an event is done, or it has a dead letter, and never both",
+    "E4": "events: every event comes to an end, after at most max_attempts",
+    "E5": "events: an effect happens if its event is done, once in a transaction, and otherwise again only by a fault",
+    "E6": "events: of one subject no two are handled at once, where that was asked for",
+    "E7": "events: what a handler adds to the outbox is there if, and only if, its event is done, once",
+    "E8": "events: a dead letter that was redriven with success is gone",
     "broke": "no call ends with an error that is not one of its handler or of semel",
 }
