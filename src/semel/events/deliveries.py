@@ -70,6 +70,7 @@ class AsyncDeliveries:
             lease_for=settings.policy.lease_for, max_runtime=settings.policy.max_runtime, when_running="reject"
         )
         self._has_seen_commit = False
+        self._is_set_up = False
         self._has_stopped = False
 
     async def handle(self, event: Event, *, within: Any = None, letter: bytes | None = None) -> Disposition:
@@ -271,6 +272,7 @@ class AsyncDeliveries:
             return result
 
     async def _handle_in_transaction(self, delivery: Delivery) -> Disposition:
+        await self._set_up(delivery)
         try:
             async with self._transaction() as session:
                 result = await self._call_within(delivery, session)
@@ -285,6 +287,12 @@ class AsyncDeliveries:
         if not self._has_seen_commit and not result.replayed:
             await self._check_commit(delivery)
         return self._done(delivery, result)
+
+    async def _set_up(self, delivery: Delivery) -> None:
+        """Have the store ready before the first transaction: one that holds SQLite's only lock would keep it out."""
+        if not self._is_set_up:
+            await self._ask(Read(delivery.request.key.digest, operation=delivery.request.key.operation))
+            self._is_set_up = True
 
     def _transaction(self) -> Any:
         begin = self._settings.transaction
@@ -420,6 +428,7 @@ class SyncDeliveries:
             lease_for=settings.policy.lease_for, max_runtime=settings.policy.max_runtime, when_running="reject"
         )
         self._has_seen_commit = False
+        self._is_set_up = False
         self._has_stopped = False
 
     def handle(self, event: Event, *, within: Any = None, letter: bytes | None = None) -> Disposition:
@@ -621,6 +630,7 @@ class SyncDeliveries:
             return result
 
     def _handle_in_transaction(self, delivery: Delivery) -> Disposition:
+        self._set_up(delivery)
         try:
             with self._transaction() as session:
                 result = self._call_within(delivery, session)
@@ -635,6 +645,12 @@ class SyncDeliveries:
         if not self._has_seen_commit and not result.replayed:
             self._check_commit(delivery)
         return self._done(delivery, result)
+
+    def _set_up(self, delivery: Delivery) -> None:
+        """Have the store ready before the first transaction: one that holds SQLite's only lock would keep it out."""
+        if not self._is_set_up:
+            self._ask(Read(delivery.request.key.digest, operation=delivery.request.key.operation))
+            self._is_set_up = True
 
     def _transaction(self) -> Any:
         begin = self._settings.transaction
