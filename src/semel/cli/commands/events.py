@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import inspect
+import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, TypedDict
 
 import typer
+from rich import box
 from rich.progress import Progress
+from rich.table import Table
 from rich.text import Text
 
 from semel.cli.confirm import Yes, check_reason
-from semel.cli.event_view import letter_object, letter_table, types_table
 from semel.cli.exit_codes import IN_DOUBT, OTHER, usage_error
 from semel.cli.printing import as_text, console
-from semel.cli.record_view import as_line
+from semel.cli.record_view import SHORT, as_line, iso
 from semel.cli.store_option import Url, load_object, open_engine
-from semel.cli.timefmt import moment, now
+from semel.cli.timefmt import moment, now, span
 from semel.core.events.letters import REASONS
 from semel.engine.async_engine import AsyncSemelBase
 from semel.events import Consumer, DeadLetter, Disposition
 
 _PAGE = 100
 _SHORTEST = 8
+_STYLES = {"in_doubt": "bold yellow", "exhausted": "red", "rejected": "red"}
 
 Path = Annotated[
     str, typer.Argument(metavar="MODULE:CONSUMER", help="Your Consumer object, with its handlers.", show_default=False)
@@ -62,7 +67,7 @@ def _group() -> None:
 @events.command("types")
 def types(path: Path) -> None:
     """Show which events a consumer takes, and which function takes each."""
-    console().print(types_table(_load_consumer(path)))
+    console().print(_types_table(_load_consumer(path)))
 
 
 @events.command("dead")
@@ -155,7 +160,7 @@ def _filter_of(reason: str | None, type_: str | None, subject: str | None, befor
 def _print_lines(letters: Iterator[DeadLetter], limit: int | None) -> int:
     count = 0
     for count, letter in enumerate(islice(letters, limit), 1):  # noqa: B007 - the last count is what is asked for
-        sys.stdout.write(as_line(letter_object(letter)) + "\n")
+        sys.stdout.write(as_line(_letter_object(letter)) + "\n")
     return count
 
 
@@ -165,7 +170,7 @@ def _print_table(letters: Iterator[DeadLetter], limit: int) -> int:
     if not found:
         out.print("No dead letters.", style="dim")
         return 0
-    out.print(letter_table(found, now()))
+    out.print(_letter_table(found, now()))
     if next(letters, None) is not None:
         out.print(f"There are more than these {limit}: narrow the search, or raise --limit.", style="dim")
     return len(found)
@@ -228,3 +233,65 @@ def _agrees(count: int) -> bool:
         return True
     console().print("Nothing was done.")
     return False
+
+
+def _letter_object(letter: DeadLetter) -> dict[str, Any]:
+    """A dead letter for machines: its event as CloudEvents' JSON, or the raw headers and body (base64)."""
+    headers, body = letter.raw or (None, None)
+    return {
+        "id": letter.id,
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "error": None if letter.error is None else {"type": letter.error.type, "message": letter.error.message},
+        "first": iso(letter.first),
+        "last": iso(letter.last),
+        "seen": letter.seen,
+        "reference": letter.reference,
+        "event": None if letter.event is None else json.loads(letter.event.to_json()),
+        "headers": headers,
+        "body": None if body is None else base64.b64encode(body).decode(),
+    }
+
+
+def _letter_table(letters: Sequence[DeadLetter], today: datetime) -> Table:
+    """Dead letters, without what is in their events."""
+    grid = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
+    grid.add_column("letter", no_wrap=True, style="dim")
+    grid.add_column("type,\nsubject", overflow="ellipsis", no_wrap=True)
+    grid.add_column("reason", no_wrap=True)
+    for name in ("attempts", "seen", "age"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    grid.add_column("error", ratio=1)
+    for letter in letters:
+        event = letter.event
+        what = Text.assemble(
+            as_text("(unreadable)" if event is None else event.type),
+            "\n",
+            as_text("" if event is None else event.subject or "", "dim"),
+        )
+        error = "" if letter.error is None else f"{letter.error.type}: {letter.error.message}"
+        grid.add_row(
+            letter.id[:SHORT],
+            what,
+            Text(letter.reason, _STYLES.get(letter.reason, "")),
+            str(letter.attempts),
+            str(letter.seen),
+            span(today - letter.first),
+            as_text(error[:200]),
+        )
+    return grid
+
+
+def _types_table(consumer: Consumer[Any]) -> Table:
+    """Which events a consumer takes, and which function takes each."""
+    grid = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), title=f"consumer {consumer.name}")
+    for name in ("type", "function", "data"):
+        grid.add_column(name)
+    for type_, function in consumer.handlers.items():
+        data = inspect.signature(function).parameters.get("data")
+        grid.add_row(
+            as_text(type_),
+            as_text(f"{function.__module__}.{function.__qualname__}"),
+            as_text("" if data is None else inspect.formatannotation(data.annotation)),
+        )
+    return grid
