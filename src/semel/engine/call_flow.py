@@ -116,7 +116,7 @@ class Request(msgspec.Struct, frozen=True):
 
     `asked` and `fingerprints` serve to compare it with a record whose fingerprint was taken in another way. Without
     them only equal fingerprints are the same request. `dead_letter` says which letter is written with a failure, and
-    `drops_letter` which one goes with the value.
+    `drops_letter` which one goes with the value of a key that was claimed before.
     """
 
     key: Key
@@ -128,7 +128,7 @@ class Request(msgspec.Struct, frozen=True):
     asked: Any = None
     fingerprints: Fingerprints | None = None
     dead_letter: DeadLetterRule | None = None
-    drops_letter: bytes | None = None
+    drops_letter: Callable[[], bytes] | None = None
 
     def __repr__(self) -> str:
         return f"Request({self.key.operation!r}, {self.key.reference})"  # arguments may be personal
@@ -455,7 +455,9 @@ class CallFlow(AttemptState):
     def _complete(self, value: Any, *, replayed: bool) -> Flow[Result[Any]]:
         outcome = codec.encode(value, self.request.shape, self.request.policy.max_result)
         events = tuple(vars(self).get("_events", ()))
-        answer = yield from self._settle(Complete(self.lease, outcome, self.request.drops_letter, events))
+        # A key that is claimed for the first time has no letter.
+        drops = self.request.drops_letter if self.lease.fence > 1 else None
+        answer = yield from self._settle(Complete(self.lease, outcome, None if drops is None else drops(), events))
         if isinstance(answer, Lost):
             return (yield from self._refused(None))
         return Result(

@@ -73,7 +73,7 @@ class AsyncDeliveries:
         self._is_set_up = False
         self._has_stopped = False
 
-    async def handle(self, event: Event, *, within: Any = None, letter: bytes | None = None) -> Disposition:
+    async def handle(self, event: Event, *, within: Any = None) -> Disposition:
         """Run the handler of an event once, and say what the broker is to be told.
 
         Raises:
@@ -83,7 +83,7 @@ class AsyncDeliveries:
             raise UsageError(_NOT_COMMITTED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
             return Disposition("ack", "ignored")
-        delivery = self._deliver(event, letter)
+        delivery = self._deliver(event)
         delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
         if self._settings.serial_by is None or event.subject is None:
             return await self._handle(delivery, within)
@@ -188,7 +188,7 @@ class AsyncDeliveries:
             given = await self.receive(*unpack(letter.content))
         else:
             await self._reopen(letter)
-            given = await self.handle(Event.from_json(letter.content), letter=id_)
+            given = await self.handle(Event.from_json(letter.content))
         if given.action == "ack":
             await self._ask(DropLetter(self._settings.name, id_))  # of an event that was processed before, or elsewhere
         return given
@@ -235,7 +235,7 @@ class AsyncDeliveries:
         note = Note("reopened", f"redrive of dead letter {letter.id.hex()[:16]}").text()
         await self._ask(Reopen(letter.record, self._engine.new_nonce(), record.nonce, note, self._settings.operation))
 
-    def _deliver(self, event: Event, letter: bytes | None = None) -> Delivery:
+    def _deliver(self, event: Event) -> Delivery:
         settings, engine = self._settings, self._engine
         asked = (event.type, event.subject, event.data)
         about = About(subject=event.subject) if settings.about is None else About.of(settings.about(event))
@@ -248,10 +248,9 @@ class AsyncDeliveries:
             self._shape,
             asked,
             engine.fingerprints,
-            drops_letter=letter,
         )
         delivery = Delivery(settings, self._handlers, event, request)
-        delivery.request = replace(request, dead_letter=delivery.make_letter)
+        delivery.request = replace(request, dead_letter=delivery.make_letter, drops_letter=delivery.letter_id)
         return delivery
 
     def _handler(self, delivery: Delivery, session: Any) -> Callable[[], Awaitable[None]]:
@@ -431,7 +430,7 @@ class SyncDeliveries:
         self._is_set_up = False
         self._has_stopped = False
 
-    def handle(self, event: Event, *, within: Any = None, letter: bytes | None = None) -> Disposition:
+    def handle(self, event: Event, *, within: Any = None) -> Disposition:
         """Run the handler of an event once, and say what the broker is to be told.
 
         Raises:
@@ -441,7 +440,7 @@ class SyncDeliveries:
             raise UsageError(_NOT_COMMITTED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
             return Disposition("ack", "ignored")
-        delivery = self._deliver(event, letter)
+        delivery = self._deliver(event)
         delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
         if self._settings.serial_by is None or event.subject is None:
             return self._handle(delivery, within)
@@ -546,7 +545,7 @@ class SyncDeliveries:
             given = self.receive(*unpack(letter.content))
         else:
             self._reopen(letter)
-            given = self.handle(Event.from_json(letter.content), letter=id_)
+            given = self.handle(Event.from_json(letter.content))
         if given.action == "ack":
             self._ask(DropLetter(self._settings.name, id_))  # of an event that was processed before, or elsewhere
         return given
@@ -593,7 +592,7 @@ class SyncDeliveries:
         note = Note("reopened", f"redrive of dead letter {letter.id.hex()[:16]}").text()
         self._ask(Reopen(letter.record, self._engine.new_nonce(), record.nonce, note, self._settings.operation))
 
-    def _deliver(self, event: Event, letter: bytes | None = None) -> Delivery:
+    def _deliver(self, event: Event) -> Delivery:
         settings, engine = self._settings, self._engine
         asked = (event.type, event.subject, event.data)
         about = About(subject=event.subject) if settings.about is None else About.of(settings.about(event))
@@ -606,10 +605,9 @@ class SyncDeliveries:
             self._shape,
             asked,
             engine.fingerprints,
-            drops_letter=letter,
         )
         delivery = Delivery(settings, self._handlers, event, request)
-        delivery.request = replace(request, dead_letter=delivery.make_letter)
+        delivery.request = replace(request, dead_letter=delivery.make_letter, drops_letter=delivery.letter_id)
         return delivery
 
     def _handler(self, delivery: Delivery, session: Any) -> Callable[[], None]:

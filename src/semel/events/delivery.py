@@ -120,11 +120,15 @@ class Delivery:
         reason = self.reason(failure, attempts)
         return None if reason is None or ending == "retry" else self.letter(reason, failure, attempts)
 
+    def letter_id(self) -> bytes:
+        """What names the letter that is kept of it."""
+        return letter_id(self.settings.name, self.request.key.digest, self.event.body)
+
     def letter(self, reason: Reason, error: Failure | None, attempts: int) -> Letter:
         """What is kept of it."""
         event = self.event
         return Letter(
-            id=letter_id(self.settings.name, self.request.key.digest, event.body),
+            id=self.letter_id(),
             consumer=self.settings.name,
             scope=self.request.key.scope,
             record=self.request.key.digest,

@@ -292,7 +292,7 @@ def _write_plan(what: str, row: Callable[[Any], Values]) -> Many:
         demand = dialect.assert_savepoint(transaction) if transaction is not None else None
         if demand is not None:
             yield demand
-        letter = letter_with(operations[0]) if ends else None
+        letter = letter_with(operations[0]) if ends and operations[0].letter is not None else None
         is_short = transaction is not None and what == "complete" and letter is None
         finish = dialect.complete_short(row(operations[0]), transaction or "") if is_short else None
         if finish is not None:
