@@ -16,10 +16,10 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from semel.core.events.letters import Letter, StoredLetter
 from semel.core.operations import Checkpoint, Complete, Erase, Fail, Operation, Resolve
 from semel.core.record import (
     MOST_INSIDE,
-    PROCESS_BYTES,
     WORKER_KEPT_US,
     About,
     Entry,
@@ -44,6 +44,8 @@ LARGEST: Final = 400 * 1024
 KEY: Final = "digest"
 TTL: Final = "ttl"
 WORKER: Final = b"worker:"
+LETTERS: Final = b"letters:"
+_DIGEST_BYTES: Final = 32
 SEARCHED: Final = ("business_key", "process_instance", "subject", "requester")
 """What has an index on demand. An item has one value of each, but several tags, which no index of items can hold."""
 _AS_IT_IS: Final = {str: "S", bytes: "B", bool: "BOOL"}
@@ -177,9 +179,51 @@ def worker_of(item: Item) -> Worker:
     return Worker(process, values["host"], values["pid"], values["version"], values["started_us"])
 
 
-def is_worker(item: Item) -> bool:
-    """Whether an item is that of a worker, not of a record."""
-    return bytes(plain(item[KEY])).startswith(WORKER) and len(plain(item[KEY])) == len(WORKER) + PROCESS_BYTES
+def is_record(item: Item) -> bool:
+    """Whether an item is that of a record, not of a worker or of dead letters: no other key is as long as a digest."""
+    return len(plain(item[KEY])) == _DIGEST_BYTES
+
+
+OWNER: Final = "letters_of"
+"""The attribute that says whose dead letters an item holds."""
+
+
+def letters_key(place: bytes) -> Item:
+    """The primary key of the dead letters of a record; of one that has none it is under the letter's own id."""
+    return key_of(LETTERS + place)
+
+
+def letter_names(id_: bytes) -> dict[str, str]:
+    """The attributes of a letter in the item of its record's letters: what its writer says, and what is counted."""
+    return {name: f"{name}_{id_.hex()}" for name in ("letter", "first_us", "last_us", "seen", "expires_us")}
+
+
+def letter_value(letter: Letter) -> dict[str, Any]:
+    """What its writer says of a letter, as it is kept; what is None is left out."""
+    error = letter.error
+    values = {
+        **{name: getattr(letter, name) for name in ("consumer", "scope", "record", "reason")},
+        "type": storable(letter.type),
+        "subject": storable(letter.subject),
+        **{name: getattr(letter, name) for name in ("content", "readable", "attempts", "keep_us")},
+        "error_type": None if error is None else storable(error.type),
+        "error_message": None if error is None else storable(error.message),
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def letters_of(item: Item | None) -> list[StoredLetter]:
+    """The letters that an item holds."""
+    names = [] if item is None else [name for name in item if name.startswith("letter_")]
+    return [_letter_of(item or {}, bytes.fromhex(name.removeprefix("letter_"))) for name in names]
+
+
+def _letter_of(item: Item, id_: bytes) -> StoredLetter:
+    told = {name: plain(item[kept]) for name, kept in letter_names(id_).items()}
+    said = {"record": None, "subject": None, **told.pop("letter")}
+    error_type, error_message = said.pop("error_type", None), said.pop("error_message", None)
+    error = None if error_type is None else Failure(error_type, error_message)
+    return StoredLetter(**said, **told, id=id_, error=error)
 
 
 def item_of(record: StoredRecord, version: int, entries: tuple[Entry, ...] = ()) -> Item:

@@ -6,6 +6,8 @@
 - Whether a lease or a record has ended is judged at the earliest possible now; what is written begins at the latest.
 - Operations on one record run in the order of the list, those on different records side by side; an error of one is
   its answer alone.
+- Dead letters of a record are an item of their own. Where an operation writes or deletes one, record and letters are
+  written in one TransactWriteItems; no other operation looks at them, except decisions and erasures.
 - Listing and sweeping read the table page by page. There is no index for them on purpose: one for the order of creation
   would cost a further write for every first run, one for what is open two; people list, one process sweeps now and
   then, and the service itself deletes what has expired. A listing is sorted after all pages were read; what a sweep
@@ -16,11 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, count_failure, judge
+from semel.core.events.letters import (
+    REUSED,
+    DropLetter,
+    Letter,
+    LetterFound,
+    LetterPage,
+    PutLetter,
+    ScanLetters,
+    StoredLetter,
+    TouchLetter,
+)
 from semel.core.operations import (
     AddReplays,
     Answer,
@@ -45,6 +58,7 @@ from semel.core.operations import (
     Page,
     Pending,
     Purge,
+    PurgeLetters,
     PurgeWorkers,
     Query,
     Read,
@@ -65,7 +79,18 @@ from semel.errors import StoreUnavailable, UsageError
 from semel.stores.admin import lacking_error
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
-from semel.stores.dynamodb.commands import Call, Chain, Item, NoIndex, Now, Refused, Steps, Together, TooLarge
+from semel.stores.dynamodb.commands import (
+    Call,
+    Cancelled,
+    Chain,
+    Item,
+    NoIndex,
+    Now,
+    Refused,
+    Steps,
+    Together,
+    TooLarge,
+)
 from semel.stores.dynamodb.items import (
     KEY,
     LARGEST,
@@ -74,7 +99,8 @@ from semel.stores.dynamodb.items import (
     Seen,
     entries_after,
     fits,
-    is_worker,
+    is_record,
+    letters_of,
     plain,
     room_for_entries,
     seen_of,
@@ -83,6 +109,7 @@ from semel.stores.dynamodb.items import (
     worker_of,
 )
 from semel.stores.dynamodb.request_builders import Expression
+from semel.stores.letters import letter_with, matches_letter, page_of
 from semel.stores.memory import Table
 from semel.stores.rows import storable, stored_failure
 from semel.stores.search import after, count_records, matches
@@ -160,6 +187,10 @@ def digest_of(operation: Operation) -> bytes:
             return key.digest
         case Renew(lease) | Complete(lease) | Fail(lease) | Checkpoint(lease) | JoinTransaction(lease):
             return lease.key.digest
+        case PutLetter(letter):
+            return letter.record or letter.id
+        case TouchLetter(_, record):
+            return record
         case Read(digest) | ReadHistory(digest) | Resolve(digest) | Reopen(digest) | Erase(digest) | AddReplays(digest):
             return digest
     return b""
@@ -199,12 +230,13 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             return (yield from (_search if by_index else _scan)(table, operation))
         case CountRecords(query):
             return (yield from _count(table, query))
-        case Purge(limit):
-            return (yield from _sweep(table, places, _PURGE, limit))
-        case MarkLapsed(limit):
-            return (yield from _sweep(table, places, _LAPSE, limit))
+        case Purge(limit) | MarkLapsed(limit):
+            sweep = _PURGE if isinstance(operation, Purge) else _LAPSE
+            return (yield from _sweep(table, places, sweep, limit))
         case ReadHistory() | RegisterWorker() | PurgeWorkers():
             return (yield from _look_back(table, operation))
+        case PutLetter() | TouchLetter() | ScanLetters() | DropLetter() | PurgeLetters():
+            return (yield from _about_letters(table, operation))
         case JoinTransaction():
             return Lost()  # there is no transaction to enter
         case Invalidate():
@@ -268,6 +300,8 @@ def _claim(table: str, claim: Claim) -> Steps:
 def write(table: str, operation: Renew | Complete | Fail | Checkpoint) -> Steps:
     """A write under the lease; where the usual form is refused, from what came back."""
     operation, _ = shrink(operation, None)
+    if isinstance(operation, Complete | Fail) and letter_with(operation) is not None:
+        return (yield from settle_over(table, operation, (yield from read_item(table, operation.lease.key.digest))))
     moment: Moment = yield Now()
     reply = yield _WRITES[type(operation)](table, operation, moment)
     if isinstance(reply, Refused):
@@ -288,7 +322,11 @@ def settle_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
         answer, changed = changed_by(record, operation, moment, room - room_for_entries(seen))
         if changed is None or changed is record:
             return answer
-        reply = yield request_builders.put(table, changed, seen, entries_after(seen, changed, operation, moment.high))
+        call = request_builders.put(table, changed, seen, entries_after(seen, changed, operation, moment.high))
+        beside = yield from letter_writes(table, operation, changed, moment)
+        reply = (yield call) if beside is None else (yield from _write_both(call, beside, changed))
+        if reply is _LETTERS_CHANGED:
+            continue
         if isinstance(reply, TooLarge):
             if is_halved:
                 raise too_large(changed.reference)
@@ -299,6 +337,136 @@ def settle_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
             return answer
     message = "The record changed under every look at it; nothing was written. Try again."
     raise StoreUnavailable(message, conflict=True)
+
+
+_LETTERS_CHANGED: Final = object()
+"""Somebody put or deleted a letter since they were read; nothing was written."""
+
+
+def letter_writes(table: str, operation: Operation, changed: StoredRecord, moment: Moment) -> Steps:
+    """What has to be written to the letters of a record together with it; None where nothing has to be."""
+    digest = changed.key.digest
+    match operation:
+        case Fail(letter=Letter() as letter) if operation.ending != "retry":
+            return {"Update": request_builders.put_letter(table, letter, moment.high)}
+        case CountFailure(letter=Letter() as letter) if not changed.retryable:
+            return {"Update": request_builders.put_letter(table, letter, moment.high)}
+        case Complete(letter=bytes() as id_):
+            letters, _ = yield from _read_letters(table, digest)
+            is_there = any(one.id == id_ for one in letters)
+            return {"Update": request_builders.drop_letters(table, digest, [id_])} if is_there else None
+        case Resolve():
+            letters, version = yield from _read_letters(table, digest)
+            closed = [one.id for one in letters if one.reason != REUSED]
+            return {"Update": request_builders.drop_letters(table, digest, closed, version)} if closed else None
+        case Erase():
+            letters, version = yield from _read_letters(table, digest)
+            ids = [one.id for one in letters]
+            return {"Update": request_builders.drop_letters(table, digest, ids, version)} if ids else None
+    return None
+
+
+def _read_letters(table: str, place: bytes) -> Generator[Any, Any, tuple[list[StoredLetter], int]]:
+    """The letters of a record, and which write made them so."""
+    item = (yield request_builders.get_letters(table, place)).get("Item")
+    return letters_of(item), 0 if item is None else plain(item["version"])
+
+
+def _write_both(call: Call, beside: Item, record: StoredRecord) -> Steps:
+    """Write a record and its letters, or neither. The reply is as that to the record's own write."""
+    reply = yield Call("transact_write_items", {"TransactItems": [{"Put": call.parameters}, beside]})
+    if not isinstance(reply, Cancelled):
+        return reply
+    first, second = ({"Code": "None", **reason} for reason in reply.reasons)
+    if first["Code"] == "ConditionalCheckFailed":
+        return Refused(first.get("Item"))
+    if second["Code"] == "ConditionalCheckFailed":
+        return _LETTERS_CHANGED
+    if second["Code"] == "ValidationError":
+        raise letter_too_large(record.reference)
+    return TooLarge()
+
+
+def letter_too_large(reference: str) -> UsageError:
+    """The error for a letter that no item can hold."""
+    return UsageError(
+        f"The dead letters of the record {reference[:16]} would be larger than the {LARGEST // 1024} KiB that DynamoDB "
+        f"keeps in an item; nothing was written. Keep large data elsewhere, and its address in the event.",
+        reference=reference,
+    )
+
+
+def _about_letters(table: str, operation: PutLetter | TouchLetter | ScanLetters | DropLetter | PurgeLetters) -> Steps:
+    match operation:
+        case PutLetter(letter):
+            return (yield from _put_letter(table, letter))
+        case TouchLetter():
+            return (yield from _touch_letter(table, operation))
+        case DropLetter():
+            return (yield from _drop_letter(table, operation))
+        case ScanLetters():
+            return (yield from _scan_letters(table, operation))
+        case PurgeLetters():
+            return SweepCount(0)  # the service deletes them by itself
+
+
+def _put_letter(table: str, letter: Letter) -> Steps:
+    moment: Moment = yield Now()
+    parameters = request_builders.put_letter(table, letter, moment.high)
+    reply = yield Call("update_item", {**parameters, "ReturnValues": "ALL_NEW"})
+    if isinstance(reply, TooLarge):
+        raise letter_too_large((letter.record or letter.id).hex())
+    return _found(letters_of(reply["Attributes"]), letter.id)
+
+
+def _found(letters: Sequence[StoredLetter], id_: bytes) -> LetterFound:
+    return LetterFound(next((one for one in letters if one.id == id_), None))
+
+
+def _touch_letter(table: str, operation: TouchLetter) -> Steps:
+    letters, _ = yield from _read_letters(table, operation.record)
+    own = [one for one in letters if one.reason != REUSED and one.consumer == operation.consumer]
+    if not own:
+        return LetterFound(None)
+    oldest = min(own, key=_letter_age)
+    moment: Moment = yield Now()
+    reply = yield request_builders.touch_letter(table, operation.record, oldest.id, moment.high)
+    return LetterFound(None) if isinstance(reply, Refused) else _found(letters_of(reply["Attributes"]), oldest.id)
+
+
+def _drop_letter(table: str, operation: DropLetter) -> Steps:
+    found = yield from _find_letters(table, operation.consumer, operation.record)
+    letter = _found(found, operation.id).letter
+    if letter is None or letter.consumer != operation.consumer:
+        return LetterFound(None)
+    parameters = request_builders.drop_letters(table, letter.record or letter.id, [letter.id])
+    reply = yield Call("update_item", parameters)
+    return LetterFound(None if isinstance(reply, Refused) else letter)
+
+
+def _find_letters(table: str, consumer: str, record: bytes | None) -> Generator[Any, Any, list[StoredLetter]]:
+    """The letters of a consumer, or of one record."""
+    if record is not None:
+        letters, _ = yield from _read_letters(table, record)
+        return letters
+    found: list[StoredLetter] = []
+    parameters, start = request_builders.scan_letters(table, consumer), cast("Item | None", {})
+    while start is not None:
+        reply = yield Call("scan", {**parameters, **_from(start)})
+        found += [letter for item in reply["Items"] for letter in letters_of(item)]
+        start = reply.get("LastEvaluatedKey")
+    return found
+
+
+def _scan_letters(table: str, operation: ScanLetters) -> Generator[Any, Any, LetterPage]:
+    query, cursor = operation.query, operation.cursor
+    found = yield from _find_letters(table, query.consumer, query.record)
+    fitting = [one for one in found if matches_letter(one, query) and (cursor is None or _letter_age(one) > cursor)]
+    return page_of(sorted(fitting, key=_letter_age)[: operation.limit + 1], operation.limit)
+
+
+def _letter_age(letter: StoredLetter) -> tuple[int, bytes]:
+    return letter.first_us, letter.id
 
 
 def changed_by(
@@ -398,7 +566,7 @@ def _read_some(table: str, query: Query, start: Item) -> Generator[Any, Any, tup
     parameters = {"TableName": table, "ConsistentRead": True, **_filter_of(query)}
     reply = yield Call("scan", {**parameters, **_from(start)})
     moment: Moment = yield Now()
-    records = [seen_of(item).record for item in reply["Items"] if not is_worker(item)]
+    records = [seen_of(item).record for item in reply["Items"] if is_record(item)]
     return [one for one in records if matches(one, query, moment.low)], reply.get("LastEvaluatedKey")
 
 

@@ -11,19 +11,24 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from semel.core.events.letters import Letter
 from semel.core.operations import Checkpoint, Complete, Fail, Query, Renew
 from semel.core.record import LEASE_ENDED, Entry, EntryEnding, Failure, Lease, Status, StoredRecord, Term
-from semel.stores.dynamodb.clock import Moment
+from semel.stores.dynamodb.clock import SECOND, Moment
 from semel.stores.dynamodb.commands import Call, Item
 from semel.stores.dynamodb.items import (
     KEY,
     OPEN_ENTRY,
+    OWNER,
     TTL,
     Seen,
     attribute,
     entry_value,
     item_of,
     key_of,
+    letter_names,
+    letter_value,
+    letters_key,
     search_attribute,
     settled_statuses,
     step_value,
@@ -233,6 +238,66 @@ def tally(table: str, digest: bytes, replays: int, moment: Moment) -> Call:
     return _update(table, digest, expression, sets=sets, terms=terms)
 
 
+def get_letters(table: str, place: bytes) -> Call:
+    """The dead letters of a record, as they are."""
+    return Call("get_item", {"TableName": table, "Key": letters_key(place), "ConsistentRead": True})
+
+
+def put_letter(table: str, letter: Letter, now: int) -> Item:
+    """The parameters of the update that keeps a letter, or sees it once more.
+
+    The service deletes the item some time after its last letter is expired.
+    """
+    expression, names = Expression(), letter_names(letter.id)
+    first, expires_us = expression.name(names["first_us"]), now + letter.keep_us
+    sets = [
+        f"{first} = if_not_exists({first}, {expression.value(now)})",
+        *expression.setting(
+            **{
+                names["last_us"]: now,
+                names["expires_us"]: expires_us,
+                names["letter"]: letter_value(letter),
+                OWNER: letter.consumer,
+                TTL: -(-expires_us // SECOND),
+            }
+        ),
+    ]
+    counted = [f"{expression.name(name)} {expression.value(1)}" for name in (names["seen"], "version")]
+    text = f"SET {', '.join(sets)} ADD {', '.join(counted)}"
+    key = letters_key(letter.record or letter.id)
+    return {"TableName": table, "Key": key, "UpdateExpression": text, **expression.parameters()}
+
+
+def touch_letter(table: str, place: bytes, id_: bytes, now: int) -> Call:
+    """Closes: a letter that was deleted since it was read."""
+    expression, names = Expression(), letter_names(id_)
+    sets = [*expression.setting(**{names["last_us"]: now}), expression.rising(names["seen"])]
+    terms = [f"attribute_exists({expression.name(names['letter'])})"]
+    call = _update_item(table, letters_key(place), expression, sets=sets, terms=terms)
+    return Call(call.action, {**call.parameters, "ReturnValues": "ALL_NEW"})
+
+
+def drop_letters(table: str, place: bytes, ids: list[bytes], version: int | None = None) -> Item:
+    """The parameters of the update that deletes letters, if need be of the very item that was seen.
+
+    Closes: a letter that was deleted, or with `version` one that was put, since they were read.
+    """
+    expression = Expression()
+    names = [expression.name(name) for id_ in ids for name in letter_names(id_).values()]
+    there = [f"attribute_exists({expression.name(letter_names(id_)['letter'])})" for id_ in ids]
+    terms = there if version is None else expression.equal(version=version)
+    text = f"SET {expression.rising('version')} REMOVE {', '.join(names)}"
+    condition = _condition(expression, terms)
+    return {"TableName": table, "Key": letters_key(place), "UpdateExpression": text, **condition}
+
+
+def scan_letters(table: str, consumer: str) -> dict[str, Any]:
+    """The parameters of a scan for the letters of a consumer."""
+    expression = Expression()
+    filtering = expression.compare(OWNER, "=", consumer)
+    return {"TableName": table, "ConsistentRead": True, "FilterExpression": filtering, **expression.parameters()}
+
+
 def _lease_terms(expression: Expression, lease: Lease) -> list[str]:
     return expression.equal(nonce=lease.nonce, fence=lease.fence, status=Status.RUNNING.value)
 
@@ -252,12 +317,15 @@ def _settling(expression: Expression, moment: Moment) -> list[str]:
 def _update(
     table: str, digest: bytes, expression: Expression, *, sets: list[str], terms: list[str], gone: str = ""
 ) -> Call:
+    return _update_item(table, key_of(digest), expression, sets=sets, terms=terms, gone=gone)
+
+
+def _update_item(
+    table: str, key: Item, expression: Expression, *, sets: list[str], terms: list[str], gone: str = ""
+) -> Call:
     text = f"SET {', '.join([*sets, expression.rising('version')])}{gone}"
     condition = _condition(expression, terms)
-    return Call(
-        "update_item",
-        {"TableName": table, "Key": key_of(digest), "UpdateExpression": text, **condition, **_TELL},
-    )
+    return Call("update_item", {"TableName": table, "Key": key, "UpdateExpression": text, **condition, **_TELL})
 
 
 def _condition(expression: Expression, terms: list[str]) -> Item:

@@ -32,6 +32,7 @@ class DynamoStore:
             Capability.SEARCH_INDEXES,
             Capability.SEARCH_ON_DEMAND,
             Capability.CLIENT_LIBRARIES,
+            Capability.LETTERS,
         }
     )
     libraries = ("boto3", "aiobotocore")

@@ -45,7 +45,7 @@ from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Cancelled, Inside, Now, Steps, TooLarge
 from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoContext, DynamoDriver
 from semel.stores.dynamodb.items import Seen, entries_after, seen_of
-from semel.stores.dynamodb.plan import apply, changed_by, one, read_item, too_large
+from semel.stores.dynamodb.plan import apply, changed_by, letter_writes, one, read_item, too_large
 
 _KINDS: Final = ("Put", "Update", "Delete", "ConditionCheck")
 _MOST: Final = 99
@@ -187,6 +187,9 @@ def _end(table: str, writes: Writes, operation: Complete | Fail) -> Steps:
         return answer
     claimed = None if opened.record is None else Seen(opened.record, 0, opened.entries)
     entries = entries_after(claimed, record, operation, moment.high)
+    letter = yield from letter_writes(table, operation, record, moment)
+    if letter is not None and len(items) < _MOST:  # else whoever hands the event over again deletes it afterwards
+        items.append(letter)
     written = yield from _send(operation.lease, request_builders.put(table, record, opened.seen, entries), items)
     return Recorded(moment.high) if written else Lost()
 
