@@ -20,7 +20,7 @@ The stores on servers share them: each row runs on one of them, and each of them
 """
 
 WITHOUT_CALLS: Final = frozenset(
-    {"OperationContract", "ListContract", "CountingContract", "HistoryContract", "HolderContract"}
+    {"OperationContract", "ListContract", "CountingContract", "HistoryContract", "HolderContract", "LetterContract"}
 )
 """Topics that send operations to a store, without any engine."""
 
