@@ -16,12 +16,11 @@ from semel_lab import simulate
 from semel_lab.commands.verify import shown
 from semel_lab.simulate import SMALL, Failing, Report
 from tests.cli.conftest import Run, command, environment
-from tests.effort import FULL
 from tests.processes import child, group_members, run_bounded, wait_for_group
 
 LONGEST = 50.0
 LOOK_EVERY = 0.05
-LARGER = 10_000 if FULL else 6_000  # enough to reach everything; the same number always gives the same run
+LARGER = 20_000  # enough to reach everything; the same number always gives the same run
 
 GOOD = Report(
     schedules=1234,
