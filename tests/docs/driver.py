@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 import types
+from collections.abc import Mapping
 from pathlib import Path
 
+from tests.docs.commands import forked_commands
 from tests.docs.pages import Block, Page, read
 
 SHIMS = {
     "python": 'exec {python} "$@"\n',
-    "semel": 'exec {python} -m semel.cli "$@"\n',
     # The plugin by its name: how it was installed here does not matter.
     "pytest": 'PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 exec {python} -m pytest -p semel.testing.plugin "$@"\n',
 }
@@ -21,7 +22,18 @@ SHIMS = {
 
 def main() -> None:
     page = read(Path(sys.argv[1]))
-    _put_commands_on_the_path(Path.cwd() / ".bin")
+    folder = Path.cwd() / ".bin"
+    folder.mkdir()
+    with forked_commands(folder) if _asks_semel(page) else contextlib.nullcontext("exit 127\n") as semel:
+        _put_commands_on_the_path(folder, {**SHIMS, "semel": semel})
+        _run(page)
+
+
+def _asks_semel(page: Page) -> bool:
+    return any(block.runs and block.kind == "console" and "semel" in block.text for block in page.blocks)
+
+
+def _run(page: Page) -> None:
     sys.path.insert(0, str(Path.cwd()))
     program = sys.modules["__main__"] = types.ModuleType("__main__")
     _show_source(page)
@@ -57,11 +69,10 @@ def _commanded(page: Page, block: Block) -> str:
     return done.stdout
 
 
-def _put_commands_on_the_path(folder: Path) -> None:
-    folder.mkdir()
-    for name, text in SHIMS.items():
+def _put_commands_on_the_path(folder: Path, shims: Mapping[str, str]) -> None:
+    for name, text in shims.items():
         shim = folder / name
-        shim.write_text("#!/bin/sh\n" + text.format(python=sys.executable), encoding="utf-8")
+        shim.write_text("#!/bin/sh\n" + text.replace("{python}", sys.executable), encoding="utf-8")
         shim.chmod(0o755)
     os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
 
