@@ -23,7 +23,7 @@ test verify: SERVERS = wrk node chromium postgresql pgbouncer mariadb redis rabb
 bench: SERVERS = wrk postgresql mariadb redis rabbitmq
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check verify bench format lock docs clean setup-run setup-dev
+.PHONY: help run test check check-code check-tests verify bench format lock docs clean setup-run setup-dev
 
 help: ## show this list
 	@if [ -t 1 ]; then on='\033[1;36m' off='\033[0m'; fi; \
@@ -39,6 +39,10 @@ test: setup-dev ## set everything up and run all tests
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: setup-dev ## format, lint, types, layers, spelling and the fast tests; under a minute
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-tests check-code
+
+# The two halves of `make check`, side by side: what is said of each is printed when it has ended.
+check-code:
 	$(BIN)/python scripts/generate-sync --check
 	$(BIN)/python scripts/generate-signatures --check
 	$(BIN)/ruff format --check .
@@ -46,6 +50,8 @@ check: setup-dev ## format, lint, types, layers, spelling and the fast tests; un
 	$(BIN)/mypy --strict $(CODE)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
+
+check-tests:
 	$(BIN)/pytest -n auto -m "not slow" $(FAST) $(ARGS)
 
 verify: setup-dev ## all tests at full effort, the long proofs with them; prints what they ran

@@ -24,7 +24,7 @@ _WORD: Final = "semel_left_out"
 
 # Small runs give the same verdict every time; only the full effort looks for new examples.
 settings.register_profile(
-    "small", max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "small", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("full", max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("full" if FULL else "small")

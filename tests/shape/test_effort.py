@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections import defaultdict
 from itertools import product
 from pathlib import Path
 
@@ -45,6 +46,15 @@ class TestFirst(Cases):
 class TestSecond(Cases):
     pass
 """
+MARKED = {
+    "each": "",
+    "classes": "(across_classes=True)",
+    "shared": '(shared=("colour",))',
+    "spread": '(spread={"test_pairs"})',
+    "one_row": '(shared=("colour",), whole=())',
+    "part": '(shared=("colour",), whole=(), at_most=1)',
+}
+"""The ways to mark a module: the arguments of `covering`."""
 COLOURS = {"sync", "async"}
 PAIRS = {"a-x", "a-y", "b-x", "b-y"}
 
@@ -83,18 +93,31 @@ def tables_of(arguments: str, mark: str = "covering") -> str:
     return TABLES.replace("{mark}", mark).replace("{arguments}", arguments)
 
 
-def collected(
-    folder: Path, arguments: str = "", *options: str, mark: str = "covering", effort: str = "small"
-) -> set[str]:
-    """The ids of the tests that a run with this effort takes from the tables."""
-    (folder / "test_tables.py").write_text(tables_of(arguments, mark))
+def collect(folder: Path, *options: str, effort: str = "small") -> dict[str, set[str]]:
+    """The ids of the tests that a run with this effort takes from the tables of each module in a folder."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "tests.effort", "-p", "no:cacheprovider"]
     environment = {**os.environ, "SEMEL_EFFORT": effort, "PYTHONPATH": str(ROOT)}
     ran = run_bounded(
         [*command, *options, "-c", os.devnull, "--rootdir", str(folder), str(folder)], LONGEST, env=environment
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    return set(re.findall(r"^test_\w+\.py::(.*)$", ran.stdout, re.MULTILINE))
+    ids: dict[str, set[str]] = defaultdict(set)
+    for module, test in re.findall(r"^test_(\w+)\.py::(.*)$", ran.stdout, re.MULTILINE):
+        ids[module].add(test)
+    return ids
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """What the small effort takes of modules that are marked in every way; one run collects them all."""
+    folder = tmp_path_factory.mktemp("tables")
+    for module, arguments in MARKED.items():
+        (folder / f"test_{module}.py").write_text(tables_of(arguments))
+    others = (
+        (folder / "test_spread.py").read_text().replace("TestFirst", "TestThird").replace("TestSecond", "TestFourth")
+    )
+    (folder / "test_spread_too.py").write_text(others)
+    return collect(folder)
 
 
 def columns(ids: set[str], cls: str, test: str) -> tuple[set[str], set[str]]:
@@ -105,12 +128,13 @@ def columns(ids: set[str], cls: str, test: str) -> tuple[set[str], set[str]]:
 
 @pytest.mark.slow
 def test_the_full_effort_takes_every_row(tmp_path: Path) -> None:
-    assert len(collected(tmp_path, effort="full")) == 2 * (8 + 2 + 1)
+    (tmp_path / "test_each.py").write_text(tables_of(""))
+    assert len(collect(tmp_path, effort="full")["each"]) == 2 * (8 + 2 + 1)
 
 
 @pytest.mark.slow
-def test_each_test_is_tried_with_every_value(tmp_path: Path) -> None:
-    ids = collected(tmp_path)
+def test_each_test_is_tried_with_every_value(chosen: dict[str, set[str]]) -> None:
+    ids = chosen["each"]
     for cls in ("TestFirst", "TestSecond"):
         assert columns(ids, cls, "test_pairs") == (COLOURS, PAIRS)
         assert columns(ids, cls, "test_plain") == (COLOURS, {""})
@@ -119,8 +143,8 @@ def test_each_test_is_tried_with_every_value(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_classes_can_be_a_column(tmp_path: Path) -> None:
-    ids = collected(tmp_path, "(across_classes=True)")
+def test_classes_can_be_a_column(chosen: dict[str, set[str]]) -> None:
+    ids = chosen["classes"]
     for test, pairs in (("test_pairs", PAIRS), ("test_plain", {""})):
         assert columns(ids, "Test.*", test) == (COLOURS, pairs)
         assert {one.partition("::")[0] for one in ids if f"::{test}[" in one} == {"TestFirst", "TestSecond"}
@@ -128,8 +152,8 @@ def test_classes_can_be_a_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_column_can_be_shared_by_the_tests_of_a_class(tmp_path: Path) -> None:
-    ids = collected(tmp_path, '(shared=("colour",))')
+def test_a_column_can_be_shared_by_the_tests_of_a_class(chosen: dict[str, set[str]]) -> None:
+    ids = chosen["shared"]
     for cls in ("TestFirst", "TestSecond"):
         assert columns(ids, cls, "test_pairs")[1] == PAIRS
         assert columns(ids, cls, "test_plain")[1] == {""}
@@ -139,11 +163,8 @@ def test_a_column_can_be_shared_by_the_tests_of_a_class(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_rows_of_a_test_can_be_spread_over_the_classes_of_all_modules(tmp_path: Path) -> None:
-    arguments = '(spread={"test_pairs"})'
-    others = tables_of(arguments).replace("TestFirst", "TestThird").replace("TestSecond", "TestFourth")
-    (tmp_path / "test_others.py").write_text(others)
-    ids = collected(tmp_path, arguments)
+def test_the_rows_of_a_test_can_be_spread_over_the_classes_of_all_modules(chosen: dict[str, set[str]]) -> None:
+    ids = chosen["spread"] | chosen["spread_too"]
     classes = {"TestFirst", "TestSecond", "TestThird", "TestFourth"}
     assert columns(ids, "Test.*", "test_pairs") == (COLOURS, PAIRS)
     assert {one.partition("::")[0] for one in ids if "::test_pairs[" in one} == classes
@@ -151,27 +172,28 @@ def test_the_rows_of_a_test_can_be_spread_over_the_classes_of_all_modules(tmp_pa
 
 
 @pytest.mark.slow
-def test_every_test_can_run_one_row_but_those_of_a_class(tmp_path: Path) -> None:
-    ids = collected(tmp_path, '(shared=("colour",), whole=())')
+def test_every_test_can_run_one_row_but_those_of_a_class(tmp_path: Path, chosen: dict[str, set[str]]) -> None:
+    ids = chosen["one_row"]
     for cls in ("TestFirst", "TestSecond"):
         assert columns(ids, cls, ".*")[0] == COLOURS
         assert len(columns(ids, cls, "test_pairs")[1]) <= len(COLOURS)
     assert len(ids) == 2 * 3
-    assert collected(tmp_path, '(shared=("colour",), whole={"Cases"})') == collected(tmp_path, '(shared=("colour",))')
+    (tmp_path / "test_shared.py").write_text(tables_of('(shared=("colour",), whole={"Cases"})'))
+    assert collect(tmp_path)["shared"] == chosen["shared"]
 
 
 @pytest.mark.slow
-def test_a_class_can_run_a_part_of_its_tests(tmp_path: Path) -> None:
-    ids = collected(tmp_path, '(shared=("colour",), whole=(), at_most=1)')
+def test_a_class_can_run_a_part_of_its_tests(tmp_path: Path, chosen: dict[str, set[str]]) -> None:
+    ids = chosen["part"]
     for cls in ("TestFirst", "TestSecond"):
         assert columns(ids, cls, ".*")[0] == COLOURS
     assert len(ids) == 2 * 3, "a test in each colour, and the one without a colour"
-    whole = collected(tmp_path, '(shared=("colour",), whole={"Cases"}, at_most=1)')
-    assert whole == collected(tmp_path, '(shared=("colour",))')
+    (tmp_path / "test_shared.py").write_text(tables_of('(shared=("colour",), whole={"Cases"}, at_most=1)'))
+    assert collect(tmp_path)["shared"] == chosen["shared"]
 
 
 @pytest.mark.slow
-def test_rows_that_are_not_fast_are_left_to_runs_of_slow_tests(tmp_path: Path) -> None:
-    shared = '(shared=("colour",))'
-    assert collected(tmp_path, shared, "-m", "not slow", mark="fast_rows") == collected(tmp_path, shared)
-    assert len(collected(tmp_path, shared, mark="fast_rows")) == 2 * (8 + 2 + 1)
+def test_rows_that_are_not_fast_are_left_to_runs_of_slow_tests(tmp_path: Path, chosen: dict[str, set[str]]) -> None:
+    (tmp_path / "test_shared.py").write_text(tables_of(MARKED["shared"], "fast_rows"))
+    assert collect(tmp_path, "-m", "not slow")["shared"] == chosen["shared"]
+    assert len(collect(tmp_path)["shared"]) == 2 * (8 + 2 + 1)

@@ -5,6 +5,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow  # each starts an interpreter
+
 # Each program runs in a fresh interpreter, so that no thread of pytest is there to be forked.
 PRELUDE = """
 import os, sys, threading, asyncio

@@ -79,7 +79,13 @@ def _compare_joined(seed: int, asker: Asker, joined: SqliteJoined, connection: s
         sequences.learn(expected)
 
 
-@pytest.mark.parametrize(("start", "blind"), [*product(SEQUENCES, [False]), *product(FEWER, [True])])
+@pytest.mark.parametrize(
+    ("start", "blind"),
+    [
+        pytest.param(start, blind, marks=[pytest.mark.slow] if start else [])
+        for start, blind in (*product(SEQUENCES, [False]), *product(FEWER, [True]))
+    ],
+)
 def test_random_sequences_are_answered_as_by_the_table(pair: Asker, start: int, blind: bool) -> None:
     for seed in range(start, start + TOGETHER):
         for table in ("semel_record", "semel_step"):
