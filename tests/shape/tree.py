@@ -51,8 +51,10 @@ def _names() -> Iterator[str]:
 @cache
 def modules(part: str = "") -> tuple[Module, ...]:
     """The modules of the package, or of one part of it such as ``"core"``."""
+    if part:
+        return tuple(module for module in modules() if module.path.is_relative_to(PACKAGE / part))
     found = []
-    for path in sorted((PACKAGE / part).rglob("*.py")):
+    for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         found.append(Module(path, text, ast.parse(text, str(path))))
     return tuple(found)

@@ -12,6 +12,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from functools import cache
 from pathlib import Path
 
 from tests.shape.tree import PACKAGE, Module, modules
@@ -43,8 +44,8 @@ def count_equal_lines() -> dict[str, int]:
 
 def _by_hand(module: Module) -> Module:
     """What of a module is not generated."""
-    above = module.text.partition(GENERATED)[0]
-    return Module(module.path, above, ast.parse(above))
+    above, generated, _ = module.text.partition(GENERATED)
+    return Module(module.path, above, ast.parse(above)) if generated else module
 
 
 def _name(module: Module) -> str:
@@ -93,13 +94,19 @@ def _lines(module: Module, nodes: list[ast.stmt]) -> list[str]:
                 and isinstance(part.value.value, str)
             ):
                 wanted.difference_update(_span(part))
-    lines = module.text.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+    lines = _lines_without_comments(module.text)
+    code = (_WORDS.sub("", line).strip() for number, line in enumerate(lines, 1) if number in wanted)
+    return [line for line in code if len(line) >= _LEAST]
+
+
+@cache
+def _lines_without_comments(text: str) -> tuple[str, ...]:
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
-    code = (_WORDS.sub("", line).strip() for number, line in enumerate(lines, 1) if number in wanted)
-    return [line for line in code if len(line) >= _LEAST]
+    return tuple(lines)
 
 
 def _span(node: ast.stmt) -> range:
