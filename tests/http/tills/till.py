@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import psycopg
@@ -62,13 +62,11 @@ class Till(ABC):
     def completions_that(self, fail: str) -> Iterator[None]:
         """Inside, the database does not take what would complete a record: it ignores the write, or raises."""
         make, drop = (_SQLITE if self.url.startswith("sqlite") else _POSTGRESQL)[fail]
-        for statement in make:
-            self._admin(statement)
+        self._admin(*make)
         try:
             yield
         finally:
-            for statement in drop:
-                self._admin(statement)
+            self._admin(*drop)
 
     def prepare(self) -> None:
         """Make the table for payments; semel makes its own."""
@@ -76,18 +74,18 @@ class Till(ABC):
 
     def empty(self) -> None:
         """Forget what other tills have left in the database."""
-        for table in ("payment", "semel_step", "semel_record"):
-            self._admin(f"DELETE FROM {table}")  # noqa: S608 - names from here
+        tables = ("payment", "semel_step", "semel_record")
+        self._admin(*(f"DELETE FROM {table}" for table in tables))  # noqa: S608 - names from here
 
-    def _admin(self, statement: str) -> list[Any]:
+    def _admin(self, first: str, *others: str) -> list[Any]:
+        """Run them one by one on one connection, and give the rows of the last: a server takes longer for another."""
         if self.url.startswith("sqlite"):
-            connection = sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)
-            try:
-                return connection.execute(statement).fetchall()
-            finally:
-                connection.close()
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+                return [connection.execute(statement).fetchall() for statement in (first, *others)][-1]
         with psycopg.connect(self.url, autocommit=True) as server:
-            cursor = server.execute(statement.encode())
+            cursor = server.execute(first.encode())
+            for statement in others:
+                cursor = server.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
 
