@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from semel.core.events.letters import DropLetter, Letter, LetterFound, LetterPage, PutLetter, ScanLetters, TouchLetter
-from semel.core.events.outbox import AddEvents, EventsAdded, OutboxEvent
+from semel.core.events.outbox import AboutOutbox, OutboxAnswer, OutboxEvent
 from semel.core.flow import Asks
 from semel.core.key import Key
 from semel.core.policy import Doubt
@@ -306,7 +306,7 @@ Operation = (
     | PurgeLetters
     | ScanLetters
     | DropLetter
-    | AddEvents
+    | AboutOutbox
 )
 
 
@@ -498,7 +498,7 @@ Answer = (
     | LapsedRecords
     | LetterFound
     | LetterPage
-    | EventsAdded
+    | OutboxAnswer
 )
 
 

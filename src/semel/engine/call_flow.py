@@ -433,7 +433,8 @@ class CallFlow(AttemptState):
             if granted.record.steps:
                 self.check_steps()
         except GiveBack:
-            yield from self._settle(undo_grant(granted, _GIVEN_BACK))
+            # Nothing ran under it, nor under one before it whose lease ran out: there is nothing to be in doubt about.
+            yield from self._settle(Fail(self.lease, "retry", _GIVEN_BACK, doubtful=False, started=False))
             return Result(None, replayed=False)
         except Exception as error:
             self.handler_ended = self._clock.monotonic()

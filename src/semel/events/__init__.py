@@ -8,6 +8,8 @@ from semel.events.dead_letters import DeadLetter, RedriveReport
 from semel.events.disposition import Backoff, Disposition
 from semel.events.event import Event
 from semel.events.outbox import Outbox
+from semel.events.publishing import Publisher
+from semel.events.relay import Parked, Relay
 
 __all__ = [
     "Backoff",
@@ -17,5 +19,8 @@ __all__ = [
     "Event",
     "EventInvalid",
     "Outbox",
+    "Parked",
+    "Publisher",
     "RedriveReport",
+    "Relay",
 ]

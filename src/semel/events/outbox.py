@@ -39,6 +39,7 @@ class Outbox(Generic[S]):
     """
 
     def __init__(self, semel: S, stream: str = "default") -> None:
+        self.semel: S = semel
         self._engine: Any = engine_of(semel)
         if Capability.OUTBOX not in self._engine.store.capabilities:
             raise UsageError(

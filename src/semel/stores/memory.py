@@ -14,13 +14,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NoReturn, assert_never
+from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, count_failure, granted, judge, may_resolve, reopen
 from semel.core.events.letters import DropLetter, Letter, PutLetter, ScanLetters, TouchLetter
-from semel.core.events.outbox import AddEvents, EventsAdded, OutboxEvent
+from semel.core.events.outbox import OutboxEvent
 from semel.core.flow import run
 from semel.core.operations import (
     AddReplays,
@@ -82,6 +82,7 @@ from semel.core.record import (
 )
 from semel.core.store import SEARCHING, Answers, AsyncDriver, AsyncJoined, Capability, Joined, Plan
 from semel.errors import UsageError
+from semel.stores.events.outbox import MemoryOutbox
 from semel.stores.letters import Letters
 from semel.stores.rows import new_record
 from semel.stores.search import after, count_records, matches
@@ -172,9 +173,14 @@ class Table:
         self.records: dict[bytes, StoredRecord] = {}
         self.histories = Histories()
         self.letters = Letters()
-        self.events: list[OutboxEvent] = []
+        self.outbox = MemoryOutbox()
         self.invalidations = Invalidations()
         self.lock = threading.Lock()
+
+    @property
+    def events(self) -> list[OutboxEvent]:
+        """What is in the outbox, published events too."""
+        return self.outbox.events
 
     @cached_property
     def install_id(self) -> bytes:
@@ -214,10 +220,10 @@ class Table:
                 return self.invalidations.apply(operation, now)
             case Purge() | MarkLapsed() | AddReplays() | RegisterWorker() | PurgeWorkers():
                 return self.upkeep(operation, now)
-            case PutLetter() | TouchLetter() | ScanLetters() | DropLetter() | PurgeLetters() | AddEvents():
-                return self.about_events(operation, now)
+            case PutLetter() | TouchLetter() | ScanLetters() | DropLetter() | PurgeLetters():
+                return self.letters.apply(operation, now)
             case _:
-                assert_never(operation)
+                return self.outbox.apply(operation, now)
 
     def look(
         self, operation: Read | ReadHistory | Scan | CountRecords, now: int
@@ -294,7 +300,7 @@ class Table:
         self._settle(record, now, status=Status.COMPLETED, outcome=operation.outcome, error=None)
         if operation.letter is not None:
             self.letters.drop(operation.letter)
-        self.events += operation.events
+        self.outbox.add(operation.events, now)
         return Recorded(now)
 
     def _settle(self, record: StoredRecord, now: int, **changes: Any) -> None:
@@ -419,15 +425,6 @@ class Table:
                 return self.histories.register(worker, now)
             case PurgeWorkers(keep_us):
                 return self.histories.purge(keep_us, now)
-
-    def about_events(
-        self, operation: PutLetter | TouchLetter | ScanLetters | DropLetter | PurgeLetters | AddEvents, now: int
-    ) -> Answer:
-        """Dead letters, and events that wait to be published."""
-        if not isinstance(operation, AddEvents):
-            return self.letters.apply(operation, now)
-        self.events += operation.events
-        return EventsAdded(now)
 
     def purge(self, limit: int, now: int) -> SweepCount:
         """Delete what is settled and expired, and nothing else."""

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from semel.core.events.letters import DropLetter, LetterFound, LetterPage, PutLetter, ScanLetters, TouchLetter
-from semel.core.events.outbox import AddEvents
+from semel.core.events.outbox import AboutOutbox
 from semel.core.flow import run
 from semel.core.observer import Observer, Signal, notify
 from semel.core.operations import (
@@ -123,10 +123,8 @@ class UnprotectedStore:
                 return LapsedRecords(())
             case Purge() | PurgeWorkers() | PurgeLetters():
                 return SweepCount(0)
-            case PutLetter() | TouchLetter() | DropLetter() | ScanLetters() | AddEvents():
-                return _answer_about_events(operation)
             case _:
-                assert_never(operation)
+                return _answer_about_events(operation)
 
     def _warn(self, claim: Claim) -> None:
         now = self._monotonic()
@@ -159,18 +157,18 @@ class UnprotectedStore:
         return _AsyncJoined(self)
 
 
-def _answer_about_events(operation: PutLetter | TouchLetter | DropLetter | ScanLetters | AddEvents) -> Answer:
+def _answer_about_events(operation: PutLetter | TouchLetter | DropLetter | ScanLetters | AboutOutbox) -> Answer:
     """There are no letters; an event that was not kept would be lost without a word.
 
     Raises:
         UsageError: there are events to be kept.
     """
     match operation:
-        case AddEvents():
-            raise UsageError("Events cannot be kept while semel is switched off; none was added.")
         case ScanLetters():
             return LetterPage((), None)
-    return LetterFound(None)
+        case PutLetter() | TouchLetter() | DropLetter():
+            return LetterFound(None)
+    raise UsageError("Events can neither be kept nor published while semel is switched off; nothing was changed.")
 
 
 class _AsyncDriver:

@@ -3,6 +3,11 @@
 - Events are added in the transaction of what they tell of: with the completion of a record, or by a statement of their
   own in the caller's transaction.
 - Nothing compares ids here: an event that is added twice is published twice, and its consumers see that it is one.
+- A stream is read in parts, each by one relay at a time. How far a part has been published is its cursor. Saving it is
+  the fence: a relay that was overtaken saves nothing any more. Nothing that is committed is ever passed over, whatever
+  the order of commits.
+- What cannot be published is parked in the very write that moves the cursor past it. While an event of an ordering key
+  is parked, later events of that key wait behind it.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import hashlib
 import msgspec
 
 from semel.core.flow import Asks
+from semel.core.record import Failure
 
 SHARDS = 64
 
@@ -41,16 +47,241 @@ class OutboxEvent(msgspec.Struct, frozen=True, kw_only=True):
     ordering_key: str | None
 
 
-class EventsAdded(msgspec.Struct, frozen=True):
-    """The events are part of the transaction, at this instant of the store."""
+class StoredEvent(msgspec.Struct, frozen=True):
+    """An event with its position: of two events of one ordering key, the one added later has the higher one."""
 
-    at_us: int
+    position: int
+    event: OutboxEvent
+
+
+class StreamPart(msgspec.Struct, frozen=True):
+    """The events of a stream whose shard, divided by `parts`, leaves `number`."""
+
+    stream: str
+    number: int = 0
+    parts: int = 1
+
+    def has(self, event: OutboxEvent) -> bool:
+        """Whether an event belongs to it."""
+        return event.stream == self.stream and event.shard % self.parts == self.number
+
+
+class Cursor(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a part has been published, as its store knows it; whoever reads gives it back as it was given.
+
+    Attributes:
+        part: what it is about.
+        number: how often it was opened or saved.
+        token: who opened it: 16 random bytes.
+        at: the position up to which it has come.
+        seen: what had been committed when the last complete reading began, where the store tells that by transactions.
+        floor: where the next reading begins; below it there are only the late ones, which `seen` names.
+        until: the same as `seen` for the reading that is under way.
+        next_floor: what `floor` becomes when that reading is complete.
+        top: the highest position that was given away when it was read last.
+        safe: the same of the last reading that was followed by a save.
+        turns: how many batches in a row were full.
+        cluster: which server `seen` and `until` are of.
+    """
+
+    part: StreamPart
+    number: int
+    token: bytes
+    at: int = 0
+    seen: str = ""
+    floor: int = 0
+    until: str | None = None
+    next_floor: int = 0
+    top: int = 0
+    safe: int = 0
+    turns: int = 0
+    cluster: int = 0
+
+    def following(self, saved: Cursor) -> Cursor:
+        """The cursor of what was read before `saved` was saved, to be saved after it."""
+        return msgspec.structs.replace(self, number=saved.number)
+
+
+class ParkedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that is not published for now.
+
+    Attributes:
+        error: why it could not be published; None: it waits behind another one of its key, or was released.
+        attempts: how often it was tried.
+        parked_us: since when; 0 before it is stored.
+    """
+
+    stored: StoredEvent
+    error: Failure | None
+    attempts: int = 0
+    parked_us: int = 0
 
 
 class AddEvents(msgspec.Struct, Asks["EventsAdded"], frozen=True):
     """Add events, in the caller's transaction or in one of their own."""
 
     events: tuple[OutboxEvent, ...]
+
+
+class OpenCursor(msgspec.Struct, Asks["CursorFound"], frozen=True):
+    """Take a part of a stream over: ask how far it has been published, and which keys are held up."""
+
+    part: StreamPart
+    token: bytes
+
+
+class ReadEvents(msgspec.Struct, Asks["EventBatch"], frozen=True):
+    """Ask for the next events of a part, at most `limit`, in the order in which they are to be published."""
+
+    cursor: Cursor
+    limit: int
+
+
+class SaveCursor(msgspec.Struct, Asks["CursorSaved | CursorLost"], frozen=True):
+    """All that was read up to this cursor is published, or to be parked; sent again, it answers as the first time."""
+
+    cursor: Cursor
+    published: tuple[int, ...]
+    parked: tuple[ParkedEvent, ...] = ()
+
+
+class ReadReleased(msgspec.Struct, Asks["ReleasedEvents"], frozen=True):
+    """Ask for parked events of a part that may be published again: those whose key has none with an error.
+
+    In the order of their positions, at most `limit`.
+    """
+
+    part: StreamPart
+    limit: int
+
+
+class SettleReleased(msgspec.Struct, Asks["ReleasedSettled"], frozen=True):
+    """What came of released events: those published are deleted, those that failed again keep their error.
+
+    The answer is which keys are still held up.
+    """
+
+    part: StreamPart
+    published: tuple[int, ...]
+    failed: tuple[ParkedEvent, ...] = ()
+
+
+class ScanParked(msgspec.Struct, Asks["ParkedPage"], frozen=True):
+    """One page of parked events of a stream, in the order of their positions, after the cursor."""
+
+    stream: str
+    after: int
+    limit: int
+
+
+class ReleaseParked(msgspec.Struct, Asks["ParkedChanged"], frozen=True):
+    """Let a parked event be published again, or every one of the stream; with `discard` it is deleted instead."""
+
+    stream: str
+    position: int | None
+    discard: bool = False
+
+
+class PurgeEvents(msgspec.Struct, Asks["EventsPurged"], frozen=True):
+    """Delete at most `limit` events of a part that were published, and added more than `keep_us` ago."""
+
+    cursor: Cursor
+    keep_us: int
+    limit: int
+
+
+class EventsAdded(msgspec.Struct, frozen=True):
+    """The events are part of the transaction, at this instant of the store."""
+
+    at_us: int
+
+
+class CursorFound(msgspec.Struct, frozen=True):
+    """Where to go on. `held` are the ordering keys of parked events; None among them: of events without a key."""
+
+    cursor: Cursor
+    held: frozenset[str | None]
+
+
+class EventBatch(msgspec.Struct, frozen=True):
+    """Events, and the cursor behind them.
+
+    `is_last`: there are no further ones for now. `may_read_on`: the next batch may be read before this one is saved.
+    `needs_save`: also where there are no events, so that the next reading need not pass over what this one passed over.
+    """
+
+    events: tuple[StoredEvent, ...]
+    cursor: Cursor
+    is_last: bool
+    may_read_on: bool = False
+    needs_save: bool = False
+
+
+class CursorSaved(msgspec.Struct, frozen=True):
+    """It is saved; this is how it goes on from there."""
+
+    cursor: Cursor
+
+
+class CursorLost(msgspec.Struct, frozen=True):
+    """Somebody else has opened the part since; nothing was saved."""
+
+
+class ReleasedEvents(msgspec.Struct, frozen=True):
+    """Parked events that may be published again."""
+
+    events: tuple[ParkedEvent, ...]
+
+
+class ReleasedSettled(msgspec.Struct, frozen=True):
+    """Which keys are still held up, as in `CursorFound`."""
+
+    held: frozenset[str | None]
+
+
+class ParkedPage(msgspec.Struct, frozen=True):
+    """One page of parked events; no cursor means that it was the last."""
+
+    events: tuple[ParkedEvent, ...]
+    after: int | None
+
+
+class ParkedChanged(msgspec.Struct, frozen=True):
+    """How many parked events were released or discarded."""
+
+    count: int
+
+
+class EventsPurged(msgspec.Struct, frozen=True):
+    """How many published events were deleted."""
+
+    count: int
+
+
+AboutOutbox = (
+    AddEvents
+    | OpenCursor
+    | ReadEvents
+    | SaveCursor
+    | ReadReleased
+    | SettleReleased
+    | ScanParked
+    | ReleaseParked
+    | PurgeEvents
+)
+"""All operations of the outbox."""
+OutboxAnswer = (
+    EventsAdded
+    | CursorFound
+    | EventBatch
+    | CursorSaved
+    | CursorLost
+    | ReleasedEvents
+    | ReleasedSettled
+    | ParkedPage
+    | ParkedChanged
+    | EventsPurged
+)
 
 
 def shard_of(text: str) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from semel.core.events.letters import DropLetter, Letter, ScanLetters, TouchLetter
+from semel.core.events.outbox import OutboxEvent
 from semel.core.operations import (
     AddReplays,
     Claim,
@@ -30,6 +31,7 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, MOST_ENTRIES, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
+from semel.stores.mysql.outbox import MysqlOutbox
 from semel.stores.mysql.settings import lock_timeout_seconds
 from semel.stores.rows import (
     RECORD_COLUMNS,
@@ -47,7 +49,7 @@ from semel.stores.rows import (
 )
 from semel.stores.search import Wording, select_records, term_numbers
 from semel.stores.sql import context
-from semel.stores.sql.dialect import NOW, Command, Keeping, Known, Lapse, ServerSweeps, Sweep, Values
+from semel.stores.sql.dialect import NOW, Asking, Command, Keeping, Known, Lapse, Row, ServerSweeps, Sweep, Values
 from semel.stores.sql.settings import Settings
 
 _LEASE: Final = ("digest", "nonce", "fence")
@@ -109,7 +111,10 @@ def table_names(settings: Settings) -> dict[str, str]:
     tables = {
         **{
             f"{name}_table": name
-            for name in ("record", "step", "invalidation", "search", "history", "worker", "letter", "schema")
+            for name in (
+                *("record", "step", "invalidation", "search", "history", "worker", "letter", "schema"),
+                *("outbox", "cursor", "parked"),
+            )
         },
         "meta": "meta",
         "gate": "gate",
@@ -138,6 +143,7 @@ class MysqlDialect(ServerSweeps):
         self._lock_timeout = lock_timeout_seconds(settings)
         self._sql = self._loaded()
         self._wording = Wording(lambda _name, _kind: "?", self._clock, "INSTR")
+        self.outbox = CompletingOutbox(self._names, self._clock, self)
 
     def _loaded(self) -> dict[str, str]:
         target = self._names["record_table"]
@@ -551,6 +557,20 @@ def _alone(what: str, row: Values) -> Values:
         return (*given, *lease)
     status, *rest = given
     return (*rest, status, status, status, status, *lease)
+
+
+class CompletingOutbox(MysqlOutbox):
+    """The outbox, with completions that events ride on."""
+
+    def __init__(self, names: dict[str, str], clock: str, dialect: MysqlDialect) -> None:
+        super().__init__(names, clock)
+        self._dialect = dialect
+
+    def complete(self, row: Values, transaction: str | None, events: Sequence[OutboxEvent]) -> Asking[list[Row]]:
+        """One transaction, which adds them only where it completes the record."""
+        plain = self._dialect.write("complete", (row,), transaction=transaction)
+        riding = self.ride(events, plain.then)
+        return (yield Command(plain.text, plain.values, riding, atomic=transaction is None))
 
 
 def _filled(text: str, **parts: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from semel.core.events.letters import DropLetter, Letter, ScanLetters, TouchLetter
+from semel.core.events.outbox import OutboxEvent
 from semel.core.operations import (
     AddReplays,
     Claim,
@@ -27,6 +28,7 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, NOTHING, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
+from semel.stores.postgresql.outbox import PostgresOutbox, arrays_of
 from semel.stores.rows import (
     RECORD_COLUMNS,
     USUAL_TERMS,
@@ -41,7 +43,7 @@ from semel.stores.rows import (
     worker_row,
 )
 from semel.stores.search import Wording, select_records, term_numbers
-from semel.stores.sql.dialect import NOW, Command, Keeping, Known, Lapse, ServerSweeps, Sweep, Values
+from semel.stores.sql.dialect import NOW, Asking, Command, Keeping, Known, Lapse, Row, ServerSweeps, Sweep, Values
 from semel.stores.sql.settings import Settings
 
 # Literally the WHERE of the partial index, without which the planner cannot know that it holds all that is asked for.
@@ -166,7 +168,7 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
 }
 _LATER: Final = (
     *("input", "in_order", "e_in_order", "transaction", "found", "restrictions", "row"),
-    *("kept_terms", "dropped_terms", "terms", "unless_said", "sign"),
+    *("kept_terms", "dropped_terms", "terms", "unless_said", "sign", "riding"),
 )
 _TERMS_OF_ONE: Final = "SELECT e.digest, t.term FROM e CROSS JOIN unnest(?::bigint[]) AS t(term)"
 _TERMS_OF_MANY: Final = "SELECT t.digest, t.term FROM unnest(?::bytea[], ?::bigint[]) AS t(digest, term)"
@@ -240,6 +242,11 @@ def table_names(settings: Settings) -> dict[str, str]:
         "history_function": f'{within}"{prefix}write_history"',
         "worker_table": f'{within}"{prefix}worker"',
         "letter_table": f'{within}"{prefix}letter"',
+        "outbox_table": f'{within}"{prefix}outbox"',
+        "outbox_sequence": f'{within}"{prefix}outbox_position"',
+        "cursor_table": f'{within}"{prefix}cursor"',
+        "parked_table": f'{within}"{prefix}parked"',
+        "rebase_function": f'{within}"{prefix}rebase_outbox"',
         "meta": f'{within}"{prefix}meta"',
         "schema_table": f'{within}"{prefix}schema"',
     }
@@ -261,6 +268,7 @@ class PostgresDialect(ServerSweeps):
         self._sql = self._loaded(settings)
         self._texts: dict[tuple[str, str, bool], str] = {}
         self._wording = Wording(lambda _, kind: f"?::{_KINDS[kind]}", self._clock, "strpos")
+        self.outbox = CompletingOutbox(self._names, self._clock, self)
 
     def _loaded(self, settings: Settings) -> dict[str, str]:
         kept = {name: f"{{{name}}}" for name in _LATER}
@@ -284,12 +292,12 @@ class PostgresDialect(ServerSweeps):
             },
         )
 
-    def text(self, name: str, form: str, *, about: bool = False) -> str:
+    def text(self, name: str, form: str, *, about: bool = False, riding: str = "") -> str:
         """The text of a statement: for a list, for one, or for one in the caller's transaction.
 
-        `about`: a claim that says what its record is searched by.
+        `about`: a claim that says what its record is searched by. `riding`: what else a completion does.
         """
-        text = self._texts.get((name, form, about))
+        text = self._texts.get((name + riding, form, about))
         if text is None:
             transaction = "pg_current_xact_id()::text" if form == "here" else "NULL"
             text = self._sql[name].replace("{input}", self._input(name, form)).replace("{transaction}", transaction)
@@ -297,7 +305,8 @@ class PostgresDialect(ServerSweeps):
             text = text.replace("{in_order}", "ORDER BY w.digest" if is_list else "")
             text = text.replace("{e_in_order}", "(SELECT * FROM e ORDER BY digest)" if is_list else "e")
             text = self._with_terms(text, _TERMS_OF_MANY if form == "many" else _TERMS_OF_ONE, about=about)
-            self._texts[name, form, about] = text
+            text = text.replace("{riding}", riding)
+            self._texts[name + riding, form, about] = text
         return text
 
     def _input(self, name: str, form: str) -> str:
@@ -379,7 +388,7 @@ class PostgresDialect(ServerSweeps):
         del turn
         return Command(self.text("enter", "here"), (*lease, _lock(lease[0]), Known.INSTALL))
 
-    def complete_short(self, row: Values, transaction: str) -> Command | None:
+    def complete_short(self, row: Values, transaction: str) -> Command:
         """A completion in the caller's transaction, in short."""
         return Command(self._sql["complete_here"], (*row, transaction))
 
@@ -557,6 +566,26 @@ class PostgresDialect(ServerSweeps):
     def ready(self) -> Command:
         """What a new connection is asked first."""
         return Command(self._sql["ready"])
+
+
+class CompletingOutbox(PostgresOutbox):
+    """The outbox, with completions that events ride on."""
+
+    def __init__(self, names: dict[str, str], clock: str, dialect: PostgresDialect) -> None:
+        super().__init__(names, clock, _SAME_DATABASE.format(**names))
+        self._dialect = dialect
+
+    def complete(self, row: Values, transaction: str | None, events: Sequence[OutboxEvent]) -> Asking[list[Row]]:
+        """One statement, which adds them only where it completes the record."""
+        arrays = arrays_of(events)
+        if transaction is None:
+            return (yield Command(self._dialect.text("complete", "one", riding=self.riding), (*row, *arrays)))
+        short = self._dialect.complete_short(row, transaction)
+        text = f"WITH d AS ({short.text}){self.riding_here} SELECT * FROM d"  # noqa: S608 - texts of ours
+        finished = yield Command(text, (*short.values, *arrays))
+        if finished:
+            return [(row[0], True, finished[0][0])]
+        return (yield Command(self._dialect.text("complete", "same", riding=self.riding), (*row, transaction, *arrays)))
 
 
 def _claim_row(claim: Claim, *, lease_us: int) -> Values:

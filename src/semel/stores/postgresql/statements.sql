@@ -183,7 +183,7 @@ WITH e AS MATERIALIZED ({input}), {own}, done AS (
 )
 
 -- name: complete
-{completing} {told};
+{completing}{riding} {told};
 
 -- The dead letter goes with the write that completes the record.
 -- name: complete_letter

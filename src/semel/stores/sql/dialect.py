@@ -9,11 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from semel.core.events.letters import DropLetter, Letter, ScanLetters, TouchLetter
+from semel.core.events.outbox import (
+    Cursor,
+    CursorLost,
+    CursorSaved,
+    EventBatch,
+    OpenCursor,
+    OutboxEvent,
+    PurgeEvents,
+    ReleaseParked,
+    SaveCursor,
+    ScanParked,
+    SettleReleased,
+    StreamPart,
+)
 from semel.core.operations import (
     AddReplays,
     Claim,
@@ -62,10 +76,54 @@ Values = tuple[Any, ...]
 Sweep = Generator[Command, list[Row], int]
 Keeping = Generator[Command, list[Row], None]
 Lapse = Generator[Command, list[Row], list[Row]]
+T = TypeVar("T")
+Asking = Generator[Command, list[Row], T]
+"""Commands, and what came of them."""
+
+
+class OutboxDialect(Protocol):
+    """The statements of one kind of database for its outbox."""
+
+    def add(self, events: Sequence[OutboxEvent], *, joined: bool) -> Command:
+        """A row of now; none where it is not the store's database."""
+
+    def complete(self, row: Values, transaction: str | None, events: Sequence[OutboxEvent]) -> Asking[list[Row]]:
+        """A completion together with events; rows as of `Dialect.write`."""
+
+    def open(self, operation: OpenCursor) -> Asking[Cursor]:
+        """Take a part over."""
+
+    def read(self, cursor: Cursor, limit: int) -> Asking[EventBatch]:
+        """The next events."""
+
+    def save(self, operation: SaveCursor) -> Asking[CursorSaved | CursorLost]:
+        """Move a cursor, and park what could not be published."""
+
+    def purge(self, operation: PurgeEvents) -> Asking[int]:
+        """Delete what is published and old enough; answers how many."""
+
+    def held(self, part: StreamPart) -> Command:
+        """Rows of ordering keys, or None, of what is parked."""
+
+    def released(self, part: StreamPart, limit: int) -> Command:
+        """Rows of position, event, error, attempts and instant of what may be published again."""
+
+    def settle(self, operation: SettleReleased) -> Asking[None]:
+        """Delete what was published, keep why the rest was not."""
+
+    def parked(self, operation: ScanParked) -> Command:
+        """Rows as of `released`, one more than the page holds."""
+
+    def release(self, operation: ReleaseParked) -> Command:
+        """A row of how many were changed."""
 
 
 class Dialect(Protocol):
     """The statements of one kind of database, for all but its claims."""
+
+    @property
+    def outbox(self) -> OutboxDialect:
+        """Those of its outbox."""
 
     @property
     def decides_inside(self) -> bool:

@@ -73,6 +73,7 @@ from semel.stores.rows import record_of, steps_of, storable, stored_failure
 from semel.stores.search import counts_of
 from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Values
 from semel.stores.sql.errors import RecordHeld, RowError, RowLocked, ended, other_database
+from semel.stores.sql.events.outbox import OUTBOX_PLANS
 
 TRY_AGAIN_US: Final = 50_000
 _ROUNDS: Final = 5
@@ -322,6 +323,31 @@ def _apart(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan
         if place not in answers:
             (answers[place],) = yield from plan(dialect, [operation], joined=joined)
     return [answers[place] for place in range(len(operations))]
+
+
+_complete_plainly = _write_plan("complete", _complete_row)
+
+
+def _complete(dialect: Dialect, operations: Sequence[Complete], *, joined: bool) -> Plan:
+    """Completions; one that has events goes alone, and adds them in its own statement or transaction."""
+    if not any(operation.events for operation in operations):
+        return (yield from _complete_plainly(dialect, operations, joined=joined))
+    if len(operations) > 1:
+        return (yield from one_by_one(dialect, operations, joined=joined))
+    (operation,) = operations
+    if operation.letter is not None and joined:
+        answers = yield from _complete_plainly(dialect, operations, joined=joined)
+        if isinstance(answers[0], Recorded):
+            yield from plan(dialect, [AddEvents(operation.events)], joined=joined)
+        return answers
+    transaction = (operation.lease.transaction or None) if joined else None
+    demand = dialect.assert_savepoint(transaction) if transaction is not None else None
+    if demand is not None:
+        yield demand
+    told = yield from dialect.outbox.complete(_complete_row(operation), transaction, operation.events)
+    if not told and transaction is not None:
+        raise ended()
+    return [_outcome(operation, told[0] if told else None)]
 
 
 def _has_rivals(operations: Sequence[Any]) -> bool:
@@ -597,7 +623,7 @@ def _purge_letters(dialect: Dialect, operations: Sequence[PurgeLetters], *, join
 _PLANS: dict[type, Many] = {
     Claim: claims,
     Renew: _write_plan("renew", _renew_row),
-    Complete: _write_plan("complete", _complete_row),
+    Complete: _complete,
     Fail: _write_plan("fail", _fail_row),
     Checkpoint: _write_plan("checkpoint", _checkpoint_row),
     JoinTransaction: _join_transaction,
@@ -622,4 +648,5 @@ _PLANS: dict[type, Many] = {
     DropLetter: _letter_plan(lambda dialect, operation: dialect.drop_letter(operation)),
     ScanLetters: _scan_letters,
     PurgeLetters: _purge_letters,
+    **OUTBOX_PLANS,
 }

@@ -74,8 +74,15 @@ class SqlStore:
     @property
     def capabilities(self) -> Capabilities:
         """What it needs and whom it notifies and serves depends on whose connections it uses, and how."""
-        found = {Capability.JOIN, Capability.INVALIDATIONS, Capability.DURABLE, *SEARCHING, *ADMINISTRATION}
-        found.add(Capability.LETTERS)
+        found = {
+            Capability.JOIN,
+            Capability.INVALIDATIONS,
+            Capability.DURABLE,
+            *SEARCHING,
+            *ADMINISTRATION,
+            Capability.LETTERS,
+            Capability.OUTBOX,
+        }
         if self._pool is None:
             found.add(Capability.CLIENT_LIBRARIES)  # those of the caller's own pool are there
         if self._pool is None or self._pool.separate is not None:

@@ -7,8 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from enum import IntEnum
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -47,47 +46,9 @@ from semel.stores.rows import (
     worker_row,
 )
 from semel.stores.search import Wording, select_records, term_numbers
-from semel.stores.sql.dialect import Command, Lapse, Row, Sweep, Values
-
-Reply = tuple[list[Row], int, int]
-"""Rows, how many rows were changed, and the store's now."""
-
-
-class Kind(IntEnum):
-    """Where a command may run, in rising order of what it needs."""
-
-    READ = 0
-    """A look-up by primary key: any connection."""
-    SCAN = 1
-    """A longer reading: any connection, but not in an event loop."""
-    WRITE = 2
-    """The writer's transaction, or the caller's."""
-    ENTER = 3
-    """The first write into the caller's transaction: one must be open, or begin by itself."""
-    SAVEPOINT = 4
-    """Mark the caller's transaction."""
-    RELEASE = 5
-    """Demand that the mark is still there."""
-
-
-class SqliteCommand(Command, frozen=True):
-    """One statement with named values, and those that follow it with the same values, in the same transaction.
-
-    Attributes:
-        kind: where it may run.
-        named: the values, by their names; `now` is added where it is carried out.
-        follow: statements for when something was changed; the rows of the last one count.
-        otherwise: a statement for when nothing was changed; its rows count.
-        to_rows: makes of what SQLite tells the rows that the shared plan reads; None: they are as they come.
-        is_bare: what SQLite tells is the reply itself, for the claims, which have a plan of their own.
-    """
-
-    kind: Kind = Kind.WRITE
-    named: dict[str, Any] = {}  # noqa: RUF012 - a Struct copies it
-    follow: tuple[str, ...] = ()
-    otherwise: str = ""
-    to_rows: Callable[[list[Row], int, int], list[Row]] | None = None
-    is_bare: bool = False
+from semel.stores.sql.dialect import Lapse, Row, Sweep, Values
+from semel.stores.sqlite.commands import Kind, SqliteCommand, blob
+from semel.stores.sqlite.outbox import SqliteOutbox
 
 
 def _as_expression(column: str) -> str:
@@ -111,11 +72,6 @@ _WITHOUT_ABOUT: Final = {
     name: text.replace(_ABOUT, "NULL, NULL, NULL, NULL, NULL") for name, text in SQL.items() if _ABOUT in text
 }
 _TEXTS: Final = [index for index, column in enumerate(RECORD_COLUMNS) if column in TEXT_COLUMNS]
-
-
-# How bytes are bound. For an object of type bytes sqlite3 looks for an adapter, a conform method and another adapter,
-# at each execution; for a bytearray it does not. That was a tenth of the time of a claim.
-blob = bytearray
 
 
 def claim_command(statement: str, claim: Claim, *, lease_us: int) -> SqliteCommand:
@@ -213,21 +169,20 @@ class SqliteDialect:
 
     decides_inside = True
 
+    def __init__(self) -> None:
+        self.outbox = SqliteOutbox(_complete_with)
+
     def write(
         self, what: str, rows: Sequence[Values], *, transaction: str | None, letter: Letter | bytes | None = None
     ) -> SqliteCommand:
         """A write under a lease; one that changed nothing looks at the record in the same transaction."""
         del transaction  # it was demanded by its savepoint
+        if what == "complete" and letter is None:
+            return _complete_with(rows[0])
+        if what == "complete":
+            return _complete_with(rows[0], _LETTER_DROPPED, {"letter": letter})
         digest, nonce, fence, *rest = rows[0]
         named = {"digest": blob(digest), "nonce": blob(nonce), "fence": fence}
-        if what == "complete":
-            named["outcome"] = blob(rest[0])
-            if letter is None:
-                return SqliteCommand(_COMPLETE, named=named, otherwise=_LOOKED_AT, to_rows=_end_reply)
-            named["letter"] = letter
-            return SqliteCommand(
-                _COMPLETE, named=named, follow=_LETTER_DROPPED, otherwise=_LOOKED_AT, to_rows=_end_reply
-            )
         named.update(zip(_WRITES[what], rest, strict=True))
         if what == "renew":
             return SqliteCommand(SQL["renew"], named=named, to_rows=_write_reply)
@@ -410,6 +365,15 @@ def _keeping_letter(command: SqliteCommand, operation: CountFailure) -> SqliteCo
         return replace(command, follow=(*command.follow, _SEEN))
     named = {**command.named, **letter_values(operation.letter)}
     return replace(command, named=named, follow=(*command.follow, *_LETTER_KEPT, _SEEN))
+
+
+def _complete_with(row: Values, follow: tuple[str, ...] = (), values: dict[str, Any] | None = None) -> SqliteCommand:
+    """A completion, and what follows it in the same transaction."""
+    digest, nonce, fence, outcome = row
+    named = {"digest": blob(digest), "nonce": blob(nonce), "fence": fence, "outcome": blob(outcome)}
+    if values:
+        named.update(values)
+    return SqliteCommand(_COMPLETE, named=named, follow=follow, otherwise=_LOOKED_AT, to_rows=_end_reply)
 
 
 def _write_reply(rows: list[Row], changed: int, now: int) -> list[Row]:

@@ -21,8 +21,8 @@ from typing import Any
 
 from semel.core.store import Answers, Plan
 from semel.stores.sql.dialect import Row
+from semel.stores.sqlite.commands import Kind, Reply, SqliteCommand
 from semel.stores.sqlite.database import Database, abandon, attach, begin, detach
-from semel.stores.sqlite.dialect import Kind, Reply, SqliteCommand
 from semel.stores.sqlite.errors import OF_ONE_OPERATION, translate_error
 from semel.stores.sqlite.settings import Settings
 

@@ -33,7 +33,8 @@ from semel.stores.sql.dialect import Row
 from semel.stores.sql.errors import ended, translate_server_error_in_joined
 from semel.stores.sql.joined import checked, dialect_of
 from semel.stores.sqlite import errors
-from semel.stores.sqlite.dialect import DIALECT, Kind, Reply, SqliteCommand
+from semel.stores.sqlite.commands import Kind, Reply, SqliteCommand
+from semel.stores.sqlite.dialect import DIALECT
 from semel.stores.sqlite.driver import execute
 from semel.stores.sqlite.errors import OF_ONE_OPERATION, WriteLocked, code_of, translate_joined_error
 from semel.stores.sqlite.plan import plan as plan_of

@@ -23,7 +23,8 @@ from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import other_database
 from semel.stores.sql.plan import TRY_AGAIN_US, one_by_one, read_record, with_steps
 from semel.stores.sql.plan import plan as shared_plan
-from semel.stores.sqlite.dialect import DIALECT, SQL, SqliteCommand, claim_command, read_many_command
+from semel.stores.sqlite.commands import SqliteCommand
+from semel.stores.sqlite.dialect import DIALECT, SQL, claim_command, read_many_command
 from semel.stores.sqlite.errors import WriteLocked
 
 Claiming = Generator[Command, Any, ClaimAnswer]

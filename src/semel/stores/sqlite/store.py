@@ -49,6 +49,7 @@ class SqliteStore:
             Capability.SEPARATE_LOOP,
             Capability.INVALIDATIONS,
             Capability.LETTERS,
+            Capability.OUTBOX,
             *SEARCHING,
             Capability.FILE,
             Capability.DURABLE,

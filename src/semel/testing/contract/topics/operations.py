@@ -27,6 +27,7 @@ from semel.core.operations import (
     LapsedRecords,
     MarkLapsed,
     Operation,
+    Page,
     Purge,
     Query,
     Read,
@@ -365,9 +366,10 @@ class OperationContract(Contract, calls=False):
     async def test_a_scan_stops_at_its_limit_and_says_where(self, world: World) -> None:
         await world.perform(*[world.claim(f"k{number}") for number in range(5)])
         (first,) = await world.perform(Scan(Query(), None, 3))
-        (second,) = await world.perform(Scan(Query(), first.cursor, 3))  # type: ignore[union-attr]  # a scan gives pages
-        records = [*first.records, *second.records]  # type: ignore[union-attr]  # as above
-        assert len({record.key.value for record in records}) == 5
+        assert isinstance(first, Page)
+        (second,) = await world.perform(Scan(Query(), first.cursor, 3))
+        assert isinstance(second, Page)
+        assert len({record.key.value for record in (*first.records, *second.records)}) == 5
         assert second.cursor is None  # type: ignore[union-attr]  # as above
 
     async def test_purge_and_lapse_stop_at_their_limit(self, world: World) -> None:

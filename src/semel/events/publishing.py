@@ -1,0 +1,320 @@
+"""How a relay publishes one part of a stream while it holds it: reading, publishing, saving, parking.
+
+- A cursor is saved after what it passes was confirmed or parked. Whatever happens in between, the events are published
+  again: at least once, never not at all.
+- Of one ordering key, never two events are on their way at the same time; while one of them is parked, the later ones
+  wait behind it.
+- What the broker did not take because it could not be reached is no fault of the event: it is tried again for as long
+  as the part is held, and parked by nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
+
+from semel.core.events.outbox import (
+    Cursor,
+    CursorLost,
+    EventBatch,
+    OpenCursor,
+    ParkedEvent,
+    PurgeEvents,
+    ReadEvents,
+    ReadReleased,
+    SaveCursor,
+    SettleReleased,
+    StoredEvent,
+    StreamPart,
+)
+from semel.core.policy import microseconds
+from semel.core.record import Failure
+from semel.engine.clock import Clock
+from semel.errors import TryLater, UsageError
+from semel.events.disposition import Backoff
+from semel.events.encoding import from_outbox
+from semel.events.event import Event
+
+_log: Final = logging.getLogger("semel")
+OUTAGES: Final = (OSError, TimeoutError, TryLater)
+"""Errors that say nothing of the event: the broker was not there, or did not answer. ConnectionError is an OSError."""
+_PURGE_EVERY: Final = 60.0
+_PURGE_LOT: Final = 5000
+
+
+class Publisher(Protocol):
+    """Hands events to a broker."""
+
+    async def publish(self, events: Sequence[Event]) -> Sequence[Exception | None]:
+        """Publish events and wait for their confirmations, all of them at the same time.
+
+        Answers for each event None, once the broker has confirmed that it keeps it, or why it does not.
+        """
+
+
+class Overtaken(Exception):
+    """Another relay has opened the part since; what was published is published again by that one."""
+
+
+class PublisherDown(ConnectionError):
+    """The publisher raised instead of answering for each event; the cause is what it raised."""
+
+
+class TimeIsUp(Exception):
+    """The part has to be given back, or the relay is to stop, and something is not published yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelaySettings:
+    """What a relay was told, checked."""
+
+    in_flight: int
+    batch: int
+    max_attempts: int
+    backoff: Backoff
+    keep_for: timedelta
+
+
+@dataclass(slots=True)
+class Published:
+    """What came of events: positions of those that were confirmed, and those to be parked."""
+
+    positions: list[int] = field(default_factory=list)
+    parked: list[ParkedEvent] = field(default_factory=list)
+
+
+class PartPublisher:
+    """Publishes a part of a stream, of which it is the only publisher for now.
+
+    Args:
+        part: what it publishes.
+        publisher: where to.
+        settings: of the relay.
+        ask: has the store carry an operation out.
+        clock: for waiting.
+        wake: set when the relay is to stop.
+        until: the instant at which the part has to be given back.
+        is_patient: whether to wait for a broker that cannot be reached, and not raise after `max_attempts`.
+    """
+
+    def __init__(
+        self,
+        part: StreamPart,
+        publisher: Publisher,
+        settings: RelaySettings,
+        *,
+        ask: Callable[[Any], Awaitable[Any]],
+        clock: Clock,
+        wake: asyncio.Event,
+        until: float,
+        is_patient: bool,
+    ) -> None:
+        self._part = part
+        self._publisher = publisher
+        self._settings = settings
+        self._ask = ask
+        self._clock = clock
+        self._wake = wake
+        self._until = until
+        self._is_patient = is_patient
+        self._held: set[str | None] = set()
+        self._cursor: Cursor | None = None
+        self._purge_at = clock.monotonic() + _PURGE_EVERY
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the part has to be given back."""
+        return self._wake.is_set() or self._clock.monotonic() >= self._until
+
+    async def open(self, token: bytes) -> None:
+        """Take the part over: whoever had it before saves nothing any more."""
+        found = await self._ask(OpenCursor(self._part, token))
+        self._cursor, self._held = found.cursor, set(found.held)
+
+    async def publish_all(self) -> int:
+        """Publish all that is there now; answers how many events that were.
+
+        Raises:
+            Overtaken: another relay has the part.
+            TimeIsUp: the broker did not take them in time; some may have been published, and will be again.
+        """
+        count = await self._publish_released() if self._held else 0
+        ahead: asyncio.Task[EventBatch] | None = None
+        try:
+            while not self.is_over:
+                batch = await (self._read(self._opened) if ahead is None else ahead)
+                ahead = asyncio.create_task(self._read(batch.cursor)) if batch.may_read_on else None
+                count += await self._publish_batch(batch)
+                if batch.is_last:
+                    break
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await ahead
+        await self._purge()
+        return count
+
+    @property
+    def _opened(self) -> Cursor:
+        assert self._cursor is not None  # noqa: S101 - `open` comes first
+        return self._cursor
+
+    async def _read(self, cursor: Cursor) -> EventBatch:
+        batch: EventBatch = await self._ask(ReadEvents(cursor, self._settings.batch))
+        return batch
+
+    async def _publish_batch(self, batch: EventBatch) -> int:
+        done = await self._publish(batch.events) if batch.events else Published()
+        if batch.events or batch.needs_save:
+            cursor = batch.cursor.following(self._opened)
+            saved = await self._ask(SaveCursor(cursor, tuple(done.positions), tuple(done.parked)))
+            if isinstance(saved, CursorLost):
+                raise Overtaken
+            self._cursor = saved.cursor
+        return len(done.positions)
+
+    async def _publish_released(self) -> int:
+        """Publish what was parked and has been released, before anything that was added later."""
+        count = 0
+        while not self.is_over:
+            released = await self._ask(ReadReleased(self._part, self._settings.batch))
+            if not released.events:
+                break
+            tried = {one.stored.position: one.attempts for one in released.events}
+            mine = {one.stored.event.ordering_key for one in released.events}
+            self._held -= mine  # they are held for what comes after these
+            try:
+                done = await self._publish([one.stored for one in released.events])
+            finally:
+                self._held |= mine
+            failed = [replace(one, attempts=one.attempts + tried[one.stored.position]) for one in done.parked]
+            settled = await self._ask(
+                SettleReleased(self._part, tuple(done.positions), tuple(one for one in failed if one.error is not None))
+            )
+            self._held = set(settled.held)
+            count += len(done.positions)
+            if not done.positions:
+                break
+        return count
+
+    async def _publish(self, events: Iterable[StoredEvent]) -> Published:
+        """Publish events, those of one key after each other, and tell what came of each."""
+        done = Published()
+        attempts: Counter[int] = Counter()
+        outages = 0
+        waiting = list(events)
+        while waiting:
+            wave, waiting = self._next_wave(waiting, done)
+            if not wave:
+                continue
+            errors = await self._send(wave)
+            again: list[StoredEvent] = []
+            for stored, error in zip(wave, errors, strict=True):
+                if error is None:
+                    done.positions.append(stored.position)
+                elif isinstance(error, OUTAGES):
+                    again.append(stored)
+                else:
+                    attempts[stored.position] += 1
+                    if attempts[stored.position] < self._settings.max_attempts:
+                        again.append(stored)
+                    else:
+                        self._park(done, stored, error, attempts[stored.position])
+            if again:
+                outage = next((error for error in errors if isinstance(error, OUTAGES)), None)
+                outages = 0 if outage is None else outages + 1
+                if outage is not None and outages >= self._settings.max_attempts and not self._is_patient:
+                    raise outage
+                most = max([outages, *(attempts[stored.position] for stored in again)])
+                await self._pause(most, outage or next(filter(None, errors)))
+                waiting = sorted([*again, *waiting], key=lambda stored: stored.position)
+        return done
+
+    def _next_wave(
+        self, waiting: Sequence[StoredEvent], done: Published
+    ) -> tuple[list[StoredEvent], list[StoredEvent]]:
+        """The events to be sent together, and the rest; what waits behind a parked event is parked, too."""
+        wave: list[StoredEvent] = []
+        rest: list[StoredEvent] = []
+        keys: set[str] = set()
+        for place, stored in enumerate(waiting):
+            if len(wave) == self._settings.in_flight:
+                rest += waiting[place:]
+                break
+            key = stored.event.ordering_key
+            if key is None:
+                wave.append(stored)
+            elif key in self._held:
+                done.parked.append(ParkedEvent(stored=stored, error=None))
+            elif key in keys:
+                rest.append(stored)
+            else:
+                keys.add(key)
+                wave.append(stored)
+        return wave, rest
+
+    async def _send(self, wave: Sequence[StoredEvent]) -> Sequence[Exception | None]:
+        events = [from_outbox(stored.event) for stored in wave]
+        try:
+            errors = await self._publisher.publish(events)
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is not about one event
+            down = PublisherDown(
+                f"publish() raised {type(error).__qualname__}; none of its events is taken for published."
+            )
+            down.__cause__ = error
+            return [down] * len(wave)
+        if len(errors) != len(wave):
+            raise UsageError(
+                f"publish() was given {len(wave)} events and answered for {len(errors)}, so nobody knows which of them "
+                f"were published; none is taken for published. Answer with None or an error for each event."
+            )
+        return errors
+
+    def _park(self, done: Published, stored: StoredEvent, error: Exception, attempts: int) -> None:
+        self._held.add(stored.event.ordering_key)
+        done.parked.append(ParkedEvent(stored=stored, error=Failure.of(error), attempts=attempts))
+        _log.warning(
+            "event at position %d of stream %s could not be published in %d attempts and is parked: %s",
+            stored.position,
+            self._part.stream,
+            attempts,
+            type(error).__qualname__,
+        )
+
+    async def _pause(self, attempts: int, error: Exception) -> None:
+        """Wait before trying again.
+
+        Raises:
+            TimeIsUp: the part has to be given back first.
+        """
+        due = self._clock.monotonic() + self._settings.backoff.after(attempts).total_seconds()
+        if attempts == 1:
+            _log.warning("events of stream %s were not published: %s", self._part.stream, type(error).__qualname__)
+        if due >= self._until:
+            raise TimeIsUp from error
+        await self._clock.arest(self._wake, due)
+        if self._wake.is_set():
+            raise TimeIsUp from error
+
+    async def _purge(self) -> None:
+        """Now and then delete what was published long ago."""
+        if self._clock.monotonic() >= self._purge_at:
+            self._purge_at = self._clock.monotonic() + _PURGE_EVERY
+            await self.purge()
+
+    async def purge(self) -> int:
+        """Delete a lot of events that were published long ago; answers how many."""
+        keep_us = microseconds(self._settings.keep_for)
+        purged = await self._ask(PurgeEvents(self._opened, keep_us, _PURGE_LOT))
+        return int(purged.count)

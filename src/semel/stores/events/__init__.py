@@ -1,0 +1,1 @@
+"""What stores share about events that wait to be published."""

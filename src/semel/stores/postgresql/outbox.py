@@ -1,0 +1,220 @@
+"""The outbox on PostgreSQL, from `outbox.sql`: append-only, read by snapshots of transactions.
+
+- A relay publishes windows: what one snapshot sees and the one before did not. So it never passes over a transaction
+  that commits late, and one that stays open delays its own events and no others.
+- The scan of a window begins at a floor. A running transaction may have a number that is higher than all that its
+  snapshot names, so the floor is a position that was read before a write of the relay's own which ended before the
+  snapshot was taken: whoever has a lower position then has a lower number than that write, and the snapshot
+  names it.
+- The snapshots are worth nothing on a standby, which is refused, nor in another cluster, for which they are made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from semel.core.events.outbox import (
+    Cursor,
+    CursorLost,
+    CursorSaved,
+    EventBatch,
+    OpenCursor,
+    OutboxEvent,
+    PurgeEvents,
+    ReleaseParked,
+    SaveCursor,
+    ScanParked,
+    SettleReleased,
+    StreamPart,
+)
+from semel.errors import StoreUnavailable
+from semel.stores.events.outbox import EVENT_COLUMNS, event_row, latest_of, parked_row, stored_event
+from semel.stores.rows import load_statements, stored_failure
+from semel.stores.sql.dialect import Asking, Command, Known, Row, Values
+
+_KINDS: Final = {
+    "shard": "smallint",
+    "time_us": "bigint",
+    "data": "bytea",
+    "is_binary": "boolean",
+    "attributes": "bytea",
+}
+_NOTHING_SEEN: Final = "1:1:"
+_WORTH_A_SAVE: Final = 1000
+"""So many positions that the next reading would pass over again are worth a write while nothing is to be published."""
+_KEPT_CURSORS: Final = 10
+
+
+class PostgresOutbox:
+    """The statements for one place.
+
+    Args:
+        names: of the tables, as parts of statements.
+        clock: the store's now, as part of statements.
+        same_database: the condition that this is the store's own database, with one value.
+    """
+
+    def __init__(self, names: dict[str, str], clock: str, same_database: str) -> None:
+        arrays = ", ".join(f"?::{_KINDS.get(name, 'text')}[]" for name in EVENT_COLUMNS)
+        parts = {
+            **names,
+            "clock": clock,
+            "events": ", ".join(EVENT_COLUMNS),
+            "e_events": ", ".join(f"e.{name}" for name in EVENT_COLUMNS),
+            "u_events": ", ".join(f"u.{name}" for name in EVENT_COLUMNS),
+            "arrays": arrays,
+            "mine": "AND e.shard % ?::integer = ?::integer",
+            "given": "{given}",
+            "condition": "{condition}",
+        }
+        self._sql = load_statements("semel.stores.postgresql", "outbox.sql", parts)
+        adding = self._sql["add"].replace("{given}", "d")
+        self._add = adding.replace("{condition}", "")
+        self._add_here = adding.replace("{condition}", f"WHERE {same_database}")
+        self.riding = self._sql["riding"].replace(
+            "{given}", "(SELECT e.now FROM done JOIN e ON e.digest = done.digest)"
+        )
+        """What follows a completion, inside its statement."""
+        self.riding_here = self._sql["riding"].replace("{given}", "d")
+        """The same for a completion that is named `d`, and tells its instant."""
+
+    def add(self, events: Sequence[OutboxEvent], *, joined: bool) -> Command:
+        """Events, in the caller's transaction or in one of their own."""
+        if joined:
+            return Command(self._add_here, (Known.INSTALL, *arrays_of(events)))
+        return Command(self._add, arrays_of(events))
+
+    def open(self, operation: OpenCursor) -> Asking[Cursor]:
+        """Take a part over. The row that says so is the write behind which the first floor lies.
+
+        Raises:
+            StoreUnavailable: this is a standby.
+        """
+        part = operation.part
+        rows = yield Command(self._sql["cursors"], (part.stream,))
+        is_standby, cluster, newest, top = rows[0][:4]
+        if is_standby:
+            raise StoreUnavailable(
+                "A standby cannot tell which transactions are open, so a relay there would lose events; nothing was "
+                "read. Give the address of the primary."
+            )
+        known = [(StreamPart(part.stream, row[4], row[5]), row[6:]) for row in rows if row[4] is not None]
+        number = next((row[0] for other, row in known if other == part), 0)
+        cursor = replace(_cursor_of(part, known), number=number, token=operation.token, top=top)
+        if cursor.seen != _NOTHING_SEEN and (cursor.cluster != cluster or _xmax(cursor.seen) > newest):
+            ((seen,),) = yield Command(
+                self._sql["rebase"], (part.stream, part.number, part.parts, cursor.seen, cursor.floor)
+            )
+            cursor = replace(cursor, seen=seen, floor=0, next_floor=0, until=None, at=0)
+        saved = yield from self._save(replace(cursor, cluster=cluster), ())
+        if isinstance(saved, CursorLost):
+            raise StoreUnavailable(
+                "Another relay opened this part of the stream at the same time; nothing was read. Try again.",
+                conflict=True,
+            )
+        return saved.cursor
+
+    def read(self, cursor: Cursor, limit: int) -> Asking[EventBatch]:
+        """The next events of a window, or the first of a new one."""
+        part, mine = cursor.part, (cursor.part.parts, cursor.part.number)
+        at = cursor.at if cursor.until is not None else 0
+        values = (
+            *(cursor.seen, cursor.until, cursor.floor, at),
+            *(cursor.floor, at, part.stream, *mine, limit),
+            *(part.stream, *mine, limit),
+            limit,
+        )
+        rows = yield Command(self._sql["batch"], values)
+        until, top = rows[0][:2]
+        events = tuple(stored_event(row[2], row[3:]) for row in rows if row[2] is not None)
+        window = replace(cursor, until=until, top=top)
+        if cursor.until is None:
+            window = replace(window, next_floor=max(cursor.safe, cursor.floor))
+        if len(events) == limit:
+            return EventBatch(events, replace(window, at=events[-1].position), is_last=False, may_read_on=True)
+        complete = replace(window, seen=until, floor=max(window.next_floor, window.floor), until=None, at=0)
+        needs_save = not events and complete.floor - cursor.floor >= _WORTH_A_SAVE
+        return EventBatch(events, complete, is_last=True, needs_save=needs_save)
+
+    def save(self, operation: SaveCursor) -> Asking[CursorSaved | CursorLost]:
+        """One row more in the log of cursors; what is parked is part of its statement."""
+        return (yield from self._save(operation.cursor, [parked_row(one) for one in operation.parked]))
+
+    def _save(self, cursor: Cursor, parked: Sequence[Values]) -> Asking[CursorSaved | CursorLost]:
+        part, number = cursor.part, cursor.number + 1
+        place = (part.stream, part.number, part.parts, number)
+        values = (*place, cursor.seen, cursor.floor, cursor.until, cursor.at, cursor.token, cursor.cluster)
+        if parked:
+            columns = tuple(list(column) for column in zip(*parked, strict=True))
+            rows = yield Command(self._sql["save_and_park"], (*values, *columns))
+        else:
+            rows = yield Command(self._sql["save"], values)
+        if not rows:
+            there = yield Command(self._sql["saved"], place)
+            if [(cursor.token,)] != there:
+                return CursorLost()
+        return CursorSaved(replace(cursor, number=number, safe=cursor.top))
+
+    def purge(self, operation: PurgeEvents) -> Asking[int]:
+        """Delete events that were published, and the rows of cursors that no longer count."""
+        cursor, part = operation.cursor, operation.cursor.part
+        oldest = cursor.number - _KEPT_CURSORS
+        yield Command(self._sql["forget_cursors"], (part.stream, part.number, part.parts, oldest))
+        values = (cursor.floor, part.stream, part.parts, part.number, operation.keep_us, cursor.seen, operation.limit)
+        ((count,),) = yield Command(self._sql["purge"], values)
+        return int(count)
+
+    def held(self, part: StreamPart) -> Command:
+        """The keys of what is parked."""
+        return Command(self._sql["held"], (part.stream, part.parts, part.number))
+
+    def released(self, part: StreamPart, limit: int) -> Command:
+        """What may be published again."""
+        return Command(self._sql["released"], (part.stream, part.parts, part.number, limit))
+
+    def settle(self, operation: SettleReleased) -> Asking[None]:
+        """What came of it."""
+        stream = operation.part.stream
+        if operation.published:
+            yield Command(self._sql["drop_released"], (stream, list(operation.published)))
+        for one in operation.failed:
+            error = None if one.error is None else stored_failure(one.error)
+            texts = (None, None) if error is None else (error.type, error.message)
+            yield Command(self._sql["keep_failed"], (*texts, one.attempts, stream, one.stored.position))
+
+    def parked(self, operation: ScanParked) -> Command:
+        """One page of what is parked."""
+        return Command(self._sql["parked"], (operation.stream, operation.after, operation.limit + 1))
+
+    def release(self, operation: ReleaseParked) -> Command:
+        """Let parked events be published again, or delete them."""
+        name = "discard" if operation.discard else "release"
+        return Command(self._sql[name], (operation.stream, operation.position))
+
+
+def arrays_of(events: Sequence[OutboxEvent]) -> Values:
+    """Events as one array for each column."""
+    return tuple(list(column) for column in zip(*map(event_row, events), strict=True))
+
+
+def _cursor_of(part: StreamPart, known: Sequence[tuple[StreamPart, Row]]) -> Cursor:
+    """Where a part begins. A window of another division is begun anew: its shards are others."""
+    latest = latest_of(part, [(other, (other, row)) for other, row in known], lambda one: _progress(one[1][1]))
+    if latest is None:
+        return Cursor(part=part, number=0, token=b"", seen=_NOTHING_SEEN)
+    other, (_, seen, floor, until, at, cluster) = latest
+    found = Cursor(part=part, number=0, token=b"", seen=seen, floor=floor, cluster=cluster)
+    return replace(found, until=until, at=at, next_floor=floor) if other == part else found
+
+
+def _progress(seen: str) -> tuple[int, int, int]:
+    """Which of two snapshots of one cluster is the later one: what a snapshot sees, later ones see too."""
+    lowest, highest, running = seen.split(":")
+    return int(highest), int(lowest), -len(running.split(",")) if running else 0
+
+
+def _xmax(seen: str) -> int:
+    return int(seen.split(":")[1])

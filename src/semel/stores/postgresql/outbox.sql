@@ -1,0 +1,139 @@
+-- Every statement of the outbox on PostgreSQL. {events} stands for the columns of an event, {e_events} for those of `e`.
+
+-- Into the outbox, in the order in which they were given. `d` is what decides whether: one row with `now`, or none.
+-- part: adding
+INSERT INTO {outbox_table} (added_us, {events})
+SELECT d.now, {u_events}
+FROM {given} AS d CROSS JOIN unnest({arrays}) WITH ORDINALITY AS u({events}, place)
+ORDER BY u.place
+
+-- name: add
+WITH d AS MATERIALIZED (SELECT {clock} AS now {condition}), added AS ({adding})
+SELECT now FROM d;
+
+-- What rides on the statement that completes a record: only where that has changed it.
+-- name: riding
+, added AS ({adding})
+
+-- Where each part of a stream is, the newest row of each; whether this is a standby, on which no snapshot knows which
+-- transactions are open; and the cluster, whose numbers of transactions the snapshots are of.
+-- name: cursors
+SELECT pg_is_in_recovery(), (SELECT system_identifier FROM pg_control_system()),
+    pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+    (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {outbox_sequence}),
+    c.part, c.parts, c.number, c.seen::text, c.floor, c.until::text, c.at, c.cluster
+FROM (SELECT 1) AS one LEFT JOIN LATERAL (
+    SELECT DISTINCT ON (x.parts, x.part) x.* FROM {cursor_table} AS x WHERE x.stream = ?::text
+    ORDER BY x.parts, x.part, x.number DESC
+) AS c ON true;
+
+-- name: rebase
+SELECT {rebase_function}(?::text, ?::integer, ?::integer, ?::text::pg_snapshot, ?::bigint);
+
+-- The fence: of two that save after the same row, one finds the primary key taken.
+-- part: saving
+INSERT INTO {cursor_table} (stream, part, parts, number, seen, floor, until, at, token, cluster, saved_us)
+VALUES (
+    ?::text, ?::integer, ?::integer, ?::bigint, ?::text::pg_snapshot, ?::bigint, ?::text::pg_snapshot, ?::bigint,
+    ?::bytea, ?::bigint, {clock}
+)
+ON CONFLICT DO NOTHING RETURNING saved_us AS now
+
+-- name: save
+{saving};
+
+-- name: save_and_park
+WITH d AS ({saving}), parked AS (
+    INSERT INTO {parked_table} (position, {events}, error_type, error_message, attempts, parked_us)
+    SELECT u.*, d.now FROM d CROSS JOIN unnest(?::bigint[], {arrays}, ?::text[], ?::text[], ?::integer[]) AS u
+    ON CONFLICT DO NOTHING
+)
+SELECT now FROM d;
+
+-- name: saved
+SELECT token FROM {cursor_table}
+WHERE stream = ?::text AND part = ?::integer AND parts = ?::integer AND number = ?::bigint;
+
+-- name: forget_cursors
+DELETE FROM {cursor_table}
+WHERE stream = ?::text AND part = ?::integer AND parts = ?::integer AND number < ?::bigint;
+
+-- The next events of a window: those that `until` sees and `seen` does not, in the order of positions. First what is
+-- above the floor; then, of transactions that had not ended in `seen`, what is below it, found by their numbers. The
+-- condition is never said by comparing numbers: with old statistics the planner would take the index on xid for the first
+-- branch, and sort the whole window for each batch. There is always a row; where there is no event its position is NULL.
+-- name: batch
+WITH w AS MATERIALIZED (
+    SELECT ?::text::pg_snapshot AS seen, coalesce(?::text::pg_snapshot, pg_current_snapshot()) AS until,
+        ?::bigint AS floor, ?::bigint AS at
+)
+SELECT w.until::text, (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {outbox_sequence}), e.*
+FROM w LEFT JOIN LATERAL (
+    SELECT * FROM (
+        (
+            SELECT e.position, {e_events} FROM {outbox_table} AS e
+            WHERE e.position > greatest(?::bigint, ?::bigint) AND e.stream = ?::text {mine}
+                AND NOT pg_visible_in_snapshot(e.xid, (SELECT seen FROM w))
+                AND pg_visible_in_snapshot(e.xid, (SELECT until FROM w))
+            ORDER BY e.position LIMIT ?::bigint
+        )
+        UNION ALL
+        (
+            SELECT e.position, {e_events} FROM pg_snapshot_xip((SELECT seen FROM w)) AS late(xid)
+            CROSS JOIN LATERAL (SELECT * FROM {outbox_table} AS x WHERE x.xid = late.xid OFFSET 0) AS e
+            WHERE e.position > (SELECT at FROM w) AND e.position <= (SELECT floor FROM w) AND e.stream = ?::text {mine}
+                AND pg_visible_in_snapshot(late.xid, (SELECT until FROM w))
+            ORDER BY e.position LIMIT ?::bigint
+        )
+    ) AS u ORDER BY position LIMIT ?::bigint
+) AS e ON true;
+
+-- Published is what `seen` sees. In lots, from the oldest on; relays begin at their floor and do not meet what is dead.
+-- name: purge
+WITH gone AS (
+    DELETE FROM {outbox_table} AS o WHERE o.position IN (
+        SELECT e.position FROM {outbox_table} AS e
+        WHERE e.position <= ?::bigint AND e.stream = ?::text {mine} AND e.added_us <= {clock} - ?::bigint
+            AND pg_visible_in_snapshot(e.xid, ?::text::pg_snapshot)
+        ORDER BY e.position LIMIT ?::bigint
+    )
+    RETURNING 1
+)
+SELECT count(*) FROM gone;
+
+-- name: held
+SELECT DISTINCT e.ordering_key FROM {parked_table} AS e WHERE e.stream = ?::text {mine};
+
+-- name: released
+SELECT e.position, {e_events}, e.error_type, e.error_message, e.attempts, e.parked_us FROM {parked_table} AS e
+WHERE e.stream = ?::text {mine} AND e.error_type IS NULL AND NOT EXISTS (
+    SELECT 1 FROM {parked_table} AS x
+    WHERE x.stream = e.stream AND x.ordering_key = e.ordering_key AND x.error_type IS NOT NULL
+)
+ORDER BY e.position LIMIT ?::bigint;
+
+-- name: drop_released
+DELETE FROM {parked_table} WHERE stream = ?::text AND position = ANY(?::bigint[]);
+
+-- name: keep_failed
+UPDATE {parked_table} SET error_type = ?::text, error_message = ?::text, attempts = ?::integer, parked_us = {clock}
+WHERE stream = ?::text AND position = ?::bigint;
+
+-- name: parked
+SELECT e.position, {e_events}, e.error_type, e.error_message, e.attempts, e.parked_us FROM {parked_table} AS e
+WHERE e.stream = ?::text AND e.position > ?::bigint ORDER BY e.position LIMIT ?::bigint;
+
+-- name: release
+WITH changed AS (
+    UPDATE {parked_table} SET error_type = NULL, error_message = NULL
+    WHERE stream = ?::text AND position = coalesce(?::bigint, position) AND error_type IS NOT NULL
+    RETURNING 1
+)
+SELECT count(*) FROM changed;
+
+-- name: discard
+WITH changed AS (
+    DELETE FROM {parked_table} WHERE stream = ?::text AND position = coalesce(?::bigint, position)
+    RETURNING 1
+)
+SELECT count(*) FROM changed;

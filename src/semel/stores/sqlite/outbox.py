@@ -1,0 +1,174 @@
+"""The outbox on SQLite, from `outbox.sql`: read by position, the order of commits where one writes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from semel.core.events.outbox import (
+    Cursor,
+    CursorLost,
+    CursorSaved,
+    EventBatch,
+    OpenCursor,
+    OutboxEvent,
+    ParkedEvent,
+    PurgeEvents,
+    ReleaseParked,
+    SaveCursor,
+    ScanParked,
+    SettleReleased,
+    StreamPart,
+)
+from semel.stores.events.outbox import EVENT_COLUMNS, event_row, latest_of, parked_row, stored_event
+from semel.stores.rows import load_statements, stored_failure
+from semel.stores.sql.dialect import Asking, Row, Values
+from semel.stores.sqlite.commands import Kind, SqliteCommand, blob
+
+_SQL: Final = load_statements(
+    "semel.stores.sqlite",
+    "outbox.sql",
+    {
+        "events": ", ".join(EVENT_COLUMNS),
+        "e_events": ", ".join(f"e.{name}" for name in EVENT_COLUMNS),
+        "values": ", ".join(f":{name}{{n}}" for name in EVENT_COLUMNS),
+        "n": "{n}",
+    },
+)
+_PARKED: Final = ("position", *EVENT_COLUMNS, "error_type", "error_message", "attempts")
+Completing = Callable[[Values, tuple[str, ...], dict[str, Any]], SqliteCommand]
+"""Makes the command that completes a record, with statements that follow it and their values."""
+
+
+@cache
+def _numbered(name: str, place: int) -> str:
+    """A statement for one of several events that travel together."""
+    return _SQL[name].replace("{n}", f"_{place}")
+
+
+def _many(name: str, columns: Sequence[str], rows: Sequence[Values]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """A statement for each row, and the values of all of them."""
+    texts = tuple(_numbered(name, place) for place in range(len(rows)))
+    values = {
+        f"{column}_{place}": value for place, row in enumerate(rows) for column, value in zip(columns, row, strict=True)
+    }
+    return texts, values
+
+
+def _place(part: StreamPart) -> dict[str, Any]:
+    return {"stream": part.stream, "part": part.number, "parts": part.parts}
+
+
+class SqliteOutbox:
+    """The statements. `completing` makes the command of a completion."""
+
+    def __init__(self, completing: Completing) -> None:
+        self._completing = completing
+
+    def add(self, events: Sequence[OutboxEvent], *, joined: bool) -> SqliteCommand:
+        """Events, in the caller's transaction or in one of their own."""
+        texts, values = _many("add", EVENT_COLUMNS, [event_row(event) for event in events])
+        first = _numbered("add_joined", 0) if joined else texts[0]
+        kind = Kind.ENTER if joined else Kind.WRITE
+        return SqliteCommand(first, kind=kind, named=values, follow=texts[1:], to_rows=_instant)
+
+    def complete(self, row: Values, transaction: str | None, events: Sequence[OutboxEvent]) -> Asking[list[Row]]:
+        """A completion, and the events in the same transaction."""
+        del transaction  # it was demanded by its savepoint
+        texts, values = _many("add", EVENT_COLUMNS, [event_row(event) for event in events])
+        return (yield self._completing(row, texts, values))
+
+    def open(self, operation: OpenCursor) -> Asking[Cursor]:
+        """Take a part over."""
+        part = operation.part
+        rows = yield SqliteCommand(_SQL["cursors"], kind=Kind.WRITE, named={"stream": part.stream})
+        known = [(StreamPart(part.stream, number, parts), (saved, at)) for number, parts, saved, at in rows]
+        latest = latest_of(part, known, lambda one: one[1])
+        number = next((saved for other, (saved, _) in known if other == part), 0)
+        cursor = Cursor(part=part, number=number + 1, token=operation.token, at=0 if latest is None else latest[1])
+        yield SqliteCommand(_SQL["open"], named=_cursor_values(cursor))
+        return cursor
+
+    def read(self, cursor: Cursor, limit: int) -> Asking[EventBatch]:
+        """The next events."""
+        named = {**_place(cursor.part), "at": cursor.at, "limit": limit}
+        rows = yield SqliteCommand(_SQL["batch"], kind=Kind.SCAN, named=named)
+        events = tuple(stored_event(row[0], row[1:]) for row in rows)
+        is_full = len(events) == limit
+        behind = replace(cursor, at=events[-1].position if events else cursor.at)
+        return EventBatch(events, behind, is_last=not is_full, may_read_on=is_full)
+
+    def save(self, operation: SaveCursor) -> Asking[CursorSaved | CursorLost]:
+        """Move a cursor; what is parked is part of its transaction."""
+        cursor = operation.cursor
+        texts, values = _many("park", _PARKED, [parked_row(one) for one in operation.parked])
+        named = {**_cursor_values(cursor), **values}
+        following = CursorSaved(replace(cursor, number=cursor.number + 1))
+        told = yield SqliteCommand(
+            _SQL["save"], named=named, follow=texts, otherwise=_SQL["saved"], to_rows=_whether_changed
+        )
+        return following if told else CursorLost()
+
+    def purge(self, operation: PurgeEvents) -> Asking[int]:
+        """Delete events that were published."""
+        cursor = operation.cursor
+        named = {**_place(cursor.part), "at": cursor.at, "keep_us": operation.keep_us, "limit": operation.limit}
+        ((count,),) = yield SqliteCommand(_SQL["purge"], named=named, to_rows=_changes)
+        return int(count)
+
+    def held(self, part: StreamPart) -> SqliteCommand:
+        """The keys of what is parked."""
+        return SqliteCommand(_SQL["held"], kind=Kind.SCAN, named=_place(part))
+
+    def released(self, part: StreamPart, limit: int) -> SqliteCommand:
+        """What may be published again."""
+        return SqliteCommand(_SQL["released"], kind=Kind.SCAN, named={**_place(part), "limit": limit})
+
+    def settle(self, operation: SettleReleased) -> Asking[None]:
+        """What came of it."""
+        for position in operation.published:
+            yield SqliteCommand(_SQL["drop_released"], named=_at(operation.part, position))
+        for one in operation.failed:
+            yield SqliteCommand(_SQL["keep_failed"], named={**_at(operation.part, one.stored.position), **_cause(one)})
+
+    def parked(self, operation: ScanParked) -> SqliteCommand:
+        """One page of what is parked."""
+        named = {"stream": operation.stream, "after": operation.after, "limit": operation.limit + 1}
+        return SqliteCommand(_SQL["parked"], kind=Kind.SCAN, named=named)
+
+    def release(self, operation: ReleaseParked) -> SqliteCommand:
+        """Let parked events be published again, or delete them."""
+        named = {"stream": operation.stream, "position": operation.position}
+        return SqliteCommand(_SQL["discard" if operation.discard else "release"], named=named, to_rows=_changes)
+
+
+def _cursor_values(cursor: Cursor) -> dict[str, Any]:
+    return {**_place(cursor.part), "number": cursor.number, "at": cursor.at, "token": blob(cursor.token)}
+
+
+def _at(part: StreamPart, position: int) -> dict[str, Any]:
+    return {"stream": part.stream, "position": position}
+
+
+def _cause(parked: ParkedEvent) -> dict[str, Any]:
+    error = None if parked.error is None else stored_failure(parked.error)
+    return {
+        "error_type": None if error is None else error.type,
+        "error_message": None if error is None else error.message,
+        "attempts": parked.attempts,
+    }
+
+
+def _instant(_rows: list[Row], changed: int, now: int) -> list[Row]:
+    return [(now,)] if changed > 0 else []
+
+
+def _changes(_rows: list[Row], changed: int, _now: int) -> list[Row]:
+    return [(changed,)]
+
+
+def _whether_changed(rows: list[Row], changed: int, _now: int) -> list[Row]:
+    return [(True,)] if changed > 0 or rows else []
