@@ -117,6 +117,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     scan: bool = False
 
     @property
+    def hides_internal(self) -> bool:
+        """Whether operations of semel's own (`semel:…`) are left out: unless an operation or a record is named."""
+        return self.operation is None and self.reference is None
+
+    @property
     def terms(self) -> tuple[Term, ...]:
         """What of an `About` is searched for; what as a rule belongs to fewest records comes first."""
         about = About(

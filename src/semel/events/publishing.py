@@ -127,6 +127,7 @@ class PartPublisher:
         self._is_patient = is_patient
         self._held: set[str | None] = set()
         self._cursor: Cursor | None = None
+        self._is_unsaved = False
         self._purge_at = clock.monotonic() + _PURGE_EVERY
 
     @property
@@ -179,8 +180,15 @@ class PartPublisher:
             saved = await self._ask(SaveCursor(cursor, tuple(done.positions), tuple(done.parked)))
             if isinstance(saved, CursorLost):
                 raise Overtaken
-            self._cursor = saved.cursor
+            self._cursor, self._is_unsaved = saved.cursor, False
+        else:
+            self._cursor, self._is_unsaved = batch.cursor.following(self._opened), True
         return len(done.positions)
+
+    async def finish(self) -> None:
+        """Save how far it was read where nothing was to be published, for whoever divides the stream otherwise."""
+        if self._is_unsaved:
+            await self._ask(SaveCursor(self._opened, ()))
 
     async def _publish_released(self) -> int:
         """Publish what was parked and has been released, before anything that was added later."""

@@ -143,6 +143,11 @@ class Relay:
         """Have `run` end once what is under way is published and saved."""
         self._wake.set()
 
+    async def purge(self) -> int:
+        """Delete events that were published more than `keep_for` ago; `run` does this by itself. Answers how many."""
+        self._refuse_joining()
+        return sum([await self._turn(part, once=True, purges=True) for part in self._parts])
+
     async def parked(self) -> AsyncIterator[Parked]:
         """Events that could not be published, and those that wait behind them, oldest first."""
         after: int | None = 0
@@ -189,8 +194,8 @@ class Relay:
                 pause = self._settings.backoff.after(silent).total_seconds()
                 await self._rest(max(pause, _LONGEST_PAUSE))
 
-    async def _turn(self, part: StreamPart, *, once: bool) -> int:
-        """Claim a part, publish, give it back; answers how many events were published."""
+    async def _turn(self, part: StreamPart, *, once: bool, purges: bool = False) -> int:
+        """Claim a part, publish or purge, give it back; answers how many events that were."""
         try:
             call = await self._engine.open(
                 (part.stream, part.number, part.parts), operation=RELAY, fingerprint=None, policy=self._policy
@@ -200,13 +205,13 @@ class Relay:
                 await self._rest(_LONGEST_PAUSE)
             return 0
         try:
-            return await self._publish(part, once=once)
+            return await self._work(part, once=once, purges=purges)
         except (Overtaken, TimeIsUp):
             return 0
         finally:
             await _give_back(call)
 
-    async def _publish(self, part: StreamPart, *, once: bool) -> int:
+    async def _work(self, part: StreamPart, *, once: bool, purges: bool) -> int:
         until = self._engine.clock.monotonic() + _HELD_FOR
         publishing = PartPublisher(
             part,
@@ -219,6 +224,8 @@ class Relay:
             is_patient=not once,
         )
         await publishing.open(self._engine.new_nonce())
+        if purges:
+            return await publishing.purge()
         count = await publishing.publish_all()
         pause = _FIRST_PAUSE
         while not once and not publishing.is_over:
@@ -226,6 +233,7 @@ class Relay:
             published = await publishing.publish_all()
             count += published
             pause = _FIRST_PAUSE if published else min(pause * 2, _LONGEST_PAUSE)
+        await publishing.finish()
         return count
 
     async def _rest(self, seconds: float) -> None:

@@ -58,8 +58,14 @@ def matches(record: StoredRecord, query: Query, now: int) -> bool:
         (query.tag, lambda: query.tag is not None and about.tags.get(query.tag[0]) == query.tag[1]),
         (query.reference, lambda: record.reference.startswith(query.reference or "")),
         (query.stuck or None, lambda: is_stuck(record, now)),
+        (query.hides_internal or None, lambda: not is_internal(record.key.operation)),
     )
     return all(wanted is None or holds() for wanted, holds in tests)
+
+
+def is_internal(operation: str) -> bool:
+    """Whether an operation is one of semel's own, which are shown only to those who ask for it."""
+    return operation.startswith("semel:")
 
 
 def count_records(records: Iterable[StoredRecord]) -> Counts:
@@ -173,6 +179,8 @@ class _Conditions:
             self._add("r.status = {}", "status", "text", query.status.value)
         if query.tag is not None:
             self._add(f"{self._wording.position}(r.tags, {{}}) > 0", "tag", "text", _tag_text(query.tag))
+        if query.hides_internal:
+            self.terms.append("NOT (r.operation >= 'semel:' AND r.operation < 'semel;')")
         if query.stuck:
             # All three words for the sake of partial indexes, which cover either what is open or what is not completed.
             self.terms.append("r.status IN ('running', 'in_doubt')")

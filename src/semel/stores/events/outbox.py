@@ -206,7 +206,7 @@ class MemoryOutbox:
         found = [one for one, _ in self._events.values() if one.position > cursor.at and cursor.part.has(one.event)]
         page = tuple(found[:limit])
         is_full = len(page) == limit
-        behind = replace(cursor, at=page[-1].position if page else cursor.at)
+        behind = replace(cursor, at=page[-1].position if is_full else self._last)
         return EventBatch(page, behind, is_last=not is_full, may_read_on=is_full)
 
     def _save(self, operation: SaveCursor, now: int) -> CursorSaved | CursorLost:

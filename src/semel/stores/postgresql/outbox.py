@@ -136,7 +136,7 @@ class PostgresOutbox:
         if len(events) == limit:
             return EventBatch(events, replace(window, at=events[-1].position), is_last=False, may_read_on=True)
         complete = replace(window, seen=until, floor=max(window.next_floor, window.floor), until=None, at=0)
-        needs_save = not events and complete.floor - cursor.floor >= _WORTH_A_SAVE
+        needs_save = not events and top - complete.floor >= _WORTH_A_SAVE
         return EventBatch(events, complete, is_last=True, needs_save=needs_save)
 
     def save(self, operation: SaveCursor) -> Asking[CursorSaved | CursorLost]:

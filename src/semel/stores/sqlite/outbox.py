@@ -96,9 +96,9 @@ class SqliteOutbox:
         """The next events."""
         named = {**_place(cursor.part), "at": cursor.at, "limit": limit}
         rows = yield SqliteCommand(_SQL["batch"], kind=Kind.SCAN, named=named)
-        events = tuple(stored_event(row[0], row[1:]) for row in rows)
+        events = tuple(stored_event(row[1], row[2:]) for row in rows if row[1] is not None)
         is_full = len(events) == limit
-        behind = replace(cursor, at=events[-1].position if events else cursor.at)
+        behind = replace(cursor, at=events[-1].position if is_full else max(rows[0][0], cursor.at))
         return EventBatch(events, behind, is_last=not is_full, may_read_on=is_full)
 
     def save(self, operation: SaveCursor) -> Asking[CursorSaved | CursorLost]:

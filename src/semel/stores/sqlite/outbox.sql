@@ -33,9 +33,13 @@ INSERT INTO semel_parked (position, {events}, error_type, error_message, attempt
 VALUES (:position{n}, {values}, :error_type{n}, :error_message{n}, :attempts{n}, :now)
 ON CONFLICT DO NOTHING;
 
+-- With the highest position that was given away: all up to there is committed. There is always a row.
 -- name: batch
-SELECT position, {events} FROM semel_outbox
-WHERE stream = :stream AND position > :at AND shard % :parts = :part ORDER BY position LIMIT :limit;
+SELECT (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'semel_outbox'), e.*
+FROM (SELECT 1) LEFT JOIN (
+    SELECT position, {events} FROM semel_outbox
+    WHERE stream = :stream AND position > :at AND shard % :parts = :part ORDER BY position LIMIT :limit
+) AS e ON true;
 
 -- name: purge
 DELETE FROM semel_outbox WHERE position IN (

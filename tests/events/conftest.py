@@ -1,0 +1,22 @@
+"""What the tests of events share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.events.places import Place, place_at
+from tests.servers.records import emptied
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """The store that a test names by its parameter, empty."""
+    name: str = request.param
+    if name == "memory":
+        return place_at(name, "")
+    if name == "sqlite":
+        return place_at(name, f"sqlite:///{tmp_path}/semel.db")
+    databases = request.getfixturevalue(name)
+    return place_at(name, emptied(databases, databases.url))
