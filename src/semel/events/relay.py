@@ -75,7 +75,7 @@ class Relay:
         parts: into how many parts the stream is divided, so that as many relays can share it; up to 64, the same for
             all relays of a stream.
         max_attempts: how often an event is tried that the broker refuses, before it is parked.
-        backoff: how long to wait in between, and while the broker cannot be reached.
+        backoff: how long to wait in between, and while the broker cannot be reached; by default 0.1 to 30 seconds.
         keep_for: how long published events are kept, where the store keeps them.
 
     Raises:
@@ -91,7 +91,7 @@ class Relay:
         batch: int = 500,
         parts: int = 1,
         max_attempts: int = 5,
-        backoff: Backoff = _BACKOFF,
+        backoff: Backoff | None = None,
         keep_for: Duration = timedelta(days=7),
     ) -> None:
         engine = engine_of(outbox.semel)
@@ -113,7 +113,7 @@ class Relay:
         self._publisher = publisher
         self._parts = [StreamPart(outbox.stream, number, parts) for number in range(parts)]
         kept = to_timedelta("keep_for", keep_for, may_be_zero=True, error=UsageError)
-        self._settings = RelaySettings(in_flight, batch, max_attempts, backoff, kept)
+        self._settings = RelaySettings(in_flight, batch, max_attempts, backoff or _BACKOFF, kept)
         self._policy = Policy(lease_for=_LEASE, max_runtime=_LONGEST, when_running="reject")
         self._wake = asyncio.Event()
 

@@ -370,7 +370,7 @@ class OperationContract(Contract, calls=False):
         (second,) = await world.perform(Scan(Query(), first.cursor, 3))
         assert isinstance(second, Page)
         assert len({record.key.value for record in (*first.records, *second.records)}) == 5
-        assert second.cursor is None  # type: ignore[union-attr]  # as above
+        assert second.cursor is None
 
     async def test_purge_and_lapse_stop_at_their_limit(self, world: World) -> None:
         await world.perform(*[world.claim(f"k{number}") for number in range(5)])
