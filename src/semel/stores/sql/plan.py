@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, granted, judge
 from semel.core.events.letters import DropLetter, LetterFound, PutLetter, ScanLetters, TouchLetter
+from semel.core.events.outbox import AddEvents
 from semel.core.operations import (
     AddReplays,
     Answer,

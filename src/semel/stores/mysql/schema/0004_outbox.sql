@@ -1,4 +1,4 @@
--- 0003: events that wait to be published, who publishes them, and what could not be published.
+-- 0004: events that wait to be published, who publishes them, and what could not be published.
 --
 -- Nothing tells here which commits a reader has seen, and positions are given away before commits. So what is published is
 -- deleted, and a relay reads whatever is there.

@@ -1,4 +1,4 @@
--- 0003: events that wait to be published, how far relays have come, and what could not be published.
+-- 0004: events that wait to be published, how far relays have come, and what could not be published.
 --
 -- The outbox is append-only: nothing is changed in it when an event is published. `xid` is its first column because
 -- defaults are evaluated in the order of columns, and a relay has to know that whoever has a position had its

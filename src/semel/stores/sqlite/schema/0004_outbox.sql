@@ -1,4 +1,4 @@
--- 0003: events that wait to be published, how far relays have come, and what could not be published.
+-- 0004: events that wait to be published, how far relays have come, and what could not be published.
 
 -- One writer at a time: positions are in the order of commits, so a relay goes by them.
 CREATE TABLE semel_outbox (
