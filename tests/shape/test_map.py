@@ -9,6 +9,7 @@ INSIDE = {
     "src/semel/cli/commands",
     "src/semel/core/events",
     "src/semel/stores/sql/adapters",
+    "src/semel/stores/sql/events",
     "src/semel/testing/contract",
     "src/semel_lab/conform/cases",
     "src/semel_lab/simulate/checks",

@@ -45,7 +45,7 @@ class Outbox(Generic[S]):
             raise UsageError(
                 f"{self._engine.store.name} has no transaction that an event could be part of, so an outbox there "
                 f"would lose events or publish what never happened; nothing was made. Keep the outbox in the SQL "
-                f"database of your service, or in DynamoDB."
+                f"database of your service."
             )
         self.stream = Key.of("any", operation=stream).operation
 

@@ -336,11 +336,14 @@ def _complete(dialect: Dialect, operations: Sequence[Complete], *, joined: bool)
     if len(operations) > 1:
         return (yield from one_by_one(dialect, operations, joined=joined))
     (operation,) = operations
-    if operation.letter is not None and joined:
-        answers = yield from _complete_plainly(dialect, operations, joined=joined)
-        if isinstance(answers[0], Recorded):
-            yield from plan(dialect, [AddEvents(operation.events)], joined=joined)
-        return answers
+    if operation.letter is not None:
+        if not joined:
+            raise UsageError("Events ride on a completion in your transaction; nothing was recorded. Use within().")
+        (answer,) = yield from _complete_plainly(dialect, operations, joined=joined)
+        if isinstance(answer, Recorded):
+            (added,) = yield from plan(dialect, [AddEvents(operation.events)], joined=joined)
+            answer = added if isinstance(added, Exception) else answer  # a completion without its events is none
+        return [answer]
     transaction = (operation.lease.transaction or None) if joined else None
     demand = dialect.assert_savepoint(transaction) if transaction is not None else None
     if demand is not None:
