@@ -68,6 +68,8 @@ class MysqlKindOfServer(Server):
             "port": self.port,
             "socket": self.folder / "socket",
             "pid-file": self.folder / "server.pid",
+            # A server that starts deletes the temporary tables that it finds there, those of a running one as well.
+            "tmpdir": self.folder,
             "init-file": self.folder / "init.sql",
             "max-connections": self.options.max_connections,
             "innodb-buffer-pool-size": "64M",
