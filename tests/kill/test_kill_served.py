@@ -15,7 +15,7 @@ from tests.kill.grounds.private import KINDS, private_ground
 from tests.kill.program import break_server_and_check, demand_a_pass, demand_no_harm, kill_and_check
 from tests.servers.databases import Databases
 
-KILLS = 2000 if FULL else 50
+KILLS = 2000 if FULL else 100
 FEW = 2000 if FULL else 30  # enough to hit every position once
 OUTAGES = 50 if FULL else 2  # of tiers each server once
 PATIENCE = 7200 if FULL else 600  # a bound for the hopeless, not a measure

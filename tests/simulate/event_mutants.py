@@ -158,8 +158,8 @@ def _() -> AbstractContextManager[Any]:
 
     def roll_back(self: Any, session: Any) -> None:
         if not session.is_over and session.table is not None:
-            self.table.events += session.table.events
-            session.table.events = []
+            self.table.outbox.add(session.table.events, self.now_us)
+            session.table.outbox = type(session.table.outbox)()
         rolled_back(self, session)
 
     return swapped(Database, "roll_back", roll_back)

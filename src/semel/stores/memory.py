@@ -300,7 +300,8 @@ class Table:
         self._settle(record, now, status=Status.COMPLETED, outcome=operation.outcome, error=None)
         if operation.letter is not None:
             self.letters.drop(operation.letter)
-        self.outbox.add(operation.events, now)
+        if operation.events:
+            self.outbox.add(operation.events, now)
         return Recorded(now)
 
     def _settle(self, record: StoredRecord, now: int, **changes: Any) -> None:

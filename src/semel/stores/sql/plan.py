@@ -285,8 +285,10 @@ def _write_plan(what: str, row: Callable[[Any], Values]) -> Many:
     ends = what in ("complete", "fail")
 
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
-        if len(operations) > 1 and ends and any(operation.letter is not None for operation in operations):
+        if len(operations) > 1 and ends and not all(_is_plain(operation) for operation in operations):
             return (yield from _apart(dialect, operations, joined=joined))
+        if what == "complete" and operations[0].events:
+            return (yield from _complete_with_events(dialect, operations[0], joined=joined))
         if len(operations) > 1 and _has_rivals(operations):
             return (yield from one_by_one(dialect, operations, joined=joined))
         lease: Lease = operations[0].lease
@@ -313,9 +315,14 @@ def _write_plan(what: str, row: Callable[[Any], Values]) -> Many:
     return many
 
 
+def _is_plain(operation: Complete | Fail) -> bool:
+    """Whether it writes its record, and nothing else."""
+    return operation.letter is None and not (isinstance(operation, Complete) and operation.events)
+
+
 def _apart(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
-    """Those without a letter as the list that they are, and then each of the others."""
-    plain = [place for place, operation in enumerate(operations) if operation.letter is None]
+    """Those without a letter or events as the list that they are, and then each of the others."""
+    plain = [place for place, operation in enumerate(operations) if _is_plain(operation)]
     answers: dict[int, Answer | Exception] = {}
     if plain:
         told = yield from plan(dialect, [operations[place] for place in plain], joined=joined)
@@ -326,20 +333,12 @@ def _apart(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan
     return [answers[place] for place in range(len(operations))]
 
 
-_complete_plainly = _write_plan("complete", _complete_row)
-
-
-def _complete(dialect: Dialect, operations: Sequence[Complete], *, joined: bool) -> Plan:
-    """Completions; one that has events goes alone, and adds them in its own statement or transaction."""
-    if not any(operation.events for operation in operations):
-        return (yield from _complete_plainly(dialect, operations, joined=joined))
-    if len(operations) > 1:
-        return (yield from one_by_one(dialect, operations, joined=joined))
-    (operation,) = operations
+def _complete_with_events(dialect: Dialect, operation: Complete, *, joined: bool) -> Plan:
+    """A completion that adds its events in its own statement or transaction."""
     if operation.letter is not None:
         if not joined:
             raise UsageError("Events ride on a completion in your transaction; nothing was recorded. Use within().")
-        (answer,) = yield from _complete_plainly(dialect, operations, joined=joined)
+        (answer,) = yield from plan(dialect, [replace(operation, events=())], joined=joined)
         if isinstance(answer, Recorded):
             (added,) = yield from plan(dialect, [AddEvents(operation.events)], joined=joined)
             answer = added if isinstance(added, Exception) else answer  # a completion without its events is none
@@ -627,7 +626,7 @@ def _purge_letters(dialect: Dialect, operations: Sequence[PurgeLetters], *, join
 _PLANS: dict[type, Many] = {
     Claim: claims,
     Renew: _write_plan("renew", _renew_row),
-    Complete: _complete,
+    Complete: _write_plan("complete", _complete_row),
     Fail: _write_plan("fail", _fail_row),
     Checkpoint: _write_plan("checkpoint", _checkpoint_row),
     JoinTransaction: _join_transaction,

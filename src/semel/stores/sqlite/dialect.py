@@ -177,12 +177,13 @@ class SqliteDialect:
     ) -> SqliteCommand:
         """A write under a lease; one that changed nothing looks at the record in the same transaction."""
         del transaction  # it was demanded by its savepoint
-        if what == "complete" and letter is None:
-            return _complete_with(rows[0])
-        if what == "complete":
+        if what == "complete" and letter is not None:
             return _complete_with(rows[0], _LETTER_DROPPED, {"letter": letter})
         digest, nonce, fence, *rest = rows[0]
         named = {"digest": blob(digest), "nonce": blob(nonce), "fence": fence}
+        if what == "complete":
+            named["outcome"] = blob(rest[0])
+            return SqliteCommand(_COMPLETE, named=named, otherwise=_LOOKED_AT, to_rows=_end_reply)
         named.update(zip(_WRITES[what], rest, strict=True))
         if what == "renew":
             return SqliteCommand(SQL["renew"], named=named, to_rows=_write_reply)

@@ -125,7 +125,7 @@ class Database:
             for id_, letter in self.table.letters._kept.items()
             if letter.record not in session.keys or id_ in staged.letters._kept
         }
-        self.table.events += staged.events
+        self.table.outbox.add(staged.events, self.now_us)
 
     def roll_back(self, session: Session) -> None:
         """End a transaction, and let go of its keys."""
