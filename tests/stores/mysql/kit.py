@@ -20,10 +20,14 @@ from tests.unit.stores.asking import Asking
 from tests.unit.stores.operations import KEYS, Clock
 
 Connection = Any
+NEWEST = max(version for version, _ in scripts())
+ALL = [f"{version:04}" for version in range(1, NEWEST + 1)]
+"""What is applied to an empty database."""
+SOON = NEWEST + 1
 NEXT: Scripts = {
     **scripts(),
-    (3, "pre"): "ALTER TABLE {record_table} COMMENT = 'semel: one row per key, as of the next release';\n",
-    (3, "post"): "DROP TABLE IF EXISTS `{prefix}wanted_no_more`;\n",
+    (SOON, "pre"): "ALTER TABLE {record_table} COMMENT = 'semel: one row per key, as of the next release';\n",
+    (SOON, "post"): "DROP TABLE IF EXISTS `{prefix}wanted_no_more`;\n",
 }
 
 

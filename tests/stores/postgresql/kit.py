@@ -22,10 +22,14 @@ from semel.stores.sql.settings import Settings
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
+NEWEST = max(version for version, _ in scripts())
+ALL = [f"{version:04}" for version in range(1, NEWEST + 1)]
+"""What is applied to an empty database."""
+SOON = NEWEST + 1
 NEXT: Scripts = {
     **scripts(),
-    (3, "pre"): "ALTER TABLE {record_table} ADD COLUMN colour text;\n",
-    (3, "post"): "ALTER TABLE {record_table} DROP COLUMN IF EXISTS wanted_no_more;\n",
+    (SOON, "pre"): "ALTER TABLE {record_table} ADD COLUMN colour text;\n",
+    (SOON, "post"): "ALTER TABLE {record_table} DROP COLUMN IF EXISTS wanted_no_more;\n",
 }
 
 

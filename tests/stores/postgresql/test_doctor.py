@@ -12,7 +12,7 @@ from semel.stores.admin import Finding, about_clock, promises
 from semel.stores.postgresql import PostgresStore
 from semel.stores.postgresql.admin import durability, habits, persistence, pooling, replication
 from tests.servers.postgresql import PostgresqlServer
-from tests.stores.postgresql.kit import NEXT, SECOND, Asker, claim, claims, completions, release, rows
+from tests.stores.postgresql.kit import NEXT, SECOND, SOON, Asker, claim, claims, completions, release, rows
 
 DAY = timedelta(days=1)
 FINE = {
@@ -66,7 +66,7 @@ def test_a_pending_pre_half_must_be_applied(url: str) -> None:
     PostgresStore(url).admin().migrate()
     schema = found(release(url, NEXT))["schema"]
     assert (schema.verdict, schema.breaks) == ("fix", ("schema",))
-    assert "0003 pre" in schema.found
+    assert f"{SOON:04} pre" in schema.found
 
 
 def test_a_pending_post_half_is_worth_knowing(url: str) -> None:

@@ -18,7 +18,7 @@ from semel.stores.sql.context import check_connection
 from semel.stores.sql.dialect import Command
 from semel.stores.sql.migrations import migrate_schema
 from semel.stores.sql.settings import Settings
-from tests.stores.postgresql.kit import NEXT, Asker, claim, claims, completions, release, rows
+from tests.stores.postgresql.kit import ALL, NEXT, SOON, Asker, claim, claims, completions, release, rows
 
 TABLES = "SELECT count(*) FROM pg_class WHERE relname LIKE 'semel%' AND relkind IN ('r', 'p')"
 HERE = "FROM pg_stat_activity WHERE datname = current_database()"
@@ -28,7 +28,7 @@ INDEXES = "SELECT indexrelid::regclass::text, indisvalid FROM pg_index WHERE ind
 
 def test_an_empty_database_is_migrated_once(url: str) -> None:
     admin = PostgresStore(url).admin()
-    assert admin.migrate() == ["0001", "0002"]
+    assert admin.migrate() == ALL
     before = rows(url, "SELECT * FROM semel_schema"), rows(url, "SELECT * FROM semel_meta")
     assert admin.migrate() == []
     assert before == (rows(url, "SELECT * FROM semel_schema"), rows(url, "SELECT * FROM semel_meta"))
@@ -37,7 +37,7 @@ def test_an_empty_database_is_migrated_once(url: str) -> None:
 def test_of_many_processes_one_applies(url: str) -> None:
     with ThreadPoolExecutor(6) as pool:
         applied = list(pool.map(lambda _: PostgresStore(url).admin().migrate(), range(6)))
-    assert sorted(applied) == [[], [], [], [], [], ["0001", "0002"]]
+    assert sorted(applied) == [[], [], [], [], [], ALL]
 
 
 def test_a_worker_may_come_first(url: str, asker: Asker) -> None:
@@ -72,7 +72,7 @@ def test_records_of_the_first_schema_can_be_erased_after_the_second(url: str) ->
     worker = Asker(first)
     worker.all(completions(worker.all([claim()])))
     worker.close()
-    assert PostgresStore(url).admin().migrate() == ["0002"]
+    assert PostgresStore(url).admin().migrate() == ALL[1:]
     asker = Asker(PostgresStore(url))
     assert isinstance(asker.one(Erase(claim().key.digest, "note", invalidates=True)), Erased)
     assert len(asker.one(Pending(10)).invalidations) == 1
@@ -81,7 +81,7 @@ def test_records_of_the_first_schema_can_be_erased_after_the_second(url: str) ->
 
 def test_the_release_before_works_on_while_only_the_pre_half_is_applied(url: str) -> None:
     PostgresStore(url).admin().migrate()
-    assert release(url, NEXT).admin().migrate() == ["0003 pre"]
+    assert release(url, NEXT).admin().migrate() == [f"{SOON:04} pre"]
     old, new = Asker(PostgresStore(url)), Asker(release(url, NEXT))
     try:
         lease = old.lease(claim("o-1"))
@@ -100,8 +100,8 @@ def test_the_post_half_shuts_the_release_before_out(url: str) -> None:
     admin = release(url, NEXT).admin()
     PostgresStore(url).admin().migrate()
     admin.migrate()
-    assert admin.pending() == ["0003 post"]
-    assert admin.migrate("post") == ["0003 post"]
+    assert admin.pending() == [f"{SOON:04} post"]
+    assert admin.migrate("post") == [f"{SOON:04} post"]
     assert admin.pending() == []
     with pytest.raises(SchemaOutdated, match="Use the newer release"):
         Asker(PostgresStore(url)).one(claim())
@@ -115,19 +115,19 @@ def test_a_new_release_does_not_work_before_its_pre_half(url: str) -> None:
 
 def test_the_post_half_is_refused_before_the_pre_half(url: str) -> None:
     PostgresStore(url).admin().migrate()
-    with pytest.raises(UsageError, match="pre half of 0003"):
+    with pytest.raises(UsageError, match=f"pre half of {SOON:04}"):
         release(url, NEXT).admin().migrate("post")
 
 
 def test_a_later_migration_applies_the_post_half_that_was_left(url: str) -> None:
     PostgresStore(url).admin().migrate()
     release(url, NEXT).admin().migrate()
-    later = {**NEXT, (4, "pre"): "ALTER TABLE {record_table} ADD COLUMN shape text;\n"}
-    assert release(url, later).admin().migrate() == ["0003 post", "0004"]
+    later = {**NEXT, (SOON + 1, "pre"): "ALTER TABLE {record_table} ADD COLUMN shape text;\n"}
+    assert release(url, later).admin().migrate() == [f"{SOON:04} post", f"{SOON + 1:04}"]
 
 
 def test_an_empty_database_gets_both_halves(url: str) -> None:
-    assert release(url, NEXT).admin().migrate() == ["0001", "0002", "0003"]
+    assert release(url, NEXT).admin().migrate() == [*ALL, f"{SOON:04}"]
     assert release(url, NEXT).admin().pending() == []
 
 
@@ -139,11 +139,11 @@ def test_a_newer_schema_is_not_migrated_by_an_older_release(url: str) -> None:
 
 def test_a_half_that_fails_leaves_nothing_behind(url: str) -> None:
     PostgresStore(url).admin().migrate()
-    broken = {**scripts(), (3, "pre"): "ALTER TABLE {record_table} ADD COLUMN colour text;\nSELECT 1 / 0;\n"}
+    broken = {**scripts(), (SOON, "pre"): "ALTER TABLE {record_table} ADD COLUMN colour text;\nSELECT 1 / 0;\n"}
     with pytest.raises(psycopg.errors.DivisionByZero):
         release(url, broken).admin().migrate()
     assert rows(url, "SELECT count(*) FROM information_schema.columns WHERE column_name = 'colour'") == [(0,)]
-    assert release(url, NEXT).admin().migrate() == ["0003 pre"]
+    assert release(url, NEXT).admin().migrate() == [f"{SOON:04} pre"]
 
 
 def test_a_migration_that_cannot_get_its_lock_steps_aside_and_tries_again(url: str) -> None:
@@ -159,7 +159,7 @@ def test_a_migration_that_cannot_get_its_lock_steps_aside_and_tries_again(url: s
                 worker.rollback()
             return talk._execute(command)
 
-        assert run(migrate_schema(admin.migrations, None, search=False, partitions=0), perform) == ["0003 pre"]
+        assert run(migrate_schema(admin.migrations, None, search=False, partitions=0), perform) == [f"{SOON:04} pre"]
     assert sent.count("ROLLBACK") == 1
     assert sent.count("BEGIN") == 2
 
