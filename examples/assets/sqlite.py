@@ -31,11 +31,11 @@ class SqlitePlant:
         self._path = path
         # One file has one writer. Two transactions in one thread would wait for each other for ever.
         self._writer = asyncio.Lock()
-        with self._connected() as connection:
+        with self._connect() as connection:
             connection.executescript(TABLES)
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def _connect(self) -> Iterator[sqlite3.Connection]:
         connection = sqlite3.connect(self._path, isolation_level=None)
         try:
             yield connection
@@ -46,7 +46,7 @@ class SqlitePlant:
     async def transaction(self) -> AsyncIterator[sqlite3.Connection]:
         """Begin, and commit at the end; an error rolls back."""
         async with self._writer:
-            with self._connected() as connection:
+            with self._connect() as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 try:
                     yield connection
@@ -65,7 +65,7 @@ class SqlitePlant:
 
     def read(self) -> list[tuple[object, ...]]:
         """All that is known of all assets."""
-        with self._connected() as connection:
+        with self._connect() as connection:
             return connection.execute(
                 "SELECT a.id, facility, type, capacity_kw, state, load_kw, kwh FROM asset AS a "
                 "LEFT JOIN asset_state AS s ON s.id = a.id LEFT JOIN energy AS e ON e.id = a.id ORDER BY a.id"

@@ -64,7 +64,7 @@ def _() -> AbstractContextManager[Any]:
             return await self._explain(delivery, error)  # type: ignore[no-any-return]
         except Broken as error:
             return delivery.after_failure(error, 1)
-        return self._done(delivery, result)  # type: ignore[no-any-return]
+        return self._acknowledge(delivery, result)  # type: ignore[no-any-return]
 
     return swapped(AsyncDeliveries, "_handle", handle)
 

@@ -107,21 +107,21 @@ class AsyncDeliveries:
         except SemelError as error:
             return await self._explain(delivery, error)
         try:
-            given = await self._handle(delivery, None)
+            disposition = await self._handle(delivery, None)
         except BaseException as error:
             await turn.abandon(error)
             raise
         with suppress(TryLater):  # its lease ends by itself
             await turn.give_back()
-        return given
+        return disposition
 
     async def _handle(self, delivery: Delivery, within: Any) -> Disposition:
         try:
             if within is not None:
-                return self._done(delivery, await self._call_within(delivery, within))
+                return self._acknowledge(delivery, await self._call_within(delivery, within))
             if self._settings.transaction is not None:
                 return await self._handle_in_transaction(delivery)
-            return self._done(delivery, await self._engine.call(delivery.request, self._handler(delivery, None)))
+            return self._acknowledge(delivery, await self._engine.call(delivery.request, self._handler(delivery, None)))
         except SemelError as error:
             if error is delivery.error:
                 if within is not None:
@@ -171,7 +171,7 @@ class AsyncDeliveries:
         record = found.record
         if record is None or record.status not in (Status.COMPLETED, Status.CANCELLED):
             return False
-        await self._ask(DropLetter(self._settings.name, letter.id))
+        await self._ask(DropLetter(self._settings.name, letter.id, letter.record))
         return True
 
     async def redrive(self, id_: bytes) -> Disposition:
@@ -185,13 +185,14 @@ class AsyncDeliveries:
             raise RecordNotFound(f"There is no dead letter {id_.hex()[:16]} of {self._settings.name}; nothing ran.")
         (letter,) = page.letters
         if not letter.readable:
-            given = await self.receive(*unpack(letter.content))
+            disposition = await self.receive(*unpack(letter.content))
         else:
             await self._reopen(letter)
-            given = await self.handle(Event.from_json(letter.content))
-        if given.action == "ack":
-            await self._ask(DropLetter(self._settings.name, id_))  # of an event that was processed before, or elsewhere
-        return given
+            disposition = await self.handle(Event.from_json(letter.content))
+        if disposition.action == "ack":
+            # Of an event that was processed before, or elsewhere.
+            await self._ask(DropLetter(self._settings.name, id_, letter.record))
+        return disposition
 
     async def redrive_all(self, query: LetterQuery, rate: float | None) -> RedriveReport:
         """Hand the stored events of many letters to this consumer again, at most `rate` in a second."""
@@ -205,10 +206,10 @@ class AsyncDeliveries:
                 if clock.monotonic() < due:
                     await async_pause(clock, due - clock.monotonic())
             try:
-                given = await self.redrive(letter_id_of(id_))
+                disposition = await self.redrive(letter_id_of(id_))
             except RecordNotFound:
                 continue  # somebody else was quicker
-            report.statuses[given.status] += 1
+            report.statuses[disposition.status] += 1
         return report
 
     async def discard(self, id_: bytes) -> DeadLetter:
@@ -285,7 +286,7 @@ class AsyncDeliveries:
             return await self._count(delivery, error)
         if not self._has_seen_commit and not result.replayed:
             await self._check_commit(delivery)
-        return self._done(delivery, result)
+        return self._acknowledge(delivery, result)
 
     async def _set_up(self, delivery: Delivery) -> None:
         """Have the store ready before the first transaction: one that holds SQLite's only lock would keep it out."""
@@ -332,9 +333,9 @@ class AsyncDeliveries:
             return _unavailable(silent)
         if isinstance(answer, Counted):
             return delivery.after_failure(error, answer.record.attempts, rolled_back=True)
-        return self._uncounted(delivery, error, answer.record)
+        return self._explain_uncounted(delivery, error, answer.record)
 
-    def _uncounted(self, delivery: Delivery, error: Exception, record: StoredRecord | None) -> Disposition:
+    def _explain_uncounted(self, delivery: Delivery, error: Exception, record: StoredRecord | None) -> Disposition:
         """Nothing was counted: somebody else runs the event, or its commit arrived although its answer was lost."""
         if record is not None and record.status is Status.COMPLETED:
             return Disposition("ack", "processed", reference=delivery.reference)
@@ -379,7 +380,7 @@ class AsyncDeliveries:
         reason = "rejected" if touched.letter is None else touched.letter.reason
         return Disposition("dead_letter", cast("Ending", reason), None, delivery.reference, error)
 
-    def _done(self, delivery: Delivery, result: Result[None]) -> Disposition:
+    def _acknowledge(self, delivery: Delivery, result: Result[None]) -> Disposition:
         return Disposition("ack", "duplicate" if result.replayed else "processed", reference=delivery.reference)
 
     def _unreadable(self, headers: Mapping[str, Any], body: bytes, error: EventInvalid) -> Letter:
@@ -464,21 +465,21 @@ class SyncDeliveries:
         except SemelError as error:
             return self._explain(delivery, error)
         try:
-            given = self._handle(delivery, None)
+            disposition = self._handle(delivery, None)
         except BaseException as error:
             turn.abandon(error)
             raise
         with suppress(TryLater):  # its lease ends by itself
             turn.give_back()
-        return given
+        return disposition
 
     def _handle(self, delivery: Delivery, within: Any) -> Disposition:
         try:
             if within is not None:
-                return self._done(delivery, self._call_within(delivery, within))
+                return self._acknowledge(delivery, self._call_within(delivery, within))
             if self._settings.transaction is not None:
                 return self._handle_in_transaction(delivery)
-            return self._done(delivery, self._engine.call(delivery.request, self._handler(delivery, None)))
+            return self._acknowledge(delivery, self._engine.call(delivery.request, self._handler(delivery, None)))
         except SemelError as error:
             if error is delivery.error:
                 if within is not None:
@@ -528,7 +529,7 @@ class SyncDeliveries:
         record = found.record
         if record is None or record.status not in (Status.COMPLETED, Status.CANCELLED):
             return False
-        self._ask(DropLetter(self._settings.name, letter.id))
+        self._ask(DropLetter(self._settings.name, letter.id, letter.record))
         return True
 
     def redrive(self, id_: bytes) -> Disposition:
@@ -542,13 +543,14 @@ class SyncDeliveries:
             raise RecordNotFound(f"There is no dead letter {id_.hex()[:16]} of {self._settings.name}; nothing ran.")
         (letter,) = page.letters
         if not letter.readable:
-            given = self.receive(*unpack(letter.content))
+            disposition = self.receive(*unpack(letter.content))
         else:
             self._reopen(letter)
-            given = self.handle(Event.from_json(letter.content))
-        if given.action == "ack":
-            self._ask(DropLetter(self._settings.name, id_))  # of an event that was processed before, or elsewhere
-        return given
+            disposition = self.handle(Event.from_json(letter.content))
+        if disposition.action == "ack":
+            # Of an event that was processed before, or elsewhere.
+            self._ask(DropLetter(self._settings.name, id_, letter.record))
+        return disposition
 
     def redrive_all(self, query: LetterQuery, rate: float | None) -> RedriveReport:
         """Hand the stored events of many letters to this consumer again, at most `rate` in a second."""
@@ -562,10 +564,10 @@ class SyncDeliveries:
                 if clock.monotonic() < due:
                     sync_pause(clock, due - clock.monotonic())
             try:
-                given = self.redrive(letter_id_of(id_))
+                disposition = self.redrive(letter_id_of(id_))
             except RecordNotFound:
                 continue  # somebody else was quicker
-            report.statuses[given.status] += 1
+            report.statuses[disposition.status] += 1
         return report
 
     def discard(self, id_: bytes) -> DeadLetter:
@@ -642,7 +644,7 @@ class SyncDeliveries:
             return self._count(delivery, error)
         if not self._has_seen_commit and not result.replayed:
             self._check_commit(delivery)
-        return self._done(delivery, result)
+        return self._acknowledge(delivery, result)
 
     def _set_up(self, delivery: Delivery) -> None:
         """Have the store ready before the first transaction: one that holds SQLite's only lock would keep it out."""
@@ -689,9 +691,9 @@ class SyncDeliveries:
             return _unavailable(silent)
         if isinstance(answer, Counted):
             return delivery.after_failure(error, answer.record.attempts, rolled_back=True)
-        return self._uncounted(delivery, error, answer.record)
+        return self._explain_uncounted(delivery, error, answer.record)
 
-    def _uncounted(self, delivery: Delivery, error: Exception, record: StoredRecord | None) -> Disposition:
+    def _explain_uncounted(self, delivery: Delivery, error: Exception, record: StoredRecord | None) -> Disposition:
         """Nothing was counted: somebody else runs the event, or its commit arrived although its answer was lost."""
         if record is not None and record.status is Status.COMPLETED:
             return Disposition("ack", "processed", reference=delivery.reference)
@@ -736,7 +738,7 @@ class SyncDeliveries:
         reason = "rejected" if touched.letter is None else touched.letter.reason
         return Disposition("dead_letter", cast("Ending", reason), None, delivery.reference, error)
 
-    def _done(self, delivery: Delivery, result: Result[None]) -> Disposition:
+    def _acknowledge(self, delivery: Delivery, result: Result[None]) -> Disposition:
         return Disposition("ack", "duplicate" if result.replayed else "processed", reference=delivery.reference)
 
     def _unreadable(self, headers: Mapping[str, Any], body: bytes, error: EventInvalid) -> Letter:

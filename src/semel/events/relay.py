@@ -98,7 +98,7 @@ class Relay:
         if not isinstance(engine, AsyncEngine):
             raise UsageError(
                 "A relay is async, and this outbox is that of a Semel; nothing was made. Give it "
-                "Outbox(AsyncSemel(…), stream) on the same store, or run `semel events relay` beside your service."
+                "Outbox(AsyncSemel(…), stream) on the same store."
             )
         for name, value, most in (
             ("in_flight", in_flight, 65536),

@@ -6,9 +6,11 @@ it wrote is there after its commit, and nothing of it after its rollback. Effect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from copy import copy
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from semel.core.events.letters import StoredLetter
 from semel.core.operations import Answer, Claim, CountFailure, Operation, Running, StateMismatch
@@ -18,6 +20,18 @@ from semel_lab.simulate.world import SECOND
 
 HELD: Final = Running(50_000)
 START: Final = 1_000 * SECOND
+
+
+class Wish:
+    """Something to await that the simulation has to do."""
+
+    __slots__ = ("_wanted",)
+
+    def __init__(self, wanted: Any) -> None:
+        self._wanted = wanted
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (yield self._wanted)
 
 
 class Session:
@@ -47,8 +61,6 @@ class Joined:
 
     async def perform(self, plan: Plan) -> Answers:
         """Have the operations of a plan carried out."""
-        from semel_lab.simulate.events.process import Wish
-
         operations = next(plan)
         self._session.check_alive()
         return [await Wish(InTransaction(self._session, operation)) for operation in operations]
@@ -105,8 +117,6 @@ class Database:
         answer: Any = session.table.apply(operation, self.now_us)
         granted = getattr(answer, "record", None)
         if isinstance(operation, Claim) and granted is not None and hasattr(answer, "transaction"):
-            from msgspec.structs import replace
-
             return replace(answer, transaction="simulated")  # type: ignore[no-any-return]
         return answer  # type: ignore[no-any-return]
 

@@ -22,7 +22,7 @@ from semel.engine.call_flow import CallFlow
 from semel.engine.runtime import AsyncRuntimes
 from semel.events import Backoff, Consumer, DeadLetter, Disposition, Event, Outbox
 from semel_lab.simulate.decorated_caller import Killed, Silent
-from semel_lab.simulate.events.database import Session
+from semel_lab.simulate.events.database import Session, Wish
 from semel_lab.simulate.events.world import LEASE, MAX_ATTEMPTS
 from semel_lab.simulate.world import SECOND, Broken
 
@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     from semel_lab.simulate.events.simulation import EventSimulation
 
 TYPE = "asset.moved"
-
-
-class Wish:
-    """Something to await that the simulation has to do."""
-
-    __slots__ = ("_wanted",)
-
-    def __init__(self, wanted: Any) -> None:
-        self._wanted = wanted
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return (yield self._wanted)
 
 
 class Point:
