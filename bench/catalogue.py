@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bench.cases.client import CLIENT
+from bench.cases.events import EVENTS_NATS, EVENTS_RABBITMQ
 from bench.cases.http import HTTP, HTTP_IDEMKIT, HTTP_REDIS
 from bench.cases.latency import LATENCY
 from bench.cases.mariadb_many import MARIADB_64
 from bench.cases.memory import ENGINE
+from bench.cases.outbox import OUTBOX
 from bench.cases.peers import IDEMKIT
 from bench.cases.postgresql_many import POSTGRESQL_64
 from bench.cases.postgresql_one import POSTGRESQL_ONE
@@ -42,6 +44,9 @@ CASES = {
         REDIS_ONE,
         TIERED,
         WITHIN,
+        OUTBOX,
+        EVENTS_RABBITMQ,
+        EVENTS_NATS,
         HTTP,
         HTTP_IDEMKIT,
         HTTP_REDIS,

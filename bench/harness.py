@@ -75,13 +75,17 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to do the same work."""
+    """One way to do the same work.
+
+    `added`: a variant whose time, too, belongs to the baseline.
+    """
 
     name: str
     prepare: Callable[[Path, Effort], AbstractContextManager[Measure]]
     calls: int
     against: str | None = None
     by: Comparison = Comparison("slower")
+    added: str | None = None
 
 
 @dataclass(frozen=True)
@@ -176,8 +180,11 @@ def run_case(case: Case, effort: Effort, folder: Path, advance: Callable[[str, i
     for measured in figures.values():
         variant = measured.variant
         if variant.against is not None:
-            pairs = zip(measured.seconds, figures[variant.against].seconds, strict=True)
-            measured.ratios = [variant.by.ratio(seconds, baseline) for seconds, baseline in pairs]
+            baseline = figures[variant.against].seconds
+            if variant.added is not None:
+                baseline = [sum(both) for both in zip(baseline, figures[variant.added].seconds, strict=True)]
+            pairs = zip(measured.seconds, baseline, strict=True)
+            measured.ratios = [variant.by.ratio(seconds, usual) for seconds, usual in pairs]
     return Outcome(case, list(figures.values()), facts, site.settings)
 
 

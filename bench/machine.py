@@ -21,6 +21,8 @@ PACKAGES = (
     "asyncmy",
     "redis",
     "hiredis",
+    "aiormq",
+    "nats-py",
     "idemkit",
     "aws-lambda-powertools",
 )

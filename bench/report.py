@@ -111,6 +111,7 @@ def _variant(measured: Figures, effort: Effort) -> dict[str, Any]:
         "processor_microseconds": _summary([1e6 * value for value in measured.processor]),
         "others_share": [round(share, 3) for share in measured.others],
         "against": variant.against,
+        "added": variant.added,
         "compared": variant.by.kind if variant.against else None,
         "ratio": _summary(measured.ratios) if measured.ratios else None,
         "target": variant.by.bound,

@@ -31,8 +31,9 @@ class PostgresPlant:
         self._pool = pool
 
     async def create_tables(self) -> None:
-        """Make the tables where they are missing."""
-        async with self._pool.acquire() as connection:
+        """Make the tables where they are missing; of several services that start at once, one does."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtext('assets: create tables'))")
             await connection.execute(TABLES)
 
     @asynccontextmanager

@@ -41,7 +41,7 @@ def test_json_tells_the_same(database: Database, call: Run) -> None:
     assert done.returncode == 0
     assert told["fine"]
     assert {finding["topic"]: finding["found"] for finding in told["findings"]}["in doubt"] == "1"
-    assert len(told["promises"]) == 8
+    assert len(told["promises"]) == 9
 
 
 @pytest.mark.parametrize(("mode", "told"), [(0o600, False), (0o640, True), (0o604, True)])
@@ -70,3 +70,9 @@ def test_the_rows_are_those_of_the_promise() -> None:
         tuple(re.sub(r"[`*]", "", cell).strip() for cell in row[:2]) for row in table(page("README.md"), "boundary")
     ]
     assert [(row.boundary, row.promise) for row in promises([])] == told
+
+
+def test_events_are_promised_only_where_there_is_an_outbox() -> None:
+    held = {row.boundary: row for row in promises([], outbox=False)}
+    assert held["event in the outbox"].holds is None
+    assert {row.boundary: row for row in promises([])}["event in the outbox"].holds

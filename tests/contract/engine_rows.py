@@ -19,9 +19,15 @@ ENGINE_ROWS: Final = frozenset({
 The stores on servers share them: each row runs on one of them, and each of them runs some.
 """
 
-WITHOUT_CALLS: Final = frozenset(
-    {"OperationContract", "ListContract", "CountingContract", "HistoryContract", "HolderContract", "LetterContract"}
-)
+WITHOUT_CALLS: Final = frozenset({
+    "OperationContract",
+    "ListContract",
+    "CountingContract",
+    "HistoryContract",
+    "HolderContract",
+    "LetterContract",
+    "OutboxContract",
+})  # fmt: skip
 """Topics that send operations to a store, without any engine."""
 
 BY_THE_STORE: Final = frozenset(

@@ -6,7 +6,7 @@ import pytest
 
 from semel.stores.dynamodb import DynamoStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import LetterContract, MakeStore, StoreContract
+from semel.testing.contract import LetterContract, MakeStore, OutboxContract, StoreContract
 from tests.contract.engine_rows import BY_THE_STORE, ENGINE_ROWS, WITHOUT_CALLS
 from tests.servers.ministack import Tables
 
@@ -18,7 +18,7 @@ covering = pytest.mark.covering(
 pytestmark = [pytest.mark.slow, covering]
 
 
-class TestDynamodb(StoreContract, LetterContract):
+class TestDynamodb(StoreContract, LetterContract, OutboxContract):
     @pytest.fixture
     def make_store(self, clock: VirtualClock, dynamodb: Tables) -> MakeStore:
         dynamodb.empty(dynamodb.url)

@@ -6,7 +6,7 @@ import pytest
 
 from semel.stores.mysql import MysqlStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import InvalidationContract, LetterContract, MakeStore, StoreContract
+from semel.testing.contract import InvalidationContract, LetterContract, MakeStore, OutboxContract, StoreContract
 from tests.contract.engine_rows import ENGINE_ROWS
 from tests.servers.databases import Databases
 from tests.servers.mysql import Mysql
@@ -15,7 +15,7 @@ from tests.servers.records import emptied
 pytestmark = pytest.mark.slow
 
 
-class OnServer(StoreContract, InvalidationContract, LetterContract):
+class OnServer(StoreContract, InvalidationContract, LetterContract, OutboxContract):
     """The contract on one kind of server."""
 
     @pytest.fixture

@@ -293,7 +293,7 @@ def test_the_promise_is_the_same_everywhere() -> None:
     told = {
         name: table(page(name), "boundary") for name in ("README.md", "docs/index.md", "docs/explanation/guarantees.md")
     }
-    assert len(told["README.md"]) == 8
+    assert len(told["README.md"]) == 9
     assert told["README.md"] == told["docs/index.md"] == told["docs/explanation/guarantees.md"]
 
 

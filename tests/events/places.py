@@ -17,7 +17,7 @@ from semel.stores.urls import store_from_url
 from tests.within.servers.callers import Asyncmy, Asyncpg, Cursored
 
 JOINING = ("sqlite", "postgresql", "mariadb")
-PLACES = ("memory", *JOINING)
+PLACES = ("memory", *JOINING, "dynamodb")
 
 
 class Sqlite3(Cursored):

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -39,11 +39,11 @@ class NatsBench(Bench):
     def publisher(self, url: str | None = None) -> Any:
         return adapter.publisher(url or self.url, subject=lambda event: f"{self.name}.{event.type}")
 
-    def listen(self, consumer: Any, url: str | None = None, **settings: Any) -> AbstractAsyncContextManager[None]:
+    def _listen(self, consumer: Any, url: str, **settings: Any) -> AbstractAsyncContextManager[None]:
         given = {"dead_letter_subject": self.dead, **settings}
-        return adapter.listen(consumer, url or self.url, stream=self.name, **given)
+        return adapter.listen(consumer, url, stream=self.name, **given)
 
-    async def unsettled(self) -> int:
+    async def _count_unsettled(self) -> int:
         try:
             info = await self.context.consumer_info(self.name, "billing")
         except client.js.errors.NotFoundError:
@@ -101,6 +101,60 @@ class TestOnNatsAlone:
             async with adapter.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), nats.url, stream="nowhere"):
                 pass
 
+    async def test_a_handler_that_is_free_gets_a_message_although_nothing_is_taken_ahead(
+        self, bench: NatsBench
+    ) -> None:
+        ledger, may_end = Ledger(), asyncio.Event()
+        consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing")
+
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            if event.id == "e-0":
+                await may_end.wait()
+            await ledger.add(event.id)
+
+        await publish(bench, *(an_event(number) for number in range(10)))
+        async with bench.listen(consumer, concurrency=2, prefetch=2):
+            await ledger.has(9)
+            may_end.set()
+            await ledger.has(10)
+
+    async def test_many_messages_are_asked_for_with_one_request(
+        self, bench: NatsBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[int] = []
+        real = adapter._Subscription._ask
+
+        async def count(subscription: Any, number: int) -> None:
+            asked.append(number)
+            await real(subscription, number)
+
+        monkeypatch.setattr(adapter._Subscription, "_ask", count)
+        ledger = Ledger()
+        await publish(bench, *(an_event(number) for number in range(400)))
+        async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), ledger), concurrency=4, prefetch=64):
+            await ledger.has(400)
+        assert min(asked) >= 16, asked
+
+    async def test_a_durable_consumer_that_is_deleted_is_made_again(self, bench: NatsBench) -> None:
+        ledger = Ledger()
+        async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), ledger)):
+            await publish(bench, an_event(1))
+            await ledger.has(1)
+            await bench.context.delete_consumer(bench.name, "billing")
+            await publish(bench, an_event(2))
+            await ledger.has(2)
+        assert ledger.ids == ["e-1", "e-2"], "the first one is delivered once more, and is a duplicate"
+
+    async def test_a_stream_that_is_deleted_ends_the_listener(self, bench: NatsBench) -> None:
+        async def run() -> None:
+            async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger())), asyncio.timeout(LONG):
+                await bench.context.delete_stream(bench.name)
+                await asyncio.Event().wait()
+
+        with pytest.raises(UsageError, match="There is no stream"):
+            await run()
+
     async def test_a_repeat_is_left_out_by_the_stream(self, bench: NatsBench) -> None:
         await publish(bench, an_event(1), an_event(1), an_event(1, source="/other"))
         await publish(bench, an_event(1))
@@ -109,6 +163,14 @@ class TestOnNatsAlone:
     async def test_an_event_that_is_too_large_is_an_error_of_that_event_alone(self, bench: NatsBench) -> None:
         async with bench.publisher() as publisher:
             given = await publisher.publish([an_event(1), an_event(2, data="x" * 2_000_000), an_event(3)])
+        assert [type(error) for error in given] == [type(None), ValueError, type(None)]
+
+    async def test_an_event_that_its_stream_does_not_take_is_an_error_of_that_event_alone(
+        self, bench: NatsBench
+    ) -> None:
+        await bench.context.update_stream(name=bench.name, subjects=[f"{bench.name}.registered"], max_msg_size=2000)
+        async with bench.publisher() as publisher:
+            given = await publisher.publish([an_event(1), an_event(2, data="x" * 5000), an_event(3)])
         assert [type(error) for error in given] == [type(None), ValueError, type(None)]
 
     async def test_a_handler_that_burns_the_processor_for_three_deadlines_runs_once(self, bench: NatsBench) -> None:
@@ -177,16 +239,37 @@ class TestOnNatsAlone:
             await second_may_end.wait()
 
         await publish(bench, an_event())
-        async with bench.listen(first, ack_wait=timedelta(seconds=1), concurrency=1, prefetch=1):
+        async with listen_in(bench) as told, AsyncExitStack() as stack:
+            listening = bench.listen(first, ack_wait=timedelta(seconds=1), concurrency=1, prefetch=1)
+            await stack.enter_async_context(listening)
             await asyncio.wait_for(entered.wait(), LONG)
             async with bench.listen(second, concurrency=1):
                 await asyncio.wait_for(taken_over.wait(), LONG)
                 may_end.set()
-                # Whatever the first says is said before this: the end of its block waits for it.
-                await asyncio.sleep(0)
+                await stack.aclose()  # it waits for the handler, and until what was said has arrived
                 assert await bench.unsettled() == 1, "the copy of the one that runs was settled by the other"
                 second_may_end.set()
             await until(lambda: _is_settled(bench), "the one that ended has acknowledged it")
+        assert any(data.startswith(b"+ACK") for number, data in told if number > 1), "nobody was heard"
+        of_the_first = {data for number, data in told if number == 1}
+        assert of_the_first <= {b"+WPI"}, "of its own delivery it says that it is in progress, and then nothing"
+
+
+@asynccontextmanager
+async def listen_in(bench: NatsBench) -> AsyncIterator[list[tuple[int, bytes]]]:
+    """All that consumers tell the broker of a message, each with the number of its delivery."""
+    told: list[tuple[int, bytes]] = []
+    connection = await client.connect(bench.url)
+
+    async def write_down(message: Any) -> None:
+        told.append((int(message.subject.split(".")[4]), message.data))
+
+    await connection.subscribe(f"$JS.ACK.{bench.name}.billing.>", cb=write_down)
+    await connection.flush()
+    try:
+        yield told
+    finally:
+        await connection.drain()
 
 
 async def _is_settled(bench: NatsBench) -> bool:

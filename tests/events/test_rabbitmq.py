@@ -19,10 +19,14 @@ from semel.events.brokers import rabbitmq as adapter
 from semel.stores.memory import MemoryStore
 from tests.events.broker_cases import SOON, Bench, BrokerCases, Ledger, a_consumer, an_event, publish
 from tests.servers.broker import Broker
+from tests.servers.rabbitmq import MAX_MESSAGE_SIZE
 
 
 class RabbitBench(Bench):
     """An exchange, a queue, and a queue for its dead letters."""
+
+    counts_held = False
+    """A queue tells how many messages are ready. Those of a channel are ready again when its end is confirmed."""
 
     def __init__(self, broker: Broker, channel: Any) -> None:
         super().__init__(broker.url)
@@ -40,11 +44,11 @@ class RabbitBench(Bench):
     def publisher(self, url: str | None = None) -> Any:
         return adapter.publisher(url or self.url, exchange=self.name, routing_key=lambda event: event.type)
 
-    def listen(self, consumer: Any, url: str | None = None, **settings: Any) -> AbstractAsyncContextManager[None]:
-        return adapter.listen(consumer, url or self.url, queue=self.name, **settings)
+    def _listen(self, consumer: Any, url: str, **settings: Any) -> AbstractAsyncContextManager[None]:
+        return adapter.listen(consumer, url, queue=self.name, **settings)
 
-    async def unsettled(self) -> int:
-        # One that a consumer holds is counted once the consumer is gone. Those that wait are in queues beside it.
+    async def _count_unsettled(self) -> int:
+        # Those that wait are in queues beside it.
         found = await self._count(self.name)
         for power in range(6, 28):
             found += await self._count(f"{self.name}.semel-retry.{2**power}")
@@ -65,6 +69,34 @@ class RabbitBench(Bench):
         while (got := await self.channel.basic_get(self.dead, no_ack=True)).header.properties.headers:
             ids.append(got.header.properties.headers["cloudEvents_id"])
         return ids
+
+
+def write_down_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
+    """The tags of all acknowledgements from now on, and whether each is for those before it, too."""
+    sent: list[tuple[int, bool]] = []
+    real = aiormq.Channel.basic_ack
+
+    async def write_down(channel: Any, delivery_tag: int, multiple: bool = False, wait: bool = True) -> None:
+        sent.append((delivery_tag, multiple))
+        await real(channel, delivery_tag, multiple, wait)
+
+    monkeypatch.setattr(aiormq.Channel, "basic_ack", write_down)
+    return sent
+
+
+def a_consumer_that_fails_once(ledger: Ledger) -> Consumer[AsyncSemel]:
+    consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing", backoff=SOON, in_doubt="rerun")
+    has_failed = False
+
+    @consumer.on("registered")
+    async def registered(event: Event) -> None:
+        nonlocal has_failed
+        if not has_failed:
+            has_failed = True
+            raise LookupError("not yet")
+        await ledger.add(event.id)
+
+    return consumer
 
 
 @pytest.fixture
@@ -125,14 +157,32 @@ class TestOnRabbitmqAlone:
     async def test_acknowledgements_without_a_gap_are_one(
         self, bench: RabbitBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        sent: list[tuple[int, bool]] = []
-        real = aiormq.Channel.basic_ack
+        sent = write_down_acknowledgements(monkeypatch)
+        ledger, entered, may_end = Ledger(), Ledger(), asyncio.Event()
+        consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing")
 
-        async def count(channel: Any, delivery_tag: int, multiple: bool = False, wait: bool = True) -> None:
-            sent.append((delivery_tag, multiple))
-            await real(channel, delivery_tag, multiple, wait)
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            await entered.add(event.id)
+            await may_end.wait()
+            await ledger.add(event.id)
 
-        monkeypatch.setattr(aiormq.Channel, "basic_ack", count)
+        await publish(bench, *(an_event(number) for number in range(64)))
+        async with bench.listen(consumer, concurrency=64):
+            await entered.has(64)
+            assert sent == [], "what still runs was acknowledged"
+            may_end.set()
+            await ledger.has(64)
+        assert sent[-1] == (64, True)
+        assert [tag for tag, _ in sent] == sorted(tag for tag, _ in sent)
+        assert all(multiple for _, multiple in sent), "one was acknowledged by itself, although all before it were done"
+        assert len(sent) <= 8, f"64 that ended together took {len(sent)} acknowledgements"
+        assert await bench.unsettled() == 0
+
+    async def test_one_that_still_runs_is_not_acknowledged_with_others(
+        self, bench: RabbitBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sent = write_down_acknowledgements(monkeypatch)
         ledger, may_end = Ledger(), asyncio.Event()
         consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing")
 
@@ -151,8 +201,8 @@ class TestOnRabbitmqAlone:
             )
             may_end.set()
             await ledger.has(100)
-        assert len(sent) <= 100
-        assert (await bench.unsettled()) == 0
+        assert any(tag == 1 or multiple for tag, multiple in sent), "the last one to end was not acknowledged"
+        assert await bench.unsettled() == 0
 
     async def test_the_client_publishes_where_frames_cannot_be_written(
         self, bench: RabbitBench, monkeypatch: pytest.MonkeyPatch
@@ -163,28 +213,55 @@ class TestOnRabbitmqAlone:
         assert [type(error) for error in given] == [type(None), LookupError, type(None)]
         assert await bench.unsettled() == 2
 
+    @pytest.mark.parametrize("writes_frames", [True, False])
+    async def test_an_event_for_which_the_broker_closes_the_channel_is_an_error_of_that_event_alone(
+        self, bench: RabbitBench, monkeypatch: pytest.MonkeyPatch, writes_frames: bool
+    ) -> None:
+        monkeypatch.setattr(adapter, "can_write_frames", lambda _: writes_frames)
+        too_large = an_event(3, data="x" * (MAX_MESSAGE_SIZE + 1))
+        async with bench.publisher() as publisher:
+            given = await publisher.publish([an_event(1), an_event(2), too_large, an_event(4)])
+            assert [type(error) for error in given] == [type(None), type(None), ValueError, type(None)]
+            assert await publisher.publish([an_event(5)]) == [None]
+
     async def test_the_installed_client_can_write_frames(self, bench: RabbitBench) -> None:
         assert adapter.can_write_frames(bench.channel)
 
     async def test_a_message_that_waits_is_in_a_replicated_queue(self, bench: RabbitBench) -> None:
-        calls = 0
         ledger = Ledger()
-        consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing", backoff=SOON, in_doubt="rerun")
-
-        @consumer.on("registered")
-        async def registered(event: Event) -> None:
-            nonlocal calls
-            calls += 1
-            if calls == 1:
-                raise LookupError("not yet")
-            await ledger.add(event.id)
-
+        consumer = a_consumer_that_fails_once(ledger)
         await publish(bench, an_event())
         async with bench.listen(consumer):
             await ledger.has(1)
         arguments = {**adapter._delay_arguments(bench.name, 64), "x-queue-type": "classic"}
         with pytest.raises(aiormq.exceptions.ChannelPreconditionFailed, match="x-queue-type"):
             await bench.channel.queue_declare(f"{bench.name}.semel-retry.64", durable=True, arguments=arguments)
+
+    async def test_what_cannot_be_delayed_comes_again_all_the_same(self, bench: RabbitBench) -> None:
+        ledger = Ledger()
+        consumer = a_consumer_that_fails_once(ledger)
+        # A queue of that name with other settings: the broker refuses to have messages wait there.
+        await bench.channel.queue_declare(f"{bench.name}.semel-retry.64", durable=True)
+        await publish(bench, an_event())
+        async with bench.listen(consumer):
+            await ledger.has(1)
+        assert await bench.unsettled() == 0
+
+    async def test_what_is_not_confirmed_to_be_delayed_comes_again_all_the_same(
+        self, bench: RabbitBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ledger = Ledger()
+        consumer = a_consumer_that_fails_once(ledger)
+
+        async def never_confirm(*_: Any, **__: Any) -> None:
+            await asyncio.Event().wait()
+
+        await publish(bench, an_event())
+        monkeypatch.setattr(aiormq.Channel, "basic_publish", never_confirm)
+        monkeypatch.setattr(adapter, "DELAY_WITHIN", timedelta(milliseconds=50))
+        async with bench.listen(consumer):
+            await ledger.has(1)
+        assert await bench.unsettled() == 0
 
     async def test_a_queue_that_is_deleted_and_made_again_is_listened_to_again(self, bench: RabbitBench) -> None:
         ledger = Ledger()
@@ -202,5 +279,5 @@ class TestOnRabbitmqAlone:
     ("seconds", "milliseconds"),
     [(0, 64), (0.05, 64), (0.064, 64), (0.065, 128), (1, 1024), (30, 32_768), (10**9, 2**27)],
 )
-def test_delays_are_rounded_up_so_that_few_queues_serve_all(seconds: float, milliseconds: int) -> None:
-    assert adapter._rounded_up(timedelta(seconds=seconds)) == milliseconds
+def test_delays_are_round_up_so_that_few_queues_serve_all(seconds: float, milliseconds: int) -> None:
+    assert adapter._round_up(timedelta(seconds=seconds)) == milliseconds

@@ -6,16 +6,19 @@ What always holds: nobody but this machine reaches the server, and it is gone wh
 import importlib.util
 import shutil
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from tests.servers import programs
+from tests.servers import process, programs
 from tests.servers.databases import Endpoint, Session, session_on
 from tests.servers.programs import Programs
 from tests.servers.room import Room
-from tests.servers.server import HOST, Options, Server, arguments, running_by
+from tests.servers.server import HOST, Options, Server, ServerBroken, arguments, running_by
 from tests.servers.service import DatabaseService
 
 _NAMES = ("initdb", "postgres")
@@ -77,6 +80,54 @@ class PostgresqlServer(Server):
 
         return psycopg.OperationalError
 
+    def tool(self, name: str) -> str:
+        """Another program of the same release: `pg_dump`, say."""
+        return str(Path(self.programs["postgres"]).with_name(name))
+
+    def copy_database(self, url: str, target: "PostgresqlServer") -> str:
+        """Dump a database of this server, restore it in a new one of another server, and give the URL of that."""
+        copy, dump = target.new_database(), target.folder / f"{urlsplit(url).path.strip('/')}.sql"
+        self._run([self.tool("pg_dump"), f"--dbname={url}", f"--file={dump}", "--no-sync"])
+        self._run([self.tool("psql"), f"--dbname={copy}", f"--file={dump}", "-q", "--set=ON_ERROR_STOP=1"])
+        return copy
+
+    def _run(self, command: list[str]) -> None:
+        done = subprocess.run(
+            command, env=self.environment(), capture_output=True, text=True, check=False, **process.account()
+        )
+        if done.returncode:
+            raise ServerBroken(f"{Path(command[0]).name} failed:\n{done.stderr[-2000:]}")
+
+
+class PostgresqlStandby(PostgresqlServer):
+    """A standby that streams from a primary, until it is promoted."""
+
+    primary: PostgresqlServer
+
+    def prepare(self) -> None:
+        """Copy the primary as it runs."""
+        self.prepare_with([
+            self.tool("pg_basebackup"), f"--pgdata={self.data}", f"--dbname={self.primary.endpoint.url}",
+            "--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync",
+        ])  # fmt: skip
+
+    def promote(self) -> None:
+        """Make it a primary, and wait until it is one."""
+        self.admin("SELECT pg_promote()")
+
+    def catch_up(self) -> None:
+        """Wait until it has all that the primary has now.
+
+        Raises:
+            ServerBroken: it does not get there.
+        """
+        ((wanted,),) = self.primary.admin("SELECT pg_current_wal_lsn()::text")
+        deadline = time.monotonic() + process.LONG
+        while not self.admin(f"SELECT pg_last_wal_replay_lsn() >= '{wanted}'")[0][0]:
+            if time.monotonic() > deadline:
+                raise ServerBroken(f"the standby has not come to {wanted}")
+            time.sleep(0.02)
+
 
 class Postgresql(DatabaseService):
     """How tests come by PostgreSQL."""
@@ -95,6 +146,19 @@ def start(room: Room, options: Options) -> PostgresqlServer:
     server = PostgresqlServer(found, room.folder("postgresql"), options, _Client())
     server.launch()
     return server
+
+
+@contextmanager
+def running_standby(primary: PostgresqlServer) -> Iterator[PostgresqlStandby]:
+    """A standby of a running server, in a room of its own."""
+    own = Room.new()
+    try:
+        standby = PostgresqlStandby(primary.programs, own.folder("postgresql"), primary.options, _Client())
+        standby.primary = primary
+        standby.launch()
+        yield standby
+    finally:
+        own.close()
 
 
 running = partial(running_by, start)

@@ -30,6 +30,10 @@ exit $code
 """Runs both for as long as the server runs. Left to itself, the runtime starts the daemon so that it outlives all."""
 
 
+MAX_MESSAGE_SIZE = 1_000_000
+"""Bytes. A broker's own limit is much larger, and a test that meets it would take long."""
+
+
 class RabbitmqServer(BrokerServer):
     """One private RabbitMQ. It writes what is durable to disk before it confirms, whatever the options say."""
 
@@ -46,10 +50,12 @@ class RabbitmqServer(BrokerServer):
         self.prepare_with(["mkdir", "-p", str(self.data)])
 
     def command(self) -> list[str]:
-        settings = {"listeners.tcp.1": f"{HOST}:{self.port}", "log.console": "true", **self.options.settings}
+        settings = {"listeners.tcp.1": f"{HOST}:{self.port}", "log.console": "true"}
+        settings |= {"max_message_size": str(MAX_MESSAGE_SIZE), **self.options.settings}
         lines = "".join(f"{name} = {value}\n" for name, value in settings.items())
         (self.folder / "rabbitmq.conf").write_text(lines)
-        (self.folder / "plugins").write_text("[].")
+        plugins = "[rabbitmq_management]." if any(name.startswith("management.") for name in settings) else "[]."
+        (self.folder / "plugins").write_text(plugins)
         together = ["/bin/sh", "-c", _TOGETHER, "sh"]
         return [*together, self.programs["epmd"], str(self._ports[1]), self.programs["rabbitmq-server"]]
 

@@ -37,8 +37,8 @@ EXTRAS = {
     },
 }
 """Further modules of a backend, and why it has them."""
-FOLDERS = {"schema", "scripts"}
-"""Beside modules: numbered migrations, and what runs on the server."""
+FOLDERS = {"schema", "scripts", "events"}
+"""Beside modules: numbered migrations, what runs on the server, and an outbox of more than one module."""
 
 
 @pytest.mark.parametrize("backend", sorted(EXTRAS))

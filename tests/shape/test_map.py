@@ -7,13 +7,16 @@ from tests.shape.tree import LAB, PACKAGE, ROOT
 # Parts of a package that its own line speaks of.
 INSIDE = {
     "src/semel/cli/commands",
+    "src/semel/cli/commands/events",
     "src/semel/core/events",
+    "src/semel/stores/dynamodb/events",
     "src/semel/stores/sql/adapters",
     "src/semel/stores/sql/events",
     "src/semel/testing/contract",
     "src/semel_lab/conform/cases",
     "src/semel_lab/simulate/checks",
     "src/semel_lab/simulate/events",
+    "src/semel_lab/simulate/relays",
     "src/semel_lab/simulate/models",
     "src/semel_lab/simulate/within",
     "src/semel/testing/contract/topics",

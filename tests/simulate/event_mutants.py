@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from semel.core.events.letters import DropLetter, LetterFound, PutLetter
 from semel.core.record import Failure
+from semel.engine import call_flow
 from semel.errors import SemelError
 from semel.events import deliveries, delivery
 from semel.events.deliveries import AsyncDeliveries
@@ -124,6 +125,19 @@ def _() -> AbstractContextManager[Any]:
         return False
 
     return swapped(AsyncDeliveries, "_close_if_settled", keep)
+
+
+@mutant("what the hook could not tell is not counted", "E4")
+def _() -> AbstractContextManager[Any]:
+    return swapped(call_flow, "times_unknown", lambda _failure: 0)
+
+
+@mutant("an event that nobody can tell anything of is acknowledged", "E1")
+def _() -> AbstractContextManager[Any]:
+    async def acknowledge(self: Any, delivery: Delivery, error: Any) -> Disposition:
+        return Disposition("ack", "in_doubt", None, delivery.reference, error)
+
+    return swapped(AsyncDeliveries, "_put_aside", acknowledge)
 
 
 @mutant("a redriven record stays shut", "E8")

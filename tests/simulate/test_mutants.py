@@ -11,6 +11,7 @@ from tests.simulate.mutants import MUTANTS, Mutant
 from tests.simulate.reopened_mutants import REOPENED_MUTANTS
 from tests.simulate.search_mutants import SEARCH_MUTANTS
 from tests.simulate.stated_mutants import STATED_MUTANTS
+from tests.simulate.unshrunk import unshrunk
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -20,7 +21,7 @@ BY_CHANCE, TO_THE_END = 1_000, 30_000
 
 def notice(mutant: Mutant) -> Failing | None:
     """The first schedule that gives the mutant away: by chance, which is quick, or else by looking at every one."""
-    with mutant.switch():
+    with mutant.switch(), unshrunk():
         found = some(mutant.worlds, seed=0, first=0, count=BY_CHANCE).failing
         for world in mutant.worlds:
             found = found or every(world, TO_THE_END).failing

@@ -11,6 +11,7 @@ from semel_lab.simulate import WITHIN_SOMETIMES, WITHIN_WORLDS, Failing, WithinW
 from semel_lab.simulate.within import WithinSimulation
 from tests.effort import FULL
 from tests.simulate.search_mutants import SEARCH_ROW_MUTANTS
+from tests.simulate.unshrunk import unshrunk
 from tests.simulate.within_mutants import WITHIN_MUTANTS, WithinMutant
 
 BY_CHANCE = 2_000
@@ -61,7 +62,7 @@ def notice(mutant: WithinMutant, server: str) -> Failing | None:
     worlds = [world for world in WITHIN_WORLDS if world.server == server]
     if mutant in SEARCH_ROW_MUTANTS:
         worlds = [world for world in worlds if world.searched]
-    with mutant.switch():
+    with mutant.switch(), unshrunk():
         found = some(worlds, seed=0, first=0, count=BY_CHANCE).failing
         for world in worlds:
             found = found or every(world).failing

@@ -1,6 +1,7 @@
 """The options that name the store: a URL, a settings file, or the user's own engine, `--app module:object`.
 
-Where nothing is named, the environment is looked at, and then `semel.toml` in the working directory.
+Where nothing is named, the environment is looked at, and then `semel.toml` in the working directory. A broker may be
+named beside the store.
 
 A command that looks at records never creates or migrates a database: a mistyped path is an error, not a new empty file.
 """
@@ -28,6 +29,7 @@ from semel.stores.urls import pool_settings, split_scheme
 
 VARIABLE = "SEMEL_URL"
 CACHE_VARIABLE = "SEMEL_CACHE"
+BROKER_VARIABLE = "SEMEL_BROKER"
 SETTINGS_FILE: Final[ContextVar[str | None]] = ContextVar("semel_settings_file", default=None)
 """The file that `semel --settings` names, while the command runs."""
 _STORE_VARIABLE: Final = "SEMEL_STORE"
@@ -43,6 +45,28 @@ Url = Annotated[
         ),
         show_default=False,
     ),
+]
+
+BrokerUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--broker",
+        metavar="URL",
+        help=f"amqp://user:password@host/vhost, nats://host:4222 or redis://host:6379/0. Default: ${BROKER_VARIABLE}, "
+        f"which stays hidden.",
+        envvar=BROKER_VARIABLE,
+        show_envvar=False,
+        show_default=False,
+    ),
+]
+Queue = Annotated[str | None, typer.Option(help="RabbitMQ: the queue.", show_default=False)]
+Stream = Annotated[str | None, typer.Option("--stream", help="NATS and Redis: the stream.", show_default=False)]
+Durable = Annotated[
+    str | None,
+    typer.Option(help="NATS: the durable consumer. Default: the name of the consumer.", show_default=False),
+]
+Group = Annotated[
+    str | None, typer.Option(help="Redis: the group. Default: the name of the consumer.", show_default=False)
 ]
 
 

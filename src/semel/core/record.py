@@ -143,6 +143,22 @@ class Failure(msgspec.Struct, frozen=True):
         return Failure(f"{type(error).__module__}.{type(error).__qualname__}", _UNSTORABLE.sub("\ufffd", message))
 
 
+_UNKNOWN: Final = "semel.Unknown"
+_TIMES_UNKNOWN: Final = re.compile(r"; it was asked ([0-9]{1,9}) times? in a row\Z")
+
+
+def unknown_failure(times: int) -> Failure:
+    """What a record keeps of a reconcile hook that could not tell, so many times in a row."""
+    asked = f"it was asked {times} time{'s' if times > 1 else ''} in a row"
+    return Failure(_UNKNOWN, f"the reconcile hook could not tell whether it happened; {asked}")
+
+
+def times_unknown(failure: Failure | None) -> int:
+    """How many times in a row the reconcile hook could not tell, as the last error of a record says."""
+    found = None if failure is None or failure.type != _UNKNOWN else _TIMES_UNKNOWN.search(failure.message)
+    return 0 if found is None else int(found[1])
+
+
 class Note(msgspec.Struct, frozen=True):
     """How a doubt was ended, or that the record was reopened or erased. Kept as text.
 

@@ -57,7 +57,9 @@ from semel.core.record import (
     Unknown,
     is_tombstone,
     show_record,
+    times_unknown,
     tombstone_reason,
+    unknown_failure,
 )
 from semel.engine import call_errors
 from semel.engine.background import Crowded, Ended, News, Promoted, RunningHandlers
@@ -290,7 +292,8 @@ class CallFlow(AttemptState):
                 case Reused(record):
                     self._compare(record.fingerprint)
                 case InDoubtAnswer(record, remaining_us):
-                    raise call_errors.in_doubt_error(record, remaining_us)
+                    has_given_up = self._has_given_up(times_unknown(record.error))
+                    raise call_errors.in_doubt_error(record, None if has_given_up else remaining_us)
                 case Running(remaining_us):
                     deadline = self._began + self.request.policy.wait_for.total_seconds()
                     ended = yield from self._wait(remaining_us, deadline)
@@ -486,13 +489,20 @@ class CallFlow(AttemptState):
                 self.in_doubt = False
                 return None
             case Unknown():
-                unknown = Failure("semel.Unknown", "the reconcile hook could not tell whether it happened")
-                yield from self._settle(Fail(self.lease, "doubt", unknown, doubtful=True, started=False))
-                raise call_errors.in_doubt_error(self.granted.record, self.request.terms.reconcile_after_us)
+                # The record keeps its last error through a claim: it knows what earlier processes were told.
+                times = times_unknown(self.granted.record.error) + 1
+                yield from self._settle(Fail(self.lease, "doubt", unknown_failure(times), doubtful=True, started=False))
+                quiet_us = None if self._has_given_up(times) else self.request.terms.reconcile_after_us
+                raise call_errors.in_doubt_error(self.granted.record, quiet_us)
             case other:
                 problem = call_errors.bad_verdict_error(other)
                 yield from self._settle(Fail(self.lease, "doubt", Failure.of(problem), doubtful=True, started=False))
                 raise problem
+
+    def _has_given_up(self, times: int) -> bool:
+        """Whether the hook was asked in vain so often that whoever keeps a dead letter is to stop asking."""
+        most = self.request.policy.max_attempts
+        return self.request.dead_letter is not None and most is not None and times >= most
 
     def _failed(self, error: Exception) -> Flow[Result[Any] | None]:
         """Record how it ended. Gives the recorded outcome if somebody else has the key by now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, Unpack, cast, overload
 
@@ -15,12 +16,13 @@ from semel.engine.async_engine import AsyncEngine
 from semel.engine.decorator import check_async_function, check_sync_function
 from semel.engine.engine import engine_of
 from semel.errors import UsageError
-from semel.events.dead_letters import DeadLetter, RedriveReport, letter_id_of, letter_query
+from semel.events.dead_letters import DeadLetter, RedriveReport, letter_query, parse_letter_id
 from semel.events.deliveries import AsyncDeliveries, SyncDeliveries
 from semel.events.delivery import SerialRule, Settings, UnknownRule, UnknownType
 from semel.events.disposition import Backoff, Disposition
 from semel.events.event import Event
 from semel.events.handlers import DoesNotDecode, Handlers
+from semel.extras import requires
 
 S = TypeVar("S", Semel, AsyncSemel)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,7 +41,8 @@ class Consumer(Generic[S]):
         unknown: what to do with events of a type that no handler takes: `refuse` (deliver it again, because a newer
             release may know it), `dead_letter`, or `ignore`.
         transaction: gives a context manager that begins a transaction, gives what `within` takes, and commits at its
-            end. Then the mark commits together with what the handler writes.
+            end. Then the mark commits together with what the handler writes. Text is the alias of a Django database:
+            its connection is the session, in `atomic`.
         serial_by: "subject": never two events of a subject at the same time, over all processes. It promises no order.
         scope: for whom, or a callable that says so of an event.
         about: what people search by, as a callable of the event; by default the subject.
@@ -54,7 +57,7 @@ class Consumer(Generic[S]):
         *,
         backoff: Backoff | None = None,
         unknown: UnknownRule = "refuse",
-        transaction: Callable[[], Any] | None = None,
+        transaction: Callable[[], Any] | str | None = None,
         serial_by: SerialRule | None = None,
         scope: Any = SHARED,
         about: Callable[[Event], About | Mapping[str, Any] | None] | None = None,
@@ -84,7 +87,7 @@ class Consumer(Generic[S]):
             scope=scope,
             about=about,
             keep_letters=KEEP_FOR,
-            transaction=transaction,
+            transaction=_transaction_of(transaction, engine),
             serial_by=serial_by,
         )
         self.policy = settings.policy
@@ -226,7 +229,7 @@ class Consumer(Generic[S]):
             return self._deliveries.redrive_all(letter_query(self.name, **asked), rate)
         if asked or rate is not None:
             raise UsageError("redrive() takes the id of one letter, or conditions for many, not both; nothing ran.")
-        return self._deliveries.redrive(letter_id_of(id))
+        return self._deliveries.redrive(parse_letter_id(id))
 
     @overload
     def discard(self: Consumer[AsyncSemel], id: str, *, reason: str) -> Awaitable[DeadLetter]: ...
@@ -243,7 +246,63 @@ class Consumer(Generic[S]):
         """
         if not isinstance(reason, str) or not reason.strip():
             raise UsageError("discard() needs a reason; nothing was changed.")
-        return self._deliveries.discard(letter_id_of(id))
+        return self._deliveries.discard(parse_letter_id(id))
+
+
+class DjangoTransaction:
+    """Begins `atomic` on the database of an alias in Django's settings, and gives its connection.
+
+    Attributes:
+        commits_or_raises: nobody needs to look for the record: what a handler marks for a rollback is an error here. In
+            a `TestCase` of Django it is part of the test's own transaction, where others could not see it.
+    """
+
+    commits_or_raises = True
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    def __repr__(self) -> str:
+        return f"DjangoTransaction({self.alias!r})"
+
+    @contextmanager
+    def __call__(self) -> Iterator[Any]:
+        """Begin one.
+
+        Raises:
+            RolledBack: the handler marked it for a rollback; nothing of it was written.
+        """
+        with requires("Consumer(transaction=…) with an alias", "django.db"):
+            from django.db import connections, transaction
+
+        with transaction.atomic(using=self.alias, durable=True):
+            yield connections[self.alias]
+            if transaction.get_rollback(using=self.alias):
+                raise RolledBack(
+                    "The transaction was marked for a rollback, so nothing of it was written; the attempt is counted."
+                )
+
+
+class RolledBack(Exception):
+    """The handler had its own transaction rolled back, without an error."""
+
+
+def _transaction_of(given: Callable[[], Any] | str | None, engine: Any) -> Callable[[], Any] | None:
+    """What begins a transaction.
+
+    Raises:
+        UsageError: it is an alias of Django, which has no transactions for coroutines.
+    """
+    if given is None or callable(given):
+        return given
+    if not isinstance(given, str):
+        raise UsageError(
+            f"transaction is a callable that gives a context manager, or the alias of a Django database, not "
+            f"{given!r:.80}; nothing ran."
+        )
+    if isinstance(engine, AsyncEngine):
+        raise UsageError("Django has no transactions for coroutines; nothing ran. Give the consumer a Semel.")
+    return DjangoTransaction(given)
 
 
 def _with_own_errors(policy: Policy, unknown: UnknownRule) -> Policy:

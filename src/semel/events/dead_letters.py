@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -66,7 +66,7 @@ def show_letter(stored: StoredLetter) -> DeadLetter:
     else:
         raw = unpack(stored.content)
     return DeadLetter(
-        id=stored.id.hex(),
+        id=stored.id.hex() + (stored.record or b"").hex(),
         event=event,
         raw=raw,
         reason=stored.reason,
@@ -93,19 +93,29 @@ def unpack(content: bytes) -> tuple[dict[str, str], bytes]:
     return msgspec.msgpack.decode(content, type=tuple[dict[str, str], bytes])
 
 
-def letter_id_of(text: object) -> bytes:
-    """The id of a letter, as people give it.
+class LetterName(NamedTuple):
+    """What names a letter in a store, and the record that leads to it; None where it has none."""
+
+    id: bytes
+    record: bytes | None
+
+
+def parse_letter_id(text: object) -> LetterName:
+    """The id of a letter, as people give it: its own name, and behind it that of its record.
 
     Raises:
         UsageError: it is none.
     """
     try:
-        id_ = bytes.fromhex(text) if isinstance(text, str) else b""
+        name = bytes.fromhex(text) if isinstance(text, str) else b""
     except ValueError:
-        id_ = b""
-    if len(id_) != _ID_BYTES:
-        raise UsageError(f"The id of a dead letter is 64 hex digits, not {text!r:.80}; nothing was changed.")
-    return id_
+        name = b""
+    if len(name) not in (_ID_BYTES, 2 * _ID_BYTES):
+        raise UsageError(
+            f"The id of a dead letter is 128 hex digits, or 64 where what arrived was no event, not {text!r:.140}; "
+            f"nothing was changed."
+        )
+    return LetterName(name[:_ID_BYTES], name[_ID_BYTES:] or None)
 
 
 def letter_query(

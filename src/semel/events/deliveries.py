@@ -20,12 +20,12 @@ from semel.core.events.letters import letter_id as id_of_letter
 from semel.core.flow import Flow, ask
 from semel.core.operations import Counted, CountFailure, Read, Reopen
 from semel.core.policy import Policy, microseconds
-from semel.core.record import NOTHING, About, Failure, Note, Status, StoredRecord
+from semel.core.record import NOTHING, About, Failure, Note, Status, StoredRecord, Unknown
 from semel.engine import context
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.call_flow import Request, Result, terms_of
 from semel.engine.clock import async_pause, sync_pause
-from semel.engine.decorator import async_call_function, sync_call_function
+from semel.engine.decorator import async_call_function, async_call_hook, sync_call_function, sync_call_hook
 from semel.engine.sync_engine import SyncEngine
 from semel.errors import (
     EventInvalid,
@@ -41,7 +41,15 @@ from semel.errors import (
     TryLater,
     UsageError,
 )
-from semel.events.dead_letters import DeadLetter, RedriveReport, letter_id_of, pack, show_letter, unpack
+from semel.events.dead_letters import (
+    DeadLetter,
+    LetterName,
+    RedriveReport,
+    pack,
+    parse_letter_id,
+    show_letter,
+    unpack,
+)
 from semel.events.delivery import Delivery, Settings, identify
 from semel.events.disposition import Disposition, Ending
 from semel.events.event import Event
@@ -69,7 +77,7 @@ class AsyncDeliveries:
         self._serial_policy = Policy(
             lease_for=settings.policy.lease_for, max_runtime=settings.policy.max_runtime, when_running="reject"
         )
-        self._has_seen_commit = False
+        self._has_seen_commit = getattr(settings.transaction, "commits_or_raises", False)
         self._is_set_up = False
         self._has_stopped = False
 
@@ -174,15 +182,16 @@ class AsyncDeliveries:
         await self._ask(DropLetter(self._settings.name, letter.id, letter.record))
         return True
 
-    async def redrive(self, id_: bytes) -> Disposition:
+    async def redrive(self, name: LetterName) -> Disposition:
         """Hand the stored event of a letter to this consumer again; the letter goes when it is processed.
 
         Raises:
             RecordNotFound: there is no such letter.
         """
-        page = await self._ask(ScanLetters(LetterQuery(consumer=self._settings.name, id=id_), None, 1))
+        query = LetterQuery(consumer=self._settings.name, id=name.id, record=name.record)
+        page = await self._ask(ScanLetters(query, None, 1))
         if not page.letters:
-            raise RecordNotFound(f"There is no dead letter {id_.hex()[:16]} of {self._settings.name}; nothing ran.")
+            raise RecordNotFound(f"There is no dead letter {name.id.hex()[:16]} of {self._settings.name}; nothing ran.")
         (letter,) = page.letters
         if not letter.readable:
             disposition = await self.receive(*unpack(letter.content))
@@ -191,7 +200,7 @@ class AsyncDeliveries:
             disposition = await self.handle(Event.from_json(letter.content))
         if disposition.action == "ack":
             # Of an event that was processed before, or elsewhere.
-            await self._ask(DropLetter(self._settings.name, id_, letter.record))
+            await self._ask(DropLetter(self._settings.name, letter.id, letter.record))
         return disposition
 
     async def redrive_all(self, query: LetterQuery, rate: float | None) -> RedriveReport:
@@ -206,22 +215,22 @@ class AsyncDeliveries:
                 if clock.monotonic() < due:
                     await async_pause(clock, due - clock.monotonic())
             try:
-                disposition = await self.redrive(letter_id_of(id_))
+                disposition = await self.redrive(parse_letter_id(id_))
             except RecordNotFound:
                 continue  # somebody else was quicker
             report.statuses[disposition.status] += 1
         return report
 
-    async def discard(self, id_: bytes) -> DeadLetter:
+    async def discard(self, name: LetterName) -> DeadLetter:
         """Delete a letter; its record stays, so that the event is not processed when it is delivered again.
 
         Raises:
             RecordNotFound: there is no such letter.
         """
-        dropped = await self._ask(DropLetter(self._settings.name, id_))
+        dropped = await self._ask(DropLetter(self._settings.name, name.id, name.record))
         if dropped.letter is None:
             raise RecordNotFound(
-                f"There is no dead letter {id_.hex()[:16]} of {self._settings.name}; nothing was changed."
+                f"There is no dead letter {name.id.hex()[:16]} of {self._settings.name}; nothing was changed."
             )
         return show_letter(dropped.letter)
 
@@ -251,8 +260,29 @@ class AsyncDeliveries:
             engine.fingerprints,
         )
         delivery = Delivery(settings, self._handlers, event, request)
-        delivery.request = replace(request, dead_letter=delivery.make_letter, drops_letter=delivery.letter_id)
+        delivery.request = replace(
+            request,
+            policy=self._policy_for(delivery),
+            dead_letter=delivery.make_letter,
+            drops_letter=delivery.letter_id,
+        )
         return delivery
+
+    def _policy_for(self, delivery: Delivery) -> Policy:
+        """The policy of the consumer; where its reconcile hook raises, that says no more than that it cannot tell."""
+        policy = self._settings.policy
+        hook = policy.reconcile
+        if hook is None:
+            return policy
+
+        async def ask_hook(attempt: Any) -> Any:
+            try:
+                return await async_call_hook(hook, attempt)
+            except Exception as error:  # noqa: BLE001 - the hook is of the user, and it is kept for the disposition
+                delivery.hook_error = error
+                return Unknown()
+
+        return policy.replace(reconcile=ask_hook)
 
     def _handler(self, delivery: Delivery, session: Any) -> Callable[[], Awaitable[None]]:
         async def call_handler() -> None:
@@ -361,10 +391,9 @@ class AsyncDeliveries:
                 await self._ask(PutLetter(delivery.letter("reused", Failure.of(error), 0)))
                 return Disposition("dead_letter", "reused", None, reference, error)
             case InDoubt() if error.retry_after is None:
-                await self._ask(PutLetter(delivery.letter("in_doubt", Failure.of(error), 0)))
-                return Disposition("dead_letter", "in_doubt", None, reference, error)
+                return await self._put_aside(delivery, error)
             case InDoubt():
-                return Disposition("retry", "in_doubt", error.retry_after, reference, error)
+                return Disposition("retry", "in_doubt", error.retry_after, reference, delivery.hook_error or error)
             case InProgress():
                 return Disposition("retry", "in_progress", error.retry_after, reference, error)
             case LeaseLost():
@@ -372,6 +401,14 @@ class AsyncDeliveries:
             case TryLater():
                 return _unavailable(error, reference)
         raise error
+
+    async def _put_aside(self, delivery: Delivery, error: InDoubt) -> Disposition:
+        """Keep a letter of an event that waits for a person: nobody may run it again, or the hook cannot tell."""
+        key, cause = delivery.request.key, delivery.hook_error or error
+        found = await self._ask(Read(key.digest, operation=key.operation))
+        attempts = 0 if found.record is None else found.record.attempts
+        await self._ask(PutLetter(delivery.letter("in_doubt", Failure.of(cause), attempts)))
+        return Disposition("dead_letter", "in_doubt", None, delivery.reference, cause)
 
     async def _failed_before(self, delivery: Delivery, error: FailedBefore) -> Disposition:
         if error.error_type == "semel.Cancelled":
@@ -427,7 +464,7 @@ class SyncDeliveries:
         self._serial_policy = Policy(
             lease_for=settings.policy.lease_for, max_runtime=settings.policy.max_runtime, when_running="reject"
         )
-        self._has_seen_commit = False
+        self._has_seen_commit = getattr(settings.transaction, "commits_or_raises", False)
         self._is_set_up = False
         self._has_stopped = False
 
@@ -532,15 +569,16 @@ class SyncDeliveries:
         self._ask(DropLetter(self._settings.name, letter.id, letter.record))
         return True
 
-    def redrive(self, id_: bytes) -> Disposition:
+    def redrive(self, name: LetterName) -> Disposition:
         """Hand the stored event of a letter to this consumer again; the letter goes when it is processed.
 
         Raises:
             RecordNotFound: there is no such letter.
         """
-        page = self._ask(ScanLetters(LetterQuery(consumer=self._settings.name, id=id_), None, 1))
+        query = LetterQuery(consumer=self._settings.name, id=name.id, record=name.record)
+        page = self._ask(ScanLetters(query, None, 1))
         if not page.letters:
-            raise RecordNotFound(f"There is no dead letter {id_.hex()[:16]} of {self._settings.name}; nothing ran.")
+            raise RecordNotFound(f"There is no dead letter {name.id.hex()[:16]} of {self._settings.name}; nothing ran.")
         (letter,) = page.letters
         if not letter.readable:
             disposition = self.receive(*unpack(letter.content))
@@ -549,7 +587,7 @@ class SyncDeliveries:
             disposition = self.handle(Event.from_json(letter.content))
         if disposition.action == "ack":
             # Of an event that was processed before, or elsewhere.
-            self._ask(DropLetter(self._settings.name, id_, letter.record))
+            self._ask(DropLetter(self._settings.name, letter.id, letter.record))
         return disposition
 
     def redrive_all(self, query: LetterQuery, rate: float | None) -> RedriveReport:
@@ -564,22 +602,22 @@ class SyncDeliveries:
                 if clock.monotonic() < due:
                     sync_pause(clock, due - clock.monotonic())
             try:
-                disposition = self.redrive(letter_id_of(id_))
+                disposition = self.redrive(parse_letter_id(id_))
             except RecordNotFound:
                 continue  # somebody else was quicker
             report.statuses[disposition.status] += 1
         return report
 
-    def discard(self, id_: bytes) -> DeadLetter:
+    def discard(self, name: LetterName) -> DeadLetter:
         """Delete a letter; its record stays, so that the event is not processed when it is delivered again.
 
         Raises:
             RecordNotFound: there is no such letter.
         """
-        dropped = self._ask(DropLetter(self._settings.name, id_))
+        dropped = self._ask(DropLetter(self._settings.name, name.id, name.record))
         if dropped.letter is None:
             raise RecordNotFound(
-                f"There is no dead letter {id_.hex()[:16]} of {self._settings.name}; nothing was changed."
+                f"There is no dead letter {name.id.hex()[:16]} of {self._settings.name}; nothing was changed."
             )
         return show_letter(dropped.letter)
 
@@ -609,8 +647,29 @@ class SyncDeliveries:
             engine.fingerprints,
         )
         delivery = Delivery(settings, self._handlers, event, request)
-        delivery.request = replace(request, dead_letter=delivery.make_letter, drops_letter=delivery.letter_id)
+        delivery.request = replace(
+            request,
+            policy=self._policy_for(delivery),
+            dead_letter=delivery.make_letter,
+            drops_letter=delivery.letter_id,
+        )
         return delivery
+
+    def _policy_for(self, delivery: Delivery) -> Policy:
+        """The policy of the consumer; where its reconcile hook raises, that says no more than that it cannot tell."""
+        policy = self._settings.policy
+        hook = policy.reconcile
+        if hook is None:
+            return policy
+
+        def ask_hook(attempt: Any) -> Any:
+            try:
+                return sync_call_hook(hook, attempt)
+            except Exception as error:  # noqa: BLE001 - the hook is of the user, and it is kept for the disposition
+                delivery.hook_error = error
+                return Unknown()
+
+        return policy.replace(reconcile=ask_hook)
 
     def _handler(self, delivery: Delivery, session: Any) -> Callable[[], None]:
         def call_handler() -> None:
@@ -719,10 +778,9 @@ class SyncDeliveries:
                 self._ask(PutLetter(delivery.letter("reused", Failure.of(error), 0)))
                 return Disposition("dead_letter", "reused", None, reference, error)
             case InDoubt() if error.retry_after is None:
-                self._ask(PutLetter(delivery.letter("in_doubt", Failure.of(error), 0)))
-                return Disposition("dead_letter", "in_doubt", None, reference, error)
+                return self._put_aside(delivery, error)
             case InDoubt():
-                return Disposition("retry", "in_doubt", error.retry_after, reference, error)
+                return Disposition("retry", "in_doubt", error.retry_after, reference, delivery.hook_error or error)
             case InProgress():
                 return Disposition("retry", "in_progress", error.retry_after, reference, error)
             case LeaseLost():
@@ -730,6 +788,14 @@ class SyncDeliveries:
             case TryLater():
                 return _unavailable(error, reference)
         raise error
+
+    def _put_aside(self, delivery: Delivery, error: InDoubt) -> Disposition:
+        """Keep a letter of an event that waits for a person: nobody may run it again, or the hook cannot tell."""
+        key, cause = delivery.request.key, delivery.hook_error or error
+        found = self._ask(Read(key.digest, operation=key.operation))
+        attempts = 0 if found.record is None else found.record.attempts
+        self._ask(PutLetter(delivery.letter("in_doubt", Failure.of(cause), attempts)))
+        return Disposition("dead_letter", "in_doubt", None, delivery.reference, cause)
 
     def _failed_before(self, delivery: Delivery, error: FailedBefore) -> Disposition:
         if error.error_type == "semel.Cancelled":

@@ -62,9 +62,10 @@ class Settings:
 
 
 class Delivery:
-    """An event that was delivered, its request, and how its handler ended."""
+    """An event that was delivered, its request, how its handler ended, and what its reconcile hook raised."""
 
     error: Exception | None = None
+    hook_error: Exception | None = None
     number = 0
 
     def __init__(self, settings: Settings, handlers: Handlers, event: Event, request: Request) -> None:

@@ -9,10 +9,10 @@ import msgspec
 from semel.core.events.outbox import OutboxEvent, shard_of
 from semel.core.record import instant, store_instant
 from semel.errors import UsageError
-from semel.events.event import MAX_TEXT, Event
+from semel.events.event import MAX_TEXT, Event, restore_event
 
 
-def to_outbox(event: Event, stream: str, ordering_key: str | None) -> OutboxEvent:
+def to_outbox(event: Event, stream: str, ordering_key: str | None, scope: str = "") -> OutboxEvent:
     """What is kept of an event.
 
     Raises:
@@ -37,6 +37,7 @@ def to_outbox(event: Event, stream: str, ordering_key: str | None) -> OutboxEven
         binary=isinstance(event.data, bytes | bytearray),
         attributes=msgspec.json.encode(attributes),
         ordering_key=ordering_key,
+        scope=scope,
     )
 
 
@@ -46,14 +47,16 @@ def from_outbox(kept: OutboxEvent) -> Event:
     data: Any = kept.data
     if data is not None and not kept.binary:
         data = msgspec.json.decode(data)
-    return Event(
-        type=kept.type,
-        source=kept.source,
-        subject=kept.subject,
-        data=data,
-        id=kept.id,
-        time=None if kept.time_us is None else instant(kept.time_us),
-        datacontenttype=kept.content_type,
-        dataschema=attributes.get("dataschema"),
-        extensions=attributes["extensions"],
-    )
+    restored = {
+        "type": kept.type,
+        "source": kept.source,
+        "subject": kept.subject,
+        "data": data,
+        "id": kept.id,
+        "time": None if kept.time_us is None else instant(kept.time_us),
+        "datacontenttype": kept.content_type,
+        "dataschema": attributes.get("dataschema"),
+        "extensions": attributes["extensions"],
+        "has_own_id": True,
+    }
+    return restore_event(restored, kept.data)

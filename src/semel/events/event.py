@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, Literal
 from urllib.parse import quote, unquote_to_bytes
 from uuid import uuid4
 
@@ -66,6 +67,8 @@ class Event:
     extensions: Mapping[str, Extension] = field(default_factory=dict)
     has_own_id: bool = field(default=True, init=False, compare=False, repr=False)
     """False where the constructor made the id."""
+    _body: bytes | None = field(default=None, init=False, compare=False, repr=False)
+    """`data` as it was kept, where the event is one that was."""
 
     def __post_init__(self) -> None:
         if self.id == "":
@@ -86,6 +89,8 @@ class Event:
         Raises:
             EventInvalid: it holds what JSON cannot.
         """
+        if self._body is not None:
+            return self._body
         if self.data is None:
             return b""
         return bytes(self.data) if isinstance(self.data, bytes | bytearray) else _encode(self.data)
@@ -141,13 +146,14 @@ class Event:
         members: dict[str, Any] = {}
         content_type: str | None = None
         for name, value in headers.items():
+            kind, attribute = _read_name(name if type(name) is str else str(name))
+            if kind == "other":
+                continue
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-            small = str(name).lower().replace("content_type", "content-type")
-            if small == "content-type":
+            if kind == "content-type":
                 content_type = text
-            elif prefix := next((prefix for prefix in _PREFIXES if small.startswith(prefix)), None):
-                # Only the binding that `ce-` is of writes what is not plain ASCII with percent signs.
-                _add(members, small.removeprefix(prefix), _unquote(text) if prefix == "ce-" else text)
+            else:
+                _add(members, attribute, _unquote(text) if kind == "quoted" else text)
         if content_type is not None and _media_type(content_type) == JSON_EVENT:
             return Event.from_json(body)
         if content_type is not None:
@@ -218,6 +224,31 @@ class Event:
             named = {"id": _find(members, id), "source": _find(members, "source"), "type": _find(members, "type")}
             return _from_members({**named, "data": members})
         return _from_members(members)
+
+
+@lru_cache(maxsize=1024)
+def _read_name(header: str) -> tuple[Literal["content-type", "quoted", "plain", "other"], str]:
+    """What a header is, and the attribute that it is of; there are few names and many events.
+
+    Only the binding that `ce-` is of writes what is not plain ASCII with percent signs.
+    """
+    small = header.lower().replace("content_type", "content-type")
+    if small == "content-type":
+        return "content-type", ""
+    prefix = next((prefix for prefix in _PREFIXES if small.startswith(prefix)), None)
+    if prefix is None:
+        return "other", ""
+    return "quoted" if prefix == "ce-" else "plain", small.removeprefix(prefix)
+
+
+def restore_event(attributes: Mapping[str, Any], body: bytes | None) -> Event:
+    """An event as it was kept. It was checked when it was made, and its data is sent as it was written down then."""
+    event = object.__new__(Event)
+    put = object.__setattr__
+    for name, value in attributes.items():
+        put(event, name, value)
+    put(event, "_body", body)
+    return event
 
 
 def attributes_of(event: Event) -> tuple[dict[str, str], bytes]:

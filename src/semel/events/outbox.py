@@ -4,17 +4,21 @@
   that completes the record: no round trip more, and a replay adds nothing. Their ids are derived from the key and their
   name, so that a handler which runs again after a rollback gives the same ones.
 - Elsewhere they are written at once, in the caller's transaction, and need an id of their own.
+- Every event has the scope of the handler that adds it, or the one that is given, so that what is kept of a tenant or
+  about a subject can be erased.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, overload
+
+from msgspec.structs import replace
 
 from semel.api import AsyncSemel, Semel
-from semel.core.events.outbox import AddEvents, OutboxEvent
+from semel.core.events.outbox import AddEvents, EraseEvents, OutboxEvent
 from semel.core.flow import Flow, ask
-from semel.core.key import Key
+from semel.core.key import SHARED, Key
 from semel.core.store import Capability
 from semel.engine import context
 from semel.engine.async_engine import AsyncEngine
@@ -25,6 +29,8 @@ from semel.events.encoding import to_outbox
 from semel.events.event import Event
 
 S = TypeVar("S", Semel, AsyncSemel)
+_LOOKED_AT: Final = 1000
+"""So many events are looked at together when some of them are to be erased."""
 
 
 class Outbox(Generic[S]):
@@ -59,6 +65,7 @@ class Outbox(Generic[S]):
         *,
         name: str | None = None,
         ordering_key: str | None = None,
+        scope: object = None,
         within: Any = None,
         autonomous: bool = False,
     ) -> Awaitable[Event]: ...
@@ -70,6 +77,7 @@ class Outbox(Generic[S]):
         *,
         name: str | None = None,
         ordering_key: str | None = None,
+        scope: object = None,
         within: Any = None,
         autonomous: bool = False,
     ) -> Event: ...
@@ -80,6 +88,7 @@ class Outbox(Generic[S]):
         *,
         name: str | None = None,
         ordering_key: str | None = None,
+        scope: object = None,
         within: Any = None,
         autonomous: bool = False,
     ) -> Any:
@@ -89,6 +98,7 @@ class Outbox(Generic[S]):
             event: without an id of its own it gets one that is derived from the key of the running handler.
             name: tells events of one handler apart; by default the type.
             ordering_key: events of one key are published in the order in which they were added.
+            scope: whose event it is, as for a key; by default that of the running handler, or `SHARED`.
             within: your transaction, as `semel.within` takes it; not needed where the handler itself runs in it.
             autonomous: add it in a transaction of its own, whatever becomes of yours.
 
@@ -98,7 +108,7 @@ class Outbox(Generic[S]):
         engine = self._engine
         call = _current_call(engine)
         named = self._name(event, name, call)
-        added = to_outbox(named, self.stream, ordering_key)
+        added = to_outbox(named, self.stream, ordering_key, _scope_text(scope, call))
         joined = None
         if within is not None:
             joined = engine.store.async_join(within) if isinstance(engine, AsyncEngine) else engine.store.join(within)
@@ -114,6 +124,42 @@ class Outbox(Generic[S]):
                     "autonomous=True."
                 )
         return engine.perform_on(joined, _add(added, named))
+
+    @overload
+    def erase(
+        self: Outbox[AsyncSemel], *, subject: str | None = None, scope: object = None, every_stream: bool = False
+    ) -> Awaitable[int]: ...
+
+    @overload
+    def erase(
+        self: Outbox[Semel], *, subject: str | None = None, scope: object = None, every_stream: bool = False
+    ) -> int: ...
+
+    def erase(self, *, subject: str | None = None, scope: object = None, every_stream: bool = False) -> Any:
+        """Delete the events of a subject, of a scope, or of a subject in a scope; answers how many rows that were.
+
+        Published ones, parked ones, and also those that wait: they are then never published. Where they have to be, let
+        relays catch up first. Events of transactions that have not committed yet are not found.
+
+        Args:
+            subject: that of the events.
+            scope: whose events; `SHARED` for those of nobody in particular.
+            every_stream: not of this stream alone.
+
+        Raises:
+            UsageError: neither a subject nor a scope is given.
+        """
+        if subject is None and scope is None:
+            raise UsageError(
+                "erase() needs a subject or a scope; without them it would delete all; nothing was erased."
+            )
+        asked = EraseEvents(
+            scope=None if scope is None else _scope_text(scope, None),
+            subject=subject,
+            stream=None if every_stream else self.stream,
+            limit=_LOOKED_AT,
+        )
+        return self._engine.perform_on(None, _erase(asked))
 
     def _name(self, event: Event, name: str | None, call: AttemptState | None) -> Event:
         """The event under the id it is published with.
@@ -141,6 +187,23 @@ def _current_call(engine: Any) -> AttemptState | None:
     """The call of this engine whose handler is running here."""
     attempt = engine.current()
     return None if attempt is None else attempt._call  # noqa: SLF001 - what people see of it has no place for events
+
+
+def _scope_text(scope: object, call: AttemptState | None) -> str:
+    """The scope of an event, as keys have it."""
+    if scope is not None:
+        return "" if scope is SHARED else Key.of("any", operation="any", scope=scope).scope
+    return "" if call is None else call.key.scope
+
+
+def _erase(asked: EraseEvents) -> Flow[int]:
+    count, after = 0, 0
+    while True:
+        erased = yield from ask(replace(asked, after=after))
+        count += erased.count
+        if erased.after is None:
+            return count
+        after = erased.after
 
 
 def _add(event: OutboxEvent, named: Event) -> Flow[Event]:

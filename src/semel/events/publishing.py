@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -25,6 +25,7 @@ from semel.core.events.outbox import (
     Cursor,
     CursorLost,
     EventBatch,
+    EventsPurged,
     OpenCursor,
     ParkedEvent,
     PurgeEvents,
@@ -48,6 +49,9 @@ OUTAGES: Final = (OSError, TimeoutError, TryLater)
 """Errors that say nothing of the event: the broker was not there, or did not answer. ConnectionError is an OSError."""
 _PURGE_EVERY: Final = 60.0
 _PURGE_LOT: Final = 5000
+
+
+Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 
 
 class Publisher(Protocol):
@@ -81,6 +85,27 @@ class RelaySettings:
     max_attempts: int
     backoff: Backoff
     keep_for: timedelta
+    keep_parked_for: timedelta | None = None
+
+
+@dataclass(slots=True)
+class RelayProgress:
+    """What a relay has done since it was made.
+
+    Attributes:
+        published: events that were confirmed and saved as published.
+        parked: events that were parked with an error.
+        in_flight: events that are on their way to the broker now.
+    """
+
+    published: int = 0
+    parked: int = 0
+    in_flight: int = 0
+
+    def add(self, done: Published) -> None:
+        """Count what came of events."""
+        self.published += len(done.positions)
+        self.parked += sum(one.error is not None for one in done.parked)
 
 
 @dataclass(slots=True)
@@ -102,7 +127,9 @@ class PartPublisher:
         clock: for waiting.
         wake: set when the relay is to stop.
         until: the instant at which the part has to be given back.
+        progress: what the relay has done, which is counted here.
         is_patient: whether to wait for a broker that cannot be reached, and not raise after `max_attempts`.
+        spawn: begins a task, which reads the next batch or deletes old events while this one is published.
     """
 
     def __init__(
@@ -115,7 +142,9 @@ class PartPublisher:
         clock: Clock,
         wake: asyncio.Event,
         until: float,
+        progress: RelayProgress,
         is_patient: bool,
+        spawn: Spawn = asyncio.create_task,
     ) -> None:
         self._part = part
         self._publisher = publisher
@@ -124,11 +153,14 @@ class PartPublisher:
         self._clock = clock
         self._wake = wake
         self._until = until
+        self._progress = progress
         self._is_patient = is_patient
+        self._spawn = spawn
         self._held: set[str | None] = set()
         self._cursor: Cursor | None = None
         self._is_unsaved = False
         self._purge_at = clock.monotonic() + _PURGE_EVERY
+        self._purging: asyncio.Task[int] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -152,8 +184,9 @@ class PartPublisher:
         try:
             while not self.is_over:
                 batch = await (self._read(self._opened) if ahead is None else ahead)
-                ahead = asyncio.create_task(self._read(batch.cursor)) if batch.may_read_on else None
+                ahead = self._spawn(self._read(batch.cursor)) if batch.may_read_on else None
                 count += await self._publish_batch(batch)
+                await self._purge_when_due()
                 if batch.is_last:
                     break
         finally:
@@ -161,7 +194,6 @@ class PartPublisher:
                 ahead.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await ahead
-        await self._purge()
         return count
 
     @property
@@ -183,6 +215,7 @@ class PartPublisher:
             self._cursor, self._is_unsaved = saved.cursor, False
         else:
             self._cursor, self._is_unsaved = batch.cursor.following(self._opened), True
+        self._progress.add(done)
         return len(done.positions)
 
     async def finish(self) -> None:
@@ -209,6 +242,7 @@ class PartPublisher:
                 SettleReleased(self._part, tuple(done.positions), tuple(one for one in failed if one.error is not None))
             )
             self._held = set(settled.held)
+            self._progress.add(done)
             count += len(done.positions)
             if not done.positions:
                 break
@@ -272,6 +306,7 @@ class PartPublisher:
 
     async def _send(self, wave: Sequence[StoredEvent]) -> Sequence[Exception | None]:
         events = [from_outbox(stored.event) for stored in wave]
+        self._progress.in_flight += len(wave)
         try:
             errors = await self._publisher.publish(events)
         except UsageError:
@@ -282,6 +317,8 @@ class PartPublisher:
             )
             down.__cause__ = error
             return [down] * len(wave)
+        finally:
+            self._progress.in_flight -= len(wave)
         if len(errors) != len(wave):
             raise UsageError(
                 f"publish() was given {len(wave)} events and answered for {len(errors)}, so nobody knows which of them "
@@ -315,14 +352,38 @@ class PartPublisher:
         if self._wake.is_set():
             raise TimeIsUp from error
 
-    async def _purge(self) -> None:
-        """Now and then delete what was published long ago."""
-        if self._clock.monotonic() >= self._purge_at:
+    async def _purge_when_due(self) -> None:
+        """Now and then delete what was published long ago, beside publishing: however much it is holds nothing up."""
+        if self._purging is None:
+            if self._clock.monotonic() >= self._purge_at:
+                self._purging = self._spawn(self.purge())
+        elif self._purging.done():
+            ended, self._purging = self._purging, None
             self._purge_at = self._clock.monotonic() + _PURGE_EVERY
-            await self.purge()
+            await ended  # what went wrong with it is raised here
 
     async def purge(self) -> int:
-        """Delete a lot of events that were published long ago; answers how many."""
-        keep_us = microseconds(self._settings.keep_for)
-        purged = await self._ask(PurgeEvents(self._opened, keep_us, _PURGE_LOT))
-        return int(purged.count)
+        """Delete, in lots, all events that were published long ago; answers how many."""
+        kept, kept_parked = microseconds(self._settings.keep_for), self._settings.keep_parked_for
+        keep_parked_us = None if kept_parked is None else microseconds(kept_parked)
+        count, after = 0, 0
+        while True:
+            purged: EventsPurged = await self._ask(PurgeEvents(self._opened, kept, _PURGE_LOT, after, keep_parked_us))
+            count += purged.count
+            if purged.parked:
+                _log.warning(
+                    "%d parked events of stream %s were deleted and never published: keep_parked_for is over",
+                    purged.parked,
+                    self._part.stream,
+                )
+            if purged.count < _PURGE_LOT or self.is_over:
+                return count
+            after, keep_parked_us = purged.after, None
+            await asyncio.sleep(0)  # a store in memory does not wait for anything
+
+    async def close(self) -> None:
+        """Give up what runs beside publishing."""
+        if self._purging is not None:
+            self._purging.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await self._purging

@@ -28,7 +28,15 @@ from semel.events.disposition import Backoff
 from semel.events.encoding import from_outbox
 from semel.events.event import Event
 from semel.events.outbox import Outbox
-from semel.events.publishing import Overtaken, PartPublisher, Publisher, RelaySettings, TimeIsUp
+from semel.events.publishing import (
+    Overtaken,
+    PartPublisher,
+    Publisher,
+    RelayProgress,
+    RelaySettings,
+    Spawn,
+    TimeIsUp,
+)
 from semel.validation import Duration, to_timedelta
 
 RELAY: Final = "semel:relay"
@@ -77,6 +85,8 @@ class Relay:
         max_attempts: how often an event is tried that the broker refuses, before it is parked.
         backoff: how long to wait in between, and while the broker cannot be reached; by default 0.1 to 30 seconds.
         keep_for: how long published events are kept, where the store keeps them.
+        keep_parked_for: how long an event is kept that could not be published; then it is deleted, and those that wait
+            behind it are published. By default for ever: an outbox loses nothing by itself.
 
     Raises:
         UsageError: a setting makes no sense, or the outbox is that of a `Semel`.
@@ -93,6 +103,7 @@ class Relay:
         max_attempts: int = 5,
         backoff: Backoff | None = None,
         keep_for: Duration = timedelta(days=7),
+        keep_parked_for: Duration | None = None,
     ) -> None:
         engine = engine_of(outbox.semel)
         if not isinstance(engine, AsyncEngine):
@@ -109,16 +120,21 @@ class Relay:
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
                 raise UsageError(f"{name} is a whole number from 1 to {most}, not {value!r}; nothing was made.")
         self._engine = engine
-        self._outbox = outbox
-        self._publisher = publisher
+        self.outbox = outbox
+        self.publisher = publisher
+        self.progress = RelayProgress()
         self._parts = [StreamPart(outbox.stream, number, parts) for number in range(parts)]
-        kept = to_timedelta("keep_for", keep_for, may_be_zero=True, error=UsageError)
-        self._settings = RelaySettings(in_flight, batch, max_attempts, backoff or _BACKOFF, kept)
+        self.keep_for = to_timedelta("keep_for", keep_for, may_be_zero=True, error=UsageError)
+        parked = None
+        if keep_parked_for is not None:
+            parked = to_timedelta("keep_parked_for", keep_parked_for, error=UsageError)
+        self._settings = RelaySettings(in_flight, batch, max_attempts, backoff or _BACKOFF, self.keep_for, parked)
         self._policy = Policy(lease_for=_LEASE, max_runtime=_LONGEST, when_running="reject")
         self._wake = asyncio.Event()
+        self._spawn: Spawn = asyncio.create_task
 
     def __repr__(self) -> str:
-        return f"Relay({self._outbox.stream!r})"
+        return f"Relay({self.outbox.stream!r})"
 
     async def run_once(self) -> int:
         """Publish all that is committed now, except what another relay is publishing; answers how many events.
@@ -152,7 +168,7 @@ class Relay:
         """Events that could not be published, and those that wait behind them, oldest first."""
         after: int | None = 0
         while after is not None:
-            page = await self._ask(ScanParked(self._outbox.stream, after, _PAGE))
+            page = await self._ask(ScanParked(self.outbox.stream, after, _PAGE))
             for one in page.events:
                 yield _show(one)
             after = page.after
@@ -163,7 +179,7 @@ class Relay:
         Raises:
             RecordNotFound: there is no such event among those that failed.
         """
-        return await self._change(ReleaseParked(self._outbox.stream, position))
+        return await self._change(ReleaseParked(self.outbox.stream, position))
 
     async def discard(self, position: int) -> None:
         """Delete a parked event, which is then never published; those that wait behind it go on.
@@ -171,13 +187,13 @@ class Relay:
         Raises:
             RecordNotFound: there is no such event.
         """
-        await self._change(ReleaseParked(self._outbox.stream, position, discard=True))
+        await self._change(ReleaseParked(self.outbox.stream, position, discard=True))
 
     async def _change(self, operation: ReleaseParked) -> int:
         changed = await self._ask(operation)
         if operation.position is not None and not changed.count:
             raise RecordNotFound(
-                f"There is no parked event at position {operation.position} of {self._outbox.stream!r} that could be "
+                f"There is no parked event at position {operation.position} of {self.outbox.stream!r} that could be "
                 f"{'discarded' if operation.discard else 'released'}; nothing was changed."
             )
         return int(changed.count)
@@ -209,32 +225,41 @@ class Relay:
         except (Overtaken, TimeIsUp):
             return 0
         finally:
-            await _give_back(call)
+            await self._give_back(call)
 
     async def _work(self, part: StreamPart, *, once: bool, purges: bool) -> int:
         until = self._engine.clock.monotonic() + _HELD_FOR
         publishing = PartPublisher(
             part,
-            self._publisher,
+            self.publisher,
             self._settings,
             ask=self._ask,
             clock=self._engine.clock,
             wake=self._wake,
             until=until,
+            progress=self.progress,
             is_patient=not once,
+            spawn=self._spawn,
         )
-        await publishing.open(self._engine.new_nonce())
-        if purges:
-            return await publishing.purge()
-        count = await publishing.publish_all()
-        pause = _FIRST_PAUSE
-        while not once and not publishing.is_over:
-            await self._rest(pause)
-            published = await publishing.publish_all()
-            count += published
-            pause = _FIRST_PAUSE if published else min(pause * 2, _LONGEST_PAUSE)
-        await publishing.finish()
-        return count
+        try:
+            await publishing.open(self._engine.new_nonce())
+            if purges:
+                return await publishing.purge()
+            count = await publishing.publish_all()
+            pause = _FIRST_PAUSE
+            while not once and not publishing.is_over:
+                await self._rest(pause)
+                published = await publishing.publish_all()
+                count += published
+                pause = _FIRST_PAUSE if published else min(pause * 2, _LONGEST_PAUSE)
+            await publishing.finish()
+            return count
+        finally:
+            await publishing.close()
+
+    async def _give_back(self, call: AsyncCall[Any]) -> None:
+        with suppress(TryLater, LeaseLost):  # its lease ends by itself, or has ended
+            await asyncio.shield(self._engine.runtime().spawn(call.give_back()))
 
     async def _rest(self, seconds: float) -> None:
         await self._engine.clock.arest(self._wake, self._engine.clock.monotonic() + seconds)
@@ -249,11 +274,6 @@ class Relay:
     async def _ask(self, operation: Any) -> Any:
         """Have an operation carried out on a connection of semel's own."""
         return await self._engine.perform_on(None, _once(operation))
-
-
-async def _give_back(call: AsyncCall[Any]) -> None:
-    with suppress(TryLater, LeaseLost):  # its lease ends by itself, or has ended
-        await asyncio.shield(call.give_back())
 
 
 def _once(operation: Any) -> Flow[Any]:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final, Literal, NoReturn, Protocol, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from semel.core.policy import Policy
 from semel.core.store import Capability, Store
@@ -69,11 +70,19 @@ class Numbers(msgspec.Struct, frozen=True):
     shortest_among: int | None = None
 
 
+_OUTBOX: Final = "event in the outbox"
+_NO_OUTBOX: Final = "this store has no outbox"
 _ALWAYS: Final[tuple[Need, ...]] = ("durable", "primary", "schema")
 _ROWS: Final[tuple[tuple[str, str, tuple[Need, ...], str], ...]] = (
     ("outcome per key", "at most one, fenced", _ALWAYS, "the store keeps acknowledged commits"),
     ("replay", "byte-equal within keep_for", (*_ALWAYS, "kept"), "records outlive the retries"),
     ("effect in the same database (within)", "exactly once", (*_ALWAYS, "joins"), "for connections to this database"),
+    (
+        _OUTBOX,
+        "recorded exactly once, published at least once",
+        (*_ALWAYS, "joins"),
+        "the consumer's inbox makes it effectively once",
+    ),
     (
         "external effect that honours our derived key",
         "effectively once",
@@ -92,9 +101,17 @@ _ROWS: Final[tuple[tuple[str, str, tuple[Need, ...], str], ...]] = (
 _REDIS: Final = ("Redis as the only store", "best effort")
 
 
-def promises(findings: Sequence[Finding], *, best_effort: bool = False) -> list[Promise]:
-    """Which rows of the promise hold, by what was found. `best_effort`: the store is Redis, with nothing behind it."""
+def promises(findings: Sequence[Finding], *, best_effort: bool = False, outbox: bool = True) -> list[Promise]:
+    """Which rows of the promise hold, by what was found.
+
+    Args:
+        findings: what was found.
+        best_effort: the store is Redis, with nothing behind it.
+        outbox: whether the store has an outbox.
+    """
     held = [_promise(*row, findings) for row in _ROWS]
+    if not outbox:
+        held = [replace(row, holds=None, because=_NO_OUTBOX) if row.boundary == _OUTBOX else row for row in held]
     if not best_effort:
         return [*held, Promise(*_REDIS, None, "this store is another")]
     refused = any(finding.verdict == "fix" for finding in findings)

@@ -53,6 +53,8 @@ class DjangoStore(StoreWrapper):
                 Capability.SEPARATE_LOOP,
                 Capability.INVALIDATIONS,
                 Capability.DURABLE,
+                Capability.LETTERS,
+                Capability.OUTBOX,
                 *SEARCHING,
             }
         )

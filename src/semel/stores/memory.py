@@ -373,8 +373,10 @@ class Table:
             resolution=operation.note,
         )
         self._enter(record, operation.digest)
-        self.letters.close(operation.digest)
-        return Resolved(self.records[operation.digest])
+        resolved = self.records[operation.digest]
+        if not resolved.retryable:  # else nobody but the letter has the event that may run now
+            self.letters.close(operation.digest)
+        return Resolved(resolved)
 
     def reopen(self, operation: Reopen, now: int) -> Reopened | StateMismatch:
         """Let a key run again whose failure was final."""

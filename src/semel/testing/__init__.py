@@ -1,4 +1,4 @@
-"""What users test with: a virtual clock, engines put on another store, crashes, and the contract suite for stores.
+"""What users test with: a virtual clock, engines on another store, crashes, a faulty broker, the contract of stores.
 
 Other names than `crash` are loaded when they are first used.
 """
@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from semel.engine.clock import Crash
+    from semel.testing.broker import DeliveryReport, FaultyBroker
     from semel.testing.clock import VirtualClock
     from semel.testing.overriding import override
 
 _HOMES = {
     "Crash": "semel.engine.clock",
+    "DeliveryReport": "semel.testing.broker",
+    "FaultyBroker": "semel.testing.broker",
     "VirtualClock": "semel.testing.clock",
     "override": "semel.testing.overriding",
 }
 
-__all__ = ["Crash", "VirtualClock", "crash", "override"]
+__all__ = ["Crash", "DeliveryReport", "FaultyBroker", "VirtualClock", "crash", "override"]
 
 
 def crash() -> Any:

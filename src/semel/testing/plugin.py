@@ -1,6 +1,6 @@
-"""Pytest fixtures: a store on a virtual clock, and engines put on it. Pytest finds them wherever semel is installed.
+"""Pytest fixtures: a store on a virtual clock, engines put on it, and a faulty broker.
 
-Nothing of semel is loaded before a test asks for a fixture.
+Pytest finds them wherever semel is installed. Nothing of semel is loaded before a test asks for a fixture.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from semel.engine.async_engine import AsyncSemelBase
     from semel.engine.sync_engine import SyncSemelBase
     from semel.stores.memory import MemoryStore
+    from semel.testing.broker import FaultyBroker
     from semel.testing.clock import VirtualClock
 
 
@@ -31,6 +32,14 @@ def semel_store(semel_clock: VirtualClock) -> MemoryStore:
     from semel.stores.memory import MemoryStore
 
     return MemoryStore(clock=semel_clock.store_clock)
+
+
+@pytest.fixture
+def semel_broker(semel_clock: VirtualClock) -> FaultyBroker:
+    """A broker whose every event suffers every fault once; time passes on `semel_clock`."""
+    from semel.testing.broker import FaultyBroker
+
+    return FaultyBroker(semel_clock)
 
 
 @pytest.fixture

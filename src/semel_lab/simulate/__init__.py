@@ -6,6 +6,7 @@ Run `verify` (or `semel verify` on the command line) for the whole programme, `r
 from semel_lab.simulate.checks.violation import INVARIANTS, Violation
 from semel_lab.simulate.events import EVENT_SOMETIMES, EVENT_WORLDS, EventWorld
 from semel_lab.simulate.explore import Failing, Replayed, every, replay, shrink, some
+from semel_lab.simulate.relays import RELAY_SOMETIMES, RELAY_WORLDS, RelayWorld, Writing
 from semel_lab.simulate.verify import SOMETIMES, Explored, Report, verify
 from semel_lab.simulate.within import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWorld
 from semel_lab.simulate.world import FAULTS, QUIRKS, SERVER_SOMETIMES, SERVER_WORLDS, SMALL, Asker, World, large
@@ -16,6 +17,8 @@ __all__ = [
     "FAULTS",
     "INVARIANTS",
     "QUIRKS",
+    "RELAY_SOMETIMES",
+    "RELAY_WORLDS",
     "SERVER_SOMETIMES",
     "SERVER_WORLDS",
     "SMALL",
@@ -26,11 +29,13 @@ __all__ = [
     "EventWorld",
     "Explored",
     "Failing",
+    "RelayWorld",
     "Replayed",
     "Report",
     "Violation",
     "WithinWorld",
     "World",
+    "Writing",
     "every",
     "large",
     "replay",

@@ -26,6 +26,7 @@ from semel_lab.simulate.checks.violation import INVARIANTS, SeenBefore, Violatio
 from semel_lab.simulate.events import EventSimulation, EventWorld
 from semel_lab.simulate.loop import Dice, Script
 from semel_lab.simulate.process import Worker
+from semel_lab.simulate.relays import RelaySimulation, RelayWorld
 from semel_lab.simulate.simulation import Simulation
 from semel_lab.simulate.within import WithinSimulation, WithinWorld
 from semel_lab.simulate.world import (
@@ -117,8 +118,8 @@ def _resolve(sim: Simulation, request: Request) -> None:
         raise Violation("I8", f"what was reported in doubt cannot be resolved: {error}") from error
 
 
-AnyWorld = World | WithinWorld | EventWorld
-AnySimulation = Simulation | WithinSimulation | EventSimulation
+AnyWorld = World | WithinWorld | EventWorld | RelayWorld
+AnySimulation = Simulation | WithinSimulation | EventSimulation | RelaySimulation
 
 _MOST_SHRINKING = 2_000
 
@@ -208,6 +209,8 @@ def _simulation(
         return WithinSimulation(world, choices, seen, trace)
     if isinstance(world, EventWorld):
         return EventSimulation(world, choices, seen, trace)
+    if isinstance(world, RelayWorld):
+        return RelaySimulation(world, choices, seen, trace)
     return Simulation(setting_of(world), choices, seen, trace)
 
 
@@ -268,9 +271,16 @@ def some(worlds: Sequence[AnyWorld], seed: int, first: int, count: int) -> Tally
                 tally.failing.append(shrink(world, dice.taken, violation, f"{seed}:{number}"))
                 break
             tally.schedules += 1
+            if isinstance(world, EventWorld | RelayWorld):
+                seen[counted_as(world)] += 1
             _count(tally, sim)
     tally.seen = seen
     return tally
+
+
+def counted_as(world: AnyWorld) -> str:
+    """Under which name the schedules of a world are counted that chance explores by name."""
+    return f"schedules of {world.name}"
 
 
 def _count(tally: Tally, sim: AnySimulation) -> None:

@@ -29,8 +29,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, Self, TypeVar
 
-from semel_lab.simulate.events import EVENT_WORLDS
-from semel_lab.simulate.explore import AnyWorld, Failing, Tally, every, some
+from semel_lab.simulate.events import EVENT_SOMETIMES, EVENT_WORLDS
+from semel_lab.simulate.explore import AnyWorld, Failing, Tally, counted_as, every, some
+from semel_lab.simulate.relays import RELAY_SOMETIMES, RELAY_WORLDS
 from semel_lab.simulate.within import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWorld
 from semel_lab.simulate.world import DECORATED, SERVER_SOMETIMES, SERVER_WORLDS, SMALL, World, by_chance
 
@@ -310,6 +311,8 @@ ENOUGH_FOR_MORE: Final = 3_000_000
 _PIECE: Final = 1_000
 _EVERY: Final[tuple[World | WithinWorld, ...]] = (*SMALL, *DECORATED, *SERVER_WORLDS, *WITHIN_WORLDS)
 _NAMES: Final = tuple(world.name for world in _EVERY)
+_BY_NAME: Final[tuple[AnyWorld, ...]] = (*EVENT_WORLDS, *RELAY_WORLDS)
+"""Chance explores each of these in every run, and has to have reached what is special to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +328,7 @@ class Piece:
         """Do it."""
         if self.world is not None:
             return self, every(self.world)
-        worlds: list[AnyWorld] = [*by_chance(self.seed), *WITHIN_WORLDS, *EVENT_WORLDS]
+        worlds: list[AnyWorld] = [*by_chance(self.seed), *WITHIN_WORLDS, *_BY_NAME]
         return self, some(worlds, self.seed, self.first, self.count)
 
 
@@ -393,7 +396,8 @@ class Run:
     def _wanted(self) -> frozenset[str]:
         """What must have been reached. The worlds of Redis and DynamoDB are explored to the end, or not at all."""
         served = SERVER_SOMETIMES if self._explored else frozenset[str]()
-        return SOMETIMES | WITHIN_SOMETIMES | served
+        named = frozenset(map(counted_as, _BY_NAME))
+        return SOMETIMES | WITHIN_SOMETIMES | EVENT_SOMETIMES | RELAY_SOMETIMES | served | named
 
     def report(self, seconds: float) -> Report:
         """What was found."""

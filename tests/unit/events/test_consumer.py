@@ -3,95 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
-from semel import AsyncSemel, Cancelled, Happened, Semel
-from semel.core.events.letters import LetterQuery, ScanLetters, StoredLetter
+from semel import Cancelled, Happened, Semel
 from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound, StoreUnavailable, UsageError
-from semel.events.consumer import Consumer
-from semel.events.disposition import Backoff, Disposition
-from semel.events.event import Event
+from semel.events import Consumer, Disposition, Event
 from semel.stores.memory import MemoryStore
 from semel.testing import Crash, VirtualClock
-
-NO_CHANCE = Backoff(first=timedelta(seconds=1), most=timedelta(minutes=10), spread=0)
-
-
-class Registered(msgspec.Struct):
-    capacity_kw: int
-
-
-class Declined(Exception):
-    """A final error."""
-
-
-def an_event(**changes: Any) -> Event:
-    given: dict[str, Any] = {"type": "asset.registered", "source": "/facilities/7", "id": "e-1", "subject": "asset-1"}
-    return Event(**{**given, "data": {"capacity_kw": 50}, **changes})
-
-
-@dataclass
-class Desk:
-    """A consumer of one kind, whose handlers are written once, as plain functions."""
-
-    is_async: bool
-    clock: VirtualClock
-    store: MemoryStore
-    runner: asyncio.Runner
-
-    def __post_init__(self) -> None:
-        self.semel: Any = self._engine()
-
-    def _engine(self) -> Any:
-        return (AsyncSemel if self.is_async else Semel)(self.store, clock=self.clock)
-
-    def wait(self, given: Any) -> Any:
-        async def awaited() -> Any:
-            return await given
-
-        return self.runner.run(awaited()) if inspect.isawaitable(given) else given
-
-    def consumer(self, function: Callable[..., Any], *types: str, **settings: Any) -> Consumer[Any]:
-        consumer: Consumer[Any] = Consumer(self.semel, "billing", **{"backoff": NO_CHANCE, **settings})
-        consumer.on(*(types or ("asset.registered",)))(self.kind(function))
-        return consumer
-
-    def kind(self, function: Callable[..., Any]) -> Any:
-        if not self.is_async:
-            return function
-
-        async def run(**given: Any) -> Any:
-            return function(**given)
-
-        run.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
-        run.__annotations__ = function.__annotations__
-        return run
-
-    def handle(self, consumer: Consumer[Any], event: Event) -> Disposition:
-        given: Disposition = self.wait(consumer.handle(event))
-        return given
-
-    def every(self, given: Any) -> list[Any]:
-        async def listed() -> list[Any]:
-            return [one async for one in given]
-
-        return self.runner.run(listed()) if self.is_async else list(given)
-
-    def letters(self) -> tuple[StoredLetter, ...]:
-        answer: Any = self.store.table.apply(ScanLetters(LetterQuery(consumer="billing"), None, 100), 0)
-        return tuple(answer.letters)
-
-    def record(self, event: Event) -> Any:
-        return self.wait(self.semel.read((event.source, event.id), operation="event:billing"))
+from tests.events.desk import Declined, Desk, Registered, an_event, fail
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -101,13 +26,6 @@ def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
         made = Desk(request.param == "async", clock, MemoryStore(clock=clock.store_clock), runner)
         yield made
         made.wait(made.semel.close())
-
-
-def fail(error: BaseException) -> Callable[..., Any]:
-    def raising() -> None:
-        raise error
-
-    return raising
 
 
 def test_an_event_that_arrives_five_times_runs_once(desk: Desk) -> None:
@@ -180,7 +98,7 @@ def test_an_exhausted_event_that_arrives_again_is_only_seen_once_more(desk: Desk
     given = desk.handle(consumer, an_event())
     assert (given.action, given.status) == ("dead_letter", "exhausted")
     (letter,) = desk.letters()
-    assert (letter.seen, letter.last_us - letter.first_us, letter.attempts) == (2, 60_000_000, 1)
+    assert (letter.seen, letter.last - letter.first, letter.attempts) == (2, timedelta(minutes=1), 1)
 
 
 def test_a_final_error_is_rejected_at_once(desk: Desk) -> None:
@@ -232,7 +150,7 @@ def test_a_crash_under_hold_is_a_dead_letter_that_names_the_record(desk: Desk) -
     desk.clock.advance(3600)
     given = desk.handle(consumer, an_event())
     assert (given.action, given.status) == ("dead_letter", "in_doubt")
-    assert desk.letters()[0].record is not None
+    assert desk.letters()[0].reference is not None
     assert given.reference == desk.record(an_event()).reference
 
 
@@ -283,8 +201,7 @@ def test_bytes_that_are_no_event_become_a_dead_letter_with_them(desk: Desk) -> N
     given = desk.wait(consumer.receive({"ce-id": "1"}, b"\x00\x01"))
     assert (given.action, given.status) == ("dead_letter", "invalid")
     (letter,) = desk.letters()
-    assert not letter.readable
-    assert msgspec.msgpack.decode(letter.content) == [{"ce-id": "1"}, b"\x00\x01"]
+    assert (letter.event, letter.raw) == (None, ({"ce-id": "1"}, b"\x00\x01"))
 
 
 def test_two_consumers_do_not_see_each_others_marks(desk: Desk) -> None:
@@ -495,3 +412,21 @@ def test_serial_events_cannot_be_part_of_a_transaction_of_the_caller(desk: Desk)
     consumer = desk.consumer(lambda: None, serial_by="subject")
     with pytest.raises(UsageError, match="transaction="):
         desk.wait(consumer.handle(an_event(), within=object()))
+
+
+def test_an_alias_of_django_is_refused_where_handlers_are_awaited(desk: Desk) -> None:
+    if not desk.is_async:
+        consumer: Consumer[Any] = Consumer(desk.semel, "billing", transaction="default")
+        assert "billing" in repr(consumer)
+        return
+    with pytest.raises(UsageError, match="coroutines"):
+        Consumer(desk.semel, "billing", transaction="default")
+
+
+def test_what_begins_no_transaction_is_refused(desk: Desk) -> None:
+    with pytest.raises(UsageError, match="callable"):
+        Consumer(desk.semel, "billing", transaction=7)  # type: ignore[arg-type]
+
+
+def test_a_consumer_can_be_made_before_django_knows_its_databases() -> None:
+    assert Consumer(Semel("django://default"), "billing").name == "billing"

@@ -95,6 +95,12 @@ def test_percent_signs_stay_what_they_are_where_the_binding_does_not_quote(prefi
     assert Event.from_headers({f"{prefix}{name}": text for name, text in names.items()}, b"").id == "1%41"
 
 
+def test_an_attribute_that_is_named_like_the_content_type_is_not_taken_for_it() -> None:
+    headers = {"ce-id": "e-1", "ce-source": "/s", "ce-type": "t", "ce-content-type": "text/plain"}
+    with pytest.raises(EventInvalid, match="content-type"):
+        Event.from_headers(headers, b"{}")
+
+
 def test_headers_may_be_bytes() -> None:
     headers = {"ce_id": b"e-1", "ce_source": b"/s", "ce_type": b"t", "content-type": b"text/plain"}
     assert Event.from_headers(headers, b"hello").data == b"hello"

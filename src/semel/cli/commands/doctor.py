@@ -15,7 +15,7 @@ from rich.text import Text
 
 from semel.cli import exit_codes
 from semel.cli.printing import as_text, console
-from semel.cli.store_option import Url, chosen_settings, store_at
+from semel.cli.store_option import BrokerUrl, Durable, Group, Queue, Stream, Url, chosen_settings, store_at
 from semel.cli.timefmt import duration, span
 from semel.core.store import Capability
 from semel.settings import Settings, show_settings
@@ -31,17 +31,69 @@ def doctor(
         str,
         typer.Option(metavar="DURATION", help="How long after its first call a caller may still try again."),
     ] = span(DEFAULT_HORIZON),
+    broker: BrokerUrl = None,
+    queue: Queue = None,
+    stream: Stream = None,
+    durable: Durable = None,
+    group: Group = None,
+    management: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="RabbitMQ: where its management plugin answers. Default: the broker's host, port 15672.",
+            show_default=False,
+        ),
+    ] = None,
+    consumer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:CONSUMER", help="Your Consumer, which the broker is compared with.", show_default=False
+        ),
+    ] = None,
+    relay: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:RELAY", help="Your Relay, which it is compared with, too.", show_default=False),
+    ] = None,
+    consumer_timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="RabbitMQ: its consumer_timeout, which it does not tell.", show_default=False
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Look at a database: durability, role, clock, proxies, schema, and what waits there. Changes nothing.
+
+    With --broker and --queue or --stream also at a broker: how long it may deliver an event again is compared with how
+    long a consumer remembers it.
 
     Exit code 0: every promise of this release holds there. 1: something must be fixed first.
     """
     horizon = duration(retry_horizon)
     settings = chosen_settings(url)
     store = store_at(url)
-    findings = [*_switched_off(settings), *admin_of(store, Capability.EXAMINE).examine(horizon)]
-    held = promises(findings, best_effort=Capability.DURABLE not in store.capabilities)
+    findings = [
+        *_switched_off(settings),
+        *admin_of(store, Capability.EXAMINE).examine(horizon),
+    ]
+    if any(
+        option is not None for option in (queue, stream, durable, group, management, consumer, relay, consumer_timeout)
+    ):
+        from semel.cli.commands.events.broker_limits import examine_broker  # it imports all about events
+
+        findings += examine_broker(
+            broker,
+            {"queue": queue, "stream": stream, "durable": durable, "group": group},
+            management=management,
+            consumer=consumer,
+            relay=relay,
+            consumer_timeout=None if consumer_timeout is None else duration(consumer_timeout),
+        )
+    held = promises(
+        findings,
+        best_effort=Capability.DURABLE not in store.capabilities,
+        outbox=Capability.OUTBOX in store.capabilities,
+    )
     shown = [] if settings is None else list(show_settings(settings))
     if as_json:
         _print_json(store.name, horizon, findings, held, shown)

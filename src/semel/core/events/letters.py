@@ -2,8 +2,9 @@
 
 - A letter is named by its consumer, its record and its body, so that a crash neither loses nor doubles one.
 - It is written in the transaction or statement that ends its record, and goes with the write that completes it.
-- A decision on the record closes its letters, except those of another event under the same id (`reused`). Erasing the
-  record deletes all of them.
+- A decision on the record closes its letters, except those of another event under the same id (`reused`), and except
+  where the event may run again by it: the broker was released, and nobody else has the event. Erasing the record
+  deletes all of them.
 - A record with a letter is kept for at least as long as the letter.
 """
 
@@ -70,7 +71,10 @@ class StoredLetter(Letter, frozen=True, kw_only=True):
 
 
 class LetterQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which letters to list; what is None does not restrict."""
+    """Which letters to list; what is None does not restrict.
+
+    An id with its record, or one of a letter without a record, is found without looking through all letters.
+    """
 
     consumer: str
     id: bytes | None = None
@@ -112,7 +116,8 @@ class ScanLetters(msgspec.Struct, Asks["LetterPage"], frozen=True):
 class DropLetter(msgspec.Struct, Asks["LetterFound"], frozen=True):
     """Delete a letter; the answer is what was deleted.
 
-    `record`, where it is known, helps a store that keeps letters beside their records; consumer and id decide.
+    `record`, where the letter has one, leads a store to it that keeps letters beside their records; without it such a
+    store looks through all of them. Consumer and id decide.
     """
 
     consumer: str

@@ -8,6 +8,8 @@
   the order of commits.
 - What cannot be published is parked in the very write that moves the cursor past it. While an event of an ordering key
   is parked, later events of that key wait behind it.
+- What is erased is gone from everywhere, whether it was published, waits, or is parked. What a relay has read before
+  cannot bring it back.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ class OutboxEvent(msgspec.Struct, frozen=True, kw_only=True):
         ordering_key: events of one key are published in the order in which they were added.
         attributes: what else there is of it, as JSON: `dataschema` and extensions.
         binary: whether `data` is bytes by itself, and not JSON.
+        scope: whose it is, as that of a key; empty where it belongs to nobody in particular.
     """
 
     stream: str
@@ -45,6 +48,7 @@ class OutboxEvent(msgspec.Struct, frozen=True, kw_only=True):
     binary: bool
     attributes: bytes
     ordering_key: str | None
+    scope: str = ""
 
 
 class StoredEvent(msgspec.Struct, frozen=True):
@@ -131,7 +135,10 @@ class OpenCursor(msgspec.Struct, Asks["CursorFound"], frozen=True):
 
 
 class ReadEvents(msgspec.Struct, Asks["EventBatch"], frozen=True):
-    """Ask for the next events of a part, at most `limit`, in the order in which they are to be published."""
+    """Ask for the next events of a part, at most `limit`, in the order in which they are to be published.
+
+    Who has been overtaken is given none: what was parked since holds up events of its key.
+    """
 
     cursor: Cursor
     limit: int
@@ -183,10 +190,54 @@ class ReleaseParked(msgspec.Struct, Asks["ParkedChanged"], frozen=True):
 
 
 class PurgeEvents(msgspec.Struct, Asks["EventsPurged"], frozen=True):
-    """Delete at most `limit` events of a part that were published, and added more than `keep_us` ago."""
+    """Delete at most `limit` events of a part that were published, and added more than `keep_us` ago.
+
+    Attributes:
+        after: only positions above it, for whoever goes on after a full lot.
+        keep_parked_us: where it is given, delete also what was parked with an error longer ago than this; those that
+            wait behind it may then be published.
+    """
 
     cursor: Cursor
     keep_us: int
+    limit: int
+    after: int = 0
+    keep_parked_us: int | None = None
+
+
+class EraseEvents(msgspec.Struct, Asks["EventsErased"], frozen=True, kw_only=True):
+    """Delete the events of a scope, of a subject, or of both, whatever has become of them.
+
+    At most `limit` events above the position `after` are looked at; whoever asks goes on where the answer says. What is
+    parked is deleted with the last of them.
+    """
+
+    scope: str | None
+    subject: str | None
+    stream: str | None = None
+    after: int = 0
+    limit: int
+
+    def concerns(self, event: OutboxEvent) -> bool:
+        """Whether an event is to be deleted."""
+        asked = ((self.scope, event.scope), (self.subject, event.subject), (self.stream, event.stream))
+        return all(wanted is None or wanted == found for wanted, found in asked)
+
+
+class MeasureLag(msgspec.Struct, Asks["LagMeasured"], frozen=True):
+    """Ask how many events wait, of one stream or of each that is known. Takes nothing over and changes nothing.
+
+    `most`: no more are counted of each stream.
+    """
+
+    stream: str | None
+    most: int
+
+
+class PeekEvents(msgspec.Struct, Asks["EventsPeeked"], frozen=True):
+    """Ask for the events of a stream that wait to be published, by position, at most `limit`. Changes nothing."""
+
+    stream: str
     limit: int
 
 
@@ -253,9 +304,60 @@ class ParkedChanged(msgspec.Struct, frozen=True):
 
 
 class EventsPurged(msgspec.Struct, frozen=True):
-    """How many published events were deleted."""
+    """How many published events were deleted, the last position among them, and how many parked ones."""
 
     count: int
+    after: int = 0
+    parked: int = 0
+
+
+class EventsErased(msgspec.Struct, frozen=True):
+    """How many rows were deleted, and after which position to go on; None: all have been looked at.
+
+    An event that is parked may have two, one of them in the outbox.
+    """
+
+    count: int
+    after: int | None
+
+
+class PartProgress(msgspec.Struct, frozen=True):
+    """When the cursor of a part was opened or saved last."""
+
+    part: StreamPart
+    saved_us: int
+
+
+class StreamLag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the relays of a stream are behind.
+
+    Attributes:
+        waiting: committed events that are neither published nor parked; more than asked for are not counted.
+        oldest_us: when the oldest of them was added; None: none waits.
+        parked: events that are parked, those that wait behind others of their key with them.
+        failed: parked events with an error.
+        parts: the parts that relays have read it in, of every division.
+    """
+
+    stream: str
+    waiting: int
+    oldest_us: int | None
+    parked: int
+    failed: int
+    parts: tuple[PartProgress, ...]
+
+
+class LagMeasured(msgspec.Struct, frozen=True):
+    """Streams by name, and the instant of the store."""
+
+    streams: tuple[StreamLag, ...]
+    now_us: int
+
+
+class EventsPeeked(msgspec.Struct, frozen=True):
+    """Events that wait, in the order of their positions."""
+
+    events: tuple[StoredEvent, ...]
 
 
 AboutOutbox = (
@@ -268,6 +370,9 @@ AboutOutbox = (
     | ScanParked
     | ReleaseParked
     | PurgeEvents
+    | EraseEvents
+    | MeasureLag
+    | PeekEvents
 )
 """All operations of the outbox."""
 OutboxAnswer = (
@@ -281,6 +386,9 @@ OutboxAnswer = (
     | ParkedPage
     | ParkedChanged
     | EventsPurged
+    | EventsErased
+    | LagMeasured
+    | EventsPeeked
 )
 
 

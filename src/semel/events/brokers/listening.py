@@ -17,10 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from semel.api import AsyncSemel, Semel
+from semel.core.policy import Policy
 from semel.errors import LeaseLost, UsageError
 from semel.events.consumer import Consumer
 from semel.events.disposition import Backoff, Disposition
@@ -36,7 +37,19 @@ _PLAIN: Final = "!#$&'()*+,-./:;=?@[]_~"
 
 log = logging.getLogger("semel.events.brokers")
 
-AnyConsumer = Consumer[AsyncSemel] | Consumer[Semel]
+
+class Receiver(Protocol):
+    """What listeners need of a consumer."""
+
+    name: str
+    policy: Policy
+    is_async: bool
+
+    def receive(self, headers: Mapping[str, Any], body: bytes) -> Any:
+        """Process a message, and give its disposition, or an awaitable of it."""
+
+
+AnyConsumer = Consumer[AsyncSemel] | Consumer[Semel] | Receiver
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +100,7 @@ class Subscription(ABC):
         """Have it delivered again, not before `after`."""
 
     @abstractmethod
-    async def dead_letter(self, message: Message, given: Disposition) -> None:
+    async def dead_letter(self, message: Message, disposition: Disposition) -> None:
         """Pass it on to where the broker keeps what nobody could process."""
 
     @abstractmethod
@@ -199,24 +212,25 @@ class Listener:
         subscription = self._subscription
         subscription.begin(message)
         try:
-            given = await self._receive(message)
+            disposition = await self._receive(message)
         except BaseException:
             subscription.abandon(message)
             raise
-        if given.action == "ack":
+        if disposition.action == "ack":
             await subscription.acknowledge(message)
-        elif given.action == "dead_letter":
-            log.warning("an event became a dead letter (%s): %s", given.status, given.reference)
-            await subscription.dead_letter(message, given)
-        elif isinstance(given.error, LeaseLost) and subscription.settles_others:
+        elif disposition.action == "dead_letter":
+            log.warning("an event became a dead letter (%s): %s", disposition.status, disposition.reference)
+            await subscription.dead_letter(message, disposition)
+        elif isinstance(disposition.error, LeaseLost) and subscription.settles_others:
             # Somebody else may have it by now, and would lose it by what is said here.
             subscription.abandon(message)
         else:
-            await subscription.retry(message, AFTER_NOTHING if given.retry_after is None else given.retry_after)
+            after = disposition.retry_after
+            await subscription.retry(message, AFTER_NOTHING if after is None else after)
 
 
 @asynccontextmanager
-async def listening(
+async def run_listener(
     consumer: AnyConsumer, subscription: Subscription, *, concurrency: int, stop_within: Duration
 ) -> AsyncIterator[None]:
     """Listen for as long as the block runs.
@@ -270,23 +284,22 @@ async def _finish(ending: asyncio.Future[None]) -> None:
         raise asyncio.CancelledError
 
 
-class Reconnecting:
-    """How long to wait before the next connection: longer after each that fails."""
+class RetryDelay:
+    """How long to wait before the broker is tried again: longer after each failure in a row."""
 
     def __init__(self) -> None:
         self._backoff = Backoff(first=0.1, most=10.0)
         self._failures = 0
 
-    def succeeded(self) -> None:
-        """A connection was made."""
+    def reset(self) -> None:
+        """The broker answered: begin with the shortest wait again."""
         self._failures = 0
 
-    async def wait(self, error: BaseException | None) -> None:
-        """Wait after `error`."""
+    async def wait(self, reason: str) -> None:
+        """Say what happened, and wait."""
         self._failures += 1
         pause = self._backoff.after(self._failures)
-        kind = "closed" if error is None else type(error).__name__
-        log.warning("the connection to the broker is lost (%s); the next try is in %.1f s", kind, pause.total_seconds())
+        log.warning("%s; the next try is in %.1f s", reason, pause.total_seconds())
         await asyncio.sleep(pause.total_seconds())
 
 

@@ -19,16 +19,18 @@ from typing import Any, Final, Self
 
 from semel.errors import UsageError
 from semel.events.brokers.deadlines import Deadlines, Extend
+from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import (
     CONCURRENCY,
     PREFETCH,
     STOP_WITHIN,
     AnyConsumer,
     Message,
+    RetryDelay,
     Subscription,
     identity_of,
-    listening,
     log,
+    run_listener,
 )
 from semel.events.disposition import Disposition
 from semel.events.event import Event
@@ -42,8 +44,8 @@ with requires("semel.events.brokers.nats", "nats"):
     from nats.errors import BadSubjectError, MaxPayloadError
     from nats.errors import Error as NatsError
     from nats.js import JetStreamContext
-    from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
-    from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
+    from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DiscardPolicy
+    from nats.js.errors import APIError, BadRequestError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
 
 IN_FLIGHT: Final = 256
 """Events that are published before the first is confirmed."""
@@ -53,6 +55,7 @@ _CONNECT_WITHIN: Final = 15.0
 _NOT_CONFIRMED: Final = (
     "NATS could not be reached, or did not confirm in time ({}); what was not confirmed has to be published again."
 )
+_NO_RESPONDERS: Final = "503"
 _LOST: Final = (NatsError, OSError, asyncio.TimeoutError)
 
 
@@ -105,10 +108,11 @@ async def listen(
         stream,
         wanted,
         prefetch=max(prefetch, concurrency),
+        concurrency=concurrency,
         longest=consumer.policy.max_runtime.total_seconds(),
         dead_letter_subject=dead_letter_subject,
     )
-    async with listening(consumer, subscription, concurrency=concurrency, stop_within=stop_within):
+    async with run_listener(consumer, subscription, concurrency=concurrency, stop_within=stop_within):
         yield
 
 
@@ -147,6 +151,7 @@ class _Subscription(Subscription):
         wanted: ConsumerConfig,
         *,
         prefetch: int,
+        concurrency: int,
         longest: float,
         dead_letter_subject: str | None,
     ) -> None:
@@ -155,6 +160,7 @@ class _Subscription(Subscription):
         self._stream = stream
         self._wanted = wanted
         self._prefetch = prefetch
+        self._worth_asking = max(1, min(prefetch // 4, prefetch - concurrency))
         self._longest = longest
         self._dead_letter_subject = dead_letter_subject
         self._take: Callable[[Message], None] = lambda _: None
@@ -167,9 +173,12 @@ class _Subscription(Subscription):
         self._held: set[str] = set()
         self._room = asyncio.Event()
         self._is_paused = False
+        self._is_missing = False
+        """Whether the broker has no such durable consumer any more."""
+        self._delay = RetryDelay()
 
     @property
-    def _connected(self) -> Client:
+    def _connection(self) -> Client:
         assert self._client is not None  # noqa: S101 - set by `start`
         return self._client
 
@@ -178,7 +187,7 @@ class _Subscription(Subscription):
         self._client = await _connect(self._url, self._options, reconnected_cb=self._on_reconnected)
         info = await self._find_or_make(self._client.jetstream())
         ack_wait = info.config.ack_wait or ACK_WAIT.total_seconds()
-        self._deadlines = Deadlines(self._extending, every=ack_wait / 3, longest=self._longest)
+        self._deadlines = Deadlines(self._connect_extender, every=ack_wait / 3, longest=self._longest)
         self._deadlines.start()
         self._inbox = self._client.new_inbox()
         self._incoming = await self._client.subscribe(
@@ -202,7 +211,7 @@ class _Subscription(Subscription):
         return info
 
     @asynccontextmanager
-    async def _extending(self) -> AsyncIterator[Extend]:
+    async def _connect_extender(self) -> AsyncIterator[Extend]:
         """Runs in the thread of the deadlines, on a connection of its own."""
         client = await _connect(self._url, self._options)
 
@@ -224,41 +233,61 @@ class _Subscription(Subscription):
 
     async def run(self) -> None:
         while not self._is_paused:
+            if self._is_missing:
+                await self._make_again()
             self._room.clear()
-            free = self._prefetch - len(self._held) - self._asked
-            if free > 0 and (free >= self._prefetch // 2 or not self._asked):
+            # Many with one request; but never so few are held that a handler would have nothing to do.
+            if self._free >= self._worth_asking:
                 with suppress(*_LOST):
-                    await self._ask(free)
+                    await self._ask(self._free)
             try:
                 async with asyncio.timeout(_PULL_FOR + 5):
                     await self._room.wait()
             except TimeoutError:
                 self._asked = 0  # the broker says when a request is over; if it did not, the request is lost
 
+    @property
+    def _free(self) -> int:
+        """How many messages there is room for that nobody has asked for."""
+        return self._prefetch - len(self._held) - self._asked
+
+    async def _make_again(self) -> None:
+        """Make a durable consumer that was deleted; it begins at the first message, and the inbox leaves repeats out.
+
+        Raises:
+            UsageError: the stream is gone too.
+        """
+        name = self._wanted.durable_name
+        await self._delay.wait(f"the durable consumer {name} of {self._stream} is gone and is made again")
+        with suppress(*_LOST):
+            await self._find_or_make(self._connection.jetstream())
+            self._is_missing = False
+            self._asked = 0
+
     async def _ask(self, number: int) -> None:
         self._asked += number
         request = json.dumps({"batch": number, "expires": int(_PULL_FOR * 1e9)}).encode()
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._wanted.durable_name}"
-        await self._connected.publish(subject, request, reply=self._inbox)
+        await self._connection.publish(subject, request, reply=self._inbox)
 
     async def _receive(self, received: Msg) -> None:
         headers = received.headers or {}
         if "Status" in headers:
             self._on_status(headers)
             return
+        self._delay.reset()
         self._asked = max(0, self._asked - 1)
         self._held.add(received.reply)
         assert self._deadlines is not None  # noqa: S101 - set before anything is asked for
         self._deadlines.hold(received.reply)
         self._take(Message(headers, received.data, received))
-        if self._asked <= self._prefetch // 2:
-            self._room.set()
 
     def _on_status(self, headers: dict[str, str]) -> None:
         if headers["Status"] == "100":
             return
-        if headers["Status"] == "409" and "Deleted" in headers.get("Description", ""):
-            log.warning("the durable consumer %s was deleted", self._wanted.durable_name)
+        is_deleted = headers["Status"] == "409" and "Deleted" in headers.get("Description", "")
+        if is_deleted or headers["Status"] == _NO_RESPONDERS:
+            self._is_missing = True
         over = headers.get("Nats-Pending-Messages", "")
         self._asked = max(0, self._asked - int(over)) if over.isdecimal() else 0
         self._room.set()
@@ -289,12 +318,13 @@ class _Subscription(Subscription):
         if self._deadlines is not None:
             self._deadlines.release(reply)
         self._held.discard(reply)
-        self._room.set()
+        if self._free >= self._worth_asking:
+            self._room.set()
 
     async def _say(self, message: Message, what: bytes) -> None:
         self.abandon(message)
         with suppress(*_LOST):
-            await self._connected.publish(message.token.reply, what)
+            await self._connection.publish(message.token.reply, what)
 
     async def acknowledge(self, message: Message) -> None:
         await self._say(message, b"+ACK")
@@ -306,12 +336,13 @@ class _Subscription(Subscription):
     async def give_back(self, message: Message) -> None:
         await self._say(message, b"-NAK")
 
-    async def dead_letter(self, message: Message, given: Disposition) -> None:
+    async def dead_letter(self, message: Message, disposition: Disposition) -> None:
         if self._dead_letter_subject is not None:
-            headers = {**message.headers, "Semel-Reason": given.status, "Semel-Reference": given.reference or ""}
+            headers = {**message.headers, "Semel-Reason": disposition.status}
+            headers["Semel-Reference"] = disposition.reference or ""
             headers.pop("Nats-Msg-Id", None)  # in the same stream it would be taken for a repeat
             try:
-                context = self._connected.jetstream()
+                context = self._connection.jetstream()
                 await context.publish(self._dead_letter_subject, message.body, headers=headers)
             except _LOST as error:
                 log.warning("a dead letter was not passed on (%s); it is tried again", type(error).__name__)
@@ -350,10 +381,43 @@ def _text(policy: Any) -> str:
     return str(getattr(policy, "value", policy))
 
 
+async def read_stream(url: str, stream: str, durable: str | None = None, **options: Any) -> BrokerLimits:
+    """Ask for the settings of a stream and of a durable consumer; one that is not there is left out.
+
+    Raises:
+        ConnectionError: the broker cannot be reached.
+        UsageError: there is no such stream.
+    """
+    client = await _connect(url, options)
+    try:
+        context = client.jetstream()
+        config = (await context.stream_info(stream)).config
+        limit: int | None = None
+        if durable is not None:
+            with suppress(NotFoundError):
+                limit = (await context.consumer_info(stream, durable)).config.max_deliver
+    except NotFoundError as error:
+        raise UsageError(f"There is no stream {stream!r} on this broker; nothing was changed.") from error
+    except _LOST as error:
+        raise ConnectionError(f"NATS did not answer ({type(error).__name__}).") from error
+    finally:
+        await client.close()
+    has_limit = any(value is not None and value > 0 for value in (config.max_msgs, config.max_bytes))
+    return BrokerLimits(
+        place=f"stream {stream}",
+        longest=timedelta(seconds=config.max_age) if config.max_age else None,
+        limited_by="max_age",
+        drops_when_full="max_msgs or max_bytes" if has_limit and config.discard != DiscardPolicy.NEW else None,
+        delivery_limit=limit if limit is not None and limit > 0 else None,
+        delivery_limited_by="max_deliver",
+        duplicate_window=timedelta(seconds=config.duplicate_window) if config.duplicate_window else None,
+    )
+
+
 def publisher(
     url: str,
     *,
-    subject: str | Callable[[Event], str] = lambda event: event.type,
+    subject: str | Callable[[Event], str] | None = None,
     confirm_within: Duration = 30.0,
     in_flight: int = IN_FLIGHT,
     **options: Any,
@@ -368,7 +432,11 @@ def publisher(
         options: of `nats.connect`.
     """
     within = to_timedelta("confirm_within", confirm_within, error=UsageError)
-    return NatsPublisher(url, subject, within, in_flight, options)
+    return NatsPublisher(url, _type_of if subject is None else subject, within, in_flight, options)
+
+
+def _type_of(event: Event) -> str:
+    return event.type
 
 
 class NatsPublisher:
@@ -412,7 +480,7 @@ class NatsPublisher:
         """
         client, lost = await self._connect()
         context = client.jetstream()
-        told: list[Exception | None] = []
+        answers: list[Exception | None] = []
         for start in range(0, len(events), self._in_flight):
             some = events[start : start + self._in_flight]
             sending = asyncio.gather(*(self._send(context, event) for event in some))
@@ -421,13 +489,13 @@ class NatsPublisher:
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if not sending.done():
                     raise ConnectionError(_NOT_CONFIRMED.format("the connection was lost"))
-                told += await sending
+                answers += await sending
             except ConnectionError:
                 await self.close()
                 raise
             finally:
                 sending.cancel()
-        return told
+        return answers
 
     async def _connect(self) -> tuple[Client, asyncio.Future[None]]:
         """The connection, and what is done once it is lost: the client leaves those who wait for an answer waiting."""
@@ -457,6 +525,8 @@ class NatsPublisher:
             return LookupError(f"NATS has no stream for the subject {subject!r}.")
         except ServiceUnavailableError as error:
             raise ConnectionError("JetStream is not available; the event has to be published again.") from error
+        except BadRequestError as error:
+            return ValueError(f"NATS does not take the event: {error.description}.")
         except APIError as error:
             return OSError(f"NATS refused the event: {error.description}")
         except (MaxPayloadError, BadSubjectError) as error:

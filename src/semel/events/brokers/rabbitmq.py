@@ -23,16 +23,17 @@ from typing import Any, Final, Self
 
 from semel.errors import UsageError
 from semel.events.brokers.listening import (
+    AFTER_NOTHING,
     CONCURRENCY,
     PREFETCH,
     STOP_WITHIN,
     AnyConsumer,
     Message,
-    Reconnecting,
+    RetryDelay,
     Subscription,
     identity_of,
-    listening,
     log,
+    run_listener,
 )
 from semel.events.disposition import Disposition
 from semel.events.event import Event, attributes_of
@@ -42,11 +43,19 @@ from semel.validation import Duration, to_timedelta
 with requires("semel.events.brokers.rabbitmq", "aiormq"):
     import aiormq
     from aiormq.abc import AbstractChannel, AbstractConnection, ChannelFrame, DeliveredMessage
-    from aiormq.exceptions import AMQPError, ChannelNotFoundEntity, DeliveryError, PublishError
+    from aiormq.exceptions import (
+        AMQPError,
+        ChannelNotFoundEntity,
+        ChannelPreconditionFailed,
+        DeliveryError,
+        PublishError,
+    )
     from pamqp import commands
     from pamqp.header import ContentHeader
 
 USUAL_CONSUMER_TIMEOUT: Final = timedelta(minutes=30)
+DELAY_WITHIN: Final = timedelta(seconds=5)
+"""How long the broker may take to confirm a message that has to wait, before it goes back to its queue."""
 _SHORTEST_MS: Final = 64
 _LONGEST_MS: Final = 2**27
 _MAX_SHORT: Final = 255
@@ -92,7 +101,7 @@ async def listen(
         )
     _check_runtime(consumer, consumer_timeout)
     subscription = _Subscription(url, queue, prefetch=max(prefetch, concurrency))
-    async with listening(consumer, subscription, concurrency=concurrency, stop_within=stop_within):
+    async with run_listener(consumer, subscription, concurrency=concurrency, stop_within=stop_within):
         yield
 
 
@@ -131,7 +140,7 @@ class _Subscription(Subscription):
         self._take: Callable[[Message], None] = lambda _: None
         self._link: _Link | None = None
         self._is_paused = False
-        self._reconnecting = Reconnecting()
+        self._delay = RetryDelay()
 
     async def start(self, take: Callable[[Message], None]) -> None:
         self._take = take
@@ -145,19 +154,19 @@ class _Subscription(Subscription):
 
     async def _connect(self) -> None:
         self._link = await _Link.open(self._url, self._queue, self._prefetch, self._take)
-        self._reconnecting.succeeded()
+        self._delay.reset()
 
     async def run(self) -> None:
         while True:
             link = self._link
-            error: BaseException | None = None
+            reason = "closed"
             if link is not None:
-                error = await link.closed()
+                reason = await link.wait_until_lost()
                 await link.close()
                 self._link = None
             if self._is_paused:
                 return
-            await self._reconnecting.wait(error)
+            await self._delay.wait(f"the connection to RabbitMQ is lost ({reason})")
             with suppress(AMQPError, OSError):
                 await self._connect()
 
@@ -175,12 +184,21 @@ class _Subscription(Subscription):
         link.acks.add(tag)
 
     async def retry(self, message: Message, after: timedelta) -> None:
-        link: _Link = message.token[0]
+        link, tag, delivered = message.token
+        is_delayed = False
         with _unless_lost():
-            await link.delay(message.token[2], self._queue, after)
-            link.acks.add(message.token[1])
+            # A broker that was just started may leave a message of a replicated queue unconfirmed for a minute.
+            async with asyncio.timeout(DELAY_WITHIN.total_seconds()):
+                await link.delay(delivered, self._queue, after)
+            is_delayed = True
+        if is_delayed:
+            link.acks.add(tag)
+            return
+        # Where only the channel for delays is gone, or says nothing, nobody else would ever settle it.
+        await asyncio.sleep(AFTER_NOTHING.total_seconds())
+        await self.give_back(message)
 
-    async def dead_letter(self, message: Message, given: Disposition) -> None:  # noqa: ARG002 - it travels as it came
+    async def dead_letter(self, message: Message, disposition: Disposition) -> None:  # noqa: ARG002 - it travels as is
         # Goes where the queue's own settings say (x-dead-letter-exchange), or nowhere; the letter is stored already.
         await self._reject(message, requeue=False)
 
@@ -240,8 +258,8 @@ class _Link:
         if not self._is_cancelled_by_broker.done():
             self._is_cancelled_by_broker.set_result(None)
 
-    async def closed(self) -> BaseException | None:
-        """Wait until nothing comes any more; gives what was the reason."""
+    async def wait_until_lost(self) -> str:
+        """Wait until nothing comes any more; gives the reason."""
         ends: list[asyncio.Future[Any]] = [
             self._is_cancelled_by_broker,
             *(asyncio.ensure_future(one.closing) for one in (self.channel, self._connection)),
@@ -249,8 +267,8 @@ class _Link:
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in done:
             if not end.cancelled() and end.exception() is not None:
-                return end.exception()
-        return None
+                return type(end.exception()).__name__
+        return "closed"
 
     async def cancel(self) -> None:
         """Have nothing more sent."""
@@ -260,7 +278,7 @@ class _Link:
 
     async def delay(self, delivered: DeliveredMessage, queue: str, after: timedelta) -> None:
         """Publish a message so that it comes back to its queue after a while; waits for the confirmation."""
-        milliseconds = _rounded_up(after)
+        milliseconds = _round_up(after)
         name = f"{queue}.semel-retry.{milliseconds}"
         async with self._lock:
             if self._delays is None or self._delays.is_closed:
@@ -280,7 +298,7 @@ class _Link:
         await _close(self._connection)
 
 
-def _rounded_up(after: timedelta) -> int:
+def _round_up(after: timedelta) -> int:
     """The next power of two in milliseconds: a queue whose messages wait equally long lets the first go first."""
     wanted = max(_SHORTEST_MS, math.ceil(after.total_seconds() * 1000))
     return min(_LONGEST_MS, int(2 ** math.ceil(math.log2(wanted))))
@@ -354,7 +372,7 @@ def _unless_lost() -> Iterator[None]:
     try:
         yield
     except _LOST as error:
-        log.debug("the connection to RabbitMQ is gone: %s", type(error).__name__)
+        log.debug("RabbitMQ was not told: %s", error)
     except asyncio.CancelledError:
         # A channel that is closed cancels what waits for it; nobody asked this task to end.
         task = asyncio.current_task()
@@ -424,15 +442,15 @@ class RabbitPublisher:
         to_send = {letter.message_id: letter for letter in prepared if isinstance(letter, _Outgoing)}
         try:
             async with asyncio.timeout(self._confirm_within):
-                answers = await self._send(list(to_send.values()))
+                answers = await self._send_apart(list(to_send.values()))
         except (AMQPError, OSError, RuntimeError, TimeoutError) as error:
             await self.close()
             raise ConnectionError(
                 f"RabbitMQ could not be reached, or did not confirm in time ({type(error).__name__}); events that were "
                 f"not confirmed have to be published again."
             ) from error
-        told = dict(zip(to_send, answers, strict=True))
-        return [told[letter.message_id] if isinstance(letter, _Outgoing) else letter for letter in prepared]
+        by_id = dict(zip(to_send, answers, strict=True))
+        return [by_id[letter.message_id] if isinstance(letter, _Outgoing) else letter for letter in prepared]
 
     def _prepare(self, event: Event) -> _Outgoing | Exception:
         try:
@@ -440,6 +458,19 @@ class RabbitPublisher:
             return _Outgoing(event, self._exchange, key)
         except Exception as error:  # noqa: BLE001 - of this event alone
             return error
+
+    async def _send_apart(self, letters: list[_Outgoing]) -> list[Exception | None]:
+        """Send events; those for which the broker closes the channel are found by sending fewer at a time.
+
+        It does not say for which of them it did. What it had taken before comes twice, and is a duplicate.
+        """
+        try:
+            return await self._send(letters)
+        except ChannelPreconditionFailed as error:
+            if len(letters) == 1:
+                return [ValueError(f"RabbitMQ does not take the event: {error.reason}")]
+        middle = len(letters) // 2
+        return [*await self._send_apart(letters[:middle]), *await self._send_apart(letters[middle:])]
 
     async def _send(self, letters: list[_Outgoing]) -> list[Exception | None]:
         channel: Any = await self._open_channel()  # what the client's protocol does not name is asked for below
@@ -503,9 +534,12 @@ def _verdict(answer: Any, letter: _Outgoing) -> Exception | None:
     """What came of one event.
 
     Raises:
+        ChannelPreconditionFailed: the broker closed the channel, because of this event or of another one.
         ConnectionError: nobody knows, because the connection was lost.
     """
     match answer:
+        case ChannelPreconditionFailed():
+            raise answer
         case PublishError():
             return LookupError(
                 f"RabbitMQ returned the event: no queue is bound to the exchange {letter.exchange!r} for the routing "
@@ -547,7 +581,7 @@ async def write_frames(channel: Any, letters: list[_Outgoing]) -> list[asyncio.F
             confirmation = channel.create_future()
             channel.confirmations[channel.delivery_tag] = confirmation
             channel.message_id_delivery_tag[letter.message_id] = channel.delivery_tag
-            confirmation.add_done_callback(_forgetting(channel, letter.message_id, channel.delivery_tag))
+            confirmation.add_done_callback(_forget_on_answer(channel, letter.message_id, channel.delivery_tag))
             waiting.append(confirmation)
             frames.append(
                 commands.Basic.Publish(exchange=letter.exchange, routing_key=letter.routing_key, mandatory=True)
@@ -560,7 +594,7 @@ async def write_frames(channel: Any, letters: list[_Outgoing]) -> list[asyncio.F
     return waiting
 
 
-def _forgetting(channel: Any, message_id: str, tag: int) -> Callable[[Any], None]:
+def _forget_on_answer(channel: Any, message_id: str, tag: int) -> Callable[[Any], None]:
     def forget(_: Any) -> None:
         if channel.message_id_delivery_tag.get(message_id) == tag:
             del channel.message_id_delivery_tag[message_id]

@@ -18,7 +18,8 @@ from semel.stores.admin import MICROSECOND, Admin, Finding, Half, Numbers, about
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Item, Now, Pause, Steps
 from semel.stores.dynamodb.driver import DynamoDriver
-from semel.stores.dynamodb.items import KEY, SEARCHED, TTL, plain, search_attribute, settled_statuses
+from semel.stores.dynamodb.events.items import INDEX, PLACE, POSITION
+from semel.stores.dynamodb.items import KEY, SEARCHED, TTL, is_record, plain, search_attribute, settled_statuses
 from semel.stores.dynamodb.request_builders import Expression, index_of
 from semel.stores.dynamodb.settings import Settings
 from semel.stores.settings import StoreClock, machine_clock
@@ -59,12 +60,26 @@ class DynamoAdmin(Admin):
             driver.close()
 
 
+_OUTBOX_INDEX: Final = {
+    "IndexName": INDEX,
+    "KeySchema": [{"AttributeName": PLACE, "KeyType": "HASH"}, {"AttributeName": POSITION, "KeyType": "RANGE"}],
+    "Projection": {"ProjectionType": "KEYS_ONLY"},
+}
+"""It holds events that wait, and nothing while there are none."""
+_OUTBOX_ATTRIBUTES: Final = [
+    {"AttributeName": KEY, "AttributeType": "B"},
+    {"AttributeName": PLACE, "AttributeType": "S"},
+    {"AttributeName": POSITION, "AttributeType": "N"},
+]
+
+
 def creation(table: str) -> dict[str, Any]:
     """What the table is made with."""
     return {
         "TableName": table,
         "KeySchema": [{"AttributeName": KEY, "KeyType": "HASH"}],
-        "AttributeDefinitions": [{"AttributeName": KEY, "AttributeType": "B"}],
+        "AttributeDefinitions": _OUTBOX_ATTRIBUTES,
+        "GlobalSecondaryIndexes": [_OUTBOX_INDEX],
         "BillingMode": "PAY_PER_REQUEST",
     }
 
@@ -112,6 +127,15 @@ def migrate_table(table: str, *, search: bool = False) -> Steps:
     if not has_our_key(description):
         message = f"The table {table} has another key than records need; nothing was changed. Name another table."
         raise SchemaOutdated(message)
+    there = {index["IndexName"] for index in description.get("GlobalSecondaryIndexes") or []}
+    if INDEX not in there:
+        create = {
+            "AttributeDefinitions": _OUTBOX_ATTRIBUTES,
+            "GlobalSecondaryIndexUpdates": [{"Create": _OUTBOX_INDEX}],
+        }
+        yield Call("update_table", {"TableName": table, **create})
+        description = yield from _wait_until_active(table)
+        done.append(f"index {INDEX}")
     if (yield from read_time_to_live(table)) != TTL:
         yield Call("update_time_to_live", time_to_live_request(table))
         done.append("time to live")
@@ -239,14 +263,14 @@ def _key(description: dict[str, Any]) -> str:
 
 def _numbers(table: str, moment: Moment) -> Steps:
     expression = Expression()
-    projection = ", ".join(expression.name(name) for name in _WANTED)
+    projection = ", ".join(expression.name(name) for name in (KEY, *_WANTED))
     parameters = {"TableName": table, "ProjectionExpression": projection, **expression.parameters()}
     expired = in_doubt = lapsed = 0
     shortest: int | None = None
     start: Item | None = {}
     for _ in range(_PAGES):
         reply = yield Call("scan", {**parameters, **({"ExclusiveStartKey": start} if start else {})})
-        for item in reply["Items"]:
+        for item in filter(is_record, reply["Items"]):
             status, lease_us, expires_us, keep_us = (plain(item[name]) for name in _WANTED)
             expired += status in settled_statuses() and expires_us <= moment.low
             in_doubt += status == Status.IN_DOUBT

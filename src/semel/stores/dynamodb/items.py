@@ -180,7 +180,7 @@ def worker_of(item: Item) -> Worker:
 
 
 def is_record(item: Item) -> bool:
-    """Whether an item is that of a record, not of a worker or of dead letters: no other key is as long as a digest."""
+    """Whether an item is that of a record, and not of a worker or of events: no other key is as long as a digest."""
     return len(plain(item[KEY])) == _DIGEST_BYTES
 
 

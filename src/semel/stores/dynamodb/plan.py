@@ -8,6 +8,7 @@
   its answer alone.
 - Dead letters of a record are an item of their own. Where an operation writes or deletes one, record and letters are
   written in one TransactWriteItems; no other operation looks at them, except decisions and erasures.
+- Events are items of their own, in a sparse index: `events.outbox` has their plans. They are written with the record.
 - Listing and sweeping read the table page by page. There is no index for them on purpose: one for the order of creation
   would cost a further write for every first run, one for what is open two; people list, one process sweeps now and
   then, and the service itself deletes what has expired. A listing is sorted after all pages were read; what a sweep
@@ -34,6 +35,7 @@ from semel.core.events.letters import (
     StoredLetter,
     TouchLetter,
 )
+from semel.core.events.outbox import AboutOutbox
 from semel.core.operations import (
     AddReplays,
     Answer,
@@ -91,6 +93,7 @@ from semel.stores.dynamodb.commands import (
     Together,
     TooLarge,
 )
+from semel.stores.dynamodb.events.outbox import about_outbox, event_writes
 from semel.stores.dynamodb.items import (
     KEY,
     LARGEST,
@@ -235,8 +238,8 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             return (yield from _sweep(table, places, sweep, limit))
         case ReadHistory() | RegisterWorker() | PurgeWorkers():
             return (yield from _look_back(table, operation))
-        case PutLetter() | TouchLetter() | ScanLetters() | DropLetter() | PurgeLetters():
-            return (yield from _about_letters(table, operation))
+        case _ if isinstance(operation, EventOperation):
+            return (yield from _about_events(table, operation))
         case JoinTransaction():
             return Lost()  # there is no transaction to enter
         case Invalidate():
@@ -300,7 +303,8 @@ def _claim(table: str, claim: Claim) -> Steps:
 def write(table: str, operation: Renew | Complete | Fail | Checkpoint) -> Steps:
     """A write under the lease; where the usual form is refused, from what came back."""
     operation, _ = shrink(operation, None)
-    if isinstance(operation, Complete | Fail) and letter_with(operation) is not None:
+    has_events = isinstance(operation, Complete) and bool(operation.events)
+    if has_events or (isinstance(operation, Complete | Fail) and letter_with(operation) is not None):
         return (yield from settle_over(table, operation, (yield from read_item(table, operation.lease.key.digest))))
     moment: Moment = yield Now()
     reply = yield _WRITES[type(operation)](table, operation, moment)
@@ -323,8 +327,11 @@ def settle_over(table: str, operation: Operation, seen: Seen | None) -> Steps:
         if changed is None or changed is record:
             return answer
         call = request_builders.put(table, changed, seen, entries_after(seen, changed, operation, moment.high))
-        beside = yield from letter_writes(table, operation, changed, moment)
-        reply = (yield call) if beside is None else (yield from _write_both(call, beside, changed))
+        letter = yield from letter_writes(table, operation, changed, moment)
+        beside = [] if letter is None else [letter]
+        if isinstance(operation, Complete) and operation.events:
+            beside += yield from event_writes(table, operation.events, moment.high, 1 + len(beside))
+        reply = (yield from _write_all(call, beside, changed)) if beside else (yield call)
         if reply is _LETTERS_CHANGED:
             continue
         if isinstance(reply, TooLarge):
@@ -355,7 +362,7 @@ def letter_writes(table: str, operation: Operation, changed: StoredRecord, momen
             letters, _ = yield from _read_letters(table, digest)
             is_there = any(one.id == id_ for one in letters)
             return {"Update": request_builders.drop_letters(table, digest, [id_])} if is_there else None
-        case Resolve():
+        case Resolve() if not changed.retryable:  # else nobody but the letter may have the event that may run now
             letters, version = yield from _read_letters(table, digest)
             closed = [one.id for one in letters if one.reason != REUSED]
             return {"Update": request_builders.drop_letters(table, digest, closed, version)} if closed else None
@@ -372,17 +379,18 @@ def _read_letters(table: str, place: bytes) -> Generator[Any, Any, tuple[list[St
     return letters_of(item), 0 if item is None else plain(item["version"])
 
 
-def _write_both(call: Call, beside: Item, record: StoredRecord) -> Steps:
-    """Write a record and its letters, or neither. The reply is as that to the record's own write."""
-    reply = yield Call("transact_write_items", {"TransactItems": [{"Put": call.parameters}, beside]})
+def _write_all(call: Call, beside: list[Item], record: StoredRecord) -> Steps:
+    """Write a record, its letters and its events, or nothing. The reply is as that to the record's own write."""
+    reply = yield Call("transact_write_items", {"TransactItems": [{"Put": call.parameters}, *beside]})
     if not isinstance(reply, Cancelled):
         return reply
-    first, second = ({"Code": "None", **reason} for reason in reply.reasons)
+    first, *others = ({"Code": "None", **reason} for reason in reply.reasons)
     if first["Code"] == "ConditionalCheckFailed":
         return Refused(first.get("Item"))
-    if second["Code"] == "ConditionalCheckFailed":
+    codes = {other["Code"] for other in others}
+    if "ConditionalCheckFailed" in codes:  # only letters are written on a condition
         return _LETTERS_CHANGED
-    if second["Code"] == "ValidationError":
+    if "ValidationError" in codes:
         raise letter_too_large(record.reference)
     return TooLarge()
 
@@ -396,7 +404,10 @@ def letter_too_large(reference: str) -> UsageError:
     )
 
 
-def _about_letters(table: str, operation: PutLetter | TouchLetter | ScanLetters | DropLetter | PurgeLetters) -> Steps:
+EventOperation = PutLetter | TouchLetter | ScanLetters | DropLetter | PurgeLetters | AboutOutbox
+
+
+def _about_events(table: str, operation: EventOperation) -> Steps:
     match operation:
         case PutLetter(letter):
             return (yield from _put_letter(table, letter))
@@ -408,6 +419,8 @@ def _about_letters(table: str, operation: PutLetter | TouchLetter | ScanLetters 
             return (yield from _scan_letters(table, operation))
         case PurgeLetters():
             return SweepCount(0)  # the service deletes them by itself
+        case _:
+            return (yield from about_outbox(table, operation))
 
 
 def _put_letter(table: str, letter: Letter) -> Steps:
@@ -435,7 +448,7 @@ def _touch_letter(table: str, operation: TouchLetter) -> Steps:
 
 
 def _drop_letter(table: str, operation: DropLetter) -> Steps:
-    found = yield from _find_letters(table, operation.consumer, operation.record)
+    found = yield from _find_letters(table, operation.consumer, operation.record, operation.id)
     letter = _found(found, operation.id).letter
     if letter is None or letter.consumer != operation.consumer:
         return LetterFound(None)
@@ -444,11 +457,15 @@ def _drop_letter(table: str, operation: DropLetter) -> Steps:
     return LetterFound(None if isinstance(reply, Refused) else letter)
 
 
-def _find_letters(table: str, consumer: str, record: bytes | None) -> Generator[Any, Any, list[StoredLetter]]:
-    """The letters of a consumer, or of one record."""
-    if record is not None:
-        letters, _ = yield from _read_letters(table, record)
-        return letters
+def _find_letters(
+    table: str, consumer: str, record: bytes | None, id_: bytes | None
+) -> Generator[Any, Any, list[StoredLetter]]:
+    """The letters of a consumer: all, those of one record, or one by its id."""
+    place = record or id_
+    if place is not None:
+        letters, _ = yield from _read_letters(table, place)
+        if letters or record is not None:
+            return letters
     found: list[StoredLetter] = []
     parameters, start = request_builders.scan_letters(table, consumer), cast("Item | None", {})
     while start is not None:
@@ -460,7 +477,7 @@ def _find_letters(table: str, consumer: str, record: bytes | None) -> Generator[
 
 def _scan_letters(table: str, operation: ScanLetters) -> Generator[Any, Any, LetterPage]:
     query, cursor = operation.query, operation.cursor
-    found = yield from _find_letters(table, query.consumer, query.record)
+    found = yield from _find_letters(table, query.consumer, query.record, query.id)
     fitting = [one for one in found if matches_letter(one, query) and (cursor is None or _letter_age(one) > cursor)]
     return page_of(sorted(fitting, key=_letter_age)[: operation.limit + 1], operation.limit)
 

@@ -33,6 +33,7 @@ class DynamoStore:
             Capability.SEARCH_ON_DEMAND,
             Capability.CLIENT_LIBRARIES,
             Capability.LETTERS,
+            Capability.OUTBOX,
         }
     )
     libraries = ("boto3", "aiobotocore")

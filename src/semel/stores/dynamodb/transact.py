@@ -15,13 +15,14 @@ does not write: it adds its writes to a `Writes`, and the end of the operation s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from semel.core.claim_rules import granted
+from semel.core.events.outbox import AddEvents, EventsAdded, OutboxEvent
 from semel.core.flow import Flow, arun, run
 from semel.core.operations import (
     Answer,
@@ -44,6 +45,7 @@ from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Cancelled, Inside, Now, Steps, TooLarge
 from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoContext, DynamoDriver
+from semel.stores.dynamodb.events.outbox import event_writes
 from semel.stores.dynamodb.items import Seen, entries_after, seen_of
 from semel.stores.dynamodb.plan import apply, changed_by, letter_writes, one, read_item, too_large
 
@@ -145,6 +147,8 @@ def inside(table: str, writes: Writes, operation: Operation) -> Steps:
             return (yield from _checkpoint(table, writes, operation))
         case Read():
             return (yield from one(table, {}, operation))
+        case AddEvents(events):
+            return (yield from _add_events(table, writes, events))
     message = (
         "This decides for everybody and is not part of your writes; nothing was changed. Call it outside within()."
     )
@@ -169,6 +173,14 @@ def _claim(table: str, writes: Writes, claim: Claim) -> Steps:
             writes.close()
 
 
+def _add_events(table: str, writes: Writes, events: Sequence[OutboxEvent]) -> Steps:
+    """Events as further writes of the operation that is open."""
+    moment: Moment = yield Now()
+    for write in (yield from event_writes(table, events, moment.high, len(writes) + 1)):
+        writes.add(write)
+    return EventsAdded(moment.high)
+
+
 def _own(writes: Writes, lease: Lease) -> Opened:
     opened = writes.opened
     if opened is None or opened.name != lease.nonce.hex():
@@ -188,8 +200,13 @@ def _end(table: str, writes: Writes, operation: Complete | Fail) -> Steps:
     claimed = None if opened.record is None else Seen(opened.record, 0, opened.entries)
     entries = entries_after(claimed, record, operation, moment.high)
     letter = yield from letter_writes(table, operation, record, moment)
-    if letter is not None and len(items) < _MOST:  # else whoever hands the event over again deletes it afterwards
+    events = len(operation.events) if isinstance(operation, Complete) else 0
+    if (
+        letter is not None and len(items) + events < _MOST
+    ):  # else whoever hands the event over again deletes it afterwards
         items.append(letter)
+    if isinstance(operation, Complete) and operation.events:
+        items += yield from event_writes(table, operation.events, moment.high, 1 + len(items))
     written = yield from _send(operation.lease, request_builders.put(table, record, opened.seen, entries), items)
     return Recorded(moment.high) if written else Lost()
 

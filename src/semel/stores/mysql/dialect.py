@@ -183,7 +183,8 @@ class MysqlDialect(ServerSweeps):
         input_ = f"{self._row(_CLAIM)} {self._sql['through_gates' if gates else 'through_no_gate']}"
         text = f"{self._sql['within_lock_timeout']} {_filled(self._sql['claim'], input=input_, unless='')}"
         back = Command(self._held("claimed_here", gates), (digest, Known.INSTALL, *gates, digest))
-        return Command(text, (*row, *gates, Known.INSTALL), back)
+        around = (self._sql["limit_lock_wait"], self._sql["restore_lock_wait"])
+        return Command(text, (*row, *gates, Known.INSTALL), back, around=around)
 
     def _held(self, name: str, gates: Sequence[int]) -> str:
         return _filled(self._sql[name], held=self._sql["held_by_gates" if gates else "held_by_no_gate"])

@@ -17,9 +17,15 @@ from semel.core.events.outbox import (
     Cursor,
     CursorLost,
     CursorSaved,
+    EraseEvents,
     EventBatch,
+    EventsErased,
+    EventsPurged,
+    LagMeasured,
+    MeasureLag,
     OpenCursor,
     OutboxEvent,
+    PeekEvents,
     PurgeEvents,
     ReleaseParked,
     SaveCursor,
@@ -27,14 +33,15 @@ from semel.core.events.outbox import (
     SettleReleased,
     StreamPart,
 )
-from semel.stores.events.outbox import EVENT_COLUMNS, event_row, parked_row, stored_event
+from semel.stores.events.outbox import EVENT_COLUMNS, event_row, lags_of, parked_row, stored_event
 from semel.stores.rows import load_statements, stored_failure
-from semel.stores.sql.dialect import Asking, Command, Known, Values
+from semel.stores.sql.dialect import Asking, Command, Known, Row, Values
 
 _ADDED: Final = (*EVENT_COLUMNS, "place")
 _PARKED: Final = ("position", *EVENT_COLUMNS, "error_type", "error_message", "attempts")
 _MOST_AHEAD: Final = 20
 """After so many full batches in a row it is read from the lowest position again, where something may have committed."""
+_NO_END: Final = 2**63 - 1
 _OWN: Final = "AND m.value = ?"
 
 
@@ -87,16 +94,22 @@ class MysqlOutbox:
         return Cursor(part=part, number=number, token=token)
 
     def read(self, cursor: Cursor, limit: int) -> Asking[EventBatch]:
-        """The next events."""
-        part = cursor.part
-        rows = yield Command(self._sql["batch"], (part.stream, cursor.at, part.parts, part.number, limit))
-        events = tuple(stored_event(row[0], row[1:]) for row in rows)
+        """The next events of a window: up to the highest position that its first reading saw.
+
+        What commits below meanwhile is read by the next window, before what follows it in its key: that is above.
+        """
+        part, is_new = cursor.part, cursor.turns == 0
+        wanted = (part.stream, cursor.at, _NO_END if is_new else cursor.top, part.parts, part.number)
+        owner = (part.stream, part.number, part.parts, cursor.token)
+        rows = yield Command(self._sql["batch"], (*wanted, *owner, limit))
+        events = tuple(stored_event(row[0], row[1:-1]) for row in rows)
         is_full = len(events) == limit
         if is_full and cursor.turns < _MOST_AHEAD:
-            behind = replace(cursor, at=events[-1].position, turns=cursor.turns + 1)
+            top = rows[-1][-1] if is_new else cursor.top
+            behind = replace(cursor, at=events[-1].position, top=top, turns=cursor.turns + 1)
             return EventBatch(events, behind, is_last=False, may_read_on=True)
         # Once these are deleted it is read from the lowest position again: something may have committed there.
-        return EventBatch(events, replace(cursor, at=0, turns=0), is_last=not is_full and cursor.at == 0)
+        return EventBatch(events, replace(cursor, at=0, turns=0), is_last=not is_full and is_new)
 
     def save(self, operation: SaveCursor) -> Asking[CursorSaved | CursorLost]:
         """Delete what is published or parked, by the token."""
@@ -116,11 +129,32 @@ class MysqlOutbox:
             return CursorLost()
         return CursorSaved(replace(cursor, number=number))
 
-    def purge(self, operation: PurgeEvents) -> Asking[int]:
-        """Nothing: what is published is deleted by then."""
-        del operation
-        return 0
-        yield
+    def purge(self, operation: PurgeEvents) -> Asking[EventsPurged]:
+        """Nothing but what is parked: what is published is deleted by then."""
+        if operation.keep_parked_us is None:
+            return EventsPurged(0)
+        part = operation.cursor.part
+        values = (part.stream, part.parts, part.number, operation.keep_parked_us)
+        ((parked,),) = yield self._counting(Command(self._sql["purge_parked"], values))
+        return EventsPurged(0, 0, parked)
+
+    def erase(self, operation: EraseEvents) -> Asking[EventsErased]:
+        """Delete what is of a scope or a subject, and at the end what is parked of it."""
+        asked = (operation.scope, operation.stream, operation.subject)
+        doubled = tuple(value for one in asked for value in (one, one))
+        found = yield Command(self._sql["concerned_events"], (*doubled, operation.after, operation.limit))
+        count, positions = 0, [position for position, is_concerned in found if is_concerned]
+        if positions:
+            text = self._sql["erase"].replace("{positions}", ", ".join("?" * len(positions)))
+            ((count,),) = yield self._counting(Command(text, tuple(positions)))
+        if len(found) == operation.limit:
+            return EventsErased(count, found[-1][0])
+        ((parked,),) = yield self._counting(Command(self._sql["erase_parked"], doubled))
+        return EventsErased(count + parked, None)
+
+    def _counting(self, command: Command) -> Command:
+        """The statement, and how many rows it has changed."""
+        return Command(command.text, command.values, Command(self._sql["changed"]), patient=True)
 
     def held(self, part: StreamPart) -> Command:
         """The keys of what is parked."""
@@ -148,9 +182,23 @@ class MysqlOutbox:
     def release(self, operation: ReleaseParked) -> Command:
         """Let parked events be published again, or delete them."""
         name = "discard" if operation.discard else "release"
-        return Command(
-            self._sql[name], (operation.stream, operation.position), Command(self._sql["changed"]), patient=True
-        )
+        return self._counting(Command(self._sql[name], (operation.stream, operation.position)))
+
+    def measure(self, operation: MeasureLag) -> Asking[LagMeasured]:
+        """How much waits."""
+        stream = operation.stream
+        known = yield Command(self._sql["progress"], (stream, stream))
+        parked = yield Command(self._sql["parked_counts"], (stream,))
+        waiting: dict[str, tuple[int, int | None]] = {}
+        for name in {row[1] for row in known} - {None}:
+            ((count, oldest_us),) = yield Command(self._sql["lag"], (name, operation.most))
+            waiting[name] = count, oldest_us
+        parts = [(StreamPart(row[1], row[2], row[3]), row[4]) for row in known if row[2] is not None]
+        return lags_of(waiting, {name: (count, failed) for name, count, failed in parked}, parts, known[0][0])
+
+    def peek(self, operation: PeekEvents) -> Asking[list[Row]]:
+        """Events that wait."""
+        return (yield Command(self._sql["peek"], (operation.stream, operation.limit)))
 
 
 def _numbered(events: Sequence[OutboxEvent]) -> list[Values]:

@@ -27,16 +27,41 @@ c.stream = ? AND c.part = ? AND c.parts = ? AND c.number = ? AND c.token = ?
 -- name: delete
 DELETE o FROM {outbox_table} AS o JOIN {cursor_table} AS c ON {fence} WHERE o.position IN ({positions});
 
--- Sent again after a lost reply, it finds them there.
+-- Sent again after a lost reply, it finds nothing to park any more, and neither does it of what was erased.
 -- name: park
 INSERT IGNORE INTO {parked_table} (position, {events}, error_type, error_message, attempts, parked_us)
 SELECT e.position, {e_events}, e.error_type, e.error_message, e.attempts, {clock}
-FROM ({input}) AS e JOIN {cursor_table} AS c ON {fence};
+FROM ({input}) AS e JOIN {cursor_table} AS c ON {fence} JOIN {outbox_table} AS o ON o.position = e.position;
 
--- What is committed, and nothing else: a reading that locks nothing waits for nobody.
+-- name: purge_parked
+DELETE FROM {parked_table}
+WHERE stream = ? AND shard % ? = ? AND error_type IS NOT NULL AND parked_us <= {clock} - ?;
+
+-- Compared as bytes: to the collation, texts that differ by spaces at their end only are equal.
+-- part: concerned
+(? IS NULL OR CAST(e.scope AS BINARY) = CAST(? AS BINARY))
+    AND (? IS NULL OR CAST(e.stream AS BINARY) = CAST(? AS BINARY))
+    AND (? IS NULL OR CAST(e.subject AS BINARY) = CAST(? AS BINARY))
+
+-- So many events as are looked at together, without a lock: a writer that has not committed delays nobody.
+-- name: concerned_events
+SELECT e.position, COALESCE({concerned}, FALSE) FROM {outbox_table} AS e WHERE e.position > ? ORDER BY e.position LIMIT ?;
+
+-- name: erase
+DELETE FROM {outbox_table} WHERE position IN ({positions});
+
+-- name: erase_parked
+DELETE e FROM {parked_table} AS e WHERE {concerned};
+
+-- What is committed, and nothing else: a reading that locks nothing waits for nobody. With the highest position there
+-- is, as the same reading sees it: whatever follows an event of its key that is not seen here yet is above it. A relay
+-- that was overtaken reads nothing: it does not know what has been parked since, and would publish what waits behind it.
 -- name: batch
-SELECT e.position, {e_events} FROM {outbox_table} AS e
-WHERE e.stream = ? AND e.position > ? AND e.shard % ? = ? ORDER BY e.position LIMIT ?;
+SELECT e.position, {e_events}, (SELECT MAX(x.position) FROM {outbox_table} AS x) FROM {outbox_table} AS e
+WHERE e.stream = ? AND e.position > ? AND e.position <= ? AND e.shard % ? = ? AND EXISTS (
+    SELECT 1 FROM {cursor_table} AS c WHERE c.stream = ? AND c.part = ? AND c.parts = ? AND c.token = ?
+)
+ORDER BY e.position LIMIT ?;
 
 -- Two keys that differ by spaces at their end only are equal to the collation, and not to relays.
 -- name: held
@@ -71,3 +96,24 @@ DELETE FROM {parked_table} WHERE stream = ? AND position = COALESCE(?, position)
 
 -- name: changed
 SELECT ROW_COUNT();
+
+-- What is there waits: what is published is deleted.
+-- name: lag
+SELECT COUNT(*), MIN(w.added_us)
+FROM (SELECT e.added_us FROM {outbox_table} AS e WHERE e.stream = ? ORDER BY e.position LIMIT ?) AS w;
+
+-- name: peek
+SELECT e.position, {e_events} FROM {outbox_table} AS e WHERE e.stream = ? ORDER BY e.position LIMIT ?;
+
+-- The instant; one row for each part; and one for each stream that has events.
+-- name: progress
+SELECT {clock}, NULL, NULL, NULL, NULL
+UNION ALL
+SELECT {clock}, c.stream, c.part, c.parts, c.saved_us FROM {cursor_table} AS c WHERE c.stream = COALESCE(?, c.stream)
+UNION ALL
+SELECT {clock}, s.stream, NULL, NULL, NULL FROM (SELECT DISTINCT e.stream FROM {outbox_table} AS e) AS s
+WHERE s.stream = COALESCE(?, s.stream);
+
+-- name: parked_counts
+SELECT e.stream, COUNT(*), COUNT(e.error_type) FROM {parked_table} AS e WHERE e.stream = COALESCE(?, e.stream)
+GROUP BY e.stream;

@@ -114,7 +114,7 @@ FROM {gate} AS g1 STRAIGHT_JOIN {gate} AS g2 STRAIGHT_JOIN {gate} AS g3 STRAIGHT
 WHERE g1.stripe = ? AND g2.stripe = ? AND g3.stripe = ? AND g4.stripe = ? AND g1.install_id = ? FOR UPDATE SKIP LOCKED;
 
 -- The turn after the last gates. Nobody waits here but for whoever writes this very key, and for no longer than
--- lock_timeout on MariaDB.
+-- lock_timeout.
 -- name: through_no_gate
 FROM {meta} AS x WHERE x.name = 'install_id' AND x.value = ?;
 
@@ -143,9 +143,15 @@ FROM (SELECT ? AS digest FROM {meta} AS x WHERE x.name = 'install_id' AND x.valu
 LEFT JOIN ({held}) AS r ON TRUE;
 
 -- The caller's session has a time limit of its own for locks, of 50 s as a rule. MySQL has no word for a single
--- statement, and does not read the comment.
+-- statement, and does not read the comment: there the session's limit is changed before, and restored after.
 -- name: within_lock_timeout
 /*M!100100 SET STATEMENT innodb_lock_wait_timeout = {lock_timeout} FOR */;
+
+-- name: limit_lock_wait
+SET @semel_lock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = {lock_timeout};
+
+-- name: restore_lock_wait
+SET SESSION innodb_lock_wait_timeout = @semel_lock_wait;
 
 -- The fence: a late worker matches no row and changes nothing.
 -- part: mine
@@ -623,10 +629,11 @@ DELETE FROM {letter_table} WHERE id = ? AND EXISTS (
     SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ? AND r.fence = ? AND r.status = 'completed'
 );
 
--- In the transaction of a decision, after that. A letter of another event under the same id is not about it.
+-- In the transaction of a decision, after that; unless the event may run now: nobody else may have it. A letter of
+-- another event under the same id is not about it.
 -- name: close_letters
 DELETE FROM {letter_table} WHERE record = ? AND reason <> 'reused' AND EXISTS (
-    SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ?
+    SELECT 1 FROM {record_table} AS r WHERE r.digest = ? AND r.nonce = ? AND NOT r.retryable
 );
 
 -- name: erase_letters
@@ -668,4 +675,5 @@ DELETE FROM {letter_table} WHERE id IN ({digests}) AND expires_us <= {clock};
 -- What a new connection is asked first: which schema, which database, and whether it may be written.
 -- name: ready
 SELECT COALESCE((SELECT MAX(version) FROM {schema_table}), 0), (SELECT value FROM {meta} WHERE name = 'install_id'),
-    CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF'), (SELECT MAX(oldest) FROM {schema_table});
+    CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF'), (SELECT MAX(oldest) FROM {schema_table}),
+    INSTR(LOWER(VERSION()), 'mariadb') = 0;

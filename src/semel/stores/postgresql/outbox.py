@@ -20,9 +20,15 @@ from semel.core.events.outbox import (
     Cursor,
     CursorLost,
     CursorSaved,
+    EraseEvents,
     EventBatch,
+    EventsErased,
+    EventsPurged,
+    LagMeasured,
+    MeasureLag,
     OpenCursor,
     OutboxEvent,
+    PeekEvents,
     PurgeEvents,
     ReleaseParked,
     SaveCursor,
@@ -31,7 +37,15 @@ from semel.core.events.outbox import (
     StreamPart,
 )
 from semel.errors import StoreUnavailable
-from semel.stores.events.outbox import EVENT_COLUMNS, event_row, latest_of, parked_row, stored_event
+from semel.stores.events.outbox import (
+    EVENT_COLUMNS,
+    event_row,
+    furthest_by_shard,
+    lags_of,
+    latest_of,
+    parked_row,
+    stored_event,
+)
 from semel.stores.rows import load_statements, stored_failure
 from semel.stores.sql.dialect import Asking, Command, Known, Row, Values
 
@@ -46,6 +60,8 @@ _NOTHING_SEEN: Final = "1:1:"
 _WORTH_A_SAVE: Final = 1000
 """So many positions that the next reading would pass over again are worth a write while nothing is to be published."""
 _KEPT_CURSORS: Final = 10
+_NEWEST: Final = 10_000
+"""Among so many of the newest events streams are looked for that no relay has read yet."""
 
 
 class PostgresOutbox:
@@ -123,13 +139,16 @@ class PostgresOutbox:
         at = cursor.at if cursor.until is not None else 0
         values = (
             *(cursor.seen, cursor.until, cursor.floor, at),
+            *(cursor.token, part.stream, part.number, part.parts),
             *(cursor.floor, at, part.stream, *mine, limit),
             *(part.stream, *mine, limit),
             limit,
         )
         rows = yield Command(self._sql["batch"], values)
-        until, top = rows[0][:2]
-        events = tuple(stored_event(row[2], row[3:]) for row in rows if row[2] is not None)
+        until, top, is_mine = rows[0][:3]
+        if not is_mine:
+            return EventBatch((), cursor, is_last=True)  # as it was: nothing of this is published, nor to be deleted
+        events = tuple(stored_event(row[3], row[4:]) for row in rows if row[3] is not None)
         window = replace(cursor, until=until, top=top)
         if cursor.until is None:
             window = replace(window, next_floor=max(cursor.safe, cursor.floor))
@@ -149,7 +168,7 @@ class PostgresOutbox:
         values = (*place, cursor.seen, cursor.floor, cursor.until, cursor.at, cursor.token, cursor.cluster)
         if parked:
             columns = tuple(list(column) for column in zip(*parked, strict=True))
-            rows = yield Command(self._sql["save_and_park"], (*values, *columns))
+            rows = yield Command(self._sql["save_and_park"], (*values, columns[0], *columns))
         else:
             rows = yield Command(self._sql["save"], values)
         if not rows:
@@ -158,14 +177,27 @@ class PostgresOutbox:
                 return CursorLost()
         return CursorSaved(replace(cursor, number=number, safe=cursor.top))
 
-    def purge(self, operation: PurgeEvents) -> Asking[int]:
+    def purge(self, operation: PurgeEvents) -> Asking[EventsPurged]:
         """Delete events that were published, and the rows of cursors that no longer count."""
         cursor, part = operation.cursor, operation.cursor.part
         oldest = cursor.number - _KEPT_CURSORS
         yield Command(self._sql["forget_cursors"], (part.stream, part.number, part.parts, oldest))
-        values = (cursor.floor, part.stream, part.parts, part.number, operation.keep_us, cursor.seen, operation.limit)
-        ((count,),) = yield Command(self._sql["purge"], values)
-        return int(count)
+        mine = (part.stream, part.parts, part.number)
+        values = (operation.after, cursor.floor, *mine, operation.keep_us, cursor.seen, operation.limit)
+        ((count, last),) = yield Command(self._sql["purge"], values)
+        parked = 0
+        if operation.keep_parked_us is not None:
+            ((parked,),) = yield Command(self._sql["purge_parked"], (*mine, operation.keep_parked_us))
+        return EventsPurged(count, last or operation.after, parked)
+
+    def erase(self, operation: EraseEvents) -> Asking[EventsErased]:
+        """Delete what is of a scope or a subject, and at the end what is parked of it."""
+        asked = (operation.scope, operation.stream, operation.subject)
+        ((count, found, last),) = yield Command(self._sql["erase"], (*asked, operation.after, operation.limit))
+        if found == operation.limit:
+            return EventsErased(count, last)
+        ((parked,),) = yield Command(self._sql["erase_parked"], asked)
+        return EventsErased(count + parked, None)
 
     def held(self, part: StreamPart) -> Command:
         """The keys of what is parked."""
@@ -193,6 +225,44 @@ class PostgresOutbox:
         """Let parked events be published again, or delete them."""
         name = "discard" if operation.discard else "release"
         return Command(self._sql[name], (operation.stream, operation.position))
+
+    def measure(self, operation: MeasureLag) -> Asking[LagMeasured]:
+        """How much waits. A stream that nobody has read is known by its name, or by the newest events."""
+        stream = operation.stream
+        known = yield Command(self._sql["progress"], (stream, _NEWEST, stream))
+        parked = yield Command(self._sql["parked_counts"], (stream,))
+        waiting: dict[str, tuple[int, int | None]] = {}
+        for name in {stream, *(row[1] for row in known)} - {None}:
+            ((count, oldest_us),) = yield Command(self._sql["lag"], _waiting_values(name, known, operation.most))
+            if count:
+                waiting[name] = count, oldest_us
+        parts = [(StreamPart(row[1], row[2], row[3]), row[4]) for row in known if row[2] is not None]
+        return lags_of(waiting, {name: (count, failed) for name, count, failed in parked}, parts, known[0][0])
+
+    def peek(self, operation: PeekEvents) -> Asking[list[Row]]:
+        """Events that wait."""
+        stream = operation.stream
+        known = yield Command(self._sql["progress"], (stream, 0, stream))
+        return (yield Command(self._sql["peek"], _waiting_values(stream, known, operation.limit)))
+
+
+def _waiting_values(stream: str, known: Sequence[Row], most: int) -> Values:
+    """How far each shard of a stream has come, as arrays."""
+    reached = [
+        (StreamPart(row[1], row[2], row[3]), (row[5], row[6], row[7], row[8]))
+        for row in known
+        if row[1] == stream and row[2] is not None
+    ]
+    shards = [
+        end or (_NOTHING_SEEN, 0, None, 0) for end in furthest_by_shard(reached, lambda end: _window_progress(*end))
+    ]
+    seen, floors, until, at = zip(*shards, strict=True)
+    return (list(seen), list(until), list(at), min(floors), stream, most)
+
+
+def _window_progress(seen: str, _floor: int, until: str | None, at: int) -> tuple[tuple[int, int, int], bool, int]:
+    """Which of two parts has come further: by its complete windows, then by the one that is under way."""
+    return _progress(seen), until is not None, at
 
 
 def arrays_of(events: Sequence[OutboxEvent]) -> Values:

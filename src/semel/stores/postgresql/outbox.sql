@@ -42,10 +42,16 @@ ON CONFLICT DO NOTHING RETURNING saved_us AS now
 -- name: save
 {saving};
 
+-- What was erased since it was read stays erased: its row is locked until it is parked, so that whoever erases it finds it
+-- in one of the two places.
 -- name: save_and_park
-WITH d AS ({saving}), parked AS (
+WITH d AS ({saving}), there AS MATERIALIZED (
+    SELECT o.position FROM {outbox_table} AS o WHERE o.position = ANY(?::bigint[]) FOR KEY SHARE
+), parked AS (
     INSERT INTO {parked_table} (position, {events}, error_type, error_message, attempts, parked_us)
-    SELECT u.*, d.now FROM d CROSS JOIN unnest(?::bigint[], {arrays}, ?::text[], ?::text[], ?::integer[]) AS u
+    SELECT u.*, d.now FROM d CROSS JOIN unnest(?::bigint[], {arrays}, ?::text[], ?::text[], ?::integer[])
+        AS u(position, {events}, error_type, error_message, attempts)
+    WHERE u.position IN (SELECT there.position FROM there)
     ON CONFLICT DO NOTHING
 )
 SELECT now FROM d;
@@ -61,20 +67,29 @@ WHERE stream = ?::text AND part = ?::integer AND parts = ?::integer AND number <
 -- The next events of a window: those that `until` sees and `seen` does not, in the order of positions. First what is
 -- above the floor; then, of transactions that had not ended in `seen`, what is below it, found by their numbers. The
 -- condition is never said by comparing numbers: with old statistics the planner would take the index on xid for the first
--- branch, and sort the whole window for each batch. There is always a row; where there is no event its position is NULL.
+-- branch, and sort the whole window for each batch. It would do the same without statistics, believing that hardly an
+-- event meets the condition; of a CASE it believes that every other one does, and reads in the order of positions.
+-- There is always a row; where there is no event its position is NULL. A relay that was overtaken reads nothing: it does
+-- not know what has been parked since, and what waits behind that must not be published.
 -- name: batch
 WITH w AS MATERIALIZED (
     SELECT ?::text::pg_snapshot AS seen, coalesce(?::text::pg_snapshot, pg_current_snapshot()) AS until,
-        ?::bigint AS floor, ?::bigint AS at
+        ?::bigint AS floor, ?::bigint AS at, (
+            SELECT c.token = ?::bytea FROM {cursor_table} AS c
+            WHERE c.stream = ?::text AND c.part = ?::integer AND c.parts = ?::integer ORDER BY c.number DESC LIMIT 1
+        ) AS is_mine
 )
-SELECT w.until::text, (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {outbox_sequence}), e.*
+SELECT w.until::text, (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {outbox_sequence}), w.is_mine, e.*
 FROM w LEFT JOIN LATERAL (
     SELECT * FROM (
         (
             SELECT e.position, {e_events} FROM {outbox_table} AS e
-            WHERE e.position > greatest(?::bigint, ?::bigint) AND e.stream = ?::text {mine}
-                AND NOT pg_visible_in_snapshot(e.xid, (SELECT seen FROM w))
-                AND pg_visible_in_snapshot(e.xid, (SELECT until FROM w))
+            WHERE e.position > greatest(?::bigint, ?::bigint) AND CASE
+                WHEN e.stream = ?::text {mine}
+                    AND NOT pg_visible_in_snapshot(e.xid, (SELECT seen FROM w))
+                    AND pg_visible_in_snapshot(e.xid, (SELECT until FROM w))
+                THEN true
+            END
             ORDER BY e.position LIMIT ?::bigint
         )
         UNION ALL
@@ -85,7 +100,7 @@ FROM w LEFT JOIN LATERAL (
                 AND pg_visible_in_snapshot(late.xid, (SELECT until FROM w))
             ORDER BY e.position LIMIT ?::bigint
         )
-    ) AS u ORDER BY position LIMIT ?::bigint
+    ) AS u WHERE w.is_mine ORDER BY position LIMIT ?::bigint
 ) AS e ON true;
 
 -- Published is what `seen` sees. In lots, from the oldest on; relays begin at their floor and do not meet what is dead.
@@ -93,13 +108,38 @@ FROM w LEFT JOIN LATERAL (
 WITH gone AS (
     DELETE FROM {outbox_table} AS o WHERE o.position IN (
         SELECT e.position FROM {outbox_table} AS e
-        WHERE e.position <= ?::bigint AND e.stream = ?::text {mine} AND e.added_us <= {clock} - ?::bigint
-            AND pg_visible_in_snapshot(e.xid, ?::text::pg_snapshot)
+        WHERE e.position > ?::bigint AND e.position <= ?::bigint AND e.stream = ?::text {mine}
+            AND e.added_us <= {clock} - ?::bigint AND pg_visible_in_snapshot(e.xid, ?::text::pg_snapshot)
         ORDER BY e.position LIMIT ?::bigint
     )
+    RETURNING o.position
+)
+SELECT count(*), max(position) FROM gone;
+
+-- name: purge_parked
+WITH gone AS (
+    DELETE FROM {parked_table} AS e
+    WHERE e.stream = ?::text {mine} AND e.error_type IS NOT NULL AND e.parked_us <= {clock} - ?::bigint
     RETURNING 1
 )
 SELECT count(*) FROM gone;
+
+-- part: concerned
+e.scope = coalesce(?::text, e.scope) AND e.stream = coalesce(?::text, e.stream)
+    AND e.subject IS NOT DISTINCT FROM coalesce(?::text, e.subject)
+
+-- So many events as are looked at together: there is no index on what they are about.
+-- name: erase
+WITH page AS MATERIALIZED (
+    SELECT e.position, {concerned} AS is_concerned FROM {outbox_table} AS e
+    WHERE e.position > ?::bigint ORDER BY e.position LIMIT ?::bigint
+), gone AS (
+    DELETE FROM {outbox_table} AS o USING page AS p WHERE o.position = p.position AND p.is_concerned RETURNING 1
+)
+SELECT (SELECT count(*) FROM gone), count(*), max(position) FROM page;
+
+-- name: erase_parked
+WITH gone AS (DELETE FROM {parked_table} AS e WHERE {concerned} RETURNING 1) SELECT count(*) FROM gone;
 
 -- name: held
 SELECT DISTINCT e.ordering_key FROM {parked_table} AS e WHERE e.stream = ?::text {mine};
@@ -137,3 +177,60 @@ WITH changed AS (
     RETURNING 1
 )
 SELECT count(*) FROM changed;
+
+-- The instant; where each part stands, the newest row of each; and one row for each stream of the newest events.
+-- name: progress
+SELECT {clock}, NULL::text, NULL::integer, NULL::integer, NULL::bigint, NULL, NULL::bigint, NULL, NULL::bigint
+UNION ALL
+SELECT {clock}, c.stream, c.part, c.parts, c.saved_us, c.seen::text, c.floor, c.until::text, c.at FROM (
+    SELECT DISTINCT ON (x.stream, x.parts, x.part) x.* FROM {cursor_table} AS x
+    WHERE x.stream = coalesce(?::text, x.stream) ORDER BY x.stream, x.parts, x.part, x.number DESC
+) AS c
+UNION ALL
+SELECT {clock}, s.stream, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM (
+    SELECT DISTINCT n.stream FROM (
+        SELECT e.stream FROM {outbox_table} AS e ORDER BY e.position DESC LIMIT ?::bigint
+    ) AS n
+) AS s WHERE s.stream = coalesce(?::text, s.stream);
+
+-- What waits: not seen by the last complete window of its shard, nor published in the one that is under way. First what
+-- is above the floor, then what transactions added that had not ended in `seen`, as a relay finds it. The arrays have an
+-- element for each shard.
+-- part: unpublished
+NOT pg_visible_in_snapshot(e.xid, (SELECT w.seen[e.shard + 1] FROM w)) AND NOT coalesce(
+    e.position <= (SELECT w.at[e.shard + 1] FROM w)
+    AND pg_visible_in_snapshot(e.xid, (SELECT w.until[e.shard + 1] FROM w)), false
+)
+
+-- part: waiting
+WITH w AS MATERIALIZED (
+    SELECT ?::text[]::pg_snapshot[] AS seen, ?::text[]::pg_snapshot[] AS until, ?::bigint[] AS at,
+        ?::bigint AS floor, ?::text AS stream, ?::bigint AS most
+), late AS MATERIALIZED (
+    SELECT DISTINCT x.xid FROM unnest((SELECT seen FROM w)) AS s(seen) CROSS JOIN LATERAL pg_snapshot_xip(s.seen) AS x(xid)
+), u AS (
+    SELECT * FROM (
+        (
+            SELECT e.position, e.added_us, {e_events} FROM {outbox_table} AS e
+            WHERE e.position > (SELECT floor FROM w) AND e.stream = (SELECT stream FROM w) AND {unpublished}
+            ORDER BY e.position LIMIT (SELECT most FROM w)
+        )
+        UNION ALL
+        (
+            SELECT e.position, e.added_us, {e_events} FROM late
+            CROSS JOIN LATERAL (SELECT * FROM {outbox_table} AS x WHERE x.xid = late.xid OFFSET 0) AS e
+            WHERE e.position <= (SELECT floor FROM w) AND e.stream = (SELECT stream FROM w) AND {unpublished}
+            ORDER BY e.position LIMIT (SELECT most FROM w)
+        )
+    ) AS found ORDER BY position LIMIT (SELECT most FROM w)
+)
+
+-- name: lag
+{waiting} SELECT count(*), min(added_us) FROM u;
+
+-- name: peek
+{waiting} SELECT position, {events} FROM u ORDER BY position;
+
+-- name: parked_counts
+SELECT e.stream, count(*), count(e.error_type) FROM {parked_table} AS e WHERE e.stream = coalesce(?::text, e.stream)
+GROUP BY e.stream;

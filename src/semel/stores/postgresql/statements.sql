@@ -299,7 +299,8 @@ WHERE r.digest = w.digest;
 SELECT position, name, outcome FROM {step_table} WHERE digest = ?::bytea AND life = ?::bigint ORDER BY position, step;
 
 -- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running.
--- The letters of its event have served; one of another event under the same id has not.
+-- The letters of its event have served, unless it may run now: nobody else may have the event. One of another event under
+-- the same id has not.
 -- name: resolve
 WITH e AS MATERIALIZED ({input}), done AS (
     UPDATE {record_table} AS r SET status = e.status, retryable = (e.status = 'failed' AND e.error_type IS NULL),
@@ -315,7 +316,8 @@ WITH e AS MATERIALIZED ({input}), done AS (
             ELSE r.status = 'completed' AND e.status = 'completed' AND r.nonce = e.corrects AND r.value <> '' END
     RETURNING r.*
 ), closed AS (
-    DELETE FROM {letter_table} AS l USING done WHERE l.record = done.digest AND l.reason <> 'reused'
+    DELETE FROM {letter_table} AS l USING done
+    WHERE l.record = done.digest AND NOT done.retryable AND l.reason <> 'reused'
 )
 SELECT {r_record} FROM done AS r;
 

@@ -694,10 +694,17 @@ def _letter_answer(_operation: PutLetter | TouchLetter, reply: Reply) -> Answer:
     return LetterFound(None if reply is None else letter_of(reply))
 
 
-def _find_letters(context: RedisContext, consumer: str, record: bytes | None) -> Keys:
-    """Where letters of a consumer are."""
+def _find_letters(context: RedisContext, consumer: str, record: bytes | None, id_: bytes | None) -> Keys:
+    """Where letters of a consumer are: all, those of a record, or one by its id."""
     if record is not None:
         return [_letters_of(context, consumer, record)]
+    if id_ is not None:
+        place = _letters_of(context, consumer, id_)
+        (reply,) = yield [Look(place, (id_.hex(),))]
+        if isinstance(reply, Exception):
+            raise reply
+        if reply[0] is not None:
+            return [place]
     operation = operation_of(consumer) if context.pattern.names_operation else None
     return (yield from scan_keys(context.pattern.match_letters(operation)))
 
@@ -705,7 +712,7 @@ def _find_letters(context: RedisContext, consumer: str, record: bytes | None) ->
 def _drop_letters(context: RedisContext, operations: Sequence[DropLetter]) -> Steps:
     answers: Answers = []
     for operation in operations:
-        keys = yield from _find_letters(context, operation.consumer, operation.record)
+        keys = yield from _find_letters(context, operation.consumer, operation.record, operation.id)
         values = (operation.id.hex(), owner_mark(operation.consumer))
         replies = yield [Script("drop_letter", key, values) for key in keys]
         answers.append(_first_letter(replies))
@@ -728,7 +735,7 @@ def _scan_letters(context: RedisContext, operations: Sequence[ScanLetters]) -> S
 
 def _page_of_letters(context: RedisContext, operation: ScanLetters) -> Generator[Any, list[Reply], LetterPage]:
     query, cursor = operation.query, operation.cursor
-    keys = yield from _find_letters(context, query.consumer, query.record)
+    keys = yield from _find_letters(context, query.consumer, query.record, query.id)
     oldest: list[tuple[int, bytes, StoredLetter]] = []
     for first in range(0, len(keys), _LETTERS_AT_ONCE):
         replies = yield [Script("letters", key) for key in keys[first : first + _LETTERS_AT_ONCE]]

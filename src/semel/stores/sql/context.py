@@ -64,14 +64,30 @@ class Savepoints:
         return again
 
 
-Handshake = Generator[Command, list[Row], bytes]
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a new connection tells of its server.
+
+    Attributes:
+        install_id: which database it is.
+        limits_by_session: whether only a session as a whole can be told how long to wait for locked rows.
+    """
+
+    install_id: bytes
+    limits_by_session: bool = False
+
+
+Handshake = Generator[Command, list[Row], ServerFacts]
 
 
 class Schema(Protocol):
     """The schema of one kind of server."""
 
     def ready(self) -> Command:
-        """One row: version, install_id, whether the server takes no writes, and which version a release has to know."""
+        """One row: version, install_id, whether the server takes no writes, and which version a release has to know.
+
+        Where there is one more column, it is `ServerFacts.limits_by_session`.
+        """
 
     def creation(self) -> Sequence[Command]:
         """All that creates the newest schema where there is none, transaction included."""
@@ -85,7 +101,7 @@ class Schema(Protocol):
 
 
 def check_connection(schema: Schema, settings: Settings) -> Handshake:
-    """Check a new connection; answers the install_id.
+    """Check a new connection; answers what it tells of its server.
 
     Raises:
         SchemaOutdated: the tables are missing and may not be created, or are of another version.
@@ -101,12 +117,12 @@ def check_connection(schema: Schema, settings: Settings) -> Handshake:
     if rows[0][0] == 0 and settings.migrate:  # created half-way, where the server cannot do it in one transaction
         yield from create(schema)
         rows = yield schema.ready()
-    version, install_id, read_only, *oldest = rows[0]
+    version, install_id, read_only, oldest, *limits = rows[0]
     if read_only:
         message = f"{settings.name} takes no writes: it is a replica. Nothing ran. Give the address of the primary."
         raise StoreUnavailable(message)
-    check_version(version, schema.newest, settings.name, oldest=(oldest or [None])[0])
-    return bytes(install_id)
+    check_version(version, schema.newest, settings.name, oldest=oldest)
+    return ServerFacts(bytes(install_id), *map(bool, limits))
 
 
 def create(schema: Schema) -> Generator[Command, list[Row], None]:
@@ -128,7 +144,7 @@ class SqlContext:
     settings: Settings
     dialect: ServerDialect
     schema: Schema
-    install_id: bytes | None = field(default=None)
+    facts: ServerFacts | None = field(default=None)
     savepoints: Savepoints | None = field(default=None)
     monotonic: Callable[[], float] = field(default=time.monotonic)
     """What the ages of connections are measured by."""
@@ -138,8 +154,13 @@ class SqlContext:
         """For messages."""
         return self.settings.name
 
+    @property
+    def install_id(self) -> bytes | None:
+        """Which database this is, where that was learnt by now."""
+        return None if self.facts is None else self.facts.install_id
+
     def check(self) -> Handshake:
-        """Check a new connection; answers the install_id."""
+        """Check a new connection; answers what it tells of its server."""
         return check_connection(self.schema, self.settings)
 
     def render(self, command: Command) -> Command:

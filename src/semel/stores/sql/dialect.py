@@ -18,9 +18,15 @@ from semel.core.events.outbox import (
     Cursor,
     CursorLost,
     CursorSaved,
+    EraseEvents,
     EventBatch,
+    EventsErased,
+    EventsPurged,
+    LagMeasured,
+    MeasureLag,
     OpenCursor,
     OutboxEvent,
+    PeekEvents,
     PurgeEvents,
     ReleaseParked,
     SaveCursor,
@@ -63,6 +69,8 @@ class Command(msgspec.Struct, frozen=True):
     `then` goes out together with the statement where the client library can do that. The rows of the last one that has
     rows are the reply. `atomic`: all of them are one transaction, or nothing; only ever on the store's own connection.
     `patient`: waits for locked rows up to `lock_timeout` on such a connection, where others wait as little as they can.
+    `around`: what limits its wait for locked rows in the caller's transaction, and what ends that limit, as statements
+    of their own; only for a server that cannot limit a single statement.
     """
 
     text: str
@@ -70,6 +78,7 @@ class Command(msgspec.Struct, frozen=True):
     then: Command | None = None
     atomic: bool = False
     patient: bool = False
+    around: tuple[str, str] | None = None
 
 
 Values = tuple[Any, ...]
@@ -99,8 +108,11 @@ class OutboxDialect(Protocol):
     def save(self, operation: SaveCursor) -> Asking[CursorSaved | CursorLost]:
         """Move a cursor, and park what could not be published."""
 
-    def purge(self, operation: PurgeEvents) -> Asking[int]:
-        """Delete what is published and old enough; answers how many."""
+    def purge(self, operation: PurgeEvents) -> Asking[EventsPurged]:
+        """Delete what is published and old enough."""
+
+    def erase(self, operation: EraseEvents) -> Asking[EventsErased]:
+        """Delete what is of a scope or a subject."""
 
     def held(self, part: StreamPart) -> Command:
         """Rows of ordering keys, or None, of what is parked."""
@@ -116,6 +128,12 @@ class OutboxDialect(Protocol):
 
     def release(self, operation: ReleaseParked) -> Command:
         """A row of how many were changed."""
+
+    def measure(self, operation: MeasureLag) -> Asking[LagMeasured]:
+        """How much waits, without taking anything over."""
+
+    def peek(self, operation: PeekEvents) -> Asking[list[Row]]:
+        """Rows of position and event of what waits."""
 
 
 class Dialect(Protocol):

@@ -177,7 +177,7 @@ class AsyncSqlDriver:
         if self._context.install_id is not None and not self._keeps:
             return pooled.connection  # looked at before, by the first one that was borrowed
         try:
-            self._context.install_id = await arun(self._context.check(), partial(self._execute, pooled))
+            self._context.facts = await arun(self._context.check(), partial(self._execute, pooled))
         except BaseException:
             await self._adapter.close(pooled.connection)
             raise
@@ -301,7 +301,7 @@ class SqlDriver:
         if self._context.install_id is not None and not self._keeps:
             return pooled.connection  # looked at before, by the first one that was borrowed
         try:
-            self._context.install_id = run(self._context.check(), partial(self._execute, pooled))
+            self._context.facts = run(self._context.check(), partial(self._execute, pooled))
         except BaseException:
             self._adapter.close(pooled.connection)
             raise

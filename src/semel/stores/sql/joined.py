@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Literal, cast
@@ -179,6 +179,13 @@ class _Membership:
         savepoints = self._context.savepoints
         return self._context.render(command if savepoints is None else savepoints.note(self._connection, command))
 
+    def _limits_around(self, command: Command) -> tuple[Command, Command] | None:
+        facts = self._context.facts
+        if command.around is None or facts is None or not facts.limits_by_session:
+            return None
+        limit, restore = command.around
+        return Command(limit), Command(restore)
+
     @contextmanager
     def _sending(self, *, opens: bool) -> Iterator[None]:
         """Around a command on its way: what its errors mean, and that the transaction is entered once it answered."""
@@ -222,7 +229,24 @@ class AsyncSqlJoined(_Membership):
         if self._before(opens=opens):
             await self._learn()
         with self._sending(opens=opens):
-            return await self._adapter.execute(self._connection, self._render(command))
+            rendered = self._render(command)
+            around = self._limits_around(command)
+            if around is None:
+                return await self._adapter.execute(self._connection, rendered)
+            return await self._execute_within(around, rendered)
+
+    async def _execute_within(self, around: tuple[Command, Command], command: Command) -> list[Row]:
+        """Send a command between what limits its wait for locks and what leaves the session as it was."""
+        limit, restore = around
+        await self._adapter.execute(self._connection, limit)
+        try:
+            rows = await self._adapter.execute(self._connection, command)
+        except Exception:
+            with suppress(Exception):  # what the command met is what counts; a lost session has no limit any more
+                await self._adapter.execute(self._connection, restore)
+            raise
+        await self._adapter.execute(self._connection, restore)
+        return rows
 
 
 def checked(answers: Answers) -> Answers:
@@ -256,4 +280,21 @@ class SqlJoined(_Membership):
         if self._before(opens=opens):
             self._learn()
         with self._sending(opens=opens):
-            return self._adapter.execute(self._connection, self._render(command))
+            rendered = self._render(command)
+            around = self._limits_around(command)
+            if around is None:
+                return self._adapter.execute(self._connection, rendered)
+            return self._execute_within(around, rendered)
+
+    def _execute_within(self, around: tuple[Command, Command], command: Command) -> list[Row]:
+        """Send a command between what limits its wait for locks and what leaves the session as it was."""
+        limit, restore = around
+        self._adapter.execute(self._connection, limit)
+        try:
+            rows = self._adapter.execute(self._connection, command)
+        except Exception:
+            with suppress(Exception):  # what the command met is what counts; a lost session has no limit any more
+                self._adapter.execute(self._connection, restore)
+            raise
+        self._adapter.execute(self._connection, restore)
+        return rows

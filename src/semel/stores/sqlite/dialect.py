@@ -246,8 +246,10 @@ class SqliteDialect:
 
     def resolve(self, operation: Resolve) -> SqliteCommand:
         """A decision."""
-        follow = (SQL["close_letters"], SQL["seen"])
-        return SqliteCommand(SQL["resolve"], named=resolve_values(operation), follow=follow)
+        # Where it may run now, nobody but its letter may have the event.
+        may_run = operation.status is Status.FAILED and operation.error is None
+        closing = () if may_run else (SQL["close_letters"],)
+        return SqliteCommand(SQL["resolve"], named=resolve_values(operation), follow=(*closing, SQL["seen"]))
 
     def reopen(self, operation: Reopen) -> SqliteCommand:
         """Let a key be claimed again."""

@@ -12,10 +12,16 @@ from semel.core.events.outbox import (
     Cursor,
     CursorLost,
     CursorSaved,
+    EraseEvents,
     EventBatch,
+    EventsErased,
+    EventsPurged,
+    LagMeasured,
+    MeasureLag,
     OpenCursor,
     OutboxEvent,
     ParkedEvent,
+    PeekEvents,
     PurgeEvents,
     ReleaseParked,
     SaveCursor,
@@ -23,7 +29,15 @@ from semel.core.events.outbox import (
     SettleReleased,
     StreamPart,
 )
-from semel.stores.events.outbox import EVENT_COLUMNS, event_row, latest_of, parked_row, stored_event
+from semel.stores.events.outbox import (
+    EVENT_COLUMNS,
+    event_row,
+    furthest_by_shard,
+    lags_of,
+    latest_of,
+    parked_row,
+    stored_event,
+)
 from semel.stores.rows import load_statements, stored_failure
 from semel.stores.sql.dialect import Asking, Row, Values
 from semel.stores.sqlite.commands import Kind, SqliteCommand, blob
@@ -94,9 +108,11 @@ class SqliteOutbox:
 
     def read(self, cursor: Cursor, limit: int) -> Asking[EventBatch]:
         """The next events."""
-        named = {**_place(cursor.part), "at": cursor.at, "limit": limit}
+        named = {**_place(cursor.part), "at": cursor.at, "token": blob(cursor.token), "limit": limit}
         rows = yield SqliteCommand(_SQL["batch"], kind=Kind.SCAN, named=named)
-        events = tuple(stored_event(row[1], row[2:]) for row in rows if row[1] is not None)
+        if not rows[0][1]:
+            return EventBatch((), cursor, is_last=True)  # as it was: nothing of this is published, nor to be deleted
+        events = tuple(stored_event(row[2], row[3:]) for row in rows if row[2] is not None)
         is_full = len(events) == limit
         behind = replace(cursor, at=events[-1].position if is_full else max(rows[0][0], cursor.at))
         return EventBatch(events, behind, is_last=not is_full, may_read_on=is_full)
@@ -112,12 +128,32 @@ class SqliteOutbox:
         )
         return following if told else CursorLost()
 
-    def purge(self, operation: PurgeEvents) -> Asking[int]:
+    def purge(self, operation: PurgeEvents) -> Asking[EventsPurged]:
         """Delete events that were published."""
         cursor = operation.cursor
-        named = {**_place(cursor.part), "at": cursor.at, "keep_us": operation.keep_us, "limit": operation.limit}
-        ((count,),) = yield SqliteCommand(_SQL["purge"], named=named, to_rows=_changes)
-        return int(count)
+        named = {**_place(cursor.part), "at": cursor.at, "after": operation.after, "keep_us": operation.keep_us}
+        ((found, last),) = yield SqliteCommand(_SQL["lot"], kind=Kind.SCAN, named={**named, "limit": operation.limit})
+        count, parked = 0, 0
+        if found:
+            ((count,),) = yield SqliteCommand(_SQL["purge"], named={**named, "last": last}, to_rows=_changes)
+        if operation.keep_parked_us is not None:
+            keep = {**_place(cursor.part), "keep_parked_us": operation.keep_parked_us}
+            ((parked,),) = yield SqliteCommand(_SQL["purge_parked"], named=keep, to_rows=_changes)
+        return EventsPurged(count, last or operation.after, parked)
+
+    def erase(self, operation: EraseEvents) -> Asking[EventsErased]:
+        """Delete what is of a scope or a subject, and at the end what is parked of it."""
+        asked = {"scope": operation.scope, "of_stream": operation.stream, "subject": operation.subject}
+        page = {"after": operation.after, "limit": operation.limit}
+        ((found, last),) = yield SqliteCommand(_SQL["page"], kind=Kind.SCAN, named=page)
+        count = 0
+        if found:
+            named = {**asked, "after": operation.after, "last": last}
+            ((count,),) = yield SqliteCommand(_SQL["erase"], named=named, to_rows=_changes)
+        if found == operation.limit:
+            return EventsErased(count, last)
+        ((parked,),) = yield SqliteCommand(_SQL["erase_parked"], named=asked, to_rows=_changes)
+        return EventsErased(count + parked, None)
 
     def held(self, part: StreamPart) -> SqliteCommand:
         """The keys of what is parked."""
@@ -143,6 +179,32 @@ class SqliteOutbox:
         """Let parked events be published again, or delete them."""
         named = {"stream": operation.stream, "position": operation.position}
         return SqliteCommand(_SQL["discard" if operation.discard else "release"], named=named, to_rows=_changes)
+
+    def measure(self, operation: MeasureLag) -> Asking[LagMeasured]:
+        """How much waits."""
+        named = {"stream": operation.stream}
+        known = yield SqliteCommand(_SQL["progress"], kind=Kind.SCAN, named=named)
+        parked = yield SqliteCommand(_SQL["parked_counts"], kind=Kind.SCAN, named=named)
+        waiting: dict[str, tuple[int, int | None]] = {}
+        for stream in {row[1] for row in known} - {None}:
+            limits = _waiting_values(stream, known, operation.most)
+            ((count, oldest_us),) = yield SqliteCommand(_SQL["lag"], kind=Kind.SCAN, named=limits)
+            waiting[stream] = count, oldest_us
+        parts = [(StreamPart(row[1], row[2], row[3]), row[5]) for row in known if row[2] is not None]
+        return lags_of(waiting, {stream: (count, failed) for stream, count, failed in parked}, parts, known[0][0])
+
+    def peek(self, operation: PeekEvents) -> Asking[list[Row]]:
+        """Events that wait."""
+        known = yield SqliteCommand(_SQL["progress"], kind=Kind.SCAN, named={"stream": operation.stream})
+        named = _waiting_values(operation.stream, known, operation.limit)
+        return (yield SqliteCommand(_SQL["peek"], kind=Kind.SCAN, named=named))
+
+
+def _waiting_values(stream: str, known: Sequence[Row], limit: int) -> dict[str, Any]:
+    """Where what waits of a stream begins in each shard."""
+    reached = [(StreamPart(row[1], row[2], row[3]), row[4]) for row in known if row[1] == stream and row[2] is not None]
+    ends = [end or 0 for end in furthest_by_shard(reached, lambda at: at)]
+    return {"stream": stream, "floor": min(ends), "ends": "".join(f"{end:020}" for end in ends), "limit": limit}
 
 
 def _cursor_values(cursor: Cursor) -> dict[str, Any]:

@@ -28,25 +28,62 @@ WHERE stream = :stream AND part = :part AND parts = :parts AND number = :number 
 SELECT 1 FROM semel_cursor
 WHERE stream = :stream AND part = :part AND parts = :parts AND number = :number + 1 AND token = :token;
 
+-- What was erased since it was read stays erased.
 -- name: park
 INSERT INTO semel_parked (position, {events}, error_type, error_message, attempts, parked_us)
-VALUES (:position{n}, {values}, :error_type{n}, :error_message{n}, :attempts{n}, :now)
+SELECT :position{n}, {values}, :error_type{n}, :error_message{n}, :attempts{n}, :now
+FROM semel_outbox AS o WHERE o.position = :position{n}
 ON CONFLICT DO NOTHING;
 
--- With the highest position that was given away: all up to there is committed. There is always a row.
+-- With the highest position that was given away: all up to there is committed. There is always a row. A relay that was
+-- overtaken reads nothing: it does not know what has been parked since, and what waits behind that must not be published.
 -- name: batch
-SELECT (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'semel_outbox'), e.*
-FROM (SELECT 1) LEFT JOIN (
+SELECT (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'semel_outbox'), m.is_mine, e.*
+FROM (
+    SELECT EXISTS (
+        SELECT 1 FROM semel_cursor AS c
+        WHERE c.stream = :stream AND c.part = :part AND c.parts = :parts AND c.token = :token
+    ) AS is_mine
+) AS m LEFT JOIN (
     SELECT position, {events} FROM semel_outbox
     WHERE stream = :stream AND position > :at AND shard % :parts = :part ORDER BY position LIMIT :limit
-) AS e ON true;
+) AS e ON m.is_mine;
 
 -- name: purge
 DELETE FROM semel_outbox WHERE position IN (
     SELECT position FROM semel_outbox
-    WHERE stream = :stream AND position <= :at AND shard % :parts = :part AND added_us <= :now - :keep_us
+    WHERE stream = :stream AND position > :after AND position <= :last AND shard % :parts = :part
+        AND added_us <= :now - :keep_us
+);
+
+-- Where a lot ends.
+-- name: lot
+SELECT count(*), max(position) FROM (
+    SELECT position FROM semel_outbox
+    WHERE stream = :stream AND position > :after AND position <= :at AND shard % :parts = :part
+        AND added_us <= :now - :keep_us
     ORDER BY position LIMIT :limit
 );
+
+-- name: purge_parked
+DELETE FROM semel_parked
+WHERE stream = :stream AND shard % :parts = :part AND error_type IS NOT NULL AND parked_us <= :now - :keep_parked_us;
+
+-- part: concerned
+(:scope IS NULL OR scope = :scope) AND (:of_stream IS NULL OR stream = :of_stream)
+    AND (:subject IS NULL OR subject = :subject)
+
+-- So many events as are looked at together: there is no index on what they are about.
+-- name: page
+SELECT count(*), max(position) FROM (
+    SELECT position FROM semel_outbox WHERE position > :after ORDER BY position LIMIT :limit
+);
+
+-- name: erase
+DELETE FROM semel_outbox WHERE position > :after AND position <= :last AND {concerned};
+
+-- name: erase_parked
+DELETE FROM semel_parked WHERE {concerned};
 
 -- name: held
 SELECT DISTINCT ordering_key FROM semel_parked WHERE stream = :stream AND shard % :parts = :part;
@@ -76,3 +113,27 @@ WHERE stream = :stream AND position = coalesce(:position, position) AND error_ty
 
 -- name: discard
 DELETE FROM semel_parked WHERE stream = :stream AND position = coalesce(:position, position);
+
+-- What waits: above the end of its shard. The ends are one text, twenty digits for each shard.
+-- part: waiting
+FROM semel_outbox WHERE stream = :stream AND position > :floor
+    AND position > CAST(substr(:ends, shard * 20 + 1, 20) AS INTEGER)
+ORDER BY position LIMIT :limit
+
+-- name: lag
+SELECT count(*), min(added_us) FROM (SELECT added_us {waiting});
+
+-- name: peek
+SELECT position, {events} {waiting};
+
+-- The instant; where parts stand, one row for each; and one row for each stream that has events.
+-- name: progress
+SELECT :now, NULL, NULL, NULL, NULL, NULL
+UNION ALL
+SELECT :now, stream, part, parts, at, saved_us FROM semel_cursor WHERE stream = coalesce(:stream, stream)
+UNION ALL
+SELECT :now, stream, NULL, NULL, NULL, NULL FROM (SELECT DISTINCT stream FROM semel_outbox)
+WHERE stream = coalesce(:stream, stream);
+
+-- name: parked_counts
+SELECT stream, count(*), count(error_type) FROM semel_parked WHERE stream = coalesce(:stream, stream) GROUP BY stream;

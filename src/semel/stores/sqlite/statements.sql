@@ -181,7 +181,7 @@ UPDATE semel_record SET expires_us = max(expires_us, :now + :letter_keep_us) WHE
 -- name: complete_letter
 DELETE FROM semel_letter WHERE id = :letter;
 
--- Follows a decision. A letter of another event under the same id is not about it.
+-- Follows a decision after which the event does not run. A letter of another event under the same id is not about it.
 -- name: close_letters
 DELETE FROM semel_letter WHERE record = :digest AND reason <> 'reused';
 

@@ -20,7 +20,8 @@ Every scenario runs through `Semel` in threads and through `AsyncSemel` on an ev
             return request.param
 
 A store that can stand behind a cache inherits from `InvalidationContract` too, and one that keeps dead letters of
-consumers of events (`Capability.LETTERS`) from `LetterContract`.
+consumers of events (`Capability.LETTERS`) from `LetterContract`. One that keeps events which relays publish
+(`Capability.OUTBOX`) inherits from `OutboxContract`.
 
 A scenario that a store is known to break can be overridden by its name, which then says so in public.
 """
@@ -76,6 +77,7 @@ from semel.testing.contract.topics.leases import (
 )
 from semel.testing.contract.topics.letters import LetterContract
 from semel.testing.contract.topics.operations import InputContract, ListContract, OperationContract
+from semel.testing.contract.topics.outbox import OutboxContract
 from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, ValueContract, VersionContract
 from semel.testing.contract.topics.searching import CountsContract, SearchContract, StuckContract
 from semel.testing.contract.topics.steps import DeriveContract, StepContract
@@ -87,7 +89,7 @@ from semel.testing.contract.topics.waiting import (
 )
 from semel.testing.contract.world import MakeStore
 
-__all__ = ["InvalidationContract", "LetterContract", "MakeStore", "StoreContract"]
+__all__ = ["InvalidationContract", "LetterContract", "MakeStore", "OutboxContract", "StoreContract"]
 
 
 class StoreContract(

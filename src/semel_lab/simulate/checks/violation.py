@@ -77,5 +77,11 @@ INVARIANTS = {
     "E6": "events: of one subject no two are handled at once, where that was asked for",
     "E7": "events: what a handler adds to the outbox is there if, and only if, its event is done, once",
     "E8": "events: a dead letter that was redriven with success is gone",
+    "R1": "relays: nothing is published that is not committed",
+    "R2": "relays: what is committed is published, or parked, whoever stays open meanwhile",
+    "R3": "relays: the events of a key are published for the first time in the order in which they were committed",
+    "R4": "relays: only who opened a part last moves its cursor",
+    "R5": "relays: an event is parked because it was refused, and published once it is released",
+    "R6": "relays: an event is published again only after a fault or a take-over, and unchanged: an inbox knows it",
     "broke": "no call ends with an error that is not one of its handler or of semel",
 }

@@ -7,24 +7,20 @@ reaches the simulation.
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
-import threading
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from semel.api import AsyncSemel
-from semel.core.store import Store
-from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
-from semel.engine.background import HeldLease
-from semel.engine.call_flow import CallFlow
-from semel.engine.runtime import AsyncRuntimes
+from semel.core.record import DidNotHappen, Happened, Unknown
+from semel.engine.async_engine import AsyncAttempt
 from semel.events import Backoff, Consumer, DeadLetter, Disposition, Event, Outbox
-from semel_lab.simulate.decorated_caller import Killed, Silent
+from semel_lab.simulate.decorated_caller import Killed
 from semel_lab.simulate.events.database import Session, Wish
+from semel_lab.simulate.events.runtime import make_semel
 from semel_lab.simulate.events.world import LEASE, MAX_ATTEMPTS
-from semel_lab.simulate.world import SECOND, Broken
+from semel_lab.simulate.world import Broken
 
 if TYPE_CHECKING:
     from semel_lab.simulate.events.simulation import EventSimulation
@@ -43,81 +39,6 @@ class Point:
         self.session = session
 
 
-class _CleaningUp:
-    """The task that cleans up after a call: it is carried on where it is awaited."""
-
-    _asyncio_future_blocking = False
-
-    def __init__(self, work: Any) -> None:
-        self._work = work
-
-    def done(self) -> bool:
-        """`asyncio.shield` then hands it back to be awaited."""
-        return True
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        return cast("Generator[Any, Any, None]", self._work.__await__())
-
-
-class _Background:
-    """What a call asks of the background: here nothing is due."""
-
-    register_from = float("inf")
-
-
-class _Runtime:
-    """The moving parts of a process, as far as a call needs them. No lease is renewed: time passes only by choice."""
-
-    background = _Background()
-    spawn = _CleaningUp
-
-    def perform(self, operation: Any) -> Wish:
-        """Have one operation performed."""
-        return Wish(operation)
-
-    def keep_lease(self, call: CallFlow) -> None:
-        """Nobody renews it."""
-        call.beat = cast("HeldLease", object())
-
-    def release(self, _lease: HeldLease) -> None:
-        """Nobody renews it."""
-
-    def finish(self, _lease: Any, _digest: bytes, _waiter: Any) -> None:
-        """Nobody waits here."""
-
-    def count_replay(self, _digest: bytes) -> None:
-        """Nobody counts."""
-
-
-class _Runtimes:
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self._runtime = _Runtime()
-
-    def current(self) -> _Runtime:
-        """The runtime of a process that is alive."""
-        self._process.check_alive()
-        return self._runtime
-
-
-class _Clock:
-    def __init__(self, sim: EventSimulation) -> None:
-        self._sim = sim
-
-    def monotonic(self) -> float:
-        """The instant, in seconds."""
-        return self._sim.database.now_us / SECOND
-
-    def rest(self, wake: threading.Event, until: float | None) -> None:
-        """No threads here."""
-        raise NotImplementedError
-
-    async def arest(self, _wake: asyncio.Event, until: float | None) -> None:
-        """Let time pass."""
-        assert until is not None
-        await Wish(until - self.monotonic())
-
-
 class Process:
     """One process of one consumer."""
 
@@ -131,11 +52,7 @@ class Process:
         self.handling: str | None = None
         self._work: Any = None
         self._context = contextvars.Context()
-        engine = AsyncEngine(
-            cast("Store", sim.database), clock=cast("Any", _Clock(sim)), observer=Silent(), new_nonce=sim.new_nonce
-        )
-        engine._use_runtimes(cast("AsyncRuntimes", _Runtimes(self)))
-        self.semel = cast("AsyncSemel", AsyncSemelBase(engine))
+        self.semel = make_semel(sim.database, sim.new_nonce, self.check_alive)
         self.consumer = self._make_consumer()
 
     def _make_consumer(self) -> Consumer[AsyncSemel]:
@@ -148,6 +65,8 @@ class Process:
             transaction=self._transaction if world.transaction else None,
             serial_by="subject" if world.serial else None,
             in_doubt=world.in_doubt,
+            reconcile=None if world.hook is None else self._ask_whether_it_happened,
+            reconcile_after=LEASE,
             lease_for=LEASE,
         )
         handler = self._handle_in_transaction if world.transaction else self._handle
@@ -177,6 +96,12 @@ class Process:
         if self.sim.world.poison and not self.sim.is_mended:
             raise Broken("poison")
         await Wish(Point("effect", event.id, session))
+
+    async def _ask_whether_it_happened(self, attempt: AsyncAttempt) -> Happened | DidNotHappen | Unknown:
+        await Wish(Point("hook"))
+        if self.sim.world.hook == "cannot tell":
+            return Unknown()
+        return Happened(None) if self.sim.has_effect(self.name, attempt.key) else DidNotHappen()
 
     def check_alive(self) -> None:
         """Raises `Killed` where the process has died."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
+from semel.core.key import Key
 from semel.core.record import Status
 from semel.errors import StoreUnavailable
 from semel.events import Disposition, Event
+from semel.events.dead_letters import show_letter
 from semel.events.delivery import identify
 from semel_lab.simulate.checks.violation import Violation
 from semel_lab.simulate.events.database import START, Database, InTransaction
@@ -184,6 +186,8 @@ class EventSimulation:
 
     def _reach(self, process: Process, point: Point) -> None:
         match point.name:
+            case "hook":
+                self.seen["events: asked"] += 1
             case "start":
                 self._begin_handler(process, point.subject)
             case "effect" if point.session is None:
@@ -237,6 +241,8 @@ class EventSimulation:
             self._spend("lost ack", process, event)
             return
         self.queue.remove(message)
+        if self.world.hook is not None and disposition.action == "dead_letter":
+            self.seen["events: gave up asking"] += 1
         self.seen["events: acknowledged" if disposition.action == "ack" else "events: dead letter"] += 1
 
     def _check_disposition(self, process: Process, event: Event, disposition: Disposition) -> None:
@@ -247,8 +253,17 @@ class EventSimulation:
         if disposition.action == "dead_letter" and letters != 1:
             raise Violation("E2", f"{event.id} was given up, and it has {letters} letters")
 
+    def has_effect(self, consumer: str, key: Key) -> bool:
+        """Whether the effect of an event happened, as the other side of it would say."""
+        event = next(one for one in self.events if identify(self._settings_of(consumer), one) == key)
+        return f"{consumer} {event.id}" in self.database.effects
+
+    def _settings_of(self, consumer: str) -> Any:
+        process = next(one for one in self.processes if one.name == consumer)
+        return process.consumer._deliveries._settings
+
     def _record(self, process: Process, event: Event) -> Any:
-        key = identify(process.consumer._deliveries._settings, event)
+        key = identify(self._settings_of(process.name), event)
         return self.database.table.records.get(key.digest)
 
     def _letters(self, consumer: str, event: Event) -> list[Any]:
@@ -314,7 +329,7 @@ class EventSimulation:
         for letter in self.database.letters():
             self._pass_time(2 * _LEASE_US)
             process = next(one for one in self.processes if one.name == letter.consumer)
-            process.redrive(letter.id.hex())
+            process.redrive(show_letter(letter).id)
             while process.wanted is not None:
                 self._go_on(process)
             self.seen["events: redriven"] += 1

@@ -37,6 +37,7 @@ class EventWorld:
         serial: whether events of one subject are handled one after the other.
         redrives: whether an operator hands dead letters over again, once the handler is mended.
         in_doubt: what the consumers allow after an end that nobody knows.
+        hook: where that is to ask, what the reconcile hook can say.
         faults: what may go wrong; `budget` is how often.
         slow: how often a lease may pass although somebody could go on.
     """
@@ -51,6 +52,7 @@ class EventWorld:
     serial: bool = False
     redrives: bool = False
     in_doubt: Doubt = "rerun"
+    hook: Literal["knows", "cannot tell"] | None = None
     faults: tuple[Fault, ...] = FAULTS
     budget: int = 2
     slow: int = 1
@@ -60,6 +62,8 @@ EVENT_WORLDS: Final = (
     EventWorld(name="events: one consumer"),
     EventWorld(name="events: two consumers", consumers=("billing", "shipping"), processes=1),
     EventWorld(name="events: held", in_doubt="hold"),
+    EventWorld(name="events: a hook that knows", in_doubt="reconcile", hook="knows"),
+    EventWorld(name="events: a hook that cannot tell", in_doubt="reconcile", hook="cannot tell"),
     EventWorld(name="events: poison", poison=True),
     EventWorld(name="events: one subject at a time", events=2, serial=True, slow=0),
     EventWorld(name="events: in a transaction", transaction=True),
@@ -84,6 +88,8 @@ EVENT_SOMETIMES: Final = frozenset(
         "redriven",
         "taken twice",
         "took over",
+        "asked",
+        "gave up asking",
         "fault: crash",
         "fault: lost",
         "fault: unsent",

@@ -14,6 +14,7 @@ CREATE TABLE {outbox_table} (
     shard         smallint NOT NULL,
     is_binary     boolean NOT NULL,
     stream        text COLLATE "C" NOT NULL,
+    scope         text COLLATE "C" NOT NULL,
     id            text COLLATE "C" NOT NULL,
     source        text COLLATE "C" NOT NULL,
     type          text COLLATE "C" NOT NULL,
@@ -36,6 +37,7 @@ COMMENT ON COLUMN {outbox_table}.seal IS '0: the data is not sealed';
 COMMENT ON COLUMN {outbox_table}.shard IS 'of the ordering key, or of the id; relays share a stream by shards';
 COMMENT ON COLUMN {outbox_table}.is_binary IS 'the data is bytes by itself, and not JSON';
 COMMENT ON COLUMN {outbox_table}.stream IS 'which relays publish it';
+COMMENT ON COLUMN {outbox_table}.scope IS 'whose it is, as in semel_record; empty: nobody''s in particular';
 COMMENT ON COLUMN {outbox_table}.id IS 'of the event; together with its source it names it';
 COMMENT ON COLUMN {outbox_table}.source IS 'who says so';
 COMMENT ON COLUMN {outbox_table}.type IS 'what kind of thing happened';
@@ -84,6 +86,7 @@ CREATE TABLE {parked_table} (
     shard          smallint NOT NULL,
     is_binary      boolean NOT NULL,
     stream         text COLLATE "C" NOT NULL,
+    scope          text COLLATE "C" NOT NULL,
     id             text COLLATE "C" NOT NULL,
     source         text COLLATE "C" NOT NULL,
     type           text COLLATE "C" NOT NULL,
@@ -107,6 +110,7 @@ COMMENT ON COLUMN {parked_table}.seal IS '0: the data is not sealed';
 COMMENT ON COLUMN {parked_table}.shard IS 'as in the outbox';
 COMMENT ON COLUMN {parked_table}.is_binary IS 'as in the outbox';
 COMMENT ON COLUMN {parked_table}.stream IS 'as in the outbox';
+COMMENT ON COLUMN {parked_table}.scope IS 'as in the outbox';
 COMMENT ON COLUMN {parked_table}.id IS 'as in the outbox';
 COMMENT ON COLUMN {parked_table}.source IS 'as in the outbox';
 COMMENT ON COLUMN {parked_table}.type IS 'as in the outbox';

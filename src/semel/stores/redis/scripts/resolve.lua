@@ -31,7 +31,9 @@ local fence = whole(tonumber(record.fence) + 1)
 local ending = (ARGV[2] == 'failed' and ARGV[9] == '') and 'retryable' or ARGV[2]
 enter(fence, 'resolved', record.attempts, whole(now), ARGV[1], ending, ARGV[9] ~= '' and ARGV[9] or nil)
 local kept = kept_until(record)
-close_letters(KEYS[2])
+if ending ~= 'retryable' then -- else nobody but the letter may have the event that may run now
+    close_letters(KEYS[2])
+end
 redis.call('HSET', key, 'decided', fence)
 redis.call('HSET', key, 'status', ARGV[2], 'retryable',
     ARGV[2] == 'failed' and ARGV[9] == '' and '1' or '0', 'nonce', ARGV[1],

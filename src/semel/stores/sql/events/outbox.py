@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from semel.core.events.outbox import (
     AddEvents,
     CursorFound,
+    EraseEvents,
     EventsAdded,
-    EventsPurged,
+    EventsPeeked,
+    MeasureLag,
     OpenCursor,
     OutboxAnswer,
     ParkedChanged,
     ParkedPage,
+    PeekEvents,
     PurgeEvents,
     ReadEvents,
     ReadReleased,
@@ -30,7 +35,8 @@ from semel.core.events.outbox import (
 )
 from semel.core.store import Answers, Plan
 from semel.errors import UsageError
-from semel.stores.events.outbox import parked_event
+from semel.stores.events.outbox import parked_event, stored_event
+from semel.stores.rows import storable
 from semel.stores.sql.dialect import Asking, Dialect, OutboxDialect
 from semel.stores.sql.errors import other_database
 
@@ -75,7 +81,12 @@ def _save(outbox: OutboxDialect, operation: SaveCursor) -> Asking[OutboxAnswer]:
 
 
 def _purge(outbox: OutboxDialect, operation: PurgeEvents) -> Asking[OutboxAnswer]:
-    return EventsPurged((yield from outbox.purge(operation)))
+    return (yield from outbox.purge(operation))
+
+
+def _erase(outbox: OutboxDialect, operation: EraseEvents) -> Asking[OutboxAnswer]:
+    asked = replace(operation, scope=storable(operation.scope), subject=storable(operation.subject))
+    return (yield from outbox.erase(asked))
 
 
 def _read_released(outbox: OutboxDialect, operation: ReadReleased) -> Asking[OutboxAnswer]:
@@ -98,14 +109,26 @@ def _release(outbox: OutboxDialect, operation: ReleaseParked) -> Asking[OutboxAn
     return ParkedChanged(count)
 
 
+def _measure(outbox: OutboxDialect, operation: MeasureLag) -> Asking[OutboxAnswer]:
+    return (yield from outbox.measure(operation))
+
+
+def _peek(outbox: OutboxDialect, operation: PeekEvents) -> Asking[OutboxAnswer]:
+    rows = yield from outbox.peek(operation)
+    return EventsPeeked(tuple(stored_event(row[0], row[1:]) for row in rows))
+
+
 OUTBOX_PLANS: Final[dict[type, Callable[..., Plan]]] = {
     AddEvents: _add_events,
     OpenCursor: _each(_open),
     ReadEvents: _each(_read),
     SaveCursor: _each(_save),
     PurgeEvents: _each(_purge),
+    EraseEvents: _each(_erase),
     ReadReleased: _each(_read_released),
     SettleReleased: _each(_settle),
     ScanParked: _each(_scan_parked),
     ReleaseParked: _each(_release),
+    MeasureLag: _each(_measure),
+    PeekEvents: _each(_peek),
 }

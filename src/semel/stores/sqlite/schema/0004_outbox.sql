@@ -16,6 +16,7 @@ CREATE TABLE semel_outbox (
     is_binary     INTEGER NOT NULL,
     attributes    BLOB NOT NULL,
     ordering_key  TEXT,
+    scope         TEXT NOT NULL,
     seal          INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX semel_outbox_stream ON semel_outbox (stream, position);
@@ -47,6 +48,7 @@ CREATE TABLE semel_parked (
     is_binary      INTEGER NOT NULL,
     attributes     BLOB NOT NULL,
     ordering_key   TEXT,
+    scope          TEXT NOT NULL,
     error_type     TEXT,
     error_message  TEXT CHECK ((error_type IS NULL) = (error_message IS NULL)),
     attempts       INTEGER NOT NULL,

@@ -438,6 +438,21 @@ class LetterContract(Contract, calls=False):
         await world.perform(Resolve(lease.key.digest, b"r" * 16, Status.COMPLETED, VALUE, "seen"))
         assert set(await _letters(world)) == {reused, other}
 
+    async def test_a_decision_that_it_did_not_happen_leaves_the_letter_to_be_redriven(self, world: World) -> None:
+        lease = await _crash(world)
+        await _fail(world, lease, _of(lease, reason="in_doubt"), ending="doubt")
+        before = await _letters(world)
+        await world.perform(Resolve(lease.key.digest, b"r" * 16, Status.FAILED, None, "not seen"))
+        assert await _letters(world) == before, "the broker was released: nobody else has the event"
+
+    @pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
+    async def test_a_decision_that_it_shall_not_run_closes_the_letters(self, world: World, status: Any) -> None:
+        lease = await _crash(world)
+        await _fail(world, lease, _of(lease, reason="in_doubt"), ending="doubt")
+        error = OOPS if status is Status.FAILED else None
+        await world.perform(Resolve(lease.key.digest, b"r" * 16, status, None, "no", error=error))
+        assert await _letters(world) == ()
+
     async def test_a_decision_that_is_refused_leaves_the_letters(self, world: World) -> None:
         lease = await _crash(world)
         await _fail(world, lease)

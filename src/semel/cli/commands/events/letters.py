@@ -1,4 +1,4 @@
-"""`semel events`: consumers, and the events that they could not process."""
+"""`semel events types`, `dead`, `redrive` and `discard`: consumers, and the events that they could not process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PAGE = 100
 _SHORTEST = 8
 _STYLES = {"in_doubt": "bold yellow", "exhausted": "red", "rejected": "red"}
 
-Path = Annotated[
+ConsumerPath = Annotated[
     str, typer.Argument(metavar="MODULE:CONSUMER", help="Your Consumer object, with its handlers.", show_default=False)
 ]
 Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The name of the consumer.", show_default=False)]
@@ -47,8 +47,6 @@ Before = Annotated[
     str | None, typer.Option(metavar="WHEN", help="Dead before: 2026-03-01T14:30, or 2h for two hours ago.")
 ]
 
-events = typer.Typer(help="Look after consumers of events, and what they could not process.", no_args_is_help=True)
-
 
 class LetterFilter(TypedDict):
     """Which letters, as `Consumer.dead_letters` takes it."""
@@ -59,18 +57,11 @@ class LetterFilter(TypedDict):
     before: datetime | None
 
 
-@events.callback()
-def _group() -> None:
-    """Look after consumers of events, and what they could not process."""
-
-
-@events.command("types")
-def types(path: Path) -> None:
+def types(path: ConsumerPath) -> None:
     """Show which events a consumer takes, and which function takes each."""
-    console().print(_types_table(_load_consumer(path)))
+    console().print(_types_table(load_consumer(path)))
 
 
-@events.command("dead")
 def dead(
     name: Name,
     url: Url = None,
@@ -97,9 +88,8 @@ def dead(
         raise typer.Exit(IN_DOUBT)
 
 
-@events.command("redrive")
 def redrive(
-    path: Path,
+    path: ConsumerPath,
     letter: Annotated[str | None, typer.Argument(metavar="[LETTER]", show_default=False)] = None,
     *,
     reason: Why = None,
@@ -113,7 +103,7 @@ def redrive(
 
     Never through the broker: no other consumer sees the events again. The exit code is 1 if some failed again.
     """
-    consumer = _load_consumer(path)
+    consumer = load_consumer(path)
     wanted = _filter_of(reason, type_, subject, before)
     if letter is not None and any(value is not None for value in (*wanted.values(), rate)):
         raise usage_error("One letter is named, so nothing else can choose among them; nothing was done.")
@@ -122,7 +112,6 @@ def redrive(
         raise typer.Exit(OTHER)
 
 
-@events.command("discard")
 def discard(
     name: Name,
     letter: Letter,
@@ -139,7 +128,12 @@ def discard(
     console().print(Text.assemble(("discarded", "bold green"), f" {gone.id[:16]}: ", as_text(gone.reason)))
 
 
-def _load_consumer(path: str) -> Consumer[Any]:
+def load_consumer(path: str) -> Consumer[Any]:
+    """The consumer named `package.module:object`.
+
+    Raises:
+        Refused: there is no such object, or it is none.
+    """
     found = load_object(path)
     if not isinstance(found, Consumer):
         raise usage_error(f"{path} is a {type(found).__qualname__}, not a Consumer; nothing was done.")

@@ -1,0 +1,540 @@
+"""Redis streams: `listen` hands the entries of a stream to a consumer, `publisher` adds events to streams.
+
+- An entry belongs to one member of its group at a time. Acknowledging, extending and delaying it are scripts that
+  compare the owner first, so nobody settles or takes back what somebody else has by now.
+- The time since an entry was last touched is its deadline. It is renewed while a handler runs, over a connection of
+  its own and from a thread of its own.
+- What has to wait belongs to a member that nobody is, and its due time stands beside the stream. One listener of the
+  group at a time looks for what is due, and for what a member left behind that is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, Self
+
+from semel.errors import UsageError
+from semel.events.brokers.deadlines import Deadlines, Extend
+from semel.events.brokers.limits import BrokerLimits
+from semel.events.brokers.listening import (
+    CONCURRENCY,
+    PREFETCH,
+    STOP_WITHIN,
+    AnyConsumer,
+    Message,
+    RetryDelay,
+    Subscription,
+    log,
+    run_listener,
+)
+from semel.events.disposition import Disposition
+from semel.events.event import Event
+from semel.extras import requires
+from semel.validation import Duration, to_timedelta
+
+with requires("semel.events.brokers.redis_streams", "redis"):
+    from redis.asyncio import Redis
+    from redis.exceptions import ConnectionError as RedisConnectionError
+    from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+    from redis.exceptions import TimeoutError as RedisTimeoutError
+
+ACK_WAIT: Final = timedelta(seconds=30)
+WAITING: Final = "semel-waiting"
+"""The member of a group that has what has to wait."""
+_BODY: Final = b"data"
+_BLOCK_MS: Final = 2000
+_SWEEP_EVERY: Final = 0.2
+_SWEEP_LEASE_MS: Final = 2000
+_GONE_AFTER_MS: Final = 3_600_000
+_GROUP_IS_GONE: Final = ("NOGROUP", "UNBLOCKED")
+_LOST: Final = (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError)
+
+# KEYS of every script: the stream, the set of due times, the lease of the sweep, the cursor of the sweep.
+# ARGV of every script begin with: the group, the member who says it, and the one that nobody is.
+_HEAD: Final = """
+local stream, due, group, me, waiting = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+local function belongs_to(id, member)
+    return #redis.call('XPENDING', stream, group, id, id, 1, member) > 0
+end
+local function now_ms()
+    local now = redis.call('TIME')
+    return now[1] * 1000 + math.floor(now[2] / 1000)
+end
+local function set_aside(id, at)
+    redis.call('XCLAIM', stream, group, waiting, 0, id, 'JUSTID')
+    redis.call('ZADD', due, at, id)
+end
+"""
+_EXTEND: Final = f"""{_HEAD}
+for place = 4, #ARGV do
+    if belongs_to(ARGV[place], me) then redis.call('XCLAIM', stream, group, me, 0, ARGV[place], 'JUSTID') end
+end
+"""
+_ACKNOWLEDGE: Final = f"""{_HEAD}
+for place = 4, #ARGV do
+    if belongs_to(ARGV[place], me) then redis.call('XACK', stream, group, ARGV[place]) end
+end
+"""
+_DELAY: Final = f"""{_HEAD}
+if belongs_to(ARGV[4], me) then set_aside(ARGV[4], now_ms() + ARGV[5]) end
+"""
+# What is due, and what a member left behind that is gone. Answers false where somebody else looks.
+_SWEEP: Final = f"""{_HEAD}
+local room, idle_ms = tonumber(ARGV[4]), tonumber(ARGV[5])
+local holder = redis.call('GET', KEYS[3])
+if holder and holder ~= me then return false end
+redis.call('SET', KEYS[3], me, 'PX', ARGV[6])
+local taken = {{}}
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now_ms(), 'LIMIT', 0, room)) do
+    redis.call('ZREM', due, id)
+    if belongs_to(id, waiting) then
+        for _, entry in ipairs(redis.call('XCLAIM', stream, group, me, 0, id)) do taken[#taken + 1] = entry end
+    end
+end
+if idle_ms == 0 or #taken >= room then return taken end
+local cursor = redis.call('GET', KEYS[4]) or '0-0'
+local found = redis.call('XAUTOCLAIM', stream, group, me, idle_ms, cursor, 'COUNT', room - #taken)
+for _, entry in ipairs(found[2]) do
+    if entry and entry[1] then
+        local at = redis.call('ZSCORE', due, entry[1])
+        if at then set_aside(entry[1], at) else taken[#taken + 1] = entry end
+    end
+end
+redis.call('SET', KEYS[4], found[1])
+if found[1] == '0-0' then
+    for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
+        local member = {{}}
+        for place = 1, #fields, 2 do member[fields[place]] = fields[place + 1] end
+        local is_ours = string.sub(member['name'], 1, 6) == 'semel-' and member['name'] ~= waiting
+        if is_ours and member['pending'] == 0 and member['idle'] > tonumber(ARGV[7]) then
+            redis.call('XGROUP', 'DELCONSUMER', stream, group, member['name'])
+        end
+    end
+end
+return taken
+"""
+# All that is left goes to whoever looks next, and the member is gone.
+_LEAVE: Final = f"""{_HEAD}
+local mine = redis.call('XPENDING', stream, group, '-', '+', 1000, me)
+while #mine > 0 do
+    for _, entry in ipairs(mine) do set_aside(entry[1], now_ms()) end
+    mine = redis.call('XPENDING', stream, group, '-', '+', 1000, me)
+end
+redis.call('XGROUP', 'DELCONSUMER', stream, group, me)
+if redis.call('GET', KEYS[3]) == me then redis.call('DEL', KEYS[3]) end
+"""
+
+
+@asynccontextmanager
+async def listen(
+    consumer: AnyConsumer,
+    url: str,
+    *,
+    stream: str,
+    group: str | None = None,
+    concurrency: int = CONCURRENCY,
+    prefetch: int = PREFETCH,
+    ack_wait: Duration = ACK_WAIT,
+    no_ack: bool = False,
+    dead_letter_stream: str | None = None,
+    stop_within: Duration = STOP_WITHIN,
+    **options: Any,
+) -> AsyncIterator[None]:
+    """Hand the entries of a stream to a consumer for as long as the block runs.
+
+    At its end no further entry is taken, handlers that run are waited for, and what waits is left to others at once.
+    The stream and the group are made if they are not there; the group begins at the first entry of the stream.
+
+    Args:
+        consumer: of a `Semel` (its handlers run in threads) or of an `AsyncSemel`.
+        url: of the server, such as `redis://host:6379/0`.
+        stream: the name of the stream.
+        group: the name of the group, by default that of `consumer`.
+        concurrency: how many handlers run at a time.
+        prefetch: how many entries are taken before the first is acknowledged.
+        ack_wait: how long an entry stays with a process that is gone.
+        no_ack: refused; entries that are read without an acknowledgement are lost by a crash.
+        dead_letter_stream: where a copy of each dead letter is added, after it is stored.
+        stop_within: how long to wait at the end for handlers that run.
+        options: of `redis.asyncio.Redis.from_url`.
+
+    Raises:
+        UsageError: something is set so that entries would be lost.
+    """
+    if no_ack:
+        raise UsageError(
+            "no_ack=True has the server forget an entry when it is read, so that a crash loses it; nothing was taken. "
+            "Leave it out."
+        )
+    subscription = _Subscription(
+        _Group(url, options, stream, group or consumer.name),
+        prefetch=max(prefetch, concurrency),
+        ack_wait=to_timedelta("ack_wait", ack_wait, error=UsageError).total_seconds(),
+        longest=consumer.policy.max_runtime.total_seconds(),
+        dead_letter_stream=dead_letter_stream,
+    )
+    async with run_listener(consumer, subscription, concurrency=concurrency, stop_within=stop_within):
+        yield
+
+
+async def read_stream(url: str, stream: str, group: str | None, **options: Any) -> BrokerLimits:
+    """How long a stream may deliver an entry again, and whether the server drops some by itself.
+
+    Raises:
+        UsageError: there is no such stream or group.
+        ConnectionError: the server cannot be reached.
+    """
+    client = _Group(url, options, stream, group or "").connect()
+    try:
+        groups: Any = await client.xinfo_groups(stream)
+        policy = await _eviction_policy(client)
+    except _LOST as error:
+        raise ConnectionError(f"Redis could not be reached ({type(error).__name__}).") from error
+    except ResponseError as error:
+        raise UsageError(f"There is no stream {stream!r} on this server; nothing was done.") from error
+    finally:
+        await client.aclose()
+    names = [one["name"].decode() for one in groups]
+    if group is not None and group not in names:
+        raise UsageError(f"The stream {stream!r} has no group {group!r}; nothing was done. Groups are made by listen.")
+    return BrokerLimits(
+        place=f"stream {stream}", longest=None, limited_by="MAXLEN of whoever adds entries", drops_when_full=policy
+    )
+
+
+async def _eviction_policy(client: Redis) -> str | None:
+    """The setting by which a full server drops whole streams, where it has one and tells it."""
+    try:
+        found: Any = await client.config_get("maxmemory-policy")
+    except ResponseError:
+        return None  # services that are managed by others do not let it be read
+    policy = found.get("maxmemory-policy", "")
+    return f"maxmemory-policy = {policy}" if policy.startswith("allkeys") else None
+
+
+class _Group:
+    """One member of a group, and the scripts that it says things with."""
+
+    def __init__(self, url: str, options: dict[str, Any], stream: str, name: str) -> None:
+        self.url = url
+        self.options = options
+        self.stream = stream
+        self.name = name
+        self.member = f"semel-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        # All keys of a script have to be on one server of a cluster: they share what its slot is made of.
+        tagged = stream if "{" in stream else f"{{{stream}}}"
+        self._keys = (stream, *(f"{tagged}:{name}:semel-{part}" for part in ("due", "sweep", "cursor")))
+
+    def connect(self) -> Redis:
+        """A client of its own."""
+        return Redis.from_url(self.url, **{**self.options, "protocol": 2})  # answers have one shape there
+
+    async def run(self, client: Redis, script: str, *values: Any) -> Any:
+        """Have a script run for this member."""
+        return await client.register_script(script)(keys=self._keys, args=(self.name, self.member, WAITING, *values))
+
+    async def make(self, client: Redis) -> None:
+        """Make the group where it is not there."""
+        try:
+            await client.xgroup_create(self.stream, self.name, id="0", mkstream=True)
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+
+class _Subscription(Subscription):
+    """A member of a group, which reads as many entries as there is room for."""
+
+    def __init__(
+        self, group: _Group, *, prefetch: int, ack_wait: float, longest: float, dead_letter_stream: str | None
+    ) -> None:
+        self._group = group
+        self._prefetch = prefetch
+        self._ack_wait = ack_wait
+        self._dead_letter_stream = dead_letter_stream
+        self._take: Callable[[Message], None] = lambda _: None
+        self._client = group.connect()
+        self._deadlines = Deadlines(self._connect_extender, every=ack_wait / 3, longest=longest)
+        self._held: set[bytes] = set()
+        self._room = asyncio.Event()
+        self._is_paused = False
+        self._may_have_more = False
+        """Whether the server may count entries as ours that we do not know of: an answer was lost."""
+        self._ready: list[bytes] = []
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def start(self, take: Callable[[Message], None]) -> None:
+        self._take = take
+        try:
+            await self._group.make(self._client)
+        except _LOST as error:
+            raise ConnectionError(f"Redis could not be reached ({type(error).__name__}); nothing was taken.") from error
+        except ResponseError as error:
+            raise UsageError(
+                f"{self._group.stream!r} cannot be read as a stream: {error}. Nothing was taken."
+            ) from error
+        self._deadlines.start()
+
+    @asynccontextmanager
+    async def _connect_extender(self) -> AsyncIterator[Extend]:
+        """Runs in the thread of the deadlines, on a connection of its own."""
+        client = self._group.connect()
+
+        async def extend(ids: Sequence[bytes]) -> None:
+            await self._group.run(client, _EXTEND, *ids)
+
+        try:
+            yield extend
+        except RedisError as error:
+            raise ConnectionError(str(error)) from error
+        finally:
+            await client.aclose()
+
+    async def run(self) -> None:
+        tasks = [asyncio.create_task(self._repeat(step)) for step in (self._read, self._sweep)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _repeat(self, step: Callable[[], Any]) -> None:
+        delay = RetryDelay()
+        while not self._is_paused:
+            try:
+                await step()
+                delay.reset()
+            except _LOST as error:
+                self._may_have_more = True
+                await delay.wait(f"the connection to Redis is lost ({type(error).__name__})")
+            except ResponseError as error:
+                if not any(code in str(error) for code in _GROUP_IS_GONE):
+                    raise
+                await delay.wait(f"the group {self._group.name} of {self._group.stream} is gone and is made again")
+                with suppress(*_LOST):
+                    await self._group.make(self._client)
+
+    async def _read(self) -> None:
+        """Read entries that nobody has; after an answer was lost, those that the server counts as ours."""
+        self._room.clear()
+        free = self._prefetch - len(self._held)
+        if free <= 0:
+            await self._room.wait()
+            return
+        rereads, self._may_have_more = self._may_have_more, False
+        streams: dict[Any, Any] = {self._group.stream: "0" if rereads else ">"}
+        count = self._prefetch if rereads else free
+        try:
+            found: Any = await self._client.xreadgroup(
+                self._group.name, self._group.member, streams, count=count, block=None if rereads else _BLOCK_MS
+            )
+        except BaseException:
+            self._may_have_more = True
+            raise
+        for _, entries in found or ():
+            self._receive(entries)
+
+    async def _sweep(self) -> None:
+        """Look for what is due, and every third part of a deadline for what somebody left behind."""
+        loop = asyncio.get_running_loop()
+        next_pass = loop.time()
+        while not self._is_paused:
+            free = self._prefetch - len(self._held)
+            is_pass = loop.time() >= next_pass
+            if free > 0:
+                idle_ms = int(self._ack_wait * 1000) if is_pass else 0
+                taken = await self._group.run(self._client, _SWEEP, free, idle_ms, _SWEEP_LEASE_MS, _GONE_AFTER_MS)
+                self._receive([(entry[0], _pairs(entry[1])) for entry in taken or ()])
+                if is_pass and taken is not None and len(taken) < free:
+                    next_pass = loop.time() + self._ack_wait / 3
+            await asyncio.sleep(_SWEEP_EVERY)
+
+    def _receive(self, entries: Sequence[Any]) -> None:
+        for id_, fields in entries:
+            if id_ in self._held:
+                continue  # it is being handled here
+            self._held.add(id_)
+            self._deadlines.hold(id_)
+            names = {name.decode("utf-8", "replace"): value for name, value in (fields or {}).items() if name != _BODY}
+            self._take(Message(names, (fields or {}).get(_BODY, b""), (id_, fields)))
+
+    async def pause(self) -> None:
+        self._is_paused = True
+        self._room.set()
+
+    async def close(self) -> None:
+        await self._deadlines.stop()
+        with suppress(*_LOST, ResponseError):
+            if self._flushing is not None:
+                await self._flushing  # what is on its way counts only while the entries are ours
+            await self._flush()
+            await self._group.run(self._client, _LEAVE)
+        await self._client.aclose()
+
+    def begin(self, message: Message) -> None:
+        self._deadlines.begin(message.token[0])
+
+    def abandon(self, message: Message) -> None:
+        self._deadlines.release(message.token[0])
+        self._held.discard(message.token[0])
+        self._room.set()
+
+    async def acknowledge(self, message: Message) -> None:
+        self._deadlines.release(message.token[0])
+        self._ready.append(message.token[0])
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush_soon())
+
+    async def _flush_soon(self) -> None:
+        """Acknowledge together what becomes ready at the same time."""
+        while self._ready:
+            await asyncio.sleep(0)
+            await self._flush()
+
+    async def _flush(self) -> None:
+        ids, self._ready = self._ready, []
+        if ids:
+            await self._say(ids, _ACKNOWLEDGE, *ids)
+
+    async def _say(self, ids: Sequence[bytes], script: str, *values: Any) -> None:
+        try:
+            await self._group.run(self._client, script, *values)
+        except (*_LOST, ResponseError):
+            self._may_have_more = True  # it is still counted as ours, and read again
+        self._held.difference_update(ids)
+        self._room.set()
+
+    async def retry(self, message: Message, after: timedelta) -> None:
+        id_ = message.token[0]
+        self._deadlines.release(id_)
+        await self._say([id_], _DELAY, id_, int(after.total_seconds() * 1000))
+
+    async def give_back(self, message: Message) -> None:
+        await self.retry(message, timedelta())
+
+    async def dead_letter(self, message: Message, disposition: Disposition) -> None:
+        if self._dead_letter_stream is not None:
+            fields = {**message.token[1], b"semel-reason": disposition.status.encode()}
+            fields[b"semel-reference"] = (disposition.reference or "").encode()
+            try:
+                await self._client.xadd(self._dead_letter_stream, fields)
+            except RedisError as error:
+                log.warning("a dead letter was not passed on (%s); it is tried again", type(error).__name__)
+                await self.retry(message, timedelta(seconds=5))
+                return
+        await self.acknowledge(message)
+
+
+def _pairs(flat: Sequence[bytes] | None) -> dict[bytes, bytes]:
+    """The fields of an entry as a script gives them: names and values by turns."""
+    return {} if flat is None else dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def publisher(
+    url: str,
+    *,
+    stream: str | Callable[[Event], str],
+    max_length: int | None = None,
+    confirm_within: Duration = 30.0,
+    **options: Any,
+) -> RedisPublisher:
+    """A publisher for a relay: adds events to streams and waits until the server has them.
+
+    Args:
+        url: of the server.
+        stream: a name, or a callable that makes one of an event. A stream that is not there is made.
+        max_length: about how many entries a stream keeps; older ones are dropped, whether or not somebody read them.
+        confirm_within: how long to wait for the server.
+        options: of `redis.asyncio.Redis.from_url`.
+    """
+    within = to_timedelta("confirm_within", confirm_within, error=UsageError)
+    return RedisPublisher(url, stream, max_length, within, options)
+
+
+class RedisPublisher:
+    """Adds events, a whole list in one write, and says of each whether the server has it."""
+
+    def __init__(
+        self,
+        url: str,
+        stream: str | Callable[[Event], str],
+        max_length: int | None,
+        confirm_within: timedelta,
+        options: dict[str, Any],
+    ) -> None:
+        self._stream = stream
+        self._max_length = max_length
+        self._confirm_within = confirm_within.total_seconds()
+        self._client = Redis.from_url(url, **options)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._client.aclose()
+
+    async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
+        """Add events; gives for each None, or why the server does not have it.
+
+        Raises:
+            ConnectionError: the server cannot be reached; it may have some of them.
+        """
+        prepared = [self._prepare(event) for event in events]
+        pipeline = self._client.pipeline(transaction=False)
+        for entry in prepared:
+            if not isinstance(entry, Exception):
+                name, fields = entry
+                pipeline.xadd(name, fields, maxlen=self._max_length, approximate=self._max_length is not None)
+        try:
+            async with asyncio.timeout(self._confirm_within):
+                answers = iter(await pipeline.execute(raise_on_error=False))
+        except _LOST as error:
+            raise ConnectionError(
+                f"Redis could not be reached, or did not answer in time ({type(error).__name__}); events that were not "
+                f"confirmed have to be published again."
+            ) from error
+        return [entry if isinstance(entry, Exception) else _verdict(next(answers), entry[0]) for entry in prepared]
+
+    def _prepare(self, event: Event) -> tuple[str, dict[Any, Any]] | Exception:
+        try:
+            name = self._stream(event) if callable(self._stream) else self._stream
+            headers, body = event.to_headers()
+        except Exception as error:  # noqa: BLE001 - of this event alone
+            return error
+        return name, {**headers, _BODY: body}
+
+
+def _verdict(answer: Any, stream: str) -> Exception | None:
+    """What came of one event.
+
+    Raises:
+        ConnectionError: the server takes no writes for now.
+    """
+    match answer:
+        case OutOfMemoryError():
+            return OSError("Redis has no memory left for the event.")
+        case ReadOnlyError() | RedisConnectionError() | RedisTimeoutError():
+            raise ConnectionError("Redis takes no writes for now; the event has to be published again.") from answer
+        case ResponseError() if str(answer).startswith("WRONGTYPE"):
+            return LookupError(f"{stream!r} is no stream, so Redis does not take the event.")
+        case ResponseError():
+            return ValueError(f"Redis does not take the event: {answer}")
+        case Exception():
+            return answer
+    return None

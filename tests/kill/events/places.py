@@ -1,0 +1,79 @@
+"""Where events go in a run: the tables of the effects, and a broker with a way to each of two consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import aiormq
+import nats as nats_client
+from nats.js.api import StreamConfig
+
+from semel.events.brokers import nats, rabbitmq, redis_streams
+
+TABLES: Final = """
+CREATE TABLE placed (subject text PRIMARY KEY);
+CREATE TABLE exact (subject text NOT NULL);
+CREATE TABLE counted (subject text NOT NULL, in_doubt boolean NOT NULL);
+"""
+"""What committed together with its event; the effects of the consumer with a transaction; and of the one without."""
+NAME: Final = "semel-kill"
+CONSUMERS: Final = ("exact", "counted")
+ACK_WAIT: Final = timedelta(seconds=2)
+_LISTEN: Final[Mapping[str, Any]] = {"concurrency": 4, "prefetch": 8}
+
+
+@dataclass(frozen=True)
+class Way:
+    """How events reach consumers over one broker, at its address."""
+
+    url: str
+    make: Callable[[], Any]
+    publisher: Callable[[], Any]
+    listen: Callable[[Any], AbstractAsyncContextManager[None]]
+
+
+def way_over(kind: str, url: str) -> Way:
+    """The way over a broker of this kind."""
+    return {"rabbitmq": _over_rabbitmq, "nats": _over_nats, "redis": _over_redis}[kind](url)
+
+
+def _over_rabbitmq(url: str) -> Way:
+    async def make() -> None:
+        connection = await aiormq.connect(url)
+        channel = await connection.channel()
+        await channel.exchange_declare(NAME, exchange_type="fanout", durable=True)
+        for consumer in CONSUMERS:
+            await channel.queue_declare(f"{NAME}.{consumer}", durable=True)
+            await channel.queue_bind(f"{NAME}.{consumer}", NAME)
+        await connection.close()
+
+    def listen(consumer: Any) -> AbstractAsyncContextManager[None]:
+        return rabbitmq.listen(consumer, url, queue=f"{NAME}.{consumer.name}", **_LISTEN)
+
+    return Way(url, make, lambda: rabbitmq.publisher(url, exchange=NAME), listen)
+
+
+def _over_nats(url: str) -> Way:
+    async def make() -> None:
+        client = await nats_client.connect(url)
+        await client.jetstream().add_stream(StreamConfig(name=NAME, subjects=[f"{NAME}.>"]))
+        await client.close()
+
+    def listen(consumer: Any) -> AbstractAsyncContextManager[None]:
+        return nats.listen(consumer, url, stream=NAME, ack_wait=ACK_WAIT, **_LISTEN)
+
+    return Way(url, make, lambda: nats.publisher(url, subject=f"{NAME}.placed"), listen)
+
+
+def _over_redis(url: str) -> Way:
+    async def make() -> None:
+        """Nothing: listeners make the stream and their groups, which begin at its first entry."""
+
+    def listen(consumer: Any) -> AbstractAsyncContextManager[None]:
+        return redis_streams.listen(consumer, url, stream=NAME, ack_wait=ACK_WAIT, **_LISTEN)
+
+    return Way(url, make, lambda: redis_streams.publisher(url, stream=NAME), listen)

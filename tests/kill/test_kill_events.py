@@ -1,0 +1,34 @@
+"""Outbox, relay, broker and inbox with all of them killed: every event that was committed has its effect once.
+
+Events are added in transactions that commit in reverse order, ride on completions, are rolled back, and one stands in
+a transaction that is open during the whole run. One consumer writes its effects in `transaction=`, where each is
+demanded exactly once; the other writes them by itself, where at least once is promised, and a word to whoever repeats.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.effort import FULL
+from tests.kill.events.run import EventKiller, Plan, demand_each_once
+from tests.servers.databases import Databases
+
+PLAN = Plan(1000, 200, 50) if FULL else Plan(20, 8, 2)
+PATIENCE = 7200 if FULL else 600  # a bound for the hopeless, not a measure
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE)]
+
+
+@pytest.mark.parametrize("kind", ["rabbitmq", "nats", "redis"])
+def test_killed_consumers_relays_and_brokers_lose_no_event_and_double_no_effect(
+    kind: str,
+    request: pytest.FixtureRequest,
+    postgresql: Databases,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    with request.getfixturevalue(f"start_{kind}")(fsync=True) as broker:
+        outcome = EventKiller(tmp_path, postgresql.new_database(), kind, broker, plan=PLAN).run()
+    record_property("figures", outcome.text)
+    demand_each_once(outcome, PLAN)
