@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -10,6 +10,10 @@ from semel.core.events.outbox import OutboxEvent, shard_of
 from semel.core.record import instant, store_instant
 from semel.errors import UsageError
 from semel.events.event import MAX_TEXT, Event, restore_event
+
+_NO_ATTRIBUTES: Final = b'{"extensions":{}}'
+"""What nearly every event has, and a relay need not decode."""
+_decode: Final = msgspec.json.Decoder().decode
 
 
 def to_outbox(event: Event, stream: str, ordering_key: str | None, scope: str = "") -> OutboxEvent:
@@ -21,9 +25,6 @@ def to_outbox(event: Event, stream: str, ordering_key: str | None, scope: str = 
     """
     if ordering_key is not None and (not isinstance(ordering_key, str) or not 0 < len(ordering_key) <= MAX_TEXT):
         raise UsageError(f"ordering_key is text of 1 to {MAX_TEXT} characters; the event was not added.")
-    attributes: dict[str, Any] = {"extensions": dict(event.extensions)}
-    if event.dataschema is not None:
-        attributes["dataschema"] = event.dataschema
     return OutboxEvent(
         stream=stream,
         shard=shard_of(ordering_key or event.id),
@@ -35,18 +36,31 @@ def to_outbox(event: Event, stream: str, ordering_key: str | None, scope: str = 
         content_type=event.datacontenttype,
         data=None if event.data is None else event.body,
         binary=isinstance(event.data, bytes | bytearray),
-        attributes=msgspec.json.encode(attributes),
+        attributes=_encode_attributes(event),
         ordering_key=ordering_key,
         scope=scope,
     )
 
 
+def _encode_attributes(event: Event) -> bytes:
+    """The attributes that have no column of their own, as JSON."""
+    if not event.extensions and event.dataschema is None:
+        return _NO_ATTRIBUTES
+    attributes: dict[str, Any] = {"extensions": dict(event.extensions)}
+    if event.dataschema is not None:
+        attributes["dataschema"] = event.dataschema
+    return msgspec.json.encode(attributes)
+
+
 def from_outbox(kept: OutboxEvent) -> Event:
     """The event again."""
-    attributes = msgspec.json.decode(kept.attributes)
+    dataschema, extensions = None, {}
+    if kept.attributes != _NO_ATTRIBUTES:
+        attributes = _decode(kept.attributes)
+        dataschema, extensions = attributes.get("dataschema"), attributes["extensions"]
     data: Any = kept.data
     if data is not None and not kept.binary:
-        data = msgspec.json.decode(data)
+        data = _decode(data)
     restored = {
         "type": kept.type,
         "source": kept.source,
@@ -55,8 +69,8 @@ def from_outbox(kept: OutboxEvent) -> Event:
         "id": kept.id,
         "time": None if kept.time_us is None else instant(kept.time_us),
         "datacontenttype": kept.content_type,
-        "dataschema": attributes.get("dataschema"),
-        "extensions": attributes["extensions"],
+        "dataschema": dataschema,
+        "extensions": extensions,
         "has_own_id": True,
     }
     return restore_event(restored, kept.data)
