@@ -91,6 +91,13 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
         faulthandler.cancel_dump_traceback_later()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Bound what a test that failed cleans up: pytest calls every bound off then, in case somebody debugs it."""
+    if isinstance(node, pytest.Item):
+        faulthandler.dump_traceback_later(GRACE, exit=True, file=node.config.stash[_STDERR])
+
+
 def pytest_enter_pdb() -> None:
     """Whoever debugs has all the time in the world."""
     faulthandler.cancel_dump_traceback_later()

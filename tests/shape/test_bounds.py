@@ -40,6 +40,21 @@ def test_that_waits_again_when_it_is_over():
 def test_after_it():
     pass
 """
+STUCK_AFTER_A_FAILURE = """
+import threading
+import pytest
+
+@pytest.fixture
+def waits_again_when_it_is_over():
+    yield
+    threading.Event().wait()
+
+def test_that_fails(waits_again_when_it_is_over):
+    threading.Event().wait()
+
+def test_after_it():
+    pass
+"""
 SHORT_GRACE = """
 import tests.bounds
 tests.bounds.GRACE = 0.5
@@ -70,9 +85,16 @@ def test_that_holds_too_for_a_run_in_the_background() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [(STUCK, "1 failed, 1 passed"), (STUCK_AFTER_A_FAILURE, "2 failed, 1 passed")],
+    ids=["in the test", "in a fixture"],
+)
 @pytest.mark.parametrize("side_by_side", [[], ["-n", "1"]], ids=["alone", "side by side"])
-def test_a_test_that_its_timeout_cannot_end_is_ended_and_named(tmp_path: Path, side_by_side: list[str]) -> None:
-    (tmp_path / "test_stuck.py").write_text(STUCK)
+def test_a_test_that_its_timeout_cannot_end_is_ended_and_named(
+    tmp_path: Path, side_by_side: list[str], program: str, told: str
+) -> None:
+    (tmp_path / "test_stuck.py").write_text(program)
     (tmp_path / "short_grace.py").write_text(SHORT_GRACE)
     options = [
         "-p",
@@ -93,10 +115,10 @@ def test_a_test_that_its_timeout_cannot_end_is_ended_and_named(tmp_path: Path, s
         env={**os.environ, "PYTHONPATH": path},
     )
     assert done.returncode != 0
-    assert "test_that_waits_again_when_it_is_over" in done.stdout + done.stderr
-    assert "Timeout (0:00:01" in done.stderr, done.stdout + done.stderr
+    assert "waits_again_when_it_is_over" in done.stdout + done.stderr
+    assert "Timeout (0:00:0" in done.stderr, done.stdout + done.stderr
     if side_by_side:
-        assert "1 failed, 1 passed" in done.stdout
+        assert told in done.stdout
 
 
 def test_a_test_without_much_io_has_a_short_bound(request: pytest.FixtureRequest) -> None:

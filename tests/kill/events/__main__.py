@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.kill.events.run import EventKiller, Plan, demand_each_once
-from tests.servers import nats, postgresql, rabbitmq
+from tests.servers import nats, postgresql, rabbitmq, redis
 from tests.servers.server import Server
 
 _STARTS: Final[Mapping[str, Callable[..., AbstractContextManager[Server]]]] = {
     "rabbitmq": rabbitmq.running,
     "nats": nats.running,
+    "redis": redis.running,
 }
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ STOP_WITHIN: Final = timedelta(seconds=30)
 AFTER_NOTHING: Final = timedelta(seconds=1)
 """How long to wait with the next delivery where nobody says: a broker that delivers at once would do nothing else."""
 
+_CANCEL_AGAIN_AFTER: Final = 0.5
 _PLAIN: Final = "!#$&'()*+,-./:;=?@[]_~"
 
 log = logging.getLogger("semel.events.brokers")
@@ -160,9 +161,7 @@ class Listener:
             await self._let_end()
             await self._give_back()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
             await self._subscription.close()
             if self._threads is not None:
                 self._threads.shutdown(wait=False)
@@ -282,6 +281,19 @@ async def _finish(ending: asyncio.Future[None]) -> None:
     ending.result()
     if was_cancelled:
         raise asyncio.CancelledError
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """End tasks and wait for them.
+
+    A cancellation that arrives while a client closes a connection may end up as an error of that connection, after
+    which the task goes on: it is cancelled until it ends.
+    """
+    running = set(tasks)
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=_CANCEL_AGAIN_AFTER)
 
 
 class RetryDelay:

@@ -31,6 +31,7 @@ from semel.events.brokers.listening import (
     Message,
     RetryDelay,
     Subscription,
+    cancel_all,
     log,
     run_listener,
 )
@@ -304,9 +305,7 @@ class _Subscription(Subscription):
             for task in done:
                 task.result()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
 
     async def _repeat(self, step: Callable[[], Any]) -> None:
         delay = RetryDelay()
