@@ -85,29 +85,29 @@ class Application:
     def _make_plain_tasks(self) -> None:
         app, semel = self.app, self.semel
 
-        @once_task(app, semel, key="order_id", operation="charge", name="charge", lease_for=LEASE)
+        @once_task(app, semel, shared=False, key="order_id", operation="charge", name="charge", lease_for=LEASE)
         def charge(order_id: str, cents: int, attempt: Attempt) -> str:
             self.note("did", order_id, attempt.derive("charge"))
             return f"{order_id}:{cents}:{secrets.token_hex(8)}"
 
-        @once_task(app, semel, operation="by_id", name="by_id", lease_for=LEASE)
+        @once_task(app, semel, shared=False, operation="by_id", name="by_id", lease_for=LEASE)
         def by_id(name: str) -> str:
             self.note("did", name, os.getpid())
             return secrets.token_hex(8)
 
-        @once_task(app, semel, key="name", operation="wait", name="wait", lease_for=LEASE, max_retries=0)
+        @once_task(app, semel, shared=False, key="name", operation="wait", name="wait", lease_for=LEASE, max_retries=0)
         def wait(name: str) -> str:
             self.note("entered", name, os.getpid())
             self.await_note("go", name)
             self.note("did", name, os.getpid())
             return secrets.token_hex(8)
 
-        @once_task(app, semel, key="name", operation="total", name="total", lease_for=LEASE)
+        @once_task(app, semel, shared=False, key="name", operation="total", name="total", lease_for=LEASE)
         def total(parts: list[str], name: str) -> str:
             self.note("did", name, "")
             return f"{','.join(sorted(parts))}:{secrets.token_hex(8)}"
 
-        @once_task(app, semel, key="name", name="follow", lease_for=LEASE)
+        @once_task(app, semel, shared=False, key="name", name="follow", lease_for=LEASE)
         def follow(before: str, name: str) -> str:
             self.note("did", name, "")
             return f"{before}>{secrets.token_hex(8)}"
@@ -115,7 +115,17 @@ class Application:
     def _make_retried_tasks(self) -> None:
         app, semel = self.app, self.semel
 
-        @once_task(app, semel, key="name", operation="again", name="again", bind=True, max_retries=2, lease_for=LEASE)
+        @once_task(
+            app,
+            semel,
+            shared=False,
+            key="name",
+            operation="again",
+            name="again",
+            bind=True,
+            max_retries=2,
+            lease_for=LEASE,
+        )
         def again(self_: Any, name: str, failures: int) -> str:
             self.note("entered", name, self_.request.retries)
             if self_.request.retries < failures:
@@ -126,6 +136,7 @@ class Application:
         @once_task(
             app,
             semel,
+            shared=False,
             key="name",
             name="autoretried",
             autoretry_for=(Exception,),
@@ -140,7 +151,9 @@ class Application:
     def _make_tasks_that_end_otherwise(self) -> None:
         app, semel = self.app, self.semel
 
-        @once_task(app, semel, key="name", operation="held", name="held", in_doubt="hold", lease_for=LEASE)
+        @once_task(
+            app, semel, shared=False, key="name", operation="held", name="held", in_doubt="hold", lease_for=LEASE
+        )
         def held(name: str) -> str:
             self.note("did", name, "")
             raise ConnectionError("no answer")
@@ -148,6 +161,7 @@ class Application:
         @once_task(
             app,
             semel,
+            shared=False,
             key="name",
             name="declined",
             final_errors=(Declined,),
@@ -158,12 +172,12 @@ class Application:
             self.note("did", name, "")
             raise Declined("no money")
 
-        @once_task(app, semel, key="name", operation="ignored", name="ignored", lease_for=LEASE)
+        @once_task(app, semel, shared=False, key="name", operation="ignored", name="ignored", lease_for=LEASE)
         def ignored(name: str) -> str:
             self.note("did", name, "")
             raise Ignore("somebody else tells")
 
-        @once_task(app, semel, key="name", operation="rejected", name="rejected", lease_for=LEASE)
+        @once_task(app, semel, shared=False, key="name", operation="rejected", name="rejected", lease_for=LEASE)
         def rejected(name: str) -> str:
             if self.note("entered", name, "") == 1:
                 raise Reject("not here", requeue=True)
@@ -172,20 +186,31 @@ class Application:
     def _make_tasks_that_are_cut_off(self) -> None:
         app, semel = self.app, self.semel
 
-        @once_task(app, semel, key="name", name="killed", lease_for=LEASE)
+        @once_task(app, semel, shared=False, key="name", name="killed", lease_for=LEASE)
         def killed(name: str, attempt: Attempt) -> str:
             first = attempt.step("first", self._note_effect, name, "first")
             if self.note("entered", name, f"{attempt.number} {attempt.in_doubt}") == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
             return f"{first} {attempt.step('second', self._note_effect, name, 'second')}"
 
-        @once_task(app, semel, key="name", operation="soft", name="soft", soft_time_limit=1, lease_for=LEASE)
+        @once_task(
+            app, semel, shared=False, key="name", operation="soft", name="soft", soft_time_limit=1, lease_for=LEASE
+        )
         def soft(name: str) -> str:
             if self.note("entered", name, "") == 1:
                 self.await_note("go", name)
             return "done"
 
-        @once_task(app, semel, key="name", name="hard", time_limit=1, acks_on_failure_or_timeout=False, lease_for=LEASE)
+        @once_task(
+            app,
+            semel,
+            shared=False,
+            key="name",
+            name="hard",
+            time_limit=1,
+            acks_on_failure_or_timeout=False,
+            lease_for=LEASE,
+        )
         def hard(name: str) -> str:
             if self.note("entered", name, "") == 1:
                 self.await_note("go", name)

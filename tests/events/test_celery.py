@@ -86,7 +86,7 @@ def deliver(task: Any, *args: Any, **request: Any) -> Any:
 def raising(app: Celery, semel: Semel, error: Exception, **options: Any) -> Any:
     """A task that ends like a call of semel that ends so."""
 
-    @once_task(app, semel, key="name", operation="raising", name="raising", **options)
+    @once_task(app, semel, shared=False, key="name", operation="raising", name="raising", **options)
     def task(name: str) -> None:
         raise error
 
@@ -144,11 +144,11 @@ class TestDecoration:
     def test_a_coroutine_function_is_refused(self, app: Celery, semel: Semel) -> None:
         with pytest.raises(UsageError, match="must be written with 'def'"):
 
-            @once_task(app, semel)
+            @once_task(app, semel, shared=False)
             async def task() -> None: ...
 
     def test_arguments_are_checked_where_a_task_is_sent(self, eager: Celery, semel: Semel) -> None:
-        @once_task(eager, semel, key="name")
+        @once_task(eager, semel, shared=False, key="name")
         def task(name: str, attempt: Attempt) -> str:
             return name
 
@@ -161,7 +161,7 @@ class TestEager:
     def test_the_body_runs_once(self, eager: Celery, semel: Semel) -> None:
         ran = []
 
-        @once_task(eager, semel, key="order_id", operation="charge")
+        @once_task(eager, semel, shared=False, key="order_id", operation="charge")
         def charge(order_id: str, cents: int) -> str:
             ran.append(order_id)
             return f"{order_id}: {cents}"
@@ -174,7 +174,7 @@ class TestEager:
     def test_the_task_id_is_the_key_and_a_retry_keeps_it(self, eager: Celery, semel: Semel) -> None:
         ran = []
 
-        @once_task(eager, semel, bind=True, max_retries=2, operation="task")
+        @once_task(eager, semel, shared=False, bind=True, max_retries=2, operation="task")
         def task(self: Any, number: int) -> int:
             ran.append(self.request.id)
             if self.request.retries < 2:
@@ -188,7 +188,7 @@ class TestEager:
         assert record.attempts == 3
 
     def test_what_may_succeed_later_is_raised_as_it_is(self, eager: Celery, semel: Semel) -> None:
-        @once_task(eager, semel, key="name", operation="task")
+        @once_task(eager, semel, shared=False, key="name", operation="task")
         def task(name: str) -> None: ...
 
         semel.open("n", operation="task", fingerprint={})
@@ -198,7 +198,7 @@ class TestEager:
     def test_models_of_pydantic_arrive_as_models(self, eager: Celery, semel: Semel) -> None:
         ran = []
 
-        @once_task(eager, semel, key="order.id", operation="task", pydantic=True)
+        @once_task(eager, semel, shared=False, key="order.id", operation="task", pydantic=True)
         def task(order: Order) -> Order:
             ran.append(order)
             return order
@@ -209,7 +209,7 @@ class TestEager:
 
 class TestCalledAsAFunction:
     def test_without_a_key_there_is_no_id(self, app: Celery, semel: Semel) -> None:
-        @once_task(app, semel)
+        @once_task(app, semel, shared=False)
         def task() -> None: ...
 
         with pytest.raises(KeyMissing, match="called as a function"):
@@ -314,7 +314,7 @@ class TestWhatCeleryIsTold:
     ) -> None:
         seen = []
 
-        @once_task(app, semel, key="name", in_doubt="hold")
+        @once_task(app, semel, shared=False, key="name", in_doubt="hold")
         def task(name: str, attempt: Attempt) -> str:
             seen.append(attempt.in_doubt)
             if len(seen) == 1:
@@ -345,8 +345,8 @@ class TestStartOfAWorker:
             ("redis://localhost", {"visibility_timeout": 60}, 59, False),
             ("redis://localhost", {}, 3601, True),
             ("redis://localhost", {}, 900, False),
-            ("amqp://localhost", {}, 1800, True),
-            ("amqp://localhost", {"visibility_timeout": 60}, 900, False),
+            ("amqp://localhost", {"confirm_publish": True}, 1800, True),
+            ("amqp://localhost", {"confirm_publish": True}, 900, False),
         ],
     )
     def test_it_says_that_a_task_may_outlast_its_message(
@@ -357,6 +357,13 @@ class TestStartOfAWorker:
         raising(app, Semel(MemoryStore()), ValueError(), max_runtime=max_runtime)
         signals.worker_init.send(sender=Worker(app=app))
         assert ("raising" in caplog.text) is told
+        app.close()
+
+    def test_it_says_that_rabbitmq_confirms_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
+        app = Celery("shop", broker="amqp://localhost", set_as_current=False)
+        raising(app, Semel(MemoryStore()), ValueError())
+        signals.worker_init.send(sender=Worker(app=app))
+        assert "Set broker_transport_options = {'confirm_publish': True}" in caplog.text
         app.close()
 
     def test_workers_of_other_applications_are_not_concerned(

@@ -123,7 +123,16 @@ def make_app(kind: str, url: str, database: str, slot: Slot | None = None) -> tu
     body = Body(database, slot)
 
     # max_retries: if what is sent again were counted, tasks would fail here, and be missed in the end.
-    @once_task(app, Semel(database), key="order_id", operation=OPERATION, name="pay", lease_for=LEASE, max_retries=0)
+    @once_task(
+        app,
+        Semel(database),
+        shared=False,
+        key="order_id",
+        operation=OPERATION,
+        name="pay",
+        lease_for=LEASE,
+        max_retries=0,
+    )
     def pay(order_id: str, attempt: Attempt) -> str:
         return body.pay(order_id, attempt)
 

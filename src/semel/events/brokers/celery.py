@@ -26,7 +26,7 @@ from semel.errors import FailedBefore, InDoubt, KeyMissing, LeaseLost, SemelErro
 from semel.extras import requires
 
 with requires("semel.events.brokers.celery", "celery"):
-    from celery import signals
+    from celery import current_task, signals
     from celery.exceptions import Ignore, Reject, Retry
 
 log = logging.getLogger("semel.events.brokers")
@@ -127,13 +127,10 @@ def once_task(
     }
 
     def decorate(function: Callable[..., Any]) -> Any:
-        def task_id(*_: Any, **__: Any) -> str:
-            return _id_of(made)
-
         unseen = (*ignore, *_first_parameter(function)) if is_bound else ignore
         if is_bound and fingerprint is not None:
             unseen = ignore  # what is compared is named, so there is nothing to leave out
-        once = semel.once(key=key or task_id, ignore=unseen, **rules, **changes)(function)
+        once = semel.once(key=key or _id_of_task, ignore=unseen, **rules, **changes)(function)
 
         @functools.wraps(function)
         def run(task: Any, *args: Any, **kwargs: Any) -> Any:
@@ -211,18 +208,19 @@ def _signature(once: Callable[..., Any], *, is_bound: bool) -> inspect.Signature
     return signature.replace(parameters=[task, *signature.parameters.values()])
 
 
-def _id_of(task: Any) -> str:
-    """The id of the task that runs here.
+def _id_of_task(*_: Any, **__: Any) -> str:
+    """The id of the task that runs here: of this application, or of another one that shares its tasks.
 
     Raises:
         KeyMissing: the task was called as a function, which gives it no id.
     """
-    if task.request.id is None:
+    found = current_task.request.id if current_task else None
+    if found is None:
         raise KeyMissing(
-            f"{task.name} was called as a function, and its key is the id of the task, which only delay(), "
-            f"apply_async() and apply() give it; nothing ran. Use one of them, or name key=."
+            "The task was called as a function, and its key is the id of the task, which only delay(), apply_async() "
+            "and apply() give it; nothing ran. Use one of them, or name key=."
         )
-    return str(task.request.id)
+    return str(found)
 
 
 def _answer(task: Any, error: SemelError) -> Exception:
@@ -270,6 +268,7 @@ def _check_when_a_worker_starts(app: Any, task: Any, policy: Policy) -> None:
     def check(sender: Any, **_: Any) -> None:
         if sender.app is app:
             _refuse_annotations(task)
+            _warn_of_unconfirmed(app, task)
             _warn_of_deadline(app, task, policy.max_runtime)
 
     signals.worker_init.connect(check, weak=False)
@@ -289,9 +288,23 @@ def _refuse_annotations(task: Any) -> None:
             )
 
 
+def _transport(app: Any) -> str:
+    return str(app.connection_for_read().transport_cls).lower()
+
+
+def _warn_of_unconfirmed(app: Any, task: Any) -> None:
+    """Say it where a task that is sent again may be acknowledged before RabbitMQ has the new message."""
+    if _transport(app) in _RABBITMQ and not app.conf.broker_transport_options.get("confirm_publish"):
+        log.warning(
+            "RabbitMQ confirms nothing that this application sends, so a broker that ends at the wrong moment may lose "
+            "%s while it is sent again. Set broker_transport_options = {'confirm_publish': True}.",
+            task.name,
+        )
+
+
 def _warn_of_deadline(app: Any, task: Any, max_runtime: timedelta) -> None:
     """Say it where the broker delivers a task again while it may still run."""
-    transport = str(app.connection_for_read().transport_cls).lower()
+    transport = _transport(app)
     seconds = max_runtime.total_seconds()
     if transport in _VISIBLE_AGAIN_AFTER:
         given = app.conf.broker_transport_options.get("visibility_timeout")
