@@ -36,6 +36,7 @@ from semel.errors import (
 )
 from semel.events.brokers.celery import TaskInDoubt, once_task
 from semel.stores.memory import MemoryStore
+from tests.docs.pages import page, table
 from tests.events.celery_program import Settings
 from tests.processes import run_bounded
 
@@ -239,6 +240,10 @@ FAILED: list[SemelError] = [
 ]
 
 
+def _row_of(error: SemelError) -> str:
+    return "InDoubt with retry_after" if isinstance(error, InDoubt) else type(error).__name__
+
+
 class TestWhatCeleryIsTold:
     @pytest.mark.parametrize(("error", "seconds"), SENT_AGAIN, ids=lambda given: type(given).__name__)
     def test_what_may_succeed_later_is_sent_again_uncounted(
@@ -267,6 +272,13 @@ class TestWhatCeleryIsTold:
         told = task.backend.exception_to_python(json.loads(json.dumps(kept)))
         assert isinstance(told, TaskInDoubt)
         assert (told.reference, str(told)) == ("ab12", str(caught.value))
+
+    def test_the_reference_has_a_row_for_each_of_them(self) -> None:
+        rows = {(row[0], row[2].startswith("FAILURE")) for row in table(page("docs/reference/events.md"), "error")}
+        again = {(_row_of(error), False) for error, _ in SENT_AGAIN}
+        assert {(error, state) for error, state in rows if not state} == again
+        failed = {(type(error).__name__, True) for error in FAILED} | {("InDoubt without", True)}
+        assert {(error, state) for error, state in rows if state} == failed
 
     def test_the_countdown_stays_below_the_visibility_timeout(self, app: Celery, semel: Semel) -> None:
         app.conf.broker_transport_options = {"visibility_timeout": 4}
