@@ -55,6 +55,8 @@ class Outcome:
     orders: int = 0
     asked: int = 0
     lost: int = 0
+    ended: int = 0
+    """Workers that ended by themselves when their broker was gone, and were started again as a supervisor does."""
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -67,6 +69,7 @@ class Outcome:
         lines += [f"{self.hits[at]:6}  {MEANING[at]}" for at in At]
         lines.append(f"{self.orders} orders, each paid once; the provider was asked {self.asked} times")
         lines.append(f"{self.replays} tasks were replayed, {self.lost} messages were lost and their orders sent again")
+        lines.append(f"{self.ended} workers ended by themselves in an outage of the broker and were started again")
         lines.append(f"{self.seconds:.0f} s")
         return "\n".join([*lines, *(f"PROBLEM {problem}" for problem in self.problems)])
 
@@ -163,23 +166,43 @@ class CeleryKiller:
         for number, who in enumerate(order):
             if self._outcome.orders - self._completed() < _BACKLOG:
                 self._send_some()
-            if who == "worker":
-                self._attack()
-            else:
+            self._supervise()
+            if who == "broker":
                 self._kill_broker()
+            else:
+                while not self._attack():
+                    self._supervise()
             self._tell(f"{number + 1} of {len(order)} kills, {self._outcome.orders} orders")
 
-    def _attack(self) -> None:
+    def _supervise(self) -> None:
+        """Start those again that ended by themselves."""
+        for number, pid in enumerate(self._pids):
+            if _has_ended(pid):
+                self._start_again(number, self._order("reap", pid))
+
+    def _start_again(self, number: int, status: int) -> None:
+        # The transport for Redis may raise an error of its own when its server is gone, and then the worker ends. It
+        # says so in its log, and its exit status is that of an ordinary end.
+        is_known = self._kind == "redis" and self._outcome.kills["broker"] > 0 and status == 0
+        assert is_known, self._complaint(f"a worker ended by itself with {os.waitstatus_to_exitcode(status)}")
+        self._outcome.ended += 1
+        self._outcome.replays += self._slots[number].word(Field.REPEATS)
+        self._slots[number].wipe()
+        self._spawn(number)
+
+    def _attack(self) -> bool:
+        """Kill one; gives whether there was one to be killed."""
         uncovered = [at for at in At if not self._outcome.hits[at]]
         if uncovered or self._random.random() < 0.7:
             at = self._random.choice(uncovered or list(At))
             found = self._lie_in_wait(at)
-            self._kill(self._random.randrange(WORKERS) if found is None else found, at if found is not None else None)
+            victim = self._random.randrange(WORKERS) if found is None else found
+            has_hit = self._kill(victim, at if found is not None else None)
             self._lift_barriers()
-        else:
-            time.sleep(self._random.uniform(0, 0.05))
-            busy = [number for number in range(WORKERS) if self._slots[number].word(Field.UNDER_WAY)]
-            self._kill(self._random.choice(busy or list(range(WORKERS))), None)
+            return has_hit
+        time.sleep(self._random.uniform(0, 0.05))
+        busy = [number for number in range(WORKERS) if self._slots[number].word(Field.UNDER_WAY)]
+        return self._kill(self._random.choice(busy or list(range(WORKERS))), None)
 
     def _lie_in_wait(self, at: At) -> int | None:
         """Stop everybody who gets to a position; gives the first."""
@@ -197,11 +220,13 @@ class CeleryKiller:
         for slot in self._slots:
             slot.set_barrier(None)
 
-    def _kill(self, number: int, at: At | None) -> None:
+    def _kill(self, number: int, at: At | None) -> bool:
         slot = self._slots[number]
         os.kill(self._pids[number], signal.SIGKILL)
-        status = os.waitstatus_to_exitcode(self._order("reap", self._pids[number]))
-        assert status == -signal.SIGKILL, self._complaint(f"a worker ended by itself with {status}")
+        status = self._order("reap", self._pids[number])
+        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+            self._start_again(number, status)
+            return False
         self._outcome.kills["worker"] += 1
         self._outcome.under_way["worker"] += bool(slot.word(Field.UNDER_WAY))
         if at is not None:
@@ -209,6 +234,7 @@ class CeleryKiller:
         self._outcome.replays += slot.word(Field.REPEATS)
         slot.wipe()
         self._spawn(number)
+        return True
 
     def _kill_broker(self) -> None:
         """End the broker in the middle of what everybody does, and start it again on its data."""
@@ -231,6 +257,7 @@ class CeleryKiller:
                 self._send_what_was_lost()
                 deadline = time.monotonic() + _QUIET
             time.sleep(0.05)
+            self._supervise()
             now = self._completed()
             if now != completed:
                 completed, deadline = now, time.monotonic() + _QUIET
@@ -260,6 +287,11 @@ class CeleryKiller:
         for name, sql in _CHECKS.items():
             if found := rows(sql):
                 outcome.problems.append(f"{name}: {len(found)}, such as {found[:5]}")
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process that nobody has reaped yet has ended."""
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] in "ZX"
 
 
 _CHECKS: Final = {
