@@ -21,7 +21,7 @@ from celery.exceptions import Ignore, Reject
 from semel import Attempt, Semel
 from semel.events.brokers.celery import once_task
 
-PATIENCE: Final = 60
+PATIENCE: Final = 240
 """Seconds: a bound for the hopeless, not a measure."""
 LEASE: Final = 1.0
 

@@ -320,6 +320,15 @@ class TestWhatCeleryIsTold:
         assert record is not None
         assert record.status == status
 
+    def test_what_was_ignored_is_ignored_again(self, app: Celery, semel: Semel) -> None:
+        task = raising(app, semel, Ignore("told elsewhere"))
+        for _ in range(2):
+            with pytest.raises(Ignore, match="told elsewhere"):
+                deliver(task, "n")
+        record = semel.read("n", operation="raising")
+        assert record is not None
+        assert record.attempts == 1
+
     @pytest.mark.parametrize("error", [Retry("again"), Reject("not here")], ids=lambda error: type(error).__name__)
     def test_what_handed_its_message_back_runs_again_without_doubt(
         self, app: Celery, semel: Semel, error: Exception
