@@ -19,13 +19,13 @@ from semel.core.flow import Flow, ask
 from semel.engine.engine import engine_of
 from semel.events import Event
 from semel.events.encoding import to_outbox
-from tests.servers import nats, programs, rabbitmq
+from tests.servers import nats, programs, rabbitmq, redis
 from tests.servers.server import Options
 
 STREAM = "default"
 _PAYLOAD = "x" * 150
 _AT_ONCE = 1_000
-_STARTS: dict[str, Callable[..., Any]] = {"rabbitmq": rabbitmq.start, "nats": nats.start}
+_STARTS: dict[str, Callable[..., Any]] = {"rabbitmq": rabbitmq.start, "nats": nats.start, "redis": redis.start}
 
 
 def with_broker(kind: str) -> Callable[[Path, int], AbstractContextManager[Site]]:

@@ -98,7 +98,7 @@ class Slot:
     def __init__(self, words: memoryview) -> None:
         self._words = words
 
-    def stand(self, at: At) -> None:
+    def stand(self, at: IntEnum) -> None:
         """Be at a position, and stay there, with the whole process, while the killer wants it."""
         words = self._words
         if words[Field.BARRIER] == at:
@@ -115,7 +115,7 @@ class Slot:
         """Add to one word."""
         self._words[field] += by
 
-    def set_barrier(self, at: At | None) -> None:
+    def set_barrier(self, at: IntEnum | None) -> None:
         """Have the worker stop at a position, or nowhere."""
         self._words[Field.BARRIER] = at or 0
 
