@@ -35,6 +35,7 @@ from tests.servers.redis_sentinel import Watched
 from tests.servers.redis_sentinel import running as running_sentinel
 from tests.servers.room import Room
 from tests.servers.service import Service, not_there
+from tests.servers.sqs import Queues, Sqs
 
 Handle = TypeVar("Handle")
 Running = TypeVar("Running")
@@ -92,6 +93,17 @@ def dynamodb(room: Room) -> Iterator[Tables]:
             patch.setenv(name, value)
         yield tables
         tables.drop_all()
+
+
+@pytest.fixture(scope="session")
+def sqs(room: Room) -> Iterator[Queues]:
+    """What answers as SQS and EventBridge in this run: `.url`, and `.new_queue()` makes one."""
+    queues = obtain_or_skip(Sqs(), room)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items() if queues.endpoint.url else ():
+            patch.setenv(name, value)
+        yield queues
+        queues.drop_all()
 
 
 @pytest.fixture(scope="session")
