@@ -229,7 +229,7 @@ class BrokerCases:
         for _ in range(2):
             await publish(bench, an_event(1), an_event(1), an_event(2))
         await publish(bench, an_event(3))
-        consumer = a_consumer(semel, ledger)
+        consumer = a_consumer(semel, ledger, lease_for=timedelta(seconds=2))  # a copy that comes meanwhile waits for it
         async with bench.listen(consumer):
             await ledger.has(3)
         await bench.drain(consumer)

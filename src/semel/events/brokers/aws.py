@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -23,6 +24,7 @@ with requires("semel.events.brokers.sqs", "aiobotocore"):
     from aiohttp import ClientError as HttpError
     from botocore import exceptions
     from botocore.config import Config
+    from botocore.loaders import create_loader
 
 POOL: Final = 64
 """Connections of one client."""
@@ -107,12 +109,19 @@ async def connect(service: str, address: Address, *, read_within: float, **optio
     }
     with translating(service):
         session = AioSession(profile=address.profile or None)
+        session.register_component("data_loader", _loader())
         entered = session.create_client(service, **given)
         client = await entered.__aenter__()
     try:
         yield client
     finally:
         await entered.__aexit__(None, None, None)
+
+
+@functools.lru_cache(maxsize=1)
+def _loader() -> Any:
+    """What reads the descriptions of services, which are large; they are the same for every event loop and thread."""
+    return create_loader()
 
 
 @contextmanager
