@@ -141,7 +141,7 @@ async def test_an_entry_that_failed_is_an_error_of_that_event_alone(bus: Bus, mo
 
 async def test_a_service_that_is_not_there_is_an_error_of_the_connection() -> None:
     url = service_url("eventbridge", "http://127.0.0.1:1")
-    options = {"aws_access_key_id": "semel", "aws_secret_access_key": "semel"}
+    options: Any = {"aws_access_key_id": "semel", "aws_secret_access_key": "semel"}
     async with eventbridge.publisher(url, **options) as publisher:
         with pytest.raises(ConnectionError, match="published again"):
             await publisher.publish([an_event()])

@@ -113,7 +113,7 @@ class TestOnSqsAlone:
                 pass
 
     @pytest.mark.parametrize("settings", [{"visibility": 0.5}, {"visibility": 50_000}, {"poll_for": 21}])
-    async def test_times_that_sqs_cannot_count_are_refused(self, bench: SqsBench, settings: dict[str, float]) -> None:
+    async def test_times_that_sqs_cannot_count_are_refused(self, bench: SqsBench, settings: dict[str, Any]) -> None:
         with pytest.raises(UsageError, match="whole seconds"):
             async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), **settings):
                 pass
