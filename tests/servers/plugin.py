@@ -35,7 +35,7 @@ from tests.servers.redis_sentinel import Watched
 from tests.servers.redis_sentinel import running as running_sentinel
 from tests.servers.room import Room
 from tests.servers.service import Service, not_there
-from tests.servers.sqs import Queues, Sqs
+from tests.servers.sqs import CutOff, Queues, Sqs, cut_off
 
 Handle = TypeVar("Handle")
 Running = TypeVar("Running")
@@ -116,6 +116,12 @@ def rabbitmq(room: Room) -> Broker:
 def nats(room: Room) -> Broker:
     """The NATS of this run, in the same form."""
     return obtain_or_skip(Nats(), room)
+
+
+@pytest.fixture(scope="session")
+def start_sqs() -> Callable[..., AbstractContextManager[CutOff]]:
+    """`sqs.cut_off` for tests that end connections: a server of one's own, or the same skip as the others."""
+    return partial(_or_skip, cut_off)
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,15 @@ What always holds: queues, buses and rules have names that were made here, and i
 
 import json
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
+from tests.proxy.proxy import Proxy
+from tests.servers import ministack
 from tests.servers.databases import Endpoint
 from tests.servers.ministack import CREDENTIALS, REGION, start
 from tests.servers.room import Room
@@ -114,3 +117,32 @@ class Sqs(Service[Queues]):
     def connect(self, endpoint: Endpoint) -> Queues:
         # Without an address it is the service itself, by the SDK's own configuration.
         return Queues(endpoint if endpoint.url.startswith("http") else Endpoint(""))
+
+
+class CutOff:
+    """A private instance behind a proxy. It forgets everything when it ends, so only the way to it is cut."""
+
+    how = "cuts of all connections to a"
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self.endpoint = Endpoint(proxy.url)
+
+    def kill(self) -> None:
+        """End every connection; what was sent may or may not have arrived."""
+        self._proxy.sever()
+
+    def start(self) -> None:
+        """End what was opened meanwhile; from now on it is reached again."""
+        self._proxy.sever()
+
+
+@contextmanager
+def cut_off() -> Iterator[CutOff]:
+    """One for the length of the block.
+
+    Raises:
+        ServerMissing: there is none on this machine, and none could be installed.
+    """
+    with ministack.running() as server, Proxy(server.url) as proxy:
+        yield CutOff(proxy)
