@@ -17,7 +17,7 @@ from tests.servers.databases import Databases
 from tests.servers.sqs import CutOff
 
 PLAN = Plan(1000, 200, 50) if FULL else Plan(20, 8, 2)
-PLAN_OF_SQS = Plan(200, 50, 20) if FULL else Plan(10, 4, 2)
+PLAN_OF_SQS = Plan(200, 50, 20) if FULL else Plan(8, 3, 1)
 PATIENCE = 7200 if FULL else 600  # a bound for the hopeless, not a measure
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE)]

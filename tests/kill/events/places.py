@@ -85,7 +85,7 @@ def _over_redis(url: str) -> Way:
 
 
 async def _read_descriptions() -> None:
-    """Have the SDK read its descriptions of the services before workers are forked, each of which would take a second."""
+    """Have the SDK read its descriptions of the services once, before workers are forked."""
     for service in ("sqs", "events"):
         async with connect(service, Address("eu-west-1", "http://127.0.0.1:1"), read_within=1.0):
             pass
