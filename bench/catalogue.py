@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.cases.client import CLIENT
-from bench.cases.events import EVENTS_NATS, EVENTS_RABBITMQ
+from bench.cases.events import EVENTS_NATS, EVENTS_RABBITMQ, EVENTS_SQS
 from bench.cases.http import HTTP, HTTP_IDEMKIT, HTTP_REDIS
 from bench.cases.latency import LATENCY
 from bench.cases.mariadb_many import MARIADB_64
@@ -47,6 +47,7 @@ CASES = {
         OUTBOX,
         EVENTS_RABBITMQ,
         EVENTS_NATS,
+        EVENTS_SQS,
         HTTP,
         HTTP_IDEMKIT,
         HTTP_REDIS,
