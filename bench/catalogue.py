@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.cases.celery import CELERY_RABBITMQ, CELERY_REDIS
 from bench.cases.client import CLIENT
-from bench.cases.events import EVENTS_NATS, EVENTS_RABBITMQ
+from bench.cases.events import EVENTS_NATS, EVENTS_RABBITMQ, EVENTS_SQS
 from bench.cases.http import HTTP, HTTP_IDEMKIT, HTTP_REDIS
 from bench.cases.latency import LATENCY
 from bench.cases.mariadb_many import MARIADB_64
@@ -50,6 +50,7 @@ CASES = {
         EVENTS_NATS,
         CELERY_RABBITMQ,
         CELERY_REDIS,
+        EVENTS_SQS,
         HTTP,
         HTTP_IDEMKIT,
         HTTP_REDIS,

@@ -1,12 +1,14 @@
 """PostgreSQL with a broker beside it, for cases that move events; and events to move.
 
-What always holds: a broker writes what is durable to disk before it confirms, in the folder that is measured.
+What always holds: a broker writes what is durable to disk before it confirms, in the folder that is measured; what
+answers as SQS is an emulator, which keeps everything in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,33 @@ from semel.core.flow import Flow, ask
 from semel.engine.engine import engine_of
 from semel.events import Event
 from semel.events.encoding import to_outbox
-from tests.servers import nats, programs, rabbitmq, redis
+from tests.servers import ministack, nats, programs, rabbitmq, redis
+from tests.servers.databases import Endpoint
+from tests.servers.room import Room
 from tests.servers.server import Options
 
 STREAM = "default"
 _PAYLOAD = "x" * 150
 _AT_ONCE = 1_000
-_STARTS: dict[str, Callable[..., Any]] = {"rabbitmq": rabbitmq.start, "nats": nats.start, "redis": redis.start}
+
+
+@dataclass(frozen=True)
+class _Started:
+    endpoint: Endpoint
+    pid: int
+
+
+def _start_sqs(room: Room, _: Options) -> _Started:
+    server = ministack.start(room)
+    return _Started(Endpoint(server.url), server.pid)
+
+
+_STARTS: dict[str, Callable[..., Any]] = {
+    "rabbitmq": rabbitmq.start,
+    "nats": nats.start,
+    "redis": redis.start,
+    "sqs": _start_sqs,
+}
 
 
 def with_broker(kind: str) -> Callable[[Path, int], AbstractContextManager[Site]]:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import asyncpg
 import msgspec
@@ -22,7 +22,10 @@ from bench.harness import Case, Comparison, Effort, Measure, Variant
 from bench.postgresql_server import database, execute
 from semel import AsyncSemel, Policy
 from semel.events import Consumer, Event, Outbox, Relay
+from semel.events.brokers.aws import Address, connect
 from semel.events.consumer import KEEP_FOR
+from tests.servers.ministack import CREDENTIALS
+from tests.servers.sqs import service_url
 
 CALLERS = 64
 PREFETCH = 256
@@ -183,6 +186,66 @@ class NatsWay(Way):
 
         yield prepare
         await client.close()
+
+
+class SqsWay(Way):
+    """A standard queue of the emulator."""
+
+    kind = "sqs"
+    options: ClassVar[dict[str, Any]] = {name.lower(): value for name, value in CREDENTIALS.items()}
+
+    async def make(self) -> None:
+        async with self._client() as client:
+            await client.create_queue(QueueName=self.name)
+
+    def _client(self) -> Any:
+        return connect("sqs", Address.of(service_url("sqs", self.url), "sqs"), read_within=30, **self.options)
+
+    def publisher(self) -> Any:
+        from semel.events.brokers import sqs
+
+        return sqs.publisher(service_url("sqs", self.url), queue=self.name, **self.options)
+
+    def listen(self, consumer: Consumer[AsyncSemel]) -> AbstractAsyncContextManager[None]:
+        from semel.events.brokers import sqs
+
+        given = {"concurrency": CALLERS, "prefetch": PREFETCH, "poll_for": 1, **self.options}
+        return sqs.listen(consumer, service_url("sqs", self.url), queue=self.name, **given)
+
+    @asynccontextmanager
+    async def listen_bare(self, handle: Handle) -> AsyncIterator[None]:
+        async with self._client() as client:
+            url = (await client.get_queue_url(QueueName=self.name))["QueueUrl"]
+
+            async def take() -> None:
+                while True:
+                    reply = await client.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+                    messages = reply.get("Messages", ())
+                    bodies = [msgspec.json.decode(message["Body"]) for message in messages]
+                    await asyncio.gather(*(handle(body["data"]["order_id"]) for body in bodies))
+                    done = [
+                        {"Id": str(place), "ReceiptHandle": message["ReceiptHandle"]}
+                        for place, message in enumerate(messages)
+                    ]
+                    if done:
+                        await client.delete_message_batch(QueueUrl=url, Entries=done)
+
+            taking = [asyncio.create_task(take()) for _ in range(8)]
+            yield
+            for task in taking:
+                task.cancel()
+            await asyncio.gather(*taking, return_exceptions=True)
+
+    @asynccontextmanager
+    async def publishing_bare(self) -> AsyncIterator[Callable[[Event], Callable[[], Awaitable[object]]]]:
+        async with self._client() as client:
+            url = (await client.get_queue_url(QueueName=self.name))["QueueUrl"]
+
+            def prepare(event: Event) -> Callable[[], Awaitable[object]]:
+                body = event.to_json().decode()
+                return lambda: client.send_message(QueueUrl=url, MessageBody=body)
+
+            yield prepare
 
 
 class _Counter:
@@ -381,7 +444,7 @@ def _relaying(way_of: type[Way]) -> Prepare:
     return prepare
 
 
-def _case(way_of: type[Way], title: str) -> Case:
+def _case(way_of: type[Way], title: str, *, calls: int = 4000, note: str = "") -> Case:
     consumer, transaction, publishing = (
         "bare consumer",
         "bare consumer, a transaction each",
@@ -391,31 +454,32 @@ def _case(way_of: type[Way], title: str) -> Case:
         f"events-{way_of.kind}",
         f"{title} and PostgreSQL: consumers and relays against the bare client",
         (
-            Variant(consumer, _consuming(way_of, "bare", _bare), 4000),
-            Variant("function under run, 64 tasks", _function(way_of.kind), 4000),
+            Variant(consumer, _consuming(way_of, "bare", _bare), calls),
+            Variant("function under run, 64 tasks", _function(way_of.kind), calls),
             Variant(
                 "consumer with inbox",
                 _consuming(way_of, "inbox", _with_inbox),
-                4000,
+                calls,
                 consumer,
                 Comparison("faster", 0.8),
                 added="function under run, 64 tasks",
             ),
-            Variant(transaction, _consuming(way_of, "bare-transaction", _bare_transaction), 2000),
+            Variant(transaction, _consuming(way_of, "bare-transaction", _bare_transaction), calls // 2),
             Variant(
                 "consumer with transaction=",
                 _consuming(way_of, "transaction", _in_transaction),
-                2000,
+                calls // 2,
                 transaction,
                 Comparison("faster", 0.6),
             ),
-            Variant(publishing, _publishing_bare(way_of), 4000),
-            Variant("relay", _relaying(way_of), 4000, publishing, Comparison("faster", 0.8)),
+            Variant(publishing, _publishing_bare(way_of), calls),
+            Variant("relay", _relaying(way_of), calls, publishing, Comparison("faster", 0.8)),
         ),
         notes=(
             "The consumer with inbox is held against the times of bare consumer and function added up.",
             "The function is called with the key, the fingerprint and the subject of an event, and does nothing.",
             f"Events of about 200 bytes; {CALLERS} handlers, {PREFETCH} messages ahead; transactions on 8 connections.",
+            *([note] if note else []),
         ),
         site=with_broker(way_of.kind),
     )
@@ -423,3 +487,9 @@ def _case(way_of: type[Way], title: str) -> Case:
 
 EVENTS_RABBITMQ = _case(RabbitmqWay, "RabbitMQ")
 EVENTS_NATS = _case(NatsWay, "NATS")
+EVENTS_SQS = _case(
+    SqsWay,
+    "SQS",
+    calls=600,
+    note="An emulator answers as SQS, and its time is most of what is measured: of the service it says nothing.",
+)

@@ -22,6 +22,7 @@ from tests.cli.conftest import Database, Run
 from tests.servers.broker import Broker
 from tests.servers.rabbitmq import RabbitmqServer
 from tests.servers.server import HOST, free_port
+from tests.servers.sqs import Queues
 
 DAY = timedelta(days=1)
 DAY_MS = 86_400_000
@@ -156,10 +157,11 @@ def make_stream(broker: Broker, *, max_deliver: int = -1, **settings: Any) -> st
         ({"max_age": 3 * 86400.0}, {"redelivery": "fix"}),
         ({}, {"redelivery": "note"}),
         ({"max_age": 86400.0, "duplicate_window": 5.0}, {"repeats of relays": "note"}),
-        ({"max_age": 86400.0, "max_deliver": 3}, {"delivery limit": "note"}),
+        ({"max_age": 86400.0, "max_deliver": 3}, {"delivery limit": "fix"}),
+        ({"max_age": 86400.0, "max_deliver": 30}, {"delivery limit": "note"}),
         ({"max_age": 86400.0, "max_msgs": 10}, {"full queue": "note"}),
     ],
-    ids=["fine", "longer", "without a limit", "short window", "deliveries", "full"],
+    ids=["fine", "longer", "without a limit", "short window", "few deliveries", "deliveries", "full"],
 )
 def test_a_stream_of_nats_is_compared(
     nats: Broker, shop: Database, call: Run, settings: dict[str, Any], verdicts: dict[str, str]
@@ -171,6 +173,53 @@ def test_a_stream_of_nats_is_compared(
     assert code == ("fix" in verdicts.values())
     assert found["kept events"]["verdict"] == "note", "the relay keeps events for longer than the consumer its marks"
     assert "consumer_timeout" not in found
+
+
+FINE = {"VisibilityTimeout": "30", "MessageRetentionPeriod": "86400"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "verdicts"),
+    [
+        (FINE, {"redelivery": "ok", "visibility time-out": "ok", "expired messages": "note"}),
+        ({**FINE, "MessageRetentionPeriod": "345600"}, {"redelivery": "fix"}),
+        ({**FINE, "VisibilityTimeout": "0"}, {"visibility time-out": "fix"}),
+        ({**FINE, "VisibilityTimeout": "2"}, {"visibility time-out": "note"}),
+        ({**FINE, "VisibilityTimeout": "3600"}, {"visibility time-out": "note"}),
+        ({**FINE, "maxReceiveCount": 5}, {"delivery limit": "fix"}),
+        ({**FINE, "maxReceiveCount": 6}, {"delivery limit": "note"}),
+        ({**FINE, "is_fifo": True}, {"repeats of relays": "ok"}),
+    ],
+    ids=["fine", "longer", "hides nothing", "short", "long", "few deliveries", "deliveries", "fifo"],
+)
+def test_a_queue_of_sqs_is_compared(
+    sqs: Queues, shop: Database, call: Run, settings: dict[str, Any], verdicts: dict[str, str]
+) -> None:
+    given = dict(settings)
+    if most := given.pop("maxReceiveCount", None):
+        dead = sqs.attributes(sqs.new_queue())["QueueArn"]
+        given["RedrivePolicy"] = {"deadLetterTargetArn": dead, "maxReceiveCount": most}
+    options = ["--broker", sqs.url, "--queue", sqs.new_queue(**given), "--consumer", "shop:consumer"]
+    code, found = findings(call, shop.url, *options)
+    assert {topic: found[topic]["verdict"] for topic in verdicts} == verdicts
+    assert code == ("fix" in verdicts.values())
+    assert ("delivery limit" in found) == (most is not None)
+
+
+@pytest.mark.slow
+def test_a_queue_of_sqs_that_is_not_there_is_named(sqs: Queues, shop: Database, call: Run) -> None:
+    done = call("doctor", shop.url, "--broker", sqs.url, "--queue", "nowhere")
+    assert done.returncode == 2
+    assert "no queue 'nowhere'" in done.stderr
+
+
+def test_a_handler_that_may_run_for_longer_than_a_message_is_hidden_has_to_be_fixed() -> None:
+    limits: Any = {"visibility": timedelta(seconds=30), "longest_visibility": timedelta(hours=12)}
+    found = BrokerLimits("queue q", DAY, "MessageRetentionPeriod", **limits)
+    by_topic = {one.topic: one for one in judge(found, Compared(None, 30 * DAY, DAY), is_rabbitmq=False)}
+    assert by_topic["visibility time-out"].verdict == "fix"
+    assert "12h" in str(by_topic["visibility time-out"].advice)
 
 
 @pytest.mark.slow
@@ -188,6 +237,8 @@ def test_a_stream_that_is_not_there_is_named(nats: Broker, shop: Database, call:
         (["--consumer-timeout", "30m"], "--consumer-timeout needs a broker"),
         (["--queue", "q"], "No broker was named"),
         (["--queue", "q", "--broker", "nats://x"], "--queue is not for NATS"),
+        (["--queue", "q", "--broker", "eventbridge://x"], "EventBridge is not listened to"),
+        (["--queue", "q", "--broker", "sqs://x", "--management", "http://x"], "--management is not for SQS"),
         (["--stream", "s", "--broker", "amqp://x/"], "--stream is not for RabbitMQ"),
         (["--queue", "q", "--broker", "amqp://x/", "--management", "ftp://x"], "http://host:port"),
         (["--queue", "q", "--broker", "amqp://x/", "--consumer", "shop:relay"], "not a Consumer"),

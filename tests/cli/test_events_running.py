@@ -25,10 +25,13 @@ from semel.events import Consumer, Event, Outbox
 from semel.events.brokers import nats as nats_adapter
 from semel.events.brokers import rabbitmq as rabbitmq_adapter
 from semel.events.brokers import redis_streams as redis_adapter
+from semel.events.brokers import sqs as sqs_adapter
 from tests.cli.conftest import Database, Run, command, environment
 from tests.processes import child
 from tests.servers.broker import Broker
+from tests.servers.ministack import CREDENTIALS
 from tests.servers.redis import Keys
+from tests.servers.sqs import Queues, service_url
 
 pytestmark = pytest.mark.slow
 LONG = 60.0
@@ -213,14 +216,43 @@ class RedisPlace(Place):
         return redis_adapter.publisher(self.url, stream=self.name)
 
 
+class SqsPlace(Place):
+    def __init__(self, queues: Queues) -> None:
+        self.url = queues.url
+        self.queues = queues
+        self.name = queues.new_queue(VisibilityTimeout="4")
+
+    @property
+    def consume_options(self) -> list[str]:
+        return ["--queue", self.name]
+
+    @property
+    def relay_options(self) -> list[str]:
+        return ["--target-queue", self.name]
+
+    async def make(self) -> None:
+        """It is made."""
+
+    async def count(self) -> int:
+        return await asyncio.to_thread(self.queues.count, self.name)
+
+    def publisher(self) -> Any:
+        return sqs_adapter.publisher(self.url, queue=self.name)
+
+
 @pytest.fixture
 def redis(redis_keys: Keys) -> Broker:
     return Broker(replace(redis_keys.endpoint, url=redis_keys.plain_url))
 
 
-@pytest.fixture(params=["rabbitmq", "nats", "redis"])
+@pytest.fixture(params=["rabbitmq", "nats", "redis", "sqs"])
 def place(request: pytest.FixtureRequest) -> Place:
-    kinds: dict[str, Callable[[Broker], Place]] = {"rabbitmq": RabbitPlace, "nats": NatsPlace, "redis": RedisPlace}
+    kinds: dict[str, Callable[[Any], Place]] = {
+        "rabbitmq": RabbitPlace,
+        "nats": NatsPlace,
+        "redis": RedisPlace,
+        "sqs": SqsPlace,
+    }
     made = kinds[request.param](request.getfixturevalue(request.param))
     asyncio.run(made.make())
     return made
@@ -430,6 +462,11 @@ def test_a_transaction_that_does_not_commit_ends_the_consumer(
         (["consume", "billing:consumer", "--broker", "redis://x"], "Give --stream"),
         (["consume", "billing:consumer", "--broker", "nats://x", "--stream", "s", "--group", "g"], "--group is not"),
         (["relay", "semel.db", "--broker", "redis://x", "--routing-key", "e"], "--routing-key is not for Redis"),
+        (["consume", "billing:consumer", "--broker", "sqs://x"], "Give --queue"),
+        (["consume", "billing:consumer", "--broker", "eventbridge://x"], "EventBridge is not listened to"),
+        (["consume", "billing:consumer", "--broker", "amqp://x/", "--queue", "q", "--event-id", "d"], "--event-id is"),
+        (["relay", "semel.db", "--broker", "sqs://x"], "Give --target-queue"),
+        (["relay", "semel.db", "--broker", "sqs://x", "--bus", "b"], "--bus is not for SQS"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
@@ -459,3 +496,30 @@ def test_a_broker_that_cannot_be_reached_is_told_without_its_password(
     assert done.returncode == 75, done.stderr
     assert "127.0.0.1:1" in done.stderr
     assert "hush" not in done.stderr
+
+
+def test_a_service_of_amazon_that_cannot_be_reached_is_told(
+    database: Database, call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    write_consumer(tmp_path, database, is_async=False)
+    url = service_url("sqs", "http://127.0.0.1:1")
+    done = call("events", "consume", "billing:consumer", "--broker", url, "--queue", "q")
+    assert done.returncode == 75, done.stderr
+    assert "sqs://eu-west-1 cannot be reached" in done.stderr
+
+
+def test_a_relay_puts_events_on_a_bus(sqs: Queues, database: Database, tmp_path: Path) -> None:
+    name, queue = sqs.new_name(), sqs.new_queue()
+    sqs.events.create_event_bus(Name=name)
+    sqs.events.put_rule(Name=name, EventBusName=name, EventPattern='{"source": ["/shop"]}')
+    target = {"Id": "queue", "Arn": sqs.attributes(queue)["QueueArn"]}
+    sqs.events.put_targets(Rule=name, EventBusName=name, Targets=[target])
+    with Semel(database.url) as semel:
+        Outbox(semel).add(an_event("e-1"), autonomous=True)
+        with started(tmp_path, "relay", database.url, "--bus", name, broker=sqs.eventbridge_url) as running:
+            running.until(published=1, waiting=0, in_flight=0)
+            running.process.send_signal(signal.SIGTERM)
+            running.end()
+    assert [Event.from_sqs(message).id for message in sqs.peek(queue)] == ["e-1"]

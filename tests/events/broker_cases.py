@@ -168,7 +168,9 @@ class BrokerCases:
                 before.data,
             )
             assert after.time == before.time
-            assert {name: str(value) for name, value in before.extensions.items()} == after.extensions
+            # Headers are text; a message that is JSON as a whole keeps numbers.
+            arrived_as = {name: str(value) for name, value in after.extensions.items()}
+            assert {name: str(value) for name, value in before.extensions.items()} == arrived_as
 
     async def test_handlers_of_threads_are_called_in_threads(self, bench: Bench) -> None:
         ledger = Ledger()
@@ -227,7 +229,7 @@ class BrokerCases:
         for _ in range(2):
             await publish(bench, an_event(1), an_event(1), an_event(2))
         await publish(bench, an_event(3))
-        consumer = a_consumer(semel, ledger)
+        consumer = a_consumer(semel, ledger, lease_for=timedelta(seconds=2))  # a copy that comes meanwhile waits for it
         async with bench.listen(consumer):
             await ledger.has(3)
         await bench.drain(consumer)

@@ -6,6 +6,7 @@ demanded exactly once; the other writes them by itself, where at least once is p
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ import pytest
 from tests.effort import FULL
 from tests.kill.events.run import EventKiller, Plan, demand_each_once
 from tests.servers.databases import Databases
+from tests.servers.sqs import CutOff
 
 PLAN = Plan(1000, 200, 50) if FULL else Plan(20, 8, 2)
+PLAN_OF_SQS = Plan(200, 50, 20) if FULL else Plan(8, 3, 1)
 PATIENCE = 7200 if FULL else 600  # a bound for the hopeless, not a measure
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE)]
@@ -32,3 +35,16 @@ def test_killed_consumers_relays_and_brokers_lose_no_event_and_double_no_effect(
         outcome = EventKiller(tmp_path, postgresql.new_database(), kind, broker, plan=PLAN).run()
     record_property("figures", outcome.text)
     demand_each_once(outcome, PLAN)
+
+
+def test_killed_consumers_and_relays_lose_no_event_on_the_way_over_eventbridge_and_sqs(
+    start_sqs: Callable[[], AbstractContextManager[CutOff]],
+    postgresql: Databases,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """The emulator of both forgets everything when it ends, so the connections to it are cut instead."""
+    with start_sqs() as broker:
+        outcome = EventKiller(tmp_path, postgresql.new_database(), "sqs", broker, plan=PLAN_OF_SQS).run()
+    record_property("figures", outcome.text)
+    demand_each_once(outcome, PLAN_OF_SQS)

@@ -24,6 +24,7 @@ _WIRES: dict[str, tuple[Callable[[], Wire], int]] = {
     "redis": (RedisWire, 6379),
     "amqp": (BytesWire, 5672),
     "nats": (BytesWire, 4222),
+    "http": (BytesWire, 80),
 }
 
 

@@ -89,7 +89,7 @@ class MinistackServer:
             "TMPDIR": str(self.folder),
             "BIND_HOST": HOST,
             "GATEWAY_PORT": str(self.port),
-            "SERVICES": "dynamodb",
+            "SERVICES": "dynamodb,sqs,events",
             "IOT_MTLS_ENABLED": "0",
         }
 

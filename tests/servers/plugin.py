@@ -35,6 +35,7 @@ from tests.servers.redis_sentinel import Watched
 from tests.servers.redis_sentinel import running as running_sentinel
 from tests.servers.room import Room
 from tests.servers.service import Service, not_there
+from tests.servers.sqs import CutOff, Queues, Sqs, cut_off
 
 Handle = TypeVar("Handle")
 Running = TypeVar("Running")
@@ -95,6 +96,17 @@ def dynamodb(room: Room) -> Iterator[Tables]:
 
 
 @pytest.fixture(scope="session")
+def sqs(room: Room) -> Iterator[Queues]:
+    """What answers as SQS and EventBridge in this run: `.url`, and `.new_queue()` makes one."""
+    queues = obtain_or_skip(Sqs(), room)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items() if queues.endpoint.url else ():
+            patch.setenv(name, value)
+        yield queues
+        queues.drop_all()
+
+
+@pytest.fixture(scope="session")
 def rabbitmq(room: Room) -> Broker:
     """The RabbitMQ of this run: `.url`, and `.new_name()` for what is made there."""
     return obtain_or_skip(Rabbitmq(), room)
@@ -104,6 +116,12 @@ def rabbitmq(room: Room) -> Broker:
 def nats(room: Room) -> Broker:
     """The NATS of this run, in the same form."""
     return obtain_or_skip(Nats(), room)
+
+
+@pytest.fixture(scope="session")
+def start_sqs() -> Callable[..., AbstractContextManager[CutOff]]:
+    """`sqs.cut_off` for tests that end connections: a server of one's own, or the same skip as the others."""
+    return partial(_or_skip, cut_off)
 
 
 @pytest.fixture(scope="session")

@@ -59,7 +59,7 @@ BrokerUrl = Annotated[
         show_default=False,
     ),
 ]
-Queue = Annotated[str | None, typer.Option(help="RabbitMQ: the queue.", show_default=False)]
+Queue = Annotated[str | None, typer.Option(help="RabbitMQ and SQS: the queue.", show_default=False)]
 Stream = Annotated[str | None, typer.Option("--stream", help="NATS and Redis: the stream.", show_default=False)]
 Durable = Annotated[
     str | None,

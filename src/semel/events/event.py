@@ -169,7 +169,7 @@ class Event:
         id: str = "id",  # noqa: A002 - the name of the attribute
         subject: str | None = None,
     ) -> Event:
-        """Read what EventBridge delivers.
+        """Read what EventBridge delivers; also an event whose `detail` is a CloudEvent as a whole, with its own id.
 
         Args:
             message: the message, decoded.
@@ -180,12 +180,15 @@ class Event:
         Raises:
             EventInvalid: something that an event needs is not there.
         """
+        detail = message.get("detail")
+        if id == "id" and subject is None and isinstance(detail, Mapping) and "specversion" in detail:
+            return _from_members(detail)
         members = {
             "specversion": SPEC_VERSION,
             "id": _find(message, id),
             "source": _find(message, "source"),
             "type": _find(message, "detail-type"),
-            "data": message.get("detail"),
+            "data": detail,
         }
         if message.get("time") is not None:
             members["time"] = message["time"]

@@ -13,17 +13,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.kill.events.run import EventKiller, Plan, demand_each_once
-from tests.servers import nats, postgresql, rabbitmq, redis
-from tests.servers.server import Server
+from tests.kill.events.run import Broker, EventKiller, Plan, demand_each_once
+from tests.servers import nats, postgresql, rabbitmq, redis, sqs
 
-_STARTS: Final[Mapping[str, Callable[..., AbstractContextManager[Server]]]] = {
-    "rabbitmq": rabbitmq.running,
-    "nats": nats.running,
-    "redis": redis.running,
+_STARTS: Final[Mapping[str, Callable[[], AbstractContextManager[Broker]]]] = {
+    "rabbitmq": partial(rabbitmq.running, fsync=True),
+    "nats": partial(nats.running, fsync=True),
+    "redis": partial(redis.running, fsync=True),
+    "sqs": sqs.cut_off,
 }
 
 
@@ -44,7 +45,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="semel-kill-") as folder,
         postgresql.running() as database,
-        _STARTS[options.broker](fsync=True) as broker,
+        _STARTS[options.broker]() as broker,
     ):
         where = Path(folder), database.new_database(), options.broker, broker
         outcome = EventKiller(*where, plan=plan, tell=_progress).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -12,7 +13,11 @@ import aiormq
 import nats as nats_client
 from nats.js.api import StreamConfig
 
-from semel.events.brokers import nats, rabbitmq, redis_streams
+from semel.events.brokers import eventbridge, nats, rabbitmq, redis_streams, sqs
+from semel.events.brokers.aws import Address, connect
+from tests.servers.databases import Endpoint
+from tests.servers.ministack import CREDENTIALS
+from tests.servers.sqs import Queues
 
 TABLES: Final = """
 CREATE TABLE placed (subject text PRIMARY KEY);
@@ -38,7 +43,7 @@ class Way:
 
 def way_over(kind: str, url: str) -> Way:
     """The way over a broker of this kind."""
-    return {"rabbitmq": _over_rabbitmq, "nats": _over_nats, "redis": _over_redis}[kind](url)
+    return {"rabbitmq": _over_rabbitmq, "nats": _over_nats, "redis": _over_redis, "sqs": _over_sqs}[kind](url)
 
 
 def _over_rabbitmq(url: str) -> Way:
@@ -77,3 +82,32 @@ def _over_redis(url: str) -> Way:
         return redis_streams.listen(consumer, url, stream=NAME, ack_wait=ACK_WAIT, **_LISTEN)
 
     return Way(url, make, lambda: redis_streams.publisher(url, stream=NAME), listen)
+
+
+async def _read_descriptions() -> None:
+    """Have the SDK read its descriptions of the services once, before workers are forked."""
+    for service in ("sqs", "events"):
+        async with connect(service, Address("eu-west-1", "http://127.0.0.1:1"), read_within=1.0):
+            pass
+
+
+def _over_sqs(url: str) -> Way:
+    """A bus of EventBridge, and from there a queue for each consumer."""
+    queues = Queues(Endpoint(url))
+    asyncio.run(_read_descriptions())
+    options: dict[str, Any] = {name.lower(): value for name, value in CREDENTIALS.items()}
+
+    async def make() -> None:
+        queues.events.create_event_bus(Name=NAME)
+        for consumer in CONSUMERS:
+            queue = f"{NAME}-{consumer}"
+            queues.client.create_queue(QueueName=queue)
+            queues.events.put_rule(Name=queue, EventBusName=NAME, EventPattern='{"detail-type": ["placed"]}')
+            target = {"Id": queue, "Arn": queues.attributes(queue)["QueueArn"]}
+            queues.events.put_targets(Rule=queue, EventBusName=NAME, Targets=[target])
+
+    def listen(consumer: Any) -> AbstractAsyncContextManager[None]:
+        settings = {"visibility": ACK_WAIT, "poll_for": 1, **_LISTEN, **options}
+        return sqs.listen(consumer, queues.url, queue=f"{NAME}-{consumer.name}", **settings)
+
+    return Way(url, make, lambda: eventbridge.publisher(queues.eventbridge_url, bus=NAME, **options), listen)

@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import psycopg
 
 from tests.kill.events.board import MEANING, OF_CONSUMERS, OF_RELAYS, At, Board, Field, Slot
 from tests.kill.events.places import TABLES, way_over
 from tests.kill.events.workers import BOARD, ERRORS
-from tests.servers.server import Server
+from tests.servers.databases import Endpoint
 
 _RELAYS: Final = 2
 _CONSUMERS: Final = 3
@@ -33,6 +33,23 @@ _BACKLOG: Final = 200
 _ARRIVAL: Final = 10.0
 _LOOK: Final = 0.0005
 _ROOT: Final = Path(__file__).parents[3]
+
+
+class Broker(Protocol):
+    """What is between relays and consumers, and can be ended for a moment."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it is reached."""
+        ...
+
+    def kill(self) -> None:
+        """End it."""
+        ...
+
+    def start(self) -> None:
+        """Have it answer again."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -52,6 +69,8 @@ class Outcome:
     """What was killed, and what the database says in the end."""
 
     seconds: float = 0.0
+    how: str = "kills (SIGKILL) of a"
+    """What is done to the broker."""
     kills: Counter[str] = field(default_factory=Counter)
     hits: Counter[At] = field(default_factory=Counter)
     under_way: Counter[str] = field(default_factory=Counter)
@@ -66,8 +85,8 @@ class Outcome:
     def text(self) -> str:
         """The report."""
         lines = [
-            f"{self.kills[who]} kills (SIGKILL) of a {who}, {self.under_way[who]} while events were under way"
-            for who in ("consumer", "relay", "broker")
+            f"{self.kills[who]} {how} {who}, {self.under_way[who]} while events were under way"
+            for who, how in zip(("consumer", "relay", "broker"), (*["kills (SIGKILL) of a"] * 2, self.how), strict=True)
         ]
         lines += [f"{self.hits[at]:6}  {MEANING[at]}" for at in At]
         lines.append(f"{self.placed} events committed, {self.seconds:.0f} s")
@@ -84,7 +103,7 @@ class EventKiller:
         folder: Path,
         database: str,
         kind: str,
-        broker: Server,
+        broker: Broker,
         *,
         plan: Plan,
         tell: Callable[[str], None] = lambda text: None,
@@ -100,7 +119,7 @@ class EventKiller:
         self._board = Board(folder / BOARD, len(self._roles))
         self._slots = [self._board.slot(number) for number in range(len(self._roles))]
         self._pids = [0] * len(self._roles)
-        self._outcome = Outcome()
+        self._outcome = Outcome(how=getattr(broker, "how", Outcome.how))
 
     def run(self) -> Outcome:
         """Kill as planned, let everything arrive, and judge."""

@@ -20,6 +20,8 @@ class BrokerLimits:
         delivery_limited_by: the setting that says so.
         consumer_timeout: how long it waits for an acknowledgement; None: it does not tell.
         duplicate_window: for how long it leaves out a message of an id that it has seen; None: it does not.
+        visibility: how long a message stays with a process that is gone; None: it does not tell.
+        longest_visibility: for how long it can be kept from others in all; None: for ever.
     """
 
     place: str
@@ -31,3 +33,5 @@ class BrokerLimits:
     delivery_limited_by: str = ""
     consumer_timeout: timedelta | None = None
     duplicate_window: timedelta | None = None
+    visibility: timedelta | None = None
+    longest_visibility: timedelta | None = None

@@ -23,24 +23,44 @@ class Kind:
     Attributes:
         title: what it is called.
         module: the adapter, below `semel.events.brokers`.
-        place: the option that says where to take messages from.
+        place: the option that says where to take messages from; None: it is only published to.
         member: the option that says as whom, where there is one.
         target: what the adapter's publisher calls the place that an event goes to.
         further: options of the publisher beside it.
+        usual_target: where an event goes if nobody says; None: somebody has to.
+        reading: options of the listener that say how a message is read.
     """
 
     title: str
     module: str
-    place: str
+    place: str | None
     member: str | None
     target: str
     further: tuple[str, ...] = ()
+    usual_target: str | None = "{type}"
+    reading: tuple[str, ...] = ()
+
+    @property
+    def target_option(self) -> str:
+        """The option for `target`; --stream and --queue are those that messages are taken from."""
+        return f"target_{self.target}" if self.target in ("stream", "queue") else self.target
 
 
 RABBITMQ = Kind("RabbitMQ", "rabbitmq", "queue", None, "routing_key", ("exchange",))
 NATS = Kind("NATS", "nats", "stream", "durable", "subject")
 REDIS = Kind("Redis", "redis_streams", "stream", "group", "stream")
-_SCHEMES = {"amqp": RABBITMQ, "amqps": RABBITMQ, "nats": NATS, "tls": NATS, "redis": REDIS, "rediss": REDIS}
+SQS = Kind("SQS", "sqs", "queue", None, "queue", usual_target=None, reading=("event_id",))
+EVENTBRIDGE = Kind("EventBridge", "eventbridge", None, None, "bus", usual_target="default")
+_SCHEMES = {
+    "amqp": RABBITMQ,
+    "amqps": RABBITMQ,
+    "nats": NATS,
+    "tls": NATS,
+    "redis": REDIS,
+    "rediss": REDIS,
+    "sqs": SQS,
+    "eventbridge": EVENTBRIDGE,
+}
 
 
 def kind_of(url: str) -> Kind:
@@ -116,7 +136,10 @@ def places_of(kind: Kind, places: Mapping[str, str | None]) -> dict[str, str]:
     Raises:
         Refused: this broker needs something that was not given, or does not know what was.
     """
-    mine = {kind.place, kind.member}
+    if kind.place is None:
+        message = f"{kind.title} is not listened to, but the queue of SQS is that a rule sends to; nothing was done."
+        raise usage_error(f"{message} Give --broker sqs://REGION and --queue.")
+    mine = {kind.place, kind.member, *kind.reading}
     refuse_options(kind, **{name: value for name, value in places.items() if name not in mine})
     if places.get(kind.place) is None:
         message = f"{kind.title} is listened to by a {kind.place}; nothing was done. Give --{kind.place}."

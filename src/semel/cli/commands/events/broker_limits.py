@@ -10,6 +10,7 @@ from typing import Final
 
 from semel.cli.commands.events.broker import (
     RABBITMQ,
+    SQS,
     adapter_of,
     chosen_broker,
     kind_of,
@@ -27,6 +28,8 @@ from semel.events.consumer import KEEP_FOR
 from semel.stores.admin import Finding
 
 _USUAL_TIMEOUT: Final = timedelta(minutes=30)
+_SHORT_VISIBILITY: Final = timedelta(seconds=10)
+_LONG_VISIBILITY: Final = timedelta(minutes=15)
 _REPLACED_WITHIN: Final = timedelta(seconds=70)
 """A relay that was killed is replaced after its lease of 10 s; the next may need a pause and a time-out, 30 s each."""
 
@@ -40,12 +43,14 @@ class Compared:
         keep_for: how long the consumer's marks are kept.
         max_runtime: how long a handler may run.
         consumer_timeout: what the broker is configured with, as somebody says.
+        max_attempts: after how many attempts an event becomes a dead letter; None: nobody says.
     """
 
     name: str | None
     keep_for: timedelta
     max_runtime: timedelta
     consumer_timeout: timedelta | None = None
+    max_attempts: int | None = None
 
     @property
     def marks(self) -> str:
@@ -81,6 +86,7 @@ def examine_broker(
         KEEP_FOR if loaded is None else policy.keep_for,
         policy.max_runtime,
         consumer_timeout,
+        policy.max_attempts,
     )
     url = chosen_broker(broker)
     kind = kind_of(url)
@@ -117,6 +123,9 @@ def _read(url: str, places: Mapping[str, str | None], *, member: str | None, man
 
         return read_queue(url, where["queue"], management)
     refuse_options(kind, management=management)
+    if kind is SQS:
+        queue: BrokerLimits = asyncio.run(adapter_of(kind).read_queue(url, where["queue"]))
+        return queue
     member = where.get(kind.member or "", member)
     found: BrokerLimits = asyncio.run(adapter_of(kind).read_stream(url, where["stream"], member))
     return found
@@ -126,25 +135,24 @@ def judge(found: BrokerLimits, compared: Compared, *, is_rabbitmq: bool) -> list
     """What the settings of a broker mean for a consumer and a relay."""
     findings = [_about_redelivery(found, compared)]
     if found.drops_expired and found.longest is not None:
-        findings.append(
-            Finding(
-                "expired messages",
-                f"deleted after {span(found.longest)}, processed or not",
-                "note",
-                "give the queue an x-dead-letter-exchange, which keeps them",
-            )
+        advice = (
+            "give the queue an x-dead-letter-exchange, which keeps them"
+            if is_rabbitmq
+            else "see that consumers are never behind for so long: watch the age of the oldest message"
         )
+        text = f"deleted after {span(found.longest)}, processed or not"
+        findings.append(Finding("expired messages", text, "note", advice))
     if found.drops_when_full is not None:
         advice = "the oldest messages are deleted, processed or not: have it refuse new ones, so that a relay waits"
         findings.append(Finding("full queue", found.drops_when_full, "note", advice))
     if found.delivery_limit is not None:
-        advice = "the broker also counts deliveries that only had to wait: leave it to max_attempts of the consumer"
-        what = f"{found.delivery_limited_by} = {found.delivery_limit}"
-        findings.append(Finding("delivery limit", what, "note", advice))
+        findings.append(_about_deliveries(found.delivery_limit, found.delivery_limited_by, compared))
     if is_rabbitmq:
         findings.append(_about_timeout(found.consumer_timeout or compared.consumer_timeout, compared))
     if found.duplicate_window is not None:
         findings.append(_about_window(found.duplicate_window))
+    if found.visibility is not None:
+        findings.append(_about_visibility(found.visibility, found.longest_visibility, compared))
     return findings
 
 
@@ -176,6 +184,34 @@ def _about_timeout(timeout: timedelta | None, compared: Compared) -> Finding:
         return Finding("consumer_timeout", text)
     advice = "the broker closes the channel and delivers all its messages again: lower max_runtime, or raise it"
     return Finding("consumer_timeout", text, "note" if timeout is None else "fix", advice)
+
+
+def _about_deliveries(limit: int, limited_by: str, compared: Compared) -> Finding:
+    """Whether the broker gives a message up before the consumer does."""
+    if compared.max_attempts is None or limit > compared.max_attempts:
+        advice = "the broker also counts deliveries that only had to wait: leave it to max_attempts of the consumer"
+        return Finding("delivery limit", f"{limited_by} = {limit}", "note", advice)
+    text = f"{limited_by} = {limit}; the consumer tries {compared.max_attempts} times (max_attempts)"
+    advice = f"the broker takes a message away before it is a dead letter here: raise {limited_by} well above it"
+    return Finding("delivery limit", text, "fix", advice)
+
+
+def _about_visibility(visibility: timedelta, longest: timedelta | None, compared: Compared) -> Finding:
+    """Whether a message stays hidden from others while its handler runs."""
+    text = f"{span(visibility)}, extended while a handler runs; that may be {span(compared.max_runtime)} (max_runtime)"
+    if not visibility:
+        return Finding("visibility time-out", text, "fix", "nobody can listen to a queue that hides nothing: raise it")
+    if longest is not None and compared.max_runtime >= longest:
+        advice = f"after {span(longest)} the message is given to others while its handler runs: lower max_runtime"
+        return Finding("visibility time-out", text, "fix", advice)
+    if visibility < _SHORT_VISIBILITY:
+        advice = (
+            f"raise it to {span(_SHORT_VISIBILITY)} or more: one extension that is late is a delivery to somebody else"
+        )
+        return Finding("visibility time-out", text, "note", advice)
+    if visibility > _LONG_VISIBILITY:
+        return Finding("visibility time-out", text, "note", "what a process had that was killed comes again only then")
+    return Finding("visibility time-out", text)
 
 
 def _about_window(window: timedelta) -> Finding:

@@ -39,6 +39,14 @@ def consume(
     stream: Stream = None,
     durable: Durable = None,
     group: Group = None,
+    event_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="SQS: where the id of the producer is in a body that is no CloudEvent, such as detail.event_id.",
+            show_default=False,
+        ),
+    ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="How many handlers run at a time.")] = 64,
     stop_within: Annotated[
         str, typer.Option(metavar="DURATION", help="How long handlers that run are waited for at the end.")
@@ -46,7 +54,7 @@ def consume(
     every: Every = "10s",
     as_json: AsJson = False,
 ) -> None:
-    """Take events from a queue of RabbitMQ or a stream of NATS or Redis, until Ctrl-C or SIGTERM.
+    """Take events from a queue of RabbitMQ or SQS, or a stream of NATS or Redis, until Ctrl-C or SIGTERM.
 
     Then nothing more is taken, what waits goes back, and handlers that run are waited for. A second signal ends it at
     once; what was not acknowledged is delivered again.
@@ -57,7 +65,7 @@ def consume(
     listener = listen_to(
         receiver,
         url,
-        {"queue": queue, "stream": stream, "durable": durable, "group": group},
+        {"queue": queue, "stream": stream, "durable": durable, "group": group, "event_id": event_id},
         {"concurrency": concurrency, "stop_within": duration(stop_within)},
     )
     rate, title = Rate(), f"consumer {consumer.name}, {show_address(url)}, {queue or stream}"

@@ -55,6 +55,11 @@ def relay(
         str | None,
         typer.Option(help=f"Redis: the stream it goes to; {_TYPE} stands for the event's type. Default: the type."),
     ] = None,
+    target_queue: Annotated[
+        str | None,
+        typer.Option(help=f"SQS: the queue it goes to; {_TYPE} stands for the event's type.", show_default=False),
+    ] = None,
+    bus: Annotated[str | None, typer.Option(help="EventBridge: the bus. Default: default.", show_default=False)] = None,
     parts: Annotated[
         int | None,
         typer.Option(
@@ -70,12 +75,19 @@ def relay(
     own outbox, publisher and settings.
     """
     if what is not None and ":" in what and "://" not in what:
-        if any(option is not None for option in (stream, exchange, routing_key, subject, target_stream, parts)):
+        named = (exchange, routing_key, subject, target_stream, target_queue, bus)
+        if any(option is not None for option in (stream, parts, *named)):
             message = "A Relay object brings its own stream, parts and addresses, so no options can be given beside it"
             raise usage_error(f"{message}; nothing was done.")
         opening = _open_loaded(what)
     else:
-        targets = {"routing_key": routing_key, "subject": subject, "target_stream": target_stream}
+        targets = {
+            "routing_key": routing_key,
+            "subject": subject,
+            "target_stream": target_stream,
+            "target_queue": target_queue,
+            "bus": bus,
+        }
         publisher = _publisher(chosen_broker(broker), targets, {"exchange": exchange})
         opening = _open_new(what, stream or "default", parts or 1, publisher)
     asyncio.run(_run(opening, every=every, as_json=as_json))
@@ -113,16 +125,22 @@ async def _open_new(url: str | None, stream: str, parts: int, publisher: Any) ->
 
 def _publisher(url: str, targets: Mapping[str, str | None], further: Mapping[str, str | None]) -> Any:
     kind = kind_of(url)
-    option = "target_stream" if kind.target == "stream" else kind.target  # --stream is that of the outbox
+    option = kind.target_option
     refuse_options(kind, **{name: value for name, value in targets.items() if name != option})
     refuse_options(kind, **{name: value for name, value in further.items() if name not in kind.further})
     options = {name: value for name, value in further.items() if value is not None}
-    return adapter_of(kind).publisher(url, **{kind.target: _address(targets[option])}, **options)
+    pattern = targets[option] or kind.usual_target
+    if pattern is None:
+        name = option.replace("_", "-")
+        raise usage_error(
+            f"{kind.title} has no place that events go to by themselves; nothing was done. Give --{name}."
+        )
+    return adapter_of(kind).publisher(url, **{kind.target: _address(pattern)}, **options)
 
 
-def _address(pattern: str | None) -> Callable[[Event], str]:
+def _address(pattern: str) -> Callable[[Event], str]:
     """Where an event goes: the pattern, with the event's type put in."""
-    return lambda event: (pattern or _TYPE).replace(_TYPE, event.type)
+    return lambda event: pattern.replace(_TYPE, event.type)
 
 
 async def _run(opening: AbstractAsyncContextManager[Relay], *, every: str, as_json: bool) -> None:
