@@ -14,11 +14,11 @@ translated on its way out and every reply on its way back:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from semel.stores.dynamodb.commands import Call, Cancelled, CallerWrite, Item, Refused
+from semel.stores.dynamodb.commands import Call, CallerWrite, Cancelled, Item, Refused
 from semel.stores.dynamodb.items import KEY, TTL
 from semel.stores.dynamodb.request_builders import INNER
 
@@ -57,13 +57,39 @@ class SharedLayout:
 
     def encode(self, call: Call) -> Call:
         """The request for this table."""
-        encode = _ENCODERS.get(call.action)
-        return call if encode is None else Call(call.action, encode(self, dict(call.parameters)))
+        return Call(call.action, self._encode(call.action, dict(call.parameters)))
+
+    def _encode(self, action: str, request: Request) -> Request:
+        match action:
+            case "get_item" | "put_item" | "update_item" | "delete_item":
+                return self._encode_one(request)
+            case "query":
+                return self._encode_reading(request)
+            case "scan":
+                return self._encode_scan(request)
+            case "transact_write_items":
+                return self._encode_transaction(request)
+            case "batch_get_item":
+                return self._encode_readings(request)
+            case "batch_write_item":
+                return self._encode_deletions(request)
+        return request  # it is about the table itself
 
     def decode(self, call: Call, reply: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to a request as plans know it."""
-        decode = _DECODERS.get(call.action)
-        return dict(reply) if decode is None else {**reply, **decode(self, reply)}
+        return {**reply, **self._decode(call.action, reply)}
+
+    def _decode(self, action: str, reply: Mapping[str, Any]) -> Request:
+        match action:
+            case "get_item" | "put_item" | "update_item" | "delete_item":
+                return self._decode_one(reply)
+            case "query" | "scan":
+                return self._decode_page(reply)
+            case "batch_get_item":
+                return self._decode_readings(reply)
+            case "batch_write_item":
+                return self._decode_deletions(reply)
+        return {}
 
     def decode_refusal(self, call: Call, reply: Any) -> Any:
         """The same for what stands for an error."""
@@ -179,21 +205,3 @@ class SharedLayout:
             for table, deletions in (reply.get("UnprocessedItems") or {}).items()
         }
         return {"UnprocessedItems": left}
-
-
-_ENCODERS: Final[dict[str, Callable[[SharedLayout, Request], Request]]] = {
-    **dict.fromkeys(("get_item", "put_item", "update_item", "delete_item"), SharedLayout._encode_one),
-    "query": SharedLayout._encode_reading,
-    "scan": SharedLayout._encode_scan,
-    "transact_write_items": SharedLayout._encode_transaction,
-    "batch_get_item": SharedLayout._encode_readings,
-    "batch_write_item": SharedLayout._encode_deletions,
-}
-"""What describes or changes the table itself is not among them."""
-_DECODERS: Final[dict[str, Callable[[SharedLayout, Mapping[str, Any]], Request]]] = {
-    **dict.fromkeys(("get_item", "put_item", "update_item", "delete_item"), SharedLayout._decode_one),
-    "query": SharedLayout._decode_page,
-    "scan": SharedLayout._decode_page,
-    "batch_get_item": SharedLayout._decode_readings,
-    "batch_write_item": SharedLayout._decode_deletions,
-}

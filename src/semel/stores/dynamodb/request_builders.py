@@ -36,7 +36,6 @@ from semel.stores.dynamodb.items import (
 from semel.stores.rows import storable
 from semel.stores.search import term_number
 
-
 INNER: Final = "#inner_"
 """How the placeholders of names begin that are no attributes of an item, but inside one."""
 
