@@ -153,7 +153,7 @@ class Consumer(Generic[S]):
         headers: Mapping[str, Any],
         body: bytes,
         *,
-        read: ReadEvent = Event.from_headers,
+        read: ReadEvent | None = None,
         remaining: timedelta | None = None,
     ) -> Awaitable[Disposition]: ...
 
@@ -163,7 +163,7 @@ class Consumer(Generic[S]):
         headers: Mapping[str, Any],
         body: bytes,
         *,
-        read: ReadEvent = Event.from_headers,
+        read: ReadEvent | None = None,
         remaining: timedelta | None = None,
     ) -> Disposition: ...
 
@@ -172,7 +172,7 @@ class Consumer(Generic[S]):
         headers: Mapping[str, Any],
         body: bytes,
         *,
-        read: ReadEvent = Event.from_headers,
+        read: ReadEvent | None = None,
         remaining: timedelta | None = None,
     ) -> Any:
         """Read an event from headers and body, and handle it; what is no event becomes a dead letter.

@@ -150,12 +150,12 @@ class AsyncDeliveries:
         headers: Mapping[str, Any],
         body: bytes,
         *,
-        read: ReadEvent = Event.from_headers,
+        read: ReadEvent | None = None,
         remaining: timedelta | None = None,
     ) -> Disposition:
         """Read an event and handle it; what is no event becomes a dead letter with its bytes."""
         try:
-            event = read(headers, body)
+            event = (read or Event.from_headers)(headers, body)
         except EventInvalid as error:
             try:
                 await self._ask(PutLetter(self._unreadable(headers, body, error)))
@@ -545,12 +545,12 @@ class SyncDeliveries:
         headers: Mapping[str, Any],
         body: bytes,
         *,
-        read: ReadEvent = Event.from_headers,
+        read: ReadEvent | None = None,
         remaining: timedelta | None = None,
     ) -> Disposition:
         """Read an event and handle it; what is no event becomes a dead letter with its bytes."""
         try:
-            event = read(headers, body)
+            event = (read or Event.from_headers)(headers, body)
         except EventInvalid as error:
             try:
                 self._ask(PutLetter(self._unreadable(headers, body, error)))
