@@ -368,23 +368,6 @@ def test_no_lease_outlives_the_invocation(world: World) -> None:
     assert leases == [12.0, 30.0]
 
 
-def test_a_lease_is_renewed_to_the_end_of_the_invocation_and_not_beyond(world: World) -> None:
-    ends: list[float] = []
-
-    def work(event: Event) -> None:
-        began = world.clock.monotonic()
-        for _ in range(3):
-            world.clock.advance(11)
-            record = world.semel.read((event.source, event.id), operation="event:billing")
-            assert record is not None
-            assert record.lease_until is not None
-            ends.append((record.lease_until - record.started_at).total_seconds())
-        assert world.clock.monotonic() - began == 33
-
-    world.handler(world.consumer(work))(batch(sqs_record(an_event(1))), Context(left=40_000))
-    assert max(ends) == 40.0, "it was renewed, and ends with the invocation"
-
-
 def test_without_a_context_nothing_is_bounded(world: World) -> None:
     assert failures(world.handler()(batch(sqs_record(an_event())), None)) == []
 

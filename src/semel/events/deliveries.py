@@ -104,9 +104,9 @@ class AsyncDeliveries:
                 "With serial_by the next event of a subject may begin when handle() returns, and your transaction "
                 "would still be open then; nothing ran. Give Consumer(transaction=…) instead of within=."
             )
-        return await self._handle_alone(delivery, event.subject, remaining)
+        return await self._handle_alone(delivery, event.subject)
 
-    async def _handle_alone(self, delivery: Delivery, subject: str, remaining: timedelta | None) -> Disposition:
+    async def _handle_alone(self, delivery: Delivery, subject: str) -> Disposition:
         """Handle an event while no other one of its subject is handled, in this process or in another."""
         try:
             turn = await self._engine.open(
@@ -114,7 +114,7 @@ class AsyncDeliveries:
                 operation=SERIAL,
                 fingerprint=None,
                 scope=delivery.scope,
-                policy=bound_policy(self._serial_policy, remaining),
+                policy=bound_policy(self._serial_policy, delivery.request.policy.max_runtime),
             )
         except SemelError as error:
             return await self._explain(delivery, error)
@@ -499,9 +499,9 @@ class SyncDeliveries:
                 "With serial_by the next event of a subject may begin when handle() returns, and your transaction "
                 "would still be open then; nothing ran. Give Consumer(transaction=…) instead of within=."
             )
-        return self._handle_alone(delivery, event.subject, remaining)
+        return self._handle_alone(delivery, event.subject)
 
-    def _handle_alone(self, delivery: Delivery, subject: str, remaining: timedelta | None) -> Disposition:
+    def _handle_alone(self, delivery: Delivery, subject: str) -> Disposition:
         """Handle an event while no other one of its subject is handled, in this process or in another."""
         try:
             turn = self._engine.open(
@@ -509,7 +509,7 @@ class SyncDeliveries:
                 operation=SERIAL,
                 fingerprint=None,
                 scope=delivery.scope,
-                policy=bound_policy(self._serial_policy, remaining),
+                policy=bound_policy(self._serial_policy, delivery.request.policy.max_runtime),
             )
         except SemelError as error:
             return self._explain(delivery, error)
