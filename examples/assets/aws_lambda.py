@@ -1,8 +1,8 @@
 """The asset service as a function of AWS Lambda, with the same domain code: marks and assets in one table of DynamoDB.
 
-The function's handler is `examples.assets.aws_lambda.handler`. Its environment names the table, `TABLE_NAME=assets`; that
-has the partition key `pk` and the sort key `sk`, both text. `semel migrate "dynamodb://assets?pk=pk&sk=sk"` makes it,
-or adds what semel needs to one that is there.
+The function's handler is `examples.assets.aws_lambda.handler`. Its environment names the table, `TABLE_NAME=assets`,
+which has the partition key `pk` and the sort key `sk`, both text. `semel migrate "dynamodb://assets?pk=pk&sk=sk"`
+makes it, or adds what semel needs to one that is there.
 """
 
 from __future__ import annotations

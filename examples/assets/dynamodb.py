@@ -83,7 +83,8 @@ class DynamoPlant:
 
     async def read(self) -> list[tuple[object, ...]]:
         """All that is known of all assets. Items of others in the table, such as marks, are left out."""
-        client, assets = await self._client(), {}
+        client = await self._client()
+        assets: dict[str, dict[str, Any]] = {}
         asked: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,

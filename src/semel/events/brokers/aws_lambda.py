@@ -33,6 +33,8 @@ from semel.validation import Duration, to_timedelta
 STOP_BEFORE: Final = timedelta(seconds=2)
 _LONGEST_VISIBILITY: Final = 43_200
 _IN_ONE_REQUEST: Final = 10
+_PATIENCE: Final = 2
+"""Seconds that SQS is waited for."""
 
 log = logging.getLogger("semel.events.brokers")
 
@@ -241,8 +243,12 @@ class Queues:
     def _opened(self, queue: str) -> Any:
         if self._client is None:
             import boto3
+            from botocore.config import Config
 
-            self._client = boto3.session.Session().client("sqs", region_name=_part(queue, 3) or None)
+            # Where nothing leads to SQS, the invocation's time is worth more than a message that comes a little later.
+            config = Config(connect_timeout=_PATIENCE, read_timeout=_PATIENCE, retries={"total_max_attempts": 1})
+            region = _part(queue, 3) or None
+            self._client = boto3.session.Session().client("sqs", region_name=region, config=config)
         return self._client
 
     def _url(self, queue: str) -> str:
