@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.cases.aws_lambda import AWS_LAMBDA
 from bench.cases.client import CLIENT
 from bench.cases.events import EVENTS_NATS, EVENTS_RABBITMQ
 from bench.cases.http import HTTP, HTTP_IDEMKIT, HTTP_REDIS
@@ -47,6 +48,7 @@ CASES = {
         OUTBOX,
         EVENTS_RABBITMQ,
         EVENTS_NATS,
+        AWS_LAMBDA,
         HTTP,
         HTTP_IDEMKIT,
         HTTP_REDIS,
