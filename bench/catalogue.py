@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.cases.aws_lambda import AWS_LAMBDA
 from bench.cases.celery import CELERY_RABBITMQ, CELERY_REDIS
 from bench.cases.client import CLIENT
 from bench.cases.events import EVENTS_NATS, EVENTS_RABBITMQ, EVENTS_SQS
@@ -51,6 +52,7 @@ CASES = {
         CELERY_RABBITMQ,
         CELERY_REDIS,
         EVENTS_SQS,
+        AWS_LAMBDA,
         HTTP,
         HTTP_IDEMKIT,
         HTTP_REDIS,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from tests.servers import process, programs, room
 from tests.servers.databases import Endpoint
@@ -137,27 +137,34 @@ class Tables:
         """A table of one's own, made on first use."""
         return self.new_table()
 
-    def new_table(self) -> str:
-        """Make an empty table and return its URL."""
+    @cached_property
+    def shared_url(self) -> str:
+        """A table with keys of a service, made on first use."""
+        return self.new_table(pk="pk", sk="sk")
+
+    def new_table(self, **keys: str) -> str:
+        """Make an empty table and return its URL; `keys` are those of a service whose table it is."""
         from semel.stores.dynamodb import DynamoStore
 
-        url = self.new_url()
+        url = self.new_url(**keys)
         DynamoStore(url).admin().migrate()
         return url
 
-    def new_url(self) -> str:
+    def new_url(self, **keys: str) -> str:
         """The URL of a table that is not there yet."""
         name = f"semel_{secrets.token_hex(6)}"
         self.made.append(name)
-        where = {"region": REGION, **({"endpoint": self.endpoint.url} if self.endpoint.url else {})}
+        where = {**keys, "region": REGION, **({"endpoint": self.endpoint.url} if self.endpoint.url else {})}
         return f"dynamodb://{name}?{urlencode(where, quote_via=quote)}"
 
     def empty(self, url: str) -> None:
         """Delete every item of a table, as many with each request as one may carry."""
-        deletions = [{"DeleteRequest": {"Key": {"digest": item["digest"]}}} for item in self.items(url)]
+        asked = dict(parse_qsl(urlsplit(url).query))
+        keys = [asked[name] for name in ("pk", "sk") if name in asked] or ["digest"]
+        deletions = [{"DeleteRequest": {"Key": {name: item[name] for name in keys}}} for item in self.items(url)]
         while deletions:
-            asked = {urlsplit(url).netloc: deletions[:_IN_ONE_REQUEST]}
-            left = self.client.batch_write_item(RequestItems=asked)["UnprocessedItems"]
+            some = {urlsplit(url).netloc: deletions[:_IN_ONE_REQUEST]}
+            left = self.client.batch_write_item(RequestItems=some)["UnprocessedItems"]
             deletions[:_IN_ONE_REQUEST] = left.get(urlsplit(url).netloc, [])
 
     def items(self, url: str) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ EXTRAS = {
         "items": "a record as an item, and back; what does not fit into one",
         "request_builders": "conditions and updates as the service takes them",
         "transact": "the caller's own writes, in one transaction with the record",
+        "layout": "where items lie in a table that belongs to a service",
     },
 }
 """Further modules of a backend, and why it has them."""

@@ -169,7 +169,9 @@ class Heartbeat:
         for beat in self._beats.values():
             if beat.lost is None and now >= beat.next:
                 beat.next = min(now + beat.length / _PART, beat.deadline)
-                renewals.append(Renew(beat.lease, round(beat.length * 1_000_000)))
+                # Not beyond the end of renewals: whoever is frozen or killed then keeps nobody else waiting.
+                length = min(beat.length, beat.stop - now)
+                renewals.append(Renew(beat.lease, round(length * 1_000_000)))
         return renewals
 
     def answered(self, renewal: Renew, answer: Answer | Exception, sent: float) -> None:
@@ -179,7 +181,7 @@ class Heartbeat:
             return
         match answer:
             case Renewed():
-                beat.deadline = sent + beat.length
+                beat.deadline = sent + renewal.lease_us / 1_000_000
                 beat.next = sent + beat.length / _PART
             case Lost():
                 beat.lost = "somebody else holds the key now, or its doubt was resolved"

@@ -525,8 +525,13 @@ class CallFlow(AttemptState):
         return Fail(self.lease, ending, failure, doubtful=doubtful, letter=self._letter(failure, ending, self.number))
 
     def _letter(self, failure: Failure, ending: Literal["final", "retry", "doubt"], number: int) -> Letter | None:
+        """The letter that is written with a failure.
+
+        Inside a transaction only what is final is recorded: it may commit, and then nobody writes a letter later.
+        """
         rule = self.request.dead_letter
-        return None if rule is None or self.lease.transaction else rule(failure, ending, number)
+        is_recorded = not self.lease.transaction or ending == "final"
+        return rule(failure, ending, number) if rule is not None and is_recorded else None
 
     def _is_last(self) -> bool:
         """Whether no attempt may follow. There is no limit inside a transaction: those rolled back are not counted."""

@@ -17,7 +17,7 @@ from semel.engine.decorator import check_async_function, check_sync_function
 from semel.engine.engine import engine_of
 from semel.errors import UsageError
 from semel.events.dead_letters import DeadLetter, RedriveReport, letter_query, parse_letter_id
-from semel.events.deliveries import AsyncDeliveries, SyncDeliveries
+from semel.events.deliveries import AsyncDeliveries, ReadEvent, SyncDeliveries
 from semel.events.delivery import SerialRule, Settings, UnknownRule, UnknownType
 from semel.events.disposition import Backoff, Disposition
 from semel.events.event import Event
@@ -124,33 +124,62 @@ class Consumer(Generic[S]):
         return decorate
 
     @overload
-    def handle(self: Consumer[AsyncSemel], event: Event, *, within: Any = None) -> Awaitable[Disposition]: ...
+    def handle(
+        self: Consumer[AsyncSemel], event: Event, *, within: Any = None, remaining: timedelta | None = None
+    ) -> Awaitable[Disposition]: ...
 
     @overload
-    def handle(self: Consumer[Semel], event: Event, *, within: Any = None) -> Disposition: ...
+    def handle(
+        self: Consumer[Semel], event: Event, *, within: Any = None, remaining: timedelta | None = None
+    ) -> Disposition: ...
 
-    def handle(self, event: Event, *, within: Any = None) -> Any:
+    def handle(self, event: Event, *, within: Any = None, remaining: timedelta | None = None) -> Any:
         """Run the handler of an event once, and say what the broker is to be told.
 
         With `within`, effect and mark are part of your transaction: an error of the handler is raised, so that your
-        block rolls back; then call `failed`.
+        block rolls back; then call `failed`. `remaining` is how long this process is sure to run, where somebody will
+        freeze or end it: the claim ends by then.
 
         Raises:
             UsageError: the program has to be changed; the event was not processed.
         """
         if not isinstance(event, Event):
             raise UsageError(f"handle() takes an Event, not a {type(event).__name__}; nothing ran. Use receive().")
-        return self._deliveries.handle(event, within=within)
+        return self._deliveries.handle(event, within=within, remaining=remaining)
 
     @overload
-    def receive(self: Consumer[AsyncSemel], headers: Mapping[str, Any], body: bytes) -> Awaitable[Disposition]: ...
+    def receive(
+        self: Consumer[AsyncSemel],
+        headers: Mapping[str, Any],
+        body: bytes,
+        *,
+        read: ReadEvent | None = None,
+        remaining: timedelta | None = None,
+    ) -> Awaitable[Disposition]: ...
 
     @overload
-    def receive(self: Consumer[Semel], headers: Mapping[str, Any], body: bytes) -> Disposition: ...
+    def receive(
+        self: Consumer[Semel],
+        headers: Mapping[str, Any],
+        body: bytes,
+        *,
+        read: ReadEvent | None = None,
+        remaining: timedelta | None = None,
+    ) -> Disposition: ...
 
-    def receive(self, headers: Mapping[str, Any], body: bytes) -> Any:
-        """Read an event from headers and body, and handle it; what is no event becomes a dead letter."""
-        return self._deliveries.receive(headers, body)
+    def receive(
+        self,
+        headers: Mapping[str, Any],
+        body: bytes,
+        *,
+        read: ReadEvent | None = None,
+        remaining: timedelta | None = None,
+    ) -> Any:
+        """Read an event from headers and body, and handle it; what is no event becomes a dead letter.
+
+        `read` is for messages of another form; it raises `EventInvalid` where one is no event.
+        """
+        return self._deliveries.receive(headers, body, read=read, remaining=remaining)
 
     @overload
     def failed(self: Consumer[AsyncSemel], event: Event, error: Exception) -> Awaitable[Disposition]: ...

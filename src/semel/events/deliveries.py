@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ from semel.engine.clock import async_pause, sync_pause
 from semel.engine.decorator import async_call_function, async_call_hook, sync_call_function, sync_call_hook
 from semel.engine.sync_engine import SyncEngine
 from semel.errors import (
+    ConcurrentModification,
     EventInvalid,
     FailedBefore,
     InDoubt,
@@ -50,13 +52,15 @@ from semel.events.dead_letters import (
     show_letter,
     unpack,
 )
-from semel.events.delivery import Delivery, Settings, identify
+from semel.events.delivery import Delivery, Settings, bound_policy, identify
 from semel.events.disposition import Disposition, Ending
 from semel.events.event import Event
 from semel.events.handlers import Handlers
 
 SERIAL: Final = "semel:serial"
 """The operation of the claims that keep events of one subject apart."""
+ReadEvent = Callable[[Mapping[str, Any], bytes], Event]
+"""Reads an event from headers and body; raises `EventInvalid`."""
 _PAGE: Final = 100
 _NOT_COMMITTED: Final = (
     "transaction= gave a block that ended without an error, and the record that was written in it is not there: it did "
@@ -81,7 +85,7 @@ class AsyncDeliveries:
         self._is_set_up = False
         self._has_stopped = False
 
-    async def handle(self, event: Event, *, within: Any = None) -> Disposition:
+    async def handle(self, event: Event, *, within: Any = None, remaining: timedelta | None = None) -> Disposition:
         """Run the handler of an event once, and say what the broker is to be told.
 
         Raises:
@@ -91,7 +95,7 @@ class AsyncDeliveries:
             raise UsageError(_NOT_COMMITTED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
             return Disposition("ack", "ignored")
-        delivery = self._deliver(event)
+        delivery = self._deliver(event, remaining)
         delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
         if self._settings.serial_by is None or event.subject is None:
             return await self._handle(delivery, within)
@@ -110,7 +114,7 @@ class AsyncDeliveries:
                 operation=SERIAL,
                 fingerprint=None,
                 scope=delivery.scope,
-                policy=self._serial_policy,
+                policy=bound_policy(self._serial_policy, delivery.request.policy.max_runtime),
             )
         except SemelError as error:
             return await self._explain(delivery, error)
@@ -141,17 +145,24 @@ class AsyncDeliveries:
                 raise
             return delivery.after_failure(error, delivery.number)
 
-    async def receive(self, headers: Mapping[str, Any], body: bytes) -> Disposition:
+    async def receive(
+        self,
+        headers: Mapping[str, Any],
+        body: bytes,
+        *,
+        read: ReadEvent | None = None,
+        remaining: timedelta | None = None,
+    ) -> Disposition:
         """Read an event and handle it; what is no event becomes a dead letter with its bytes."""
         try:
-            event = Event.from_headers(headers, body)
+            event = (read or Event.from_headers)(headers, body)
         except EventInvalid as error:
             try:
                 await self._ask(PutLetter(self._unreadable(headers, body, error)))
             except StoreUnavailable as silent:
                 return _unavailable(silent)
             return Disposition("dead_letter", "invalid", error=error)
-        return await self.handle(event)
+        return await self.handle(event, remaining=remaining)
 
     async def failed(self, event: Event, error: Exception) -> Disposition:
         """Count an attempt whose transaction was rolled back, and say what the broker is to be told."""
@@ -245,15 +256,16 @@ class AsyncDeliveries:
         note = Note("reopened", f"redrive of dead letter {letter.id.hex()[:16]}").text()
         await self._ask(Reopen(letter.record, self._engine.new_nonce(), record.nonce, note, self._settings.operation))
 
-    def _deliver(self, event: Event) -> Delivery:
+    def _deliver(self, event: Event, remaining: timedelta | None = None) -> Delivery:
         settings, engine = self._settings, self._engine
+        policy = bound_policy(settings.policy, remaining)
         asked = (event.type, event.subject, event.data)
         about = About(subject=event.subject) if settings.about is None else About.of(settings.about(event))
         request = Request(
             identify(settings, event),
             engine.fingerprints.take(asked),
-            settings.policy,
-            self._terms,
+            policy,
+            self._terms if policy is settings.policy else terms_of(policy),
             NOTHING if about == NOTHING else about,
             self._shape,
             asked,
@@ -270,7 +282,7 @@ class AsyncDeliveries:
 
     def _policy_for(self, delivery: Delivery) -> Policy:
         """The policy of the consumer; where its reconcile hook raises, that says no more than that it cannot tell."""
-        policy = self._settings.policy
+        policy = delivery.request.policy
         hook = policy.reconcile
         if hook is None:
             return policy
@@ -307,7 +319,7 @@ class AsyncDeliveries:
             async with self._transaction() as session:
                 result = await self._call_within(delivery, session)
         except SemelError as error:
-            if error is not delivery.error and not isinstance(error, TryLater):
+            if error is not delivery.error and not isinstance(error, TryLater | ConcurrentModification):
                 raise
             if error is not delivery.error and isinstance(error, InProgress | StoreUnavailable):
                 raise
@@ -468,7 +480,7 @@ class SyncDeliveries:
         self._is_set_up = False
         self._has_stopped = False
 
-    def handle(self, event: Event, *, within: Any = None) -> Disposition:
+    def handle(self, event: Event, *, within: Any = None, remaining: timedelta | None = None) -> Disposition:
         """Run the handler of an event once, and say what the broker is to be told.
 
         Raises:
@@ -478,7 +490,7 @@ class SyncDeliveries:
             raise UsageError(_NOT_COMMITTED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
             return Disposition("ack", "ignored")
-        delivery = self._deliver(event)
+        delivery = self._deliver(event, remaining)
         delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
         if self._settings.serial_by is None or event.subject is None:
             return self._handle(delivery, within)
@@ -497,7 +509,7 @@ class SyncDeliveries:
                 operation=SERIAL,
                 fingerprint=None,
                 scope=delivery.scope,
-                policy=self._serial_policy,
+                policy=bound_policy(self._serial_policy, delivery.request.policy.max_runtime),
             )
         except SemelError as error:
             return self._explain(delivery, error)
@@ -528,17 +540,24 @@ class SyncDeliveries:
                 raise
             return delivery.after_failure(error, delivery.number)
 
-    def receive(self, headers: Mapping[str, Any], body: bytes) -> Disposition:
+    def receive(
+        self,
+        headers: Mapping[str, Any],
+        body: bytes,
+        *,
+        read: ReadEvent | None = None,
+        remaining: timedelta | None = None,
+    ) -> Disposition:
         """Read an event and handle it; what is no event becomes a dead letter with its bytes."""
         try:
-            event = Event.from_headers(headers, body)
+            event = (read or Event.from_headers)(headers, body)
         except EventInvalid as error:
             try:
                 self._ask(PutLetter(self._unreadable(headers, body, error)))
             except StoreUnavailable as silent:
                 return _unavailable(silent)
             return Disposition("dead_letter", "invalid", error=error)
-        return self.handle(event)
+        return self.handle(event, remaining=remaining)
 
     def failed(self, event: Event, error: Exception) -> Disposition:
         """Count an attempt whose transaction was rolled back, and say what the broker is to be told."""
@@ -632,15 +651,16 @@ class SyncDeliveries:
         note = Note("reopened", f"redrive of dead letter {letter.id.hex()[:16]}").text()
         self._ask(Reopen(letter.record, self._engine.new_nonce(), record.nonce, note, self._settings.operation))
 
-    def _deliver(self, event: Event) -> Delivery:
+    def _deliver(self, event: Event, remaining: timedelta | None = None) -> Delivery:
         settings, engine = self._settings, self._engine
+        policy = bound_policy(settings.policy, remaining)
         asked = (event.type, event.subject, event.data)
         about = About(subject=event.subject) if settings.about is None else About.of(settings.about(event))
         request = Request(
             identify(settings, event),
             engine.fingerprints.take(asked),
-            settings.policy,
-            self._terms,
+            policy,
+            self._terms if policy is settings.policy else terms_of(policy),
             NOTHING if about == NOTHING else about,
             self._shape,
             asked,
@@ -657,7 +677,7 @@ class SyncDeliveries:
 
     def _policy_for(self, delivery: Delivery) -> Policy:
         """The policy of the consumer; where its reconcile hook raises, that says no more than that it cannot tell."""
-        policy = self._settings.policy
+        policy = delivery.request.policy
         hook = policy.reconcile
         if hook is None:
             return policy
@@ -694,7 +714,7 @@ class SyncDeliveries:
             with self._transaction() as session:
                 result = self._call_within(delivery, session)
         except SemelError as error:
-            if error is not delivery.error and not isinstance(error, TryLater):
+            if error is not delivery.error and not isinstance(error, TryLater | ConcurrentModification):
                 raise
             if error is not delivery.error and isinstance(error, InProgress | StoreUnavailable):
                 raise

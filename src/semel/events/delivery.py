@@ -61,6 +61,21 @@ class Settings:
         return self.policy.max_attempts or 1
 
 
+def bound_policy(policy: Policy, remaining: timedelta | None) -> Policy:
+    """The policy for a process that is sure to run for no longer than `remaining`.
+
+    Its claims end by then: a process that is frozen or killed renews nothing, and must keep nobody waiting.
+
+    Raises:
+        UsageError: nothing remains.
+    """
+    if remaining is None or (policy.lease_for <= remaining and policy.max_runtime <= remaining):
+        return policy
+    if remaining <= timedelta(0):
+        raise UsageError("remaining is a positive duration; nothing ran. Leave the event to the next delivery.")
+    return policy.replace(lease_for=min(policy.lease_for, remaining), max_runtime=min(policy.max_runtime, remaining))
+
+
 class Delivery:
     """An event that was delivered, its request, how its handler ended, and what its reconcile hook raised."""
 

@@ -22,9 +22,9 @@ class Leases(Watching):
             self.hold(b"%d" % number, length)
         super().__init__(renewer, clock)
 
-    def hold(self, nonce: bytes, length: float) -> None:
+    def hold(self, nonce: bytes, length: float, max_runtime: float = 900.0) -> None:
         """One more lease."""
-        self.beats.append(self._heartbeat.hold(lease(nonce), length=length, max_runtime=900.0, asked=0.0))
+        self.beats.append(self._heartbeat.hold(lease(nonce), length=length, max_runtime=max_runtime, asked=0.0))
 
     def stand_still(self, seconds: float) -> None:
         """Nothing of the process goes on for so long."""
@@ -47,6 +47,21 @@ def test_it_renews_a_lease_when_a_third_is_over() -> None:
     assert watch.asked == [Renew(watch.beats[0].lease, 30_000_000)]
     assert watch.answer(Renewed(0)) == SleepUntil(20.0)
     assert watch.beats[0].deadline == 40.0
+
+
+def test_no_renewal_reaches_beyond_the_end_of_renewals() -> None:
+    watch = Leases(0)
+    watch.hold(b"bounded", LENGTH, max_runtime=40.0)
+    watch.disturb()
+    lengths: list[int] = []
+    while watch.wanted != SleepUntil(None):
+        watch.rest_until_due()
+        while isinstance(watch.wanted, PerformAll):
+            lengths += [renewal.lease_us for renewal in watch.asked if isinstance(renewal, Renew)]
+            watch.answer(Renewed(0))
+    assert lengths == [30_000_000, 20_000_000, 10_000_000]
+    assert watch.clock.monotonic() == 40.0
+    assert "longer than max_runtime" in str(watch.beats[0].lost)
 
 
 def test_a_renewed_lease_counts_from_before_the_request_however_long_it_took() -> None:

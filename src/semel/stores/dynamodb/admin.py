@@ -1,13 +1,14 @@
 """Administration of a DynamoDB table: creating it, and `semel doctor`.
 
 - An existing table is never changed, except that its time to live is switched on, and that it gets the indexes for
-  searching where they are asked for; nothing is deleted.
+  events, and for searching where they are asked for; nothing is deleted.
+- In a table of a service these indexes hold only items of semel, and a time to live of the service's stays as it is.
 - The doctor changes nothing and reads only a sample of the records, because reads are paid for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from semel.stores.dynamodb.commands import Call, Item, Now, Pause, Steps
 from semel.stores.dynamodb.driver import DynamoDriver
 from semel.stores.dynamodb.events.items import INDEX, PLACE, POSITION
 from semel.stores.dynamodb.items import KEY, SEARCHED, TTL, is_record, plain, search_attribute, settled_statuses
+from semel.stores.dynamodb.layout import PREFIX, SharedLayout
 from semel.stores.dynamodb.request_builders import Expression, index_of
 from semel.stores.dynamodb.settings import Settings
 from semel.stores.settings import StoreClock, machine_clock
@@ -34,6 +36,7 @@ class DynamoAdmin(Admin):
     def __init__(self, settings: Settings, make_driver: Callable[[], DynamoDriver]) -> None:
         super().__init__(settings.name)
         self._table = settings.table
+        self._layout = settings.layout
         self._make_driver = make_driver
 
     def migrate(self, half: Half | None = None, *, search: bool = False, partitions: int = 0) -> list[str]:
@@ -44,12 +47,12 @@ class DynamoAdmin(Admin):
             StoreUnavailable: the service did not answer.
         """
         del half, partitions  # there is nothing to choose
-        done: list[str] = self._run(migrate_table(self._table, search=search))
+        done: list[str] = self._run(migrate_table(self._table, search=search, layout=self._layout))
         return done
 
     def examine(self, horizon: timedelta) -> list[Finding]:
         """What `semel doctor` finds here."""
-        findings: list[Finding] = self._run(examine_table(self._table, horizon, machine_clock))
+        findings: list[Finding] = self._run(examine_table(self._table, horizon, machine_clock, self._layout))
         return findings
 
     def _run(self, work: Flow[Any]) -> Any:
@@ -60,33 +63,64 @@ class DynamoAdmin(Admin):
             driver.close()
 
 
-_OUTBOX_INDEX: Final = {
-    "IndexName": INDEX,
-    "KeySchema": [{"AttributeName": PLACE, "KeyType": "HASH"}, {"AttributeName": POSITION, "KeyType": "RANGE"}],
-    "Projection": {"ProjectionType": "KEYS_ONLY"},
-}
-"""It holds events that wait, and nothing while there are none."""
-_OUTBOX_ATTRIBUTES: Final = [
-    {"AttributeName": KEY, "AttributeType": "B"},
-    {"AttributeName": PLACE, "AttributeType": "S"},
-    {"AttributeName": POSITION, "AttributeType": "N"},
-]
+Layout = SharedLayout | None
+"""Where items lie: in a table of a service, or (None) in one of semel's own."""
 
 
-def creation(table: str) -> dict[str, Any]:
+def _attribute(layout: Layout, name: str) -> str:
+    """What an attribute of semel's items is called."""
+    return name if layout is None else layout.attribute(name)
+
+
+def _keys(layout: Layout) -> dict[str, str]:
+    """The attributes of the primary key, and their types."""
+    if layout is None:
+        return {KEY: "B"}
+    return {name: "S" for name in (layout.pk, layout.sk) if name}
+
+
+def _schema(names: Iterable[str]) -> list[dict[str, str]]:
+    return [{"AttributeName": name, "KeyType": kind} for name, kind in zip(names, ("HASH", "RANGE"), strict=False)]
+
+
+def _definitions(layout: Layout, **indexed: str) -> list[dict[str, str]]:
+    """The types of the primary key and of the attributes of an index."""
+    types = {**_keys(layout), **{_attribute(layout, name): type_ for name, type_ in indexed.items()}}
+    return [{"AttributeName": name, "AttributeType": type_} for name, type_ in types.items()]
+
+
+def _index(layout: Layout, name: str, hash_key: str, range_key: str) -> dict[str, Any]:
+    return {
+        "IndexName": name,
+        "KeySchema": _schema([_attribute(layout, hash_key), _attribute(layout, range_key)]),
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
+
+
+def _outbox_index(layout: Layout) -> dict[str, Any]:
+    """The index of events that wait; it holds nothing while there are none."""
+    return _index(layout, INDEX, PLACE, POSITION)
+
+
+def _outbox_attributes(layout: Layout) -> list[dict[str, str]]:
+    return _definitions(layout, **{PLACE: "S", POSITION: "N"})
+
+
+def creation(table: str, layout: Layout = None) -> dict[str, Any]:
     """What the table is made with."""
     return {
         "TableName": table,
-        "KeySchema": [{"AttributeName": KEY, "KeyType": "HASH"}],
-        "AttributeDefinitions": _OUTBOX_ATTRIBUTES,
-        "GlobalSecondaryIndexes": [_OUTBOX_INDEX],
+        "KeySchema": _schema(_keys(layout)),
+        "AttributeDefinitions": _outbox_attributes(layout),
+        "GlobalSecondaryIndexes": [_outbox_index(layout)],
         "BillingMode": "PAY_PER_REQUEST",
     }
 
 
-def time_to_live_request(table: str) -> dict[str, Any]:
+def time_to_live_request(table: str, layout: Layout = None) -> dict[str, Any]:
     """How the service is told to delete what has expired."""
-    return {"TableName": table, "TimeToLiveSpecification": {"Enabled": True, "AttributeName": TTL}}
+    attribute = _attribute(layout, TTL)
+    return {"TableName": table, "TimeToLiveSpecification": {"Enabled": True, "AttributeName": attribute}}
 
 
 def describe_table(table: str) -> Steps:
@@ -105,14 +139,20 @@ def read_time_to_live(table: str) -> Steps:
     return told.get("AttributeName", "") if told["TimeToLiveStatus"] in ("ENABLED", "ENABLING") else ""
 
 
-def has_our_key(description: dict[str, Any]) -> bool:
+def has_our_key(description: dict[str, Any], layout: Layout = None) -> bool:
     """Whether a table has the key that records need."""
-    wanted = creation("")
     kinds = {one["AttributeName"]: one["AttributeType"] for one in description["AttributeDefinitions"]}
-    return bool(description["KeySchema"] == wanted["KeySchema"] and kinds.get(KEY) == "B")
+    wanted = _keys(layout)
+    return description["KeySchema"] == _schema(wanted) and all(kinds.get(name) == wanted[name] for name in wanted)
 
 
-def migrate_table(table: str, *, search: bool = False) -> Steps:
+def _wrong_key_advice(layout: Layout) -> str:
+    if layout is None:
+        return "name another one, or the keys of a service's table with ?pk=…&sk=…"
+    return "pk and sk have to name its keys, both of them, and these have to be text (S)"
+
+
+def migrate_table(table: str, *, search: bool = False, layout: Layout = None) -> Steps:
     """Make what is missing, with `search` the indexes for searching, too; answers what was done.
 
     Raises:
@@ -121,30 +161,32 @@ def migrate_table(table: str, *, search: bool = False) -> Steps:
     done: list[str] = []
     description = yield from describe_table(table)
     if description is None:
-        yield Call("create_table", creation(table))
+        yield Call("create_table", creation(table, layout))
         done.append("table")
         description = yield from _wait_until_active(table)
-    if not has_our_key(description):
-        message = f"The table {table} has another key than records need; nothing was changed. Name another table."
-        raise SchemaOutdated(message)
+    if not has_our_key(description, layout):
+        message = f"The table {table} has another key than records need; nothing was changed. {{}}."
+        advice = _wrong_key_advice(layout)
+        raise SchemaOutdated(message.format(advice[0].upper() + advice[1:]))
     there = {index["IndexName"] for index in description.get("GlobalSecondaryIndexes") or []}
     if INDEX not in there:
         create = {
-            "AttributeDefinitions": _OUTBOX_ATTRIBUTES,
-            "GlobalSecondaryIndexUpdates": [{"Create": _OUTBOX_INDEX}],
+            "AttributeDefinitions": _outbox_attributes(layout),
+            "GlobalSecondaryIndexUpdates": [{"Create": _outbox_index(layout)}],
         }
         yield Call("update_table", {"TableName": table, **create})
         description = yield from _wait_until_active(table)
         done.append(f"index {INDEX}")
-    if (yield from read_time_to_live(table)) != TTL:
-        yield Call("update_time_to_live", time_to_live_request(table))
+    attribute = yield from read_time_to_live(table)
+    if attribute != _attribute(layout, TTL) and not (layout is not None and attribute):
+        yield Call("update_time_to_live", time_to_live_request(table, layout))
         done.append("time to live")
     if search:
-        done += yield from _make_indexes(table, description)
+        done += yield from _make_indexes(table, description, layout)
     return done
 
 
-def _make_indexes(table: str, description: dict[str, Any]) -> Steps:
+def _make_indexes(table: str, description: dict[str, Any], layout: Layout) -> Steps:
     """Make them one after the other, as the service demands.
 
     They hold only items that say what they are about, and of these the keys alone: a completion changes none of them.
@@ -152,29 +194,18 @@ def _make_indexes(table: str, description: dict[str, Any]) -> Steps:
     there = {index["IndexName"] for index in description.get("GlobalSecondaryIndexes") or []}
     missing = [kind for kind in SEARCHED if index_of(kind) not in there]
     for kind in missing:
-        yield Call("update_table", index_creation(table, kind))
+        yield Call("update_table", index_creation(table, kind, layout))
         yield from _wait_until_active(table)
     return [f"index {index_of(kind)}" for kind in missing]
 
 
-def index_creation(table: str, kind: str) -> dict[str, Any]:
+def index_creation(table: str, kind: str, layout: Layout = None) -> dict[str, Any]:
     """What an index is made with."""
     hash_key, range_key = search_attribute(kind), "created_us"
-    index = {
-        "IndexName": index_of(kind),
-        "KeySchema": [
-            {"AttributeName": hash_key, "KeyType": "HASH"},
-            {"AttributeName": range_key, "KeyType": "RANGE"},
-        ],
-        "Projection": {"ProjectionType": "KEYS_ONLY"},
-    }
     return {
         "TableName": table,
-        "AttributeDefinitions": [
-            {"AttributeName": KEY, "AttributeType": "B"},
-            *({"AttributeName": name, "AttributeType": "N"} for name in (hash_key, range_key)),
-        ],
-        "GlobalSecondaryIndexUpdates": [{"Create": index}],
+        "AttributeDefinitions": _definitions(layout, **{hash_key: "N", range_key: "N"}),
+        "GlobalSecondaryIndexUpdates": [{"Create": _index(layout, index_of(kind), hash_key, range_key)}],
     }
 
 
@@ -198,7 +229,7 @@ _PAGES: Final = 20
 _WANTED: Final = ("status", "lease_us", "expires_us", "keep_us")
 
 
-def examine_table(table: str, horizon: timedelta, clock: StoreClock) -> Steps:
+def examine_table(table: str, horizon: timedelta, clock: StoreClock, layout: Layout = None) -> Steps:
     """What is found there."""
     description = yield from describe_table(table)
     if description is None:
@@ -207,19 +238,20 @@ def examine_table(table: str, horizon: timedelta, clock: StoreClock) -> Steps:
         required_finding(
             "schema",
             f"key {_key(description)}",
-            "this is a table of something else: name another one",
+            f"this is a table of something else: {_wrong_key_advice(layout)}",
             "schema",
-            fine=has_our_key(description),
+            fine=has_our_key(description, layout),
         ),
+        *([] if layout is None else [Finding("shared", f"beside items of a service, under keys that begin {PREFIX}")]),
         state(description["TableStatus"]),
         replicas(description),
         Finding("paid for", description.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED")),
-        check_time_to_live((yield from read_time_to_live(table))),
+        check_time_to_live((yield from read_time_to_live(table)), layout),
     ]
     moment: Moment = yield Now()
     offset = clock() - (moment.low + moment.high) // 2
     findings.append(about_clock(offset * MICROSECOND, (moment.high - moment.low) / 2 * MICROSECOND))
-    if has_our_key(description):
+    if has_our_key(description, layout):
         numbers, partial = yield from _numbers(table, moment)
         findings += about_records(numbers, horizon)
         if partial:
@@ -245,10 +277,13 @@ def replicas(description: dict[str, Any]) -> Finding:
     return required_finding("replicas", found, advice, "primary", fine=strong)
 
 
-def check_time_to_live(attribute: str) -> Finding:
+def check_time_to_live(attribute: str, layout: Layout = None) -> Finding:
     """Whether the service deletes what has expired."""
-    if attribute == TTL:
+    if attribute == _attribute(layout, TTL):
         return Finding("time to live", "the service deletes expired records by itself, within days")
+    if attribute and layout is not None:
+        advice = f"expired records stay until `semel sweep`: put ttl={attribute} into the URL to have them deleted, too"
+        return Finding("time to live", attribute, "note", advice)
     if attribute:
         advice = f"the service deletes by {attribute!r}, which is not semel's: switch it off"
         return Finding("time to live", attribute, "fix", advice, ("kept",))

@@ -13,6 +13,10 @@ Item = dict[str, Any]
 """A stored item, in the form of the wire: attribute values by name, each under the letter of its type."""
 
 
+class CallerWrite(dict[str, Any]):
+    """A write of the caller in a transaction of semel's: it is sent as it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request to the service. The reply is its answer, or one of the two below."""

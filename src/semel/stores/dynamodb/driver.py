@@ -30,6 +30,7 @@ from semel.extras import requires
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import SECOND, WIDEST, Moment, ServiceClock, VirtualServiceClock, instant_of
 from semel.stores.dynamodb.commands import Call, Chain, Now, Pause, Together
+from semel.stores.dynamodb.layout import SharedLayout
 from semel.stores.dynamodb.plan import Places
 from semel.stores.dynamodb.settings import Settings
 
@@ -108,12 +109,14 @@ class DynamoContext:
     clock: ServiceClock
     sweeps: Places = field(default_factory=dict)
     chance: Callable[[], float] = random.random
+    layout: SharedLayout | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> DynamoContext:
         """The place that settings name."""
         virtual = settings.clock
-        return cls(settings, ServiceClock() if virtual is None else VirtualServiceClock(virtual))
+        clock = ServiceClock() if virtual is None else VirtualServiceClock(virtual)
+        return cls(settings, clock, layout=settings.layout)
 
 
 def exchange(context: DynamoContext, command: Call | Now | Pause) -> Flow[Any]:
@@ -138,7 +141,7 @@ def _send_call(context: DynamoContext, call: Call) -> Flow[Any]:
     while True:
         sent = context.clock.span()
         try:
-            response = yield Send(call)
+            response = yield Send(call if context.layout is None else context.layout.encode(call))
         except SemelError:
             raise  # the SDK is not there to say more
         except Exception as error:
@@ -147,13 +150,13 @@ def _send_call(context: DynamoContext, call: Call) -> Flow[Any]:
             _learn_time(context, sent, response_of(error))
             known = expected_reply(error)
             if known is not None:
-                return known
+                return known if context.layout is None else context.layout.decode_refusal(call, known)
             passed = (context.clock.span() - began) / SECOND
             if error_kind_of(error) not in AGAIN or passed + pause > context.settings.throttled_for:
                 raise translate_error(error, context.settings.name) from error
         else:
             _learn_time(context, sent, response)
-            return response
+            return response if context.layout is None else context.layout.decode(call, response)
         # Somewhere between nothing and all of it: those who were throttled together do not come back together.
         yield Pause(pause * context.chance())
         pause = min(pause * 2, _LONGEST_PAUSE)

@@ -36,6 +36,9 @@ from semel.stores.dynamodb.items import (
 from semel.stores.rows import storable
 from semel.stores.search import term_number
 
+INNER: Final = "#inner_"
+"""How the placeholders of names begin that are no attributes of an item, but inside one."""
+
 
 class Expression:
     """The names and values of one request, collected while its texts are written."""
@@ -48,6 +51,12 @@ class Expression:
         """What stands for an attribute."""
         mark = f"#{attribute_name}"
         self._names[mark] = attribute_name
+        return mark
+
+    def inner(self, name: str) -> str:
+        """What stands for a name inside an attribute."""
+        mark = f"{INNER}{name}"
+        self._names[mark] = name
         return mark
 
     def value(self, value: Any) -> str:
@@ -193,7 +202,7 @@ def _entering(expression: Expression, ending: EntryEnding, error: Failure, momen
 def checkpoint(table: str, operation: Checkpoint, moment: Moment) -> Call:
     """Closes: a step recorded under a lease that is not the current one. The same step again finds itself there."""
     expression, step = Expression(), operation.step
-    place = f"{expression.name('steps')}.{expression.name(str(step.index))}"
+    place = f"{expression.name('steps')}.{expression.inner(str(step.index))}"
     sets = [f"{place} = {expression.value(step_value(step))}", *expression.setting(updated_us=moment.high)]
     terms = [*_lease_terms(expression, operation.lease), f"attribute_not_exists({place})"]
     return _update(table, operation.lease.key.digest, expression, sets=sets, terms=terms)

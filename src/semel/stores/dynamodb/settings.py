@@ -6,17 +6,20 @@ Everything is checked before anything is opened. Credentials are never among the
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from semel.errors import UsageError
+from semel.stores.dynamodb.layout import ATTRIBUTES, SharedLayout
 from semel.stores.settings import HOUR, Reader, StoreClock, count, read, seconds, text
 
 _TABLE: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+_LONGEST_NAME: Final = 255
 _READERS: Final[dict[str, Reader]] = {
     **dict.fromkeys(("connect_timeout", "read_timeout", "throttled_for"), seconds(HOUR)),
-    **dict.fromkeys(("region", "endpoint", "profile"), text),
+    **dict.fromkeys(("region", "endpoint", "profile", "pk", "sk", "ttl"), text),
     "pool_size": count(1, 1000),
 }
 
@@ -30,6 +33,10 @@ class Settings:
         region: the region it is in; empty: what the SDK finds in its own configuration.
         endpoint: another address than the one of the region.
         profile: which profile of the SDK's configuration to use.
+        pk: the partition key of a table that belongs to a service, whose items lie beside semel's; empty: a table of
+            semel's own.
+        sk: the sort key of such a table; empty: it has none.
+        ttl: the attribute by which such a table deletes what has expired; empty: one of semel's.
         pool_size: how many requests a driver has on their way at most.
         connect_timeout: how long to wait for a connection, in seconds.
         read_timeout: how long to wait for the reply to a request, in seconds.
@@ -41,6 +48,9 @@ class Settings:
     region: str = ""
     endpoint: str = ""
     profile: str = ""
+    pk: str = ""
+    sk: str = ""
+    ttl: str = ""
     pool_size: int = 16
     connect_timeout: float = 3.0
     read_timeout: float = 5.0
@@ -48,9 +58,16 @@ class Settings:
     clock: StoreClock | None = None
 
     @property
+    def layout(self) -> SharedLayout | None:
+        """Where items lie in a table of a service; None for a table of semel's own."""
+        if not self.pk:
+            return None
+        return SharedLayout(self.pk, self.sk, self.ttl) if self.ttl else SharedLayout(self.pk, self.sk)
+
+    @property
     def name(self) -> str:
         """How the store is called in messages."""
-        where = {name: getattr(self, name) for name in ("region", "endpoint") if getattr(self, name)}
+        where = {name: getattr(self, name) for name in ("pk", "sk", "region", "endpoint") if getattr(self, name)}
         return f"dynamodb://{self.table}" + (f"?{urlencode(where, safe=':/')}" if where else "")
 
     @classmethod
@@ -81,4 +98,19 @@ class Settings:
                 "credentials where it always does, for example in its profile."
             )
             raise UsageError(message)
+        _check_keys(checked)
         return cls(table, **checked)
+
+
+def _check_keys(given: Mapping[str, Any]) -> None:
+    """Refuse keys that no table has, and attributes that semel's items have for something else."""
+    names = [given[name] for name in ("pk", "sk", "ttl") if given.get(name)]
+    if names and not given.get("pk"):
+        raise UsageError("sk and ttl of a dynamodb URL go with pk, the partition key; nothing was opened.")
+    if len(set(names)) < len(names):
+        raise UsageError("pk, sk and ttl of a dynamodb URL are different attributes; nothing was opened.")
+    if wrong := [name for name in names if len(name) > _LONGEST_NAME or name.startswith(ATTRIBUTES)]:
+        raise UsageError(
+            f"The attributes of a table's keys have at most {_LONGEST_NAME} characters and do not begin with "
+            f"{ATTRIBUTES}, as those of semel do; nothing was opened. This one is {wrong[0]!r:.80}."
+        )

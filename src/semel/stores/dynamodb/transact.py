@@ -43,7 +43,7 @@ from semel.core.store import Answers, Plan
 from semel.errors import ConcurrentModification, NotInTransaction, StoreUnavailable, UsageError
 from semel.stores.dynamodb import request_builders
 from semel.stores.dynamodb.clock import Moment
-from semel.stores.dynamodb.commands import Call, Cancelled, Inside, Now, Steps, TooLarge
+from semel.stores.dynamodb.commands import Call, CallerWrite, Cancelled, Inside, Now, Steps, TooLarge
 from semel.stores.dynamodb.driver import AsyncDynamoDriver, DynamoContext, DynamoDriver
 from semel.stores.dynamodb.events.outbox import event_writes
 from semel.stores.dynamodb.items import Seen, entries_after, seen_of
@@ -82,14 +82,22 @@ class Writes:
         Raises:
             UsageError: it is no write, one too many, or no operation is open to send it with.
         """
+        if not isinstance(write, Mapping) or len(write) != 1 or next(iter(write)) not in _KINDS:
+            message = f"A write is a dict with one of {', '.join(_KINDS)} in it; it was not taken."
+            raise UsageError(message)
+        self.take(CallerWrite(write))
+
+    def take(self, write: Mapping[str, Any]) -> None:
+        """Add one write of semel's own, or one that was checked.
+
+        Raises:
+            UsageError: it is one too many, or no operation is open to send it with.
+        """
         if self.opened is None:
             message = (
                 "No operation is open that this write could be sent with; it was not taken. Add writes inside the "
                 "handler that runs within() these, or inside the function of a step."
             )
-            raise UsageError(message)
-        if not isinstance(write, Mapping) or len(write) != 1 or next(iter(write)) not in _KINDS:
-            message = f"A write is a dict with one of {', '.join(_KINDS)} in it; it was not taken."
             raise UsageError(message)
         if len(self._items) == _MOST:
             message = f"DynamoDB writes a hundred items together, one of them the record; this is write {_MOST + 1}."
@@ -177,7 +185,7 @@ def _add_events(table: str, writes: Writes, events: Sequence[OutboxEvent]) -> St
     """Events as further writes of the operation that is open."""
     moment: Moment = yield Now()
     for write in (yield from event_writes(table, events, moment.high, len(writes) + 1)):
-        writes.add(write)
+        writes.take(write)
     return EventsAdded(moment.high)
 
 

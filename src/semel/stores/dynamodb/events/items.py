@@ -27,9 +27,10 @@ POSITION: Final = "position"
 PLACES: Final = 8
 """Into so many parts of the index the events of a stream are spread: each of them takes a thousand writes a second."""
 LISTED: Final = "positions"
+PARKED_AT: Final = "parked_us"
 STREAM: Final = "outbox_of"
-EVENT: Final = b"event:"
-PARKED: Final = b"parked:"
+_EVENT: Final = b"event:"
+_PARKED: Final = b"parked:"
 _LIST: Final = b"parked list:"
 _COUNTER: Final = b"position:"
 _CURSORS: Final = b"cursors:"
@@ -43,12 +44,12 @@ def _key(kind: bytes, stream: str, number: int | None = None) -> Item:
 
 def event_key(stream: str, position: int) -> Item:
     """The primary key of an event that waits."""
-    return _key(EVENT, stream, position)
+    return _key(_EVENT, stream, position)
 
 
 def parked_key(stream: str, position: int) -> Item:
     """The primary key of a parked event."""
-    return _key(PARKED, stream, position)
+    return _key(_PARKED, stream, position)
 
 
 def list_key(stream: str, shard: int) -> Item:
@@ -139,7 +140,7 @@ def parked_item(parked: ParkedEvent, now: int) -> Item:
         STREAM: event.stream,
         POSITION: position,
         "attempts": parked.attempts,
-        "parked_us": now,
+        PARKED_AT: now,
         **error_values(parked.error),
     }
     return {**parked_key(event.stream, position), **_attributes(values)}

@@ -54,10 +54,9 @@ from semel.errors import SchemaOutdated, StoreUnavailable, UsageError
 from semel.stores.dynamodb.clock import Moment
 from semel.stores.dynamodb.commands import Call, Cancelled, Chain, Item, NoIndex, Now, Refused, Steps, Together
 from semel.stores.dynamodb.events.items import (
-    EVENT,
     INDEX,
     LISTED,
-    PARKED,
+    PARKED_AT,
     PLACE,
     PLACES,
     POSITION,
@@ -430,19 +429,20 @@ def _purge(table: str, operation: PurgeEvents) -> Asking[EventsPurged]:
 
 def _erase(table: str, operation: EraseEvents) -> Asking[EventsErased]:
     """All at once: the whole table is read, first for what waits, then for what is parked."""
-    waiting = yield from _scan_events(table, EVENT, operation)
+    waiting = yield from _scan_events(table, PLACE, operation)
     yield from _delete_all(table, [{KEY: item[KEY]} for item in waiting])
-    parked = yield from _scan_events(table, PARKED, operation)
+    parked = yield from _scan_events(table, PARKED_AT, operation)
     count = len(waiting)
     for item in parked:
         count += yield from _drop_parked(table, plain(item[STREAM]), plain(item[POSITION]))
     return EventsErased(count, None)
 
 
-def _scan_events(table: str, kind: bytes, operation: EraseEvents) -> Asking[list[Item]]:
+def _scan_events(table: str, having: str, operation: EraseEvents) -> Asking[list[Item]]:
+    """The events that have this attribute: those that wait, or those that are parked."""
     expression = Expression()
     asked = {"scope": storable(operation.scope), "subject": storable(operation.subject), STREAM: operation.stream}
-    terms = [f"begins_with({expression.name(KEY)}, {expression.value(kind)})"]
+    terms = [f"attribute_exists({expression.name(having)})"]
     terms += expression.equal(**{name: value for name, value in asked.items() if value is not None})
     projection = ", ".join(expression.name(name) for name in (KEY, STREAM, POSITION))
     return (yield from _scan(table, expression, " AND ".join(terms), projection))
