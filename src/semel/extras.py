@@ -12,7 +12,9 @@ from typing import Final
 from semel.errors import DependencyMissing
 
 PACKAGES: Final = {
+    "aio_pika": "faststream[rabbit]",
     "aiobotocore": "semel[dynamodb]",
+    "aiokafka": "faststream[kafka]",
     "aiormq": "semel[rabbitmq]",
     "asyncmy": "semel[mysql]",
     "asyncpg": "semel[postgres]",
@@ -20,6 +22,7 @@ PACKAGES: Final = {
     "botocore": "semel[dynamodb]",
     "django": "django",
     "fastapi": "fastapi",
+    "faststream": "semel[faststream]",
     "flask": "flask",
     "h11": "semel[cli]",
     "httpx": "semel[client]",

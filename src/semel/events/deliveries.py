@@ -55,6 +55,8 @@ from semel.events.disposition import Disposition, Ending
 from semel.events.event import Event
 from semel.events.handlers import Handlers
 
+Reader = Callable[[Mapping[str, Any], bytes], Event]
+"""Makes an event of headers and a body, or raises `EventInvalid`."""
 SERIAL: Final = "semel:serial"
 """The operation of the claims that keep events of one subject apart."""
 _PAGE: Final = 100
@@ -68,10 +70,11 @@ _NOT_COMMITTED: Final = (
 class AsyncDeliveries:
     """Takes the deliveries of one consumer."""
 
-    def __init__(self, engine: AsyncEngine, settings: Settings, handlers: Handlers) -> None:
+    def __init__(self, engine: AsyncEngine, settings: Settings, handlers: Handlers, read: Reader) -> None:
         self._engine = engine
         self._settings = settings
         self._handlers = handlers
+        self._read = read
         self._shape = codec.shape_of(None)
         self._terms = terms_of(settings.policy)
         self._serial_policy = Policy(
@@ -144,7 +147,7 @@ class AsyncDeliveries:
     async def receive(self, headers: Mapping[str, Any], body: bytes) -> Disposition:
         """Read an event and handle it; what is no event becomes a dead letter with its bytes."""
         try:
-            event = Event.from_headers(headers, body)
+            event = self._read(headers, body)
         except EventInvalid as error:
             try:
                 await self._ask(PutLetter(self._unreadable(headers, body, error)))
@@ -455,10 +458,11 @@ def _unavailable(error: TryLater, reference: str | None = None) -> Disposition:
 class SyncDeliveries:
     """Takes the deliveries of one consumer."""
 
-    def __init__(self, engine: SyncEngine, settings: Settings, handlers: Handlers) -> None:
+    def __init__(self, engine: SyncEngine, settings: Settings, handlers: Handlers, read: Reader) -> None:
         self._engine = engine
         self._settings = settings
         self._handlers = handlers
+        self._read = read
         self._shape = codec.shape_of(None)
         self._terms = terms_of(settings.policy)
         self._serial_policy = Policy(
@@ -531,7 +535,7 @@ class SyncDeliveries:
     def receive(self, headers: Mapping[str, Any], body: bytes) -> Disposition:
         """Read an event and handle it; what is no event becomes a dead letter with its bytes."""
         try:
-            event = Event.from_headers(headers, body)
+            event = self._read(headers, body)
         except EventInvalid as error:
             try:
                 self._ask(PutLetter(self._unreadable(headers, body, error)))
