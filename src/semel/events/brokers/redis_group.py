@@ -92,15 +92,18 @@ if found[1] == '0-0' then
 end
 return taken
 """
-# All that is left goes to whoever looks next, and the member is gone.
-LEAVE: Final = f"""{_HEAD}
+# All that is left goes to whoever looks next.
+RELEASE: Final = f"""{_HEAD}
 local mine = redis.call('XPENDING', stream, group, '-', '+', 1000, me)
 while #mine > 0 do
     for _, entry in ipairs(mine) do set_aside(entry[1], now_ms()) end
     mine = redis.call('XPENDING', stream, group, '-', '+', 1000, me)
 end
-redis.call('XGROUP', 'DELCONSUMER', stream, group, me)
 if redis.call('GET', KEYS[3]) == me then redis.call('DEL', KEYS[3]) end
+"""
+# The same, and the member is gone.
+LEAVE: Final = f"""{RELEASE}
+redis.call('XGROUP', 'DELCONSUMER', stream, group, me)
 """
 
 

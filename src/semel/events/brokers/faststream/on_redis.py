@@ -19,6 +19,7 @@ from semel.events.brokers.listening import Message, RetryDelay
 from semel.events.brokers.redis_group import (
     ACKNOWLEDGE,
     DELAY,
+    RELEASE,
     SWEEP,
     SWEEP_EVERY,
     SWEEP_LEASE_MS,
@@ -31,6 +32,7 @@ from semel.extras import requires
 
 with requires("semel.events.brokers.faststream", "redis"):
     from faststream.message import StreamMessage
+    from faststream.redis.configs.state import RedisConnectionState
     from faststream.redis.message import DefaultStreamMessage, bDATA_KEY
     from faststream.redis.subscriber.usecases import StreamBatchSubscriber, StreamSubscriber
     from redis.asyncio import ConnectionPool, Redis
@@ -91,11 +93,18 @@ class _Settler(MessageSettler):
         self._held: set[bytes] = set()
 
     def _connect(self) -> Redis:
-        pool = self._served.subscriber._client.connection_pool  # noqa: SLF001 - what FastStream connects with
-        given = {**pool.connection_kwargs, "protocol": 2, "decode_responses": False}
-        return Redis.from_pool(ConnectionPool(connection_class=pool.connection_class, **given))
+        state = self._served.subscriber._outer_config.connection  # noqa: SLF001 - what FastStream connects with
+        given = {**state._options, "protocol": 2, "decode_responses": False}  # noqa: SLF001 - as above
+        return Redis.from_pool(ConnectionPool(**given))
 
     async def start(self) -> None:
+        subscriber = self._served.subscriber
+        if type(subscriber._outer_config.connection) is not RedisConnectionState:  # noqa: SLF001 - as above
+            refuse(
+                subscriber,
+                "takes from a cluster, or over Sentinel, which the inbox has no connection of its own to",
+                "Give RedisBroker the URL of one server, or listen with semel.events.brokers.redis_streams",
+            )
         self._client = self._connect()
         longest = self._served.consumer.policy.max_runtime.total_seconds()
         self._deadlines = Deadlines(self._group.connect_extender, every=self._ack_wait / 3, longest=longest)
@@ -109,6 +118,8 @@ class _Settler(MessageSettler):
         if self._deadlines is not None:
             await self._deadlines.stop()
         if self._client is not None:
+            with suppress(RedisError, OSError):  # FastStream may have read more than it handed over
+                await self._group.run(self._client, RELEASE)
             await self._client.aclose()
         self._sweeping = self._deadlines = self._client = None
 
