@@ -16,13 +16,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
+from tests.kill.events.places import FASTSTREAM
 from tests.kill.events.run import EventKiller, Plan, demand_each_once
-from tests.servers import nats, postgresql, rabbitmq
+from tests.servers import nats, postgresql, rabbitmq, redis
 from tests.servers.server import Server
 
 _STARTS: Final[Mapping[str, Callable[..., AbstractContextManager[Server]]]] = {
     "rabbitmq": rabbitmq.running,
     "nats": nats.running,
+    "redis": redis.running,
 }
 
 
@@ -33,7 +35,7 @@ def _progress(text: str) -> None:
 def main() -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.kill.events", description=__doc__.partition("\n")[0])
-    parser.add_argument("broker", choices=sorted(_STARTS))
+    parser.add_argument("broker", choices=[*sorted(_STARTS), *(f"{FASTSTREAM}{kind}" for kind in sorted(_STARTS))])
     parser.add_argument("consumers", type=int, nargs="?", default=20)
     parser.add_argument("relays", type=int, nargs="?", default=8)
     parser.add_argument("brokers", type=int, nargs="?", default=2)
@@ -43,7 +45,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="semel-kill-") as folder,
         postgresql.running() as database,
-        _STARTS[options.broker](fsync=True) as broker,
+        _STARTS[options.broker.removeprefix(FASTSTREAM)](fsync=True) as broker,
     ):
         where = Path(folder), database.new_database(), options.broker, broker
         outcome = EventKiller(*where, plan=plan, tell=_progress).run()

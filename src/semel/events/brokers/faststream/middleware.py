@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from importlib import import_module
 from types import TracebackType
@@ -128,7 +129,12 @@ class Inbox:
             await settler.stop()
 
     async def deliver(
-        self, subscriber: Any, message: StreamMessage[Any], go_on: Callable[[StreamMessage[Any]], Awaitable[Any]]
+        self,
+        subscriber: Any,
+        message: StreamMessage[Any],
+        go_on: Callable[[StreamMessage[Any]], Awaitable[Any]],
+        *,
+        is_unknown: bool = False,
     ) -> Any:
         """Run a handler once for an event, and tell the broker what came of it; gives what the handler returned.
 
@@ -141,6 +147,8 @@ class Inbox:
         call = Call(message, go_on)
 
         async def receive(_: Message) -> Disposition:
+            if is_unknown and self._settings["unknown"] == "ignore":
+                return Disposition("ack", "ignored")
             try:
                 found = self._reader.read(headers, body)
             except EventInvalid:
@@ -237,11 +245,10 @@ class _Middleware(BaseMiddleware[Any, Any]):
 
         message = await subscriber._parser(self.msg)  # noqa: SLF001 - as FastStream does for acknowledgements
         message.set_decoder(_keep_body)
-        try:
-            await self._inbox.deliver(subscriber, message, fail)
-        except Settled:
-            return True
-        return not isinstance(error, SubscriberNotFound)
+        is_unknown = isinstance(error, SubscriberNotFound)
+        with suppress(Settled):
+            await self._inbox.deliver(subscriber, message, fail, is_unknown=is_unknown)
+        return True
 
 
 async def _keep_body(message: StreamMessage[Any]) -> Any:
