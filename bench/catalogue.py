@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.cases.client import CLIENT
 from bench.cases.events import EVENTS_NATS, EVENTS_RABBITMQ
+from bench.cases.faststream import FASTSTREAM_NATS, FASTSTREAM_RABBITMQ
 from bench.cases.http import HTTP, HTTP_IDEMKIT, HTTP_REDIS
 from bench.cases.latency import LATENCY
 from bench.cases.mariadb_many import MARIADB_64
@@ -47,6 +48,8 @@ CASES = {
         OUTBOX,
         EVENTS_RABBITMQ,
         EVENTS_NATS,
+        FASTSTREAM_RABBITMQ,
+        FASTSTREAM_NATS,
         HTTP,
         HTTP_IDEMKIT,
         HTTP_REDIS,

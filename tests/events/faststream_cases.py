@@ -21,7 +21,8 @@ from sqlalchemy.ext import asyncio as sa_asyncio
 from semel import AsyncSemel
 from semel.errors import UsageError
 from semel.events import Consumer, Event
-from semel.events.brokers.faststream import Inbox, inbox
+from semel.events.brokers.faststream import inbox
+from semel.events.brokers.faststream.middleware import Inbox
 from semel.stores.memory import MemoryStore
 from tests.events.broker_cases import LONG, SOON, Bench, Ledger, an_event, is_empty, on_stores, publish, until
 from tests.events.places import Place, place_at

@@ -20,7 +20,8 @@ from pydantic import BaseModel
 from semel import AsyncSemel, Semel
 from semel.errors import UsageError
 from semel.events import Event
-from semel.events.brokers.faststream import Inbox, inbox
+from semel.events.brokers.faststream import inbox
+from semel.events.brokers.faststream.middleware import Inbox
 from semel.stores.memory import MemoryStore
 from tests.events.faststream_cases import UNSAFE
 

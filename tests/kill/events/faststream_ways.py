@@ -14,7 +14,8 @@ from faststream.redis import RedisBroker, StreamSub
 from nats.js.api import ConsumerConfig
 
 from semel.events import Event
-from semel.events.brokers.faststream import Inbox, inbox
+from semel.events.brokers.faststream import inbox
+from semel.events.brokers.faststream.middleware import Inbox
 
 Listen = Callable[[Any], AbstractAsyncContextManager[None]]
 

@@ -21,7 +21,7 @@ from semel.events.disposition import Backoff
 from semel.events.event import Event
 from semel.validation import Duration, to_timedelta
 
-__all__ = ["Inbox", "inbox"]
+__all__ = ["inbox"]
 
 ACK_WAIT: Final = timedelta(seconds=30)
 

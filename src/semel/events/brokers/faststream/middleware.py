@@ -13,7 +13,7 @@ from datetime import timedelta
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from semel.api import AsyncSemel
 from semel.errors import EventInvalid, UsageError
@@ -65,7 +65,6 @@ class Inbox:
         self._reader = reader
         self._ack_wait = ack_wait
         self._settings = settings
-        self._brokers: WeakSet[Any] = WeakSet()
         self._settlers: WeakKeyDictionary[Any, MessageSettler] = WeakKeyDictionary()
         self.consumer = self._make_consumer(name)
         self._consumers = {name: self.consumer}
@@ -109,6 +108,17 @@ class Inbox:
                 "publishes what its handler returns after the event is recorded, so a crash in between loses that; "
                 "an Outbox does not",
             )
+
+    def prepare(self, broker: Any) -> None:
+        """Have dead letters handed to the subscribers of a broker that is not started, as in a script or a command.
+
+        Raises:
+            UsageError: one of them would lose messages.
+        """
+        for subscriber in broker.subscribers:
+            if self in subscriber._broker_middlewares and self.serves(subscriber):  # noqa: SLF001 - FastStream tells nobody
+                self.check(subscriber)
+                subscriber._build_fastdepends_model()  # noqa: SLF001 - what its start does
 
     async def start(self, broker: Any, subscriber: Any) -> None:
         """Begin what runs beside a subscriber.
