@@ -455,3 +455,40 @@ async def test_data_that_is_no_json_is_handed_on_as_it_is() -> None:
         (letter,) = await desk.letters()
         await desk.box.consumer.redrive(letter.id)
     assert bodies == [b"\x00\xff", b"\x00\xff"]
+
+
+async def test_a_letter_reaches_a_subscriber_whose_broker_is_not_started() -> None:
+    store, runs = MemoryStore(), list[int]()
+    failing, working = (
+        Desk(KINDS["rabbitmq"], box, RabbitBroker(middlewares=[box]))
+        for box in [inbox(AsyncSemel(store), "billing", max_attempts=1, in_doubt="rerun") for _ in range(2)]
+    )
+
+    @failing.subscriber()
+    async def fails(body: Registered) -> None:
+        raise LookupError("not yet")
+
+    @working.subscriber()
+    async def works(body: Registered) -> None:
+        runs.append(body.n)
+
+    async with TestRabbitBroker(failing.broker):
+        await failing.send()
+    (letter,) = await working.letters()
+    with pytest.raises(UsageError, match="No subscriber of FastStream"):
+        await working.box.consumer.redrive(letter.id)
+    working.box.prepare(working.broker)
+    assert (await working.box.consumer.redrive(letter.id)).status == "processed"
+    assert runs == [1]
+
+
+async def test_a_subscriber_that_starts_without_its_broker_is_refused() -> None:
+    desk = a_desk()
+
+    @desk.subscriber()
+    async def registered(body: Registered) -> None:
+        pass
+
+    (subscriber,) = desk.broker.subscribers
+    with pytest.raises(UsageError, match="starts before its broker"):
+        await desk.box.start(subscriber)

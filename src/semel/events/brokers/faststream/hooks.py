@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
-from weakref import WeakKeyDictionary, ref
 
 from semel.errors import UsageError
 from semel.events.brokers.faststream.middleware import Inbox
@@ -46,16 +45,12 @@ def _wrap(owner: type[Any], name: str, around: Callable[[Method, Any], Awaitable
     setattr(owner, name, method)
 
 
-_brokers: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""The broker of each subscriber."""
-
-
 async def _start_broker(original: Method, broker: Any) -> None:
     """Check all subscribers before the first of them takes anything."""
     for subscriber in broker.subscribers:
-        _brokers[subscriber] = ref(broker)
         if inbox := _inbox_of(subscriber):
             inbox.check(subscriber)
+            inbox.join(broker, subscriber)
     await original(broker)
 
 
@@ -66,10 +61,7 @@ async def _start_subscriber(original: Method, subscriber: Any) -> None:
         return
     inbox.check(subscriber)
     await original(subscriber)
-    broker = _brokers.get(subscriber, lambda: None)()
-    if broker is None:
-        raise UsageError(f"{inbox!r} has to know the broker; nothing was taken. Start the broker before a subscriber.")
-    await inbox.start(broker, subscriber)
+    await inbox.start(subscriber)
 
 
 async def _stop_subscriber(original: Method, subscriber: Any) -> None:

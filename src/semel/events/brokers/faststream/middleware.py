@@ -13,7 +13,7 @@ from datetime import timedelta
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from semel.api import AsyncSemel
 from semel.errors import EventInvalid, UsageError
@@ -65,6 +65,7 @@ class Inbox:
         self._reader = reader
         self._ack_wait = ack_wait
         self._settings = settings
+        self._brokers: WeakKeyDictionary[Any, ref[Any]] = WeakKeyDictionary()
         self._settlers: WeakKeyDictionary[Any, MessageSettler] = WeakKeyDictionary()
         self.consumer = self._make_consumer(name)
         self._consumers = {name: self.consumer}
@@ -120,12 +121,20 @@ class Inbox:
                 self.check(subscriber)
                 subscriber._build_fastdepends_model()  # noqa: SLF001 - what its start does
 
-    async def start(self, broker: Any, subscriber: Any) -> None:
+    def join(self, broker: Any, subscriber: Any) -> None:
+        """Know the broker of a subscriber, which is about to start."""
+        self._brokers[subscriber] = ref(broker)
+
+    async def start(self, subscriber: Any) -> None:
         """Begin what runs beside a subscriber.
 
         Raises:
-            UsageError: settings of the broker would lose messages.
+            UsageError: settings of the broker would lose messages, or nobody knows the broker.
         """
+        found = self._brokers.get(subscriber)
+        broker = None if found is None else found()
+        if broker is None:
+            refuse(subscriber, "starts before its broker", "Start the broker, which starts its subscribers")
         consumer = self._consumer_of(subscriber)
         self._check_session(subscriber, consumer)
         settler = self._make_settler(subscriber, broker)

@@ -70,6 +70,31 @@ class SubscriberConsumer(Consumer[AsyncSemel]):
         """
         raise UsageError(f"{types} are handled by the subscriber of FastStream; nothing was changed. Decorate that.")
 
+    def handle(self, event: Event, *, within: Any = None) -> Any:
+        """Run the subscriber for an event once, and say what a broker would be told.
+
+        Raises:
+            UsageError: no subscriber is there yet; nothing ran.
+        """
+        self._demand_subscriber()
+        return super().handle(event, within=within)
+
+    def redrive(self, id: str | None = None, **asked: Any) -> Any:  # noqa: A002 - as on a letter
+        """Hand stored events to the subscriber again.
+
+        Raises:
+            UsageError: no subscriber is there yet; nothing ran.
+        """
+        self._demand_subscriber()
+        return super().redrive(**asked) if id is None else super().redrive(id, **asked)
+
+    def _demand_subscriber(self) -> None:
+        if self._subscriber is None:
+            raise UsageError(
+                f"No subscriber of FastStream takes the events of {self.name} yet; nothing ran. Start its broker, or "
+                f"call prepare(broker) of its inbox."
+            )
+
     async def run_call(self, event: Event, call: Call) -> Any:
         """Process an event that is delivered now; gives its disposition."""
         token = self._call.set(call)
@@ -87,8 +112,6 @@ class SubscriberConsumer(Consumer[AsyncSemel]):
 
     async def _handle_event(self, event: Event, attempt: Any, session: Any = None) -> None:
         call = self._call.get()
-        if self._subscriber is None:
-            raise UsageError(f"No subscriber of FastStream takes the events of {self.name} yet; nothing ran.")
         known = {"semel_event": event, "semel_attempt": attempt}
         if self.has_transaction:
             known["semel_session"] = session
