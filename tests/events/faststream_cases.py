@@ -386,18 +386,19 @@ class FastStreamCases:
         """Publish with FastStream itself what is no CloudEvent."""
 
 
-async def burn_for_three_deadlines(site: Site, **settings: Any) -> list[str]:
+async def burn_for_three_deadlines(site: Site, burning: threading.Event) -> list[str]:
     """Run a handler that burns the processor for longer than the broker waits; gives the ids of its runs."""
     ledger, runs = Ledger(), list[str]()
 
     async def registered(event: Event = Context("semel_event")) -> None:
         runs.append(event.id)
+        burning.set()
         until_then = time.perf_counter() + 3.2 * ACK_WAIT
         while time.perf_counter() < until_then:
             pass
         await ledger.add(event.id)
 
-    async with site.running(an_inbox(ack_wait=ACK_WAIT), registered, **settings):
+    async with site.running(an_inbox(ack_wait=ACK_WAIT), registered):
         await publish(site.bench, an_event())
         await ledger.has(1)
     return runs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +15,7 @@ from nats.js.api import AckPolicy as NatsAckPolicy
 from nats.js.api import ConsumerConfig
 
 from semel.errors import UsageError
+from semel.stores.memory import MemoryStore
 from tests.events.broker_cases import Ledger
 from tests.events.faststream_cases import (
     ACK_WAIT,
@@ -22,7 +25,7 @@ from tests.events.faststream_cases import (
     burn_for_three_deadlines,
     writing_to,
 )
-from tests.events.test_nats import NatsBench
+from tests.events.test_nats import ElsewhereListener, NatsBench
 from tests.servers.broker import Broker
 
 
@@ -68,7 +71,12 @@ class TestOnNatsAlone:
     """What is special about it."""
 
     async def test_a_handler_that_burns_the_processor_for_three_deadlines_runs_once(self, site: NatsSite) -> None:
-        assert await burn_for_three_deadlines(site) == ["e-1"]
+        burning, other = threading.Event(), ElsewhereListener(site.bench, MemoryStore())
+        starting = asyncio.create_task(asyncio.to_thread(other.start, burning))
+        runs = await burn_for_three_deadlines(site, burning)
+        await starting
+        await asyncio.to_thread(other.stop)
+        assert (runs, other.seen) == (["e-1"], []), "it was delivered to somebody else while it ran"
         info = await site.bench.context.consumer_info(site.bench.name, "billing")
         assert info.delivered.consumer_seq == 1, "it was delivered a second time"
 

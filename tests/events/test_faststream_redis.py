@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from itertools import count
@@ -82,7 +83,7 @@ class TestOnRedisAlone:
                 return list(other.xautoclaim(site.bench.name, "billing", "other", idle_ms, "0-0", justid=True))
 
             with Watcher(look) as taken:
-                runs = await burn_for_three_deadlines(site)
+                runs = await burn_for_three_deadlines(site, threading.Event())
         assert (runs, taken) == (["e-1"], []), "somebody else was given the entry"
 
     async def test_what_a_process_left_behind_that_is_gone_is_taken(self, site: RedisSite) -> None:
