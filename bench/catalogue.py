@@ -6,6 +6,7 @@ from bench.cases.aws_lambda import AWS_LAMBDA
 from bench.cases.celery import CELERY_RABBITMQ, CELERY_REDIS
 from bench.cases.client import CLIENT
 from bench.cases.events import EVENTS_NATS, EVENTS_RABBITMQ, EVENTS_SQS
+from bench.cases.faststream import FASTSTREAM_NATS, FASTSTREAM_RABBITMQ
 from bench.cases.http import HTTP, HTTP_IDEMKIT, HTTP_REDIS
 from bench.cases.latency import LATENCY
 from bench.cases.mariadb_many import MARIADB_64
@@ -53,6 +54,8 @@ CASES = {
         CELERY_REDIS,
         EVENTS_SQS,
         AWS_LAMBDA,
+        FASTSTREAM_RABBITMQ,
+        FASTSTREAM_NATS,
         HTTP,
         HTTP_IDEMKIT,
         HTTP_REDIS,

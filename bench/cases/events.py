@@ -30,7 +30,7 @@ from tests.servers.sqs import service_url
 CALLERS = 64
 PREFETCH = 256
 _TABLE = "CREATE TABLE effect (subject text NOT NULL)"
-_INSERT = "INSERT INTO effect VALUES ($1)"
+INSERT = "INSERT INTO effect VALUES ($1)"
 Handle = Callable[[str], Awaitable[None]]
 Prepare = Callable[[Path, Effort], AbstractContextManager[Measure]]
 
@@ -248,7 +248,7 @@ class SqsWay(Way):
             yield prepare
 
 
-class _Counter:
+class Counter:
     """Waits until so many were handled."""
 
     def __init__(self) -> None:
@@ -268,7 +268,7 @@ class _Counter:
         await self._done.wait()
 
 
-async def _time_listening(listening: AbstractAsyncContextManager[None], counter: _Counter) -> float:
+async def _time_listening(listening: AbstractAsyncContextManager[None], counter: Counter) -> float:
     began = time.perf_counter()
     async with listening:
         await counter.wait()
@@ -282,11 +282,11 @@ async def _publish(way: Way, events: Sequence[Event]) -> None:
             assert not any(told), told
 
 
-Listening = Callable[[Way, str, _Counter], AbstractAsyncContextManager[Callable[[], AbstractAsyncContextManager[None]]]]
+Listening = Callable[[Way, str, Counter], AbstractAsyncContextManager[Callable[[], AbstractAsyncContextManager[None]]]]
 """Gives what listens once, with what the variant needs on a database."""
 
 
-def _consuming(way_of: type[Way], name: str, listening: Listening) -> Prepare:
+def consuming(way_of: type[Way], name: str, listening: Listening) -> Prepare:
     """Takes messages that are there."""
 
     @contextmanager
@@ -296,7 +296,7 @@ def _consuming(way_of: type[Way], name: str, listening: Listening) -> Prepare:
         with database(folder, f"{way.kind}_{name}") as url, event_loop() as loop:
             execute(url, _TABLE)
             loop.run(way.make())
-            counter = _Counter()
+            counter = Counter()
             opened = listening(way, url, counter)
             listen = loop.run(opened.__aenter__())
 
@@ -312,12 +312,12 @@ def _consuming(way_of: type[Way], name: str, listening: Listening) -> Prepare:
 
 
 @asynccontextmanager
-async def _bare(way: Way, _: str, counter: _Counter) -> AsyncIterator[Any]:
+async def _bare(way: Way, _: str, counter: Counter) -> AsyncIterator[Any]:
     yield lambda: way.listen_bare(counter.count)
 
 
 @asynccontextmanager
-async def _with_inbox(way: Way, url: str, counter: _Counter) -> AsyncIterator[Any]:
+async def _with_inbox(way: Way, url: str, counter: Counter) -> AsyncIterator[Any]:
     async with AsyncSemel(url) as semel:
         consumer = Consumer(semel, "bench")
 
@@ -329,19 +329,19 @@ async def _with_inbox(way: Way, url: str, counter: _Counter) -> AsyncIterator[An
 
 
 @asynccontextmanager
-async def _bare_transaction(way: Way, url: str, counter: _Counter) -> AsyncIterator[Any]:
+async def _bare_transaction(way: Way, url: str, counter: Counter) -> AsyncIterator[Any]:
     async with asyncpg.create_pool(url, min_size=8, max_size=8) as pool:
 
         async def handle(subject: str) -> None:
             async with pool.acquire() as connection, connection.transaction():
-                await connection.execute(_INSERT, subject)
+                await connection.execute(INSERT, subject)
             await counter.count(subject)
 
         yield lambda: way.listen_bare(handle)
 
 
 @asynccontextmanager
-async def _in_transaction(way: Way, url: str, counter: _Counter) -> AsyncIterator[Any]:
+async def _in_transaction(way: Way, url: str, counter: Counter) -> AsyncIterator[Any]:
     async with AsyncSemel(url) as semel, asyncpg.create_pool(url, min_size=8, max_size=8) as pool:
 
         @asynccontextmanager
@@ -353,7 +353,7 @@ async def _in_transaction(way: Way, url: str, counter: _Counter) -> AsyncIterato
 
         @consumer.on("placed")
         async def place(event: Event, session: Any) -> None:
-            await session.execute(_INSERT, event.subject)
+            await session.execute(INSERT, event.subject)
             await counter.count(str(event.subject))
 
         yield lambda: way.listen(consumer)
@@ -454,20 +454,20 @@ def _case(way_of: type[Way], title: str, *, calls: int = 4000, note: str = "") -
         f"events-{way_of.kind}",
         f"{title} and PostgreSQL: consumers and relays against the bare client",
         (
-            Variant(consumer, _consuming(way_of, "bare", _bare), calls),
+            Variant(consumer, consuming(way_of, "bare", _bare), calls),
             Variant("function under run, 64 tasks", _function(way_of.kind), calls),
             Variant(
                 "consumer with inbox",
-                _consuming(way_of, "inbox", _with_inbox),
+                consuming(way_of, "inbox", _with_inbox),
                 calls,
                 consumer,
                 Comparison("faster", 0.8),
                 added="function under run, 64 tasks",
             ),
-            Variant(transaction, _consuming(way_of, "bare-transaction", _bare_transaction), calls // 2),
+            Variant(transaction, consuming(way_of, "bare-transaction", _bare_transaction), calls // 2),
             Variant(
                 "consumer with transaction=",
-                _consuming(way_of, "transaction", _in_transaction),
+                consuming(way_of, "transaction", _in_transaction),
                 calls // 2,
                 transaction,
                 Comparison("faster", 0.6),

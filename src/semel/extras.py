@@ -12,7 +12,9 @@ from typing import Final
 from semel.errors import DependencyMissing
 
 PACKAGES: Final = {
+    "aio_pika": "faststream[rabbit]",
     "aiobotocore": "semel[dynamodb]",
+    "aiokafka": "faststream[kafka]",
     "aiormq": "semel[rabbitmq]",
     "asyncmy": "semel[mysql]",
     "asyncpg": "semel[postgres]",
@@ -21,6 +23,7 @@ PACKAGES: Final = {
     "celery": "semel[celery]",
     "django": "django",
     "fastapi": "fastapi",
+    "faststream": "semel[faststream]",
     "flask": "flask",
     "h11": "semel[cli]",
     "httpx": "semel[client]",

@@ -190,7 +190,7 @@ class TestOnNatsAlone:
             burned.set()
             await ledger.add(event.id)
 
-        others = _ElsewhereListener(bench, store)
+        others = ElsewhereListener(bench, store)
         async with bench.listen(consumer, ack_wait=timedelta(seconds=1), concurrency=1):
             await publish(bench, an_event())
             await asyncio.to_thread(others.start, burning)
@@ -276,7 +276,7 @@ async def _is_settled(bench: NatsBench) -> bool:
     return await bench.unsettled() == 0
 
 
-class _ElsewhereListener:
+class ElsewhereListener:
     """Another process, as far as the broker knows: a thread with an event loop, which takes what is delivered again."""
 
     def __init__(self, bench: NatsBench, store: MemoryStore) -> None:

@@ -12,29 +12,35 @@ from pathlib import Path
 import pytest
 
 from tests.effort import FULL
+from tests.kill.events.places import FASTSTREAM
 from tests.kill.events.run import EventKiller, Plan, demand_each_once
 from tests.servers.databases import Databases
 from tests.servers.sqs import CutOff
 
 PLAN = Plan(1000, 200, 50) if FULL else Plan(20, 8, 2)
 PLAN_OF_SQS = Plan(200, 50, 20) if FULL else Plan(8, 3, 1)
+FASTSTREAM_PLAN = Plan(200, 20, 20) if FULL else Plan(10, 4, 1)
 PATIENCE = 7200 if FULL else 600  # a bound for the hopeless, not a measure
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE)]
 
 
 @pytest.mark.parametrize("kind", ["rabbitmq", "nats", "redis"])
+@pytest.mark.parametrize(("runtime", "plan"), [("", PLAN), (FASTSTREAM, FASTSTREAM_PLAN)], ids=["semel", "faststream"])
 def test_killed_consumers_relays_and_brokers_lose_no_event_and_double_no_effect(
+    *,
     kind: str,
+    runtime: str,
+    plan: Plan,
     request: pytest.FixtureRequest,
     postgresql: Databases,
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
     with request.getfixturevalue(f"start_{kind}")(fsync=True) as broker:
-        outcome = EventKiller(tmp_path, postgresql.new_database(), kind, broker, plan=PLAN).run()
+        outcome = EventKiller(tmp_path, postgresql.new_database(), f"{runtime}{kind}", broker, plan=plan).run()
     record_property("figures", outcome.text)
-    demand_each_once(outcome, PLAN)
+    demand_each_once(outcome, plan)
 
 
 def test_killed_consumers_and_relays_lose_no_event_on_the_way_over_eventbridge_and_sqs(

@@ -75,7 +75,7 @@ class Consumer(Generic[S]):
             )
         self.semel: S = semel
         self.name = Key.of("any", operation=name).operation
-        self._handlers = Handlers()
+        self._handlers = self._make_handlers()
         fields: PolicyFields = {"when_running": "reject", "keep_for": KEEP_FOR, "max_attempts": MAX_ATTEMPTS}
         fields |= policy
         settled = engine.policy_of(None, fields)
@@ -93,10 +93,22 @@ class Consumer(Generic[S]):
         self.policy = settings.policy
         self.is_async = isinstance(engine, AsyncEngine)
         self._deliveries: Any = (
-            AsyncDeliveries(engine, settings, self._handlers)
+            AsyncDeliveries(engine, settings, self._handlers, self._read)
             if isinstance(engine, AsyncEngine)
-            else SyncDeliveries(cast("Any", engine), settings, self._handlers)
+            else SyncDeliveries(cast("Any", engine), settings, self._handlers, self._read)
         )
+
+    def _make_handlers(self) -> Handlers:
+        """What finds the handler of an event; a framework that has handlers of its own gives one that leads to them."""
+        return Handlers()
+
+    def _read(self, headers: Mapping[str, Any], body: bytes) -> Event:
+        """The event that headers and a body are; a framework may know of further ways to write one.
+
+        Raises:
+            EventInvalid: it is none.
+        """
+        return Event.from_headers(headers, body)
 
     def __repr__(self) -> str:
         return f"Consumer({self.name!r})"

@@ -72,10 +72,11 @@ _NOT_COMMITTED: Final = (
 class AsyncDeliveries:
     """Takes the deliveries of one consumer."""
 
-    def __init__(self, engine: AsyncEngine, settings: Settings, handlers: Handlers) -> None:
+    def __init__(self, engine: AsyncEngine, settings: Settings, handlers: Handlers, read: ReadEvent) -> None:
         self._engine = engine
         self._settings = settings
         self._handlers = handlers
+        self._read = read
         self._shape = codec.shape_of(None)
         self._terms = terms_of(settings.policy)
         self._serial_policy = Policy(
@@ -155,7 +156,7 @@ class AsyncDeliveries:
     ) -> Disposition:
         """Read an event and handle it; what is no event becomes a dead letter with its bytes."""
         try:
-            event = (read or Event.from_headers)(headers, body)
+            event = (read or self._read)(headers, body)
         except EventInvalid as error:
             try:
                 await self._ask(PutLetter(self._unreadable(headers, body, error)))
@@ -467,10 +468,11 @@ def _unavailable(error: TryLater, reference: str | None = None) -> Disposition:
 class SyncDeliveries:
     """Takes the deliveries of one consumer."""
 
-    def __init__(self, engine: SyncEngine, settings: Settings, handlers: Handlers) -> None:
+    def __init__(self, engine: SyncEngine, settings: Settings, handlers: Handlers, read: ReadEvent) -> None:
         self._engine = engine
         self._settings = settings
         self._handlers = handlers
+        self._read = read
         self._shape = codec.shape_of(None)
         self._terms = terms_of(settings.policy)
         self._serial_policy = Policy(
@@ -550,7 +552,7 @@ class SyncDeliveries:
     ) -> Disposition:
         """Read an event and handle it; what is no event becomes a dead letter with its bytes."""
         try:
-            event = (read or Event.from_headers)(headers, body)
+            event = (read or self._read)(headers, body)
         except EventInvalid as error:
             try:
                 self._ask(PutLetter(self._unreadable(headers, body, error)))

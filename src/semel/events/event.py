@@ -185,15 +185,15 @@ class Event:
             return _from_members(detail)
         members = {
             "specversion": SPEC_VERSION,
-            "id": _find(message, id),
-            "source": _find(message, "source"),
-            "type": _find(message, "detail-type"),
+            "id": find_path(message, id),
+            "source": find_path(message, "source"),
+            "type": find_path(message, "detail-type"),
             "data": detail,
         }
         if message.get("time") is not None:
             members["time"] = message["time"]
         if subject is not None:
-            members["subject"] = _find(message, subject)
+            members["subject"] = find_path(message, subject)
         return _from_members(members)
 
     @staticmethod
@@ -222,11 +222,20 @@ class Event:
         if "detail-type" in members:
             return Event.from_eventbridge(members, id="id" if id is None else id)
         if id is not None and "specversion" in members:
-            return _from_members({**members, "id": _find(members, id)})
+            return _from_members({**members, "id": find_path(members, id)})
         if id is not None:
-            named = {"id": _find(members, id), "source": _find(members, "source"), "type": _find(members, "type")}
+            named = {
+                "id": find_path(members, id),
+                "source": find_path(members, "source"),
+                "type": find_path(members, "type"),
+            }
             return _from_members({**named, "data": members})
         return _from_members(members)
+
+
+def is_attribute(header: str) -> bool:
+    """Whether a header is one of a CloudEvent, as any binding writes them."""
+    return _read_name(header)[0] in ("quoted", "plain")
 
 
 @lru_cache(maxsize=1024)
@@ -391,7 +400,7 @@ def _unquote(text: str) -> str:
         ) from None
 
 
-def _find(message: Mapping[str, Any], path: str) -> Any:
+def find_path(message: Mapping[str, Any], path: str) -> Any:
     """What is at a path of names with dots.
 
     Raises:

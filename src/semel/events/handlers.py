@@ -51,10 +51,15 @@ class EventHandler:
 
 
 class Handlers:
-    """The handlers of one consumer, by type."""
+    """The handlers of one consumer, by type.
 
-    def __init__(self) -> None:
+    Args:
+        fallback: takes events of every type that has no handler of its own.
+    """
+
+    def __init__(self, fallback: EventHandler | None = None) -> None:
         self._by_type: dict[str, EventHandler] = {}
+        self._fallback = fallback
 
     def add(self, types: tuple[str, ...], function: Callable[..., Any]) -> None:
         """Take `function` for events of these types.
@@ -73,7 +78,7 @@ class Handlers:
 
     def find(self, type_: str) -> EventHandler | None:
         """The handler of a type, if there is one."""
-        return self._by_type.get(type_)
+        return self._by_type.get(type_, self._fallback)
 
     def __iter__(self) -> Iterator[tuple[str, EventHandler]]:
         return iter(sorted(self._by_type.items(), key=lambda item: item[0]))
@@ -129,10 +134,10 @@ def _decode_pydantic(model: Any, event: Event) -> Any:
     try:
         return model.model_validate_json(event.body)
     except ValueError as problem:
-        raise DoesNotDecode(f"the data of {event.type} is not as annotated: {_places(problem)}") from None
+        raise DoesNotDecode(f"the data of {event.type} is not as annotated: {describe_places(problem)}") from None
 
 
-def _places(problem: Any) -> str:
+def describe_places(problem: Any) -> str:
     """Where it is wrong and how, without the values, which may be personal."""
     errors: list[Mapping[str, Any]] = problem.errors() if hasattr(problem, "errors") else []
     return "; ".join(f"{'.'.join(map(str, error['loc']))}: {error['type']}" for error in errors[:5])[:300]

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tests.kill.events.places import FASTSTREAM
 from tests.kill.events.run import Broker, EventKiller, Plan, demand_each_once
 from tests.servers import nats, postgresql, rabbitmq, redis, sqs
 
@@ -35,7 +36,7 @@ def _progress(text: str) -> None:
 def main() -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.kill.events", description=__doc__.partition("\n")[0])
-    parser.add_argument("broker", choices=sorted(_STARTS))
+    parser.add_argument("broker", choices=[*sorted(_STARTS), *(f"{FASTSTREAM}{kind}" for kind in sorted(_STARTS))])
     parser.add_argument("consumers", type=int, nargs="?", default=20)
     parser.add_argument("relays", type=int, nargs="?", default=8)
     parser.add_argument("brokers", type=int, nargs="?", default=2)
@@ -45,7 +46,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="semel-kill-") as folder,
         postgresql.running() as database,
-        _STARTS[options.broker]() as broker,
+        _STARTS[options.broker.removeprefix(FASTSTREAM)]() as broker,
     ):
         where = Path(folder), database.new_database(), options.broker, broker
         outcome = EventKiller(*where, plan=plan, tell=_progress).run()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
 import aiormq
 import nats as nats_client
 from nats.js.api import StreamConfig
+from redis.asyncio import Redis
 
 from semel.events.brokers import eventbridge, nats, rabbitmq, redis_streams, sqs
 from semel.events.brokers.aws import Address, connect
@@ -27,6 +28,7 @@ CREATE TABLE counted (subject text NOT NULL, in_doubt boolean NOT NULL);
 """What committed together with its event; the effects of the consumer with a transaction; and of the one without."""
 NAME: Final = "semel-kill"
 CONSUMERS: Final = ("exact", "counted")
+FASTSTREAM: Final = "faststream-"
 ACK_WAIT: Final = timedelta(seconds=2)
 _LISTEN: Final[Mapping[str, Any]] = {"concurrency": 4, "prefetch": 8}
 
@@ -42,8 +44,14 @@ class Way:
 
 
 def way_over(kind: str, url: str) -> Way:
-    """The way over a broker of this kind."""
-    return {"rabbitmq": _over_rabbitmq, "nats": _over_nats, "redis": _over_redis, "sqs": _over_sqs}[kind](url)
+    """The way over a broker of this kind; `faststream-` before it has FastStream listen."""
+    kind, with_faststream = kind.removeprefix(FASTSTREAM), kind.startswith(FASTSTREAM)
+    way = _WAYS[kind](url)
+    if not with_faststream:
+        return way
+    from tests.kill.events.faststream_ways import listen_with_faststream
+
+    return replace(way, listen=listen_with_faststream(kind, url, NAME, ACK_WAIT.total_seconds()))
 
 
 def _over_rabbitmq(url: str) -> Way:
@@ -76,7 +84,11 @@ def _over_nats(url: str) -> Way:
 
 def _over_redis(url: str) -> Way:
     async def make() -> None:
-        """Nothing: listeners make the stream and their groups, which begin at its first entry."""
+        """Make the groups, which begin at the first entry; our own listeners would do so by themselves."""
+        client = Redis.from_url(url)
+        for consumer in CONSUMERS:
+            await client.xgroup_create(NAME, consumer, id="0", mkstream=True)
+        await client.aclose()
 
     def listen(consumer: Any) -> AbstractAsyncContextManager[None]:
         return redis_streams.listen(consumer, url, stream=NAME, ack_wait=ACK_WAIT, **_LISTEN)
@@ -111,3 +123,11 @@ def _over_sqs(url: str) -> Way:
         return sqs.listen(consumer, queues.url, queue=f"{NAME}-{consumer.name}", **settings)
 
     return Way(url, make, lambda: eventbridge.publisher(queues.eventbridge_url, bus=NAME, **options), listen)
+
+
+_WAYS: Final[Mapping[str, Callable[[str], Way]]] = {
+    "rabbitmq": _over_rabbitmq,
+    "nats": _over_nats,
+    "redis": _over_redis,
+    "sqs": _over_sqs,
+}

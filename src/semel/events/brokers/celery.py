@@ -229,9 +229,9 @@ def _answer(task: Any, error: SemelError) -> Exception:
         return error
     match error:
         case TryLater(retry_after=timedelta() as wait) | InDoubt(retry_after=timedelta() as wait):
-            return _sent_again(task, error, wait)
+            return _send_again(task, error, wait)
         case LeaseLost():
-            return _sent_again(task, error, _SOON)  # whoever has it now knows the outcome, or will
+            return _send_again(task, error, _SOON)  # whoever has it now knows the outcome, or will
         case InDoubt(message=message, reference=reference):
             return TaskInDoubt(f"{message} Reference: {reference}.", reference)
         case FailedBefore(error_type=kind) if kind == _IGNORED:
@@ -239,7 +239,7 @@ def _answer(task: Any, error: SemelError) -> Exception:
     return error
 
 
-def _sent_again(task: Any, error: SemelError, wait: timedelta) -> Exception:
+def _send_again(task: Any, error: SemelError, wait: timedelta) -> Exception:
     """Send the task again, later, without counting it as a retry; gives what tells Celery so.
 
     In eager mode nothing waits and nothing runs beside it, so trying again would only be the same again.

@@ -62,8 +62,8 @@ class Message:
     token: Any
 
 
-class Subscription(ABC):
-    """One broker's side of a listener: how messages come, and what the broker is told of each.
+class Settler(ABC):
+    """What one broker is told of each message.
 
     What is told of a message that the broker has given to somebody else by now, or over a connection that is gone, is
     left out: the message comes again.
@@ -71,6 +71,28 @@ class Subscription(ABC):
 
     settles_others = False
     """Whether what is told of an old delivery counts for a newer delivery of the same message."""
+
+    @abstractmethod
+    async def acknowledge(self, message: Message) -> None:
+        """The message is done with."""
+
+    @abstractmethod
+    async def retry(self, message: Message, after: timedelta) -> None:
+        """Have it delivered again, not before `after`."""
+
+    @abstractmethod
+    async def dead_letter(self, message: Message, disposition: Disposition) -> None:
+        """Pass it on to where the broker keeps what nobody could process."""
+
+    def begin(self, message: Message) -> None:  # noqa: B027 - not every broker has deadlines
+        """Its handler is about to run."""
+
+    def abandon(self, message: Message) -> None:  # noqa: B027 - as above
+        """Tell the broker nothing more of it."""
+
+
+class Subscription(Settler):
+    """One broker's side of a listener: how messages come, and what the broker is told of each."""
 
     @abstractmethod
     async def start(self, take: Callable[[Message], None]) -> None:
@@ -93,26 +115,35 @@ class Subscription(ABC):
         """Tell the broker what it was not told yet, and end the connection."""
 
     @abstractmethod
-    async def acknowledge(self, message: Message) -> None:
-        """The message is done with."""
-
-    @abstractmethod
-    async def retry(self, message: Message, after: timedelta) -> None:
-        """Have it delivered again, not before `after`."""
-
-    @abstractmethod
-    async def dead_letter(self, message: Message, disposition: Disposition) -> None:
-        """Pass it on to where the broker keeps what nobody could process."""
-
-    @abstractmethod
     async def give_back(self, message: Message) -> None:
         """Have it delivered again at once: nobody touched it."""
 
-    def begin(self, message: Message) -> None:  # noqa: B027 - not every broker has deadlines
-        """Its handler is about to run."""
 
-    def abandon(self, message: Message) -> None:  # noqa: B027 - as above
-        """Tell the broker nothing more of it."""
+async def process(
+    settler: Settler, message: Message, receive: Callable[[Message], Awaitable[Disposition]]
+) -> Disposition:
+    """Have a message processed, and tell the broker what came of it; gives that too.
+
+    What `receive` raises has to be changed in the program: then the broker is told nothing.
+    """
+    settler.begin(message)
+    try:
+        disposition = await receive(message)
+    except BaseException:
+        settler.abandon(message)
+        raise
+    if disposition.action == "ack":
+        await settler.acknowledge(message)
+    elif disposition.action == "dead_letter":
+        log.warning("an event became a dead letter (%s): %s", disposition.status, disposition.reference)
+        await settler.dead_letter(message, disposition)
+    elif isinstance(disposition.error, LeaseLost) and settler.settles_others:
+        # Somebody else may have it by now, and would lose it by what is said here.
+        settler.abandon(message)
+    else:
+        after = disposition.retry_after
+        await settler.retry(message, AFTER_NOTHING if after is None else after)
+    return disposition
 
 
 class Listener:
@@ -201,31 +232,11 @@ class Listener:
             self._running += 1
             self._idle.clear()
             try:
-                await self._handle(message)
+                await process(self._subscription, message, self._receive)
             finally:
                 self._running -= 1
                 if not self._running:
                     self._idle.set()
-
-    async def _handle(self, message: Message) -> None:
-        subscription = self._subscription
-        subscription.begin(message)
-        try:
-            disposition = await self._receive(message)
-        except BaseException:
-            subscription.abandon(message)
-            raise
-        if disposition.action == "ack":
-            await subscription.acknowledge(message)
-        elif disposition.action == "dead_letter":
-            log.warning("an event became a dead letter (%s): %s", disposition.status, disposition.reference)
-            await subscription.dead_letter(message, disposition)
-        elif isinstance(disposition.error, LeaseLost) and subscription.settles_others:
-            # Somebody else may have it by now, and would lose it by what is said here.
-            subscription.abandon(message)
-        else:
-            after = disposition.retry_after
-            await subscription.retry(message, AFTER_NOTHING if after is None else after)
 
 
 @asynccontextmanager

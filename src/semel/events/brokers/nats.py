@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from types import TracebackType
@@ -116,7 +116,7 @@ async def listen(
         yield
 
 
-async def _connect(url: str, options: dict[str, Any], **callbacks: Any) -> Client:
+async def _connect(url: str | list[str], options: Mapping[str, Any], **callbacks: Any) -> Client:
     """A connection that comes back by itself.
 
     Raises:
@@ -136,6 +136,28 @@ async def _connect(url: str, options: dict[str, Any], **callbacks: Any) -> Clien
             return await nats.connect(url, **{**settings, **callbacks, **options})
     except (NatsError, OSError, TimeoutError) as error:
         raise ConnectionError(f"NATS could not be reached ({type(error).__name__}); nothing was sent.") from error
+
+
+@asynccontextmanager
+async def connect_extender(url: str | list[str], options: Mapping[str, Any]) -> AsyncIterator[Extend]:
+    """Connect, in the thread of the deadlines, what extends those of messages by where their answers go.
+
+    Raises:
+        ConnectionError: the connection is lost.
+    """
+    client = await _connect(url, options)
+
+    async def extend(replies: Sequence[str]) -> None:
+        for reply in replies:
+            await client.publish(reply, b"+WPI")
+        await client.flush()
+
+    try:
+        yield extend
+    except NatsError as error:
+        raise ConnectionError(str(error)) from error
+    finally:
+        await client.close()
 
 
 class _Subscription(Subscription):
@@ -187,7 +209,9 @@ class _Subscription(Subscription):
         self._client = await _connect(self._url, self._options, reconnected_cb=self._on_reconnected)
         info = await self._find_or_make(self._client.jetstream())
         ack_wait = info.config.ack_wait or ACK_WAIT.total_seconds()
-        self._deadlines = Deadlines(self._connect_extender, every=ack_wait / 3, longest=self._longest)
+        self._deadlines = Deadlines(
+            lambda: connect_extender(self._url, self._options), every=ack_wait / 3, longest=self._longest
+        )
         self._deadlines.start()
         self._inbox = self._client.new_inbox()
         self._incoming = await self._client.subscribe(
@@ -207,25 +231,13 @@ class _Subscription(Subscription):
                     f"There is no stream {self._stream!r} on this broker; nothing was taken. Make it, with the "
                     f"subjects that it is to keep."
                 ) from error
-        _check(info, name)
+        check_acknowledgements(info, name)
+        if info.config.deliver_subject:
+            raise UsageError(
+                f"The durable consumer {name!r} pushes to {info.config.deliver_subject!r}, and messages are asked for "
+                f"here; nothing was taken. Make one without a deliver subject."
+            )
         return info
-
-    @asynccontextmanager
-    async def _connect_extender(self) -> AsyncIterator[Extend]:
-        """Runs in the thread of the deadlines, on a connection of its own."""
-        client = await _connect(self._url, self._options)
-
-        async def extend(replies: Sequence[str]) -> None:
-            for reply in replies:
-                await client.publish(reply, b"+WPI")
-            await client.flush()
-
-        try:
-            yield extend
-        except NatsError as error:
-            raise ConnectionError(str(error)) from error
-        finally:
-            await client.close()
 
     async def _on_reconnected(self) -> None:
         self._asked = 0  # what was asked for over the old connection is forgotten
@@ -351,7 +363,7 @@ class _Subscription(Subscription):
         await self._say(message, b"+TERM")
 
 
-def _check(info: ConsumerInfo, name: str) -> None:
+def check_acknowledgements(info: ConsumerInfo, name: str) -> None:
     """Refuse a durable consumer that loses messages.
 
     Raises:
@@ -362,11 +374,6 @@ def _check(info: ConsumerInfo, name: str) -> None:
         raise UsageError(
             f"The durable consumer {name!r} has the acknowledgement policy {_text(config.ack_policy)!r}: a message "
             f"would count as done before its handler ended; nothing was taken. Make it with ack_policy explicit."
-        )
-    if config.deliver_subject:
-        raise UsageError(
-            f"The durable consumer {name!r} pushes to {config.deliver_subject!r}, and messages are asked for here; "
-            f"nothing was taken. Make one without a deliver subject."
         )
     if config.max_deliver is not None and config.max_deliver > 0:
         log.warning(

@@ -99,13 +99,13 @@ async def listen(
             "no_ack=True has the broker forget a message when it is sent, so that a crash loses it; nothing was taken. "
             "Leave it out."
         )
-    _check_runtime(consumer, consumer_timeout)
+    check_runtime(consumer, consumer_timeout)
     subscription = _Subscription(url, queue, prefetch=max(prefetch, concurrency))
     async with run_listener(consumer, subscription, concurrency=concurrency, stop_within=stop_within):
         yield
 
 
-def _check_runtime(consumer: AnyConsumer, consumer_timeout: Duration | None) -> None:
+def check_runtime(consumer: AnyConsumer, consumer_timeout: Duration | None) -> None:
     """Compare how long a handler may run with how long the broker waits; it cannot be asked for that.
 
     Raises:
@@ -186,10 +186,10 @@ class _Subscription(Subscription):
     async def retry(self, message: Message, after: timedelta) -> None:
         link, tag, delivered = message.token
         is_delayed = False
-        with _unless_lost():
+        with unless_lost():
             # A broker that was just started may leave a message of a replicated queue unconfirmed for a minute.
             async with asyncio.timeout(DELAY_WITHIN.total_seconds()):
-                await link.delay(delivered, self._queue, after)
+                await link.delays.publish(delivered.body, delivered.header.properties, self._queue, after)
             is_delayed = True
         if is_delayed:
             link.acks.add(tag)
@@ -208,7 +208,7 @@ class _Subscription(Subscription):
     async def _reject(self, message: Message, *, requeue: bool) -> None:
         link, tag = message.token[:2]
         link.acks.forget(tag)
-        with _unless_lost():
+        with unless_lost():
             await link.channel.basic_reject(tag, requeue=requeue, wait=False)
 
 
@@ -219,9 +219,7 @@ class _Link:
         self._connection = connection
         self.channel = channel
         self.acks = _Acknowledgements(channel)
-        self._delays: AbstractChannel | None = None
-        self._declared: set[str] = set()
-        self._lock = asyncio.Lock()
+        self.delays = DelayQueues(connection)
         self._tag: str | None = None
         self._is_cancelled_by_broker = asyncio.get_running_loop().create_future()
 
@@ -273,29 +271,38 @@ class _Link:
     async def cancel(self) -> None:
         """Have nothing more sent."""
         if self._tag is not None:
-            with _unless_lost():
+            with unless_lost():
                 await self.channel.basic_cancel(self._tag)
-
-    async def delay(self, delivered: DeliveredMessage, queue: str, after: timedelta) -> None:
-        """Publish a message so that it comes back to its queue after a while; waits for the confirmation."""
-        milliseconds = _round_up(after)
-        name = f"{queue}.semel-retry.{milliseconds}"
-        async with self._lock:
-            if self._delays is None or self._delays.is_closed:
-                self._delays = await self._connection.channel(publisher_confirms=True)
-                self._declared.clear()
-            if name not in self._declared:
-                await self._delays.queue_declare(name, durable=True, arguments=_delay_arguments(queue, milliseconds))
-                self._declared.add(name)
-        properties = delivered.header.properties
-        properties.delivery_mode = 2
-        await self._delays.basic_publish(delivered.body, routing_key=name, properties=properties)
 
     async def close(self) -> None:
         """Send what waits to be acknowledged, and end."""
-        with _unless_lost():
+        with unless_lost():
             await self.acks.flush()
         await _close(self._connection)
+
+
+class DelayQueues:
+    """Queues, one for each length of a delay, whose messages go back to where they came from."""
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        self._connection = connection
+        self._channel: AbstractChannel | None = None
+        self._declared: set[str] = set()
+        self._lock = asyncio.Lock()
+
+    async def publish(self, body: bytes, properties: commands.Basic.Properties, queue: str, after: timedelta) -> None:
+        """Send a message so that it comes to `queue` after a while; waits for the confirmation."""
+        milliseconds = _round_up(after)
+        name = f"{queue}.semel-retry.{milliseconds}"
+        async with self._lock:
+            if self._channel is None or self._channel.is_closed:
+                self._channel = await self._connection.channel(publisher_confirms=True)
+                self._declared.clear()
+            if name not in self._declared:
+                await self._channel.queue_declare(name, durable=True, arguments=_delay_arguments(queue, milliseconds))
+                self._declared.add(name)
+        properties.delivery_mode = 2
+        await self._channel.basic_publish(body, routing_key=name, properties=properties)
 
 
 def _round_up(after: timedelta) -> int:
@@ -345,7 +352,7 @@ class _Acknowledgements:
 
     async def _flush_soon(self) -> None:
         await asyncio.sleep(0)
-        with _unless_lost():
+        with unless_lost():
             await self.flush()
 
     async def flush(self) -> None:
@@ -367,7 +374,7 @@ class _Acknowledgements:
 
 
 @contextmanager
-def _unless_lost() -> Iterator[None]:
+def unless_lost() -> Iterator[None]:
     """Leave out what is said over a connection that is gone: the broker delivers again what it was not told of."""
     try:
         yield
@@ -381,7 +388,7 @@ def _unless_lost() -> Iterator[None]:
 
 
 async def _close(connection: AbstractConnection) -> None:
-    with _unless_lost():
+    with unless_lost():
         await connection.close()
 
 

@@ -11,9 +11,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
-import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -21,7 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from semel.errors import UsageError
-from semel.events.brokers.deadlines import Deadlines, Extend
+from semel.events.brokers.deadlines import Deadlines
 from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import (
     CONCURRENCY,
@@ -35,6 +32,16 @@ from semel.events.brokers.listening import (
     log,
     run_listener,
 )
+from semel.events.brokers.redis_group import (
+    ACKNOWLEDGE,
+    DELAY,
+    LEAVE,
+    SWEEP,
+    SWEEP_EVERY,
+    SWEEP_LEASE_MS,
+    Group,
+    pairs_of,
+)
 from semel.events.disposition import Disposition
 from semel.events.event import Event
 from semel.extras import requires
@@ -47,90 +54,11 @@ with requires("semel.events.brokers.redis_streams", "redis"):
     from redis.exceptions import TimeoutError as RedisTimeoutError
 
 ACK_WAIT: Final = timedelta(seconds=30)
-WAITING: Final = "semel-waiting"
-"""The member of a group that has what has to wait."""
 _BODY: Final = b"data"
 _BLOCK_MS: Final = 2000
-_SWEEP_EVERY: Final = 0.2
-_SWEEP_LEASE_MS: Final = 2000
 _GONE_AFTER_MS: Final = 3_600_000
 _GROUP_IS_GONE: Final = ("NOGROUP", "UNBLOCKED")
 _LOST: Final = (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError)
-
-# KEYS of every script: the stream, the set of due times, the lease of the sweep, the cursor of the sweep.
-# ARGV of every script begin with: the group, the member who says it, and the one that nobody is.
-_HEAD: Final = """
-local stream, due, group, me, waiting = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
-local function belongs_to(id, member)
-    return #redis.call('XPENDING', stream, group, id, id, 1, member) > 0
-end
-local function now_ms()
-    local now = redis.call('TIME')
-    return now[1] * 1000 + math.floor(now[2] / 1000)
-end
-local function set_aside(id, at)
-    redis.call('XCLAIM', stream, group, waiting, 0, id, 'JUSTID')
-    redis.call('ZADD', due, at, id)
-end
-"""
-_EXTEND: Final = f"""{_HEAD}
-for place = 4, #ARGV do
-    if belongs_to(ARGV[place], me) then redis.call('XCLAIM', stream, group, me, 0, ARGV[place], 'JUSTID') end
-end
-"""
-_ACKNOWLEDGE: Final = f"""{_HEAD}
-for place = 4, #ARGV do
-    if belongs_to(ARGV[place], me) then redis.call('XACK', stream, group, ARGV[place]) end
-end
-"""
-_DELAY: Final = f"""{_HEAD}
-if belongs_to(ARGV[4], me) then set_aside(ARGV[4], now_ms() + ARGV[5]) end
-"""
-# What is due, and what a member left behind that is gone. Answers false where somebody else looks.
-_SWEEP: Final = f"""{_HEAD}
-local room, idle_ms = tonumber(ARGV[4]), tonumber(ARGV[5])
-local holder = redis.call('GET', KEYS[3])
-if holder and holder ~= me then return false end
-redis.call('SET', KEYS[3], me, 'PX', ARGV[6])
-local taken = {{}}
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now_ms(), 'LIMIT', 0, room)) do
-    redis.call('ZREM', due, id)
-    if belongs_to(id, waiting) then
-        for _, entry in ipairs(redis.call('XCLAIM', stream, group, me, 0, id)) do taken[#taken + 1] = entry end
-    end
-end
-if idle_ms == 0 or #taken >= room then return taken end
-local cursor = redis.call('GET', KEYS[4]) or '0-0'
-local found = redis.call('XAUTOCLAIM', stream, group, me, idle_ms, cursor, 'COUNT', room - #taken)
-for _, entry in ipairs(found[2]) do
-    if entry and entry[1] then
-        local at = redis.call('ZSCORE', due, entry[1])
-        if at then set_aside(entry[1], at) else taken[#taken + 1] = entry end
-    end
-end
-redis.call('SET', KEYS[4], found[1])
-if found[1] == '0-0' then
-    for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
-        local member = {{}}
-        for place = 1, #fields, 2 do member[fields[place]] = fields[place + 1] end
-        local is_ours = string.sub(member['name'], 1, 6) == 'semel-' and member['name'] ~= waiting
-        if is_ours and member['pending'] == 0 and member['idle'] > tonumber(ARGV[7]) then
-            redis.call('XGROUP', 'DELCONSUMER', stream, group, member['name'])
-        end
-    end
-end
-return taken
-"""
-# All that is left goes to whoever looks next, and the member is gone.
-_LEAVE: Final = f"""{_HEAD}
-local mine = redis.call('XPENDING', stream, group, '-', '+', 1000, me)
-while #mine > 0 do
-    for _, entry in ipairs(mine) do set_aside(entry[1], now_ms()) end
-    mine = redis.call('XPENDING', stream, group, '-', '+', 1000, me)
-end
-redis.call('XGROUP', 'DELCONSUMER', stream, group, me)
-if redis.call('GET', KEYS[3]) == me then redis.call('DEL', KEYS[3]) end
-"""
 
 
 @asynccontextmanager
@@ -175,7 +103,7 @@ async def listen(
             "Leave it out."
         )
     subscription = _Subscription(
-        _Group(url, options, stream, group or consumer.name),
+        Group(_connecting(url, options), stream, group or consumer.name),
         prefetch=max(prefetch, concurrency),
         ack_wait=to_timedelta("ack_wait", ack_wait, error=UsageError).total_seconds(),
         longest=consumer.policy.max_runtime.total_seconds(),
@@ -192,7 +120,7 @@ async def read_stream(url: str, stream: str, group: str | None, **options: Any) 
         UsageError: there is no such stream or group.
         ConnectionError: the server cannot be reached.
     """
-    client = _Group(url, options, stream, group or "").connect()
+    client = _connecting(url, options)()
     try:
         groups: Any = await client.xinfo_groups(stream)
         policy = await _eviction_policy(client)
@@ -220,41 +148,15 @@ async def _eviction_policy(client: Redis) -> str | None:
     return f"maxmemory-policy = {policy}" if policy.startswith("allkeys") else None
 
 
-class _Group:
-    """One member of a group, and the scripts that it says things with."""
-
-    def __init__(self, url: str, options: dict[str, Any], stream: str, name: str) -> None:
-        self.url = url
-        self.options = options
-        self.stream = stream
-        self.name = name
-        self.member = f"semel-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        # All keys of a script have to be on one server of a cluster: they share what its slot is made of.
-        tagged = stream if "{" in stream else f"{{{stream}}}"
-        self._keys = (stream, *(f"{tagged}:{name}:semel-{part}" for part in ("due", "sweep", "cursor")))
-
-    def connect(self) -> Redis:
-        """A client of its own."""
-        return Redis.from_url(self.url, **{**self.options, "protocol": 2})  # answers have one shape there
-
-    async def run(self, client: Redis, script: str, *values: Any) -> Any:
-        """Have a script run for this member."""
-        return await client.register_script(script)(keys=self._keys, args=(self.name, self.member, WAITING, *values))
-
-    async def make(self, client: Redis) -> None:
-        """Make the group where it is not there."""
-        try:
-            await client.xgroup_create(self.stream, self.name, id="0", mkstream=True)
-        except ResponseError as error:
-            if not str(error).startswith("BUSYGROUP"):
-                raise
+def _connecting(url: str, options: dict[str, Any]) -> Callable[[], Redis]:
+    return lambda: Redis.from_url(url, **{**options, "protocol": 2})  # answers have one shape there
 
 
 class _Subscription(Subscription):
     """A member of a group, which reads as many entries as there is room for."""
 
     def __init__(
-        self, group: _Group, *, prefetch: int, ack_wait: float, longest: float, dead_letter_stream: str | None
+        self, group: Group, *, prefetch: int, ack_wait: float, longest: float, dead_letter_stream: str | None
     ) -> None:
         self._group = group
         self._prefetch = prefetch
@@ -262,7 +164,7 @@ class _Subscription(Subscription):
         self._dead_letter_stream = dead_letter_stream
         self._take: Callable[[Message], None] = lambda _: None
         self._client = group.connect()
-        self._deadlines = Deadlines(self._connect_extender, every=ack_wait / 3, longest=longest)
+        self._deadlines = Deadlines(group.connect_extender, every=ack_wait / 3, longest=longest)
         self._held: set[bytes] = set()
         self._room = asyncio.Event()
         self._is_paused = False
@@ -282,21 +184,6 @@ class _Subscription(Subscription):
                 f"{self._group.stream!r} cannot be read as a stream: {error}. Nothing was taken."
             ) from error
         self._deadlines.start()
-
-    @asynccontextmanager
-    async def _connect_extender(self) -> AsyncIterator[Extend]:
-        """Runs in the thread of the deadlines, on a connection of its own."""
-        client = self._group.connect()
-
-        async def extend(ids: Sequence[bytes]) -> None:
-            await self._group.run(client, _EXTEND, *ids)
-
-        try:
-            yield extend
-        except RedisError as error:
-            raise ConnectionError(str(error)) from error
-        finally:
-            await client.aclose()
 
     async def run(self) -> None:
         tasks = [asyncio.create_task(self._repeat(step)) for step in (self._read, self._sweep)]
@@ -352,11 +239,11 @@ class _Subscription(Subscription):
             is_pass = loop.time() >= next_pass
             if free > 0:
                 idle_ms = int(self._ack_wait * 1000) if is_pass else 0
-                taken = await self._group.run(self._client, _SWEEP, free, idle_ms, _SWEEP_LEASE_MS, _GONE_AFTER_MS)
-                self._receive([(entry[0], _pairs(entry[1])) for entry in taken or ()])
+                taken = await self._group.run(self._client, SWEEP, free, idle_ms, SWEEP_LEASE_MS, _GONE_AFTER_MS)
+                self._receive([(entry[0], pairs_of(entry[1])) for entry in taken or ()])
                 if is_pass and taken is not None and len(taken) < free:
                     next_pass = loop.time() + self._ack_wait / 3
-            await asyncio.sleep(_SWEEP_EVERY)
+            await asyncio.sleep(SWEEP_EVERY)
 
     def _receive(self, entries: Sequence[Any]) -> None:
         for id_, fields in entries:
@@ -377,7 +264,7 @@ class _Subscription(Subscription):
             if self._flushing is not None:
                 await self._flushing  # what is on its way counts only while the entries are ours
             await self._flush()
-            await self._group.run(self._client, _LEAVE)
+            await self._group.run(self._client, LEAVE)
         await self._client.aclose()
 
     def begin(self, message: Message) -> None:
@@ -403,7 +290,7 @@ class _Subscription(Subscription):
     async def _flush(self) -> None:
         ids, self._ready = self._ready, []
         if ids:
-            await self._say(ids, _ACKNOWLEDGE, *ids)
+            await self._say(ids, ACKNOWLEDGE, *ids)
 
     async def _say(self, ids: Sequence[bytes], script: str, *values: Any) -> None:
         try:
@@ -416,7 +303,7 @@ class _Subscription(Subscription):
     async def retry(self, message: Message, after: timedelta) -> None:
         id_ = message.token[0]
         self._deadlines.release(id_)
-        await self._say([id_], _DELAY, id_, int(after.total_seconds() * 1000))
+        await self._say([id_], DELAY, id_, int(after.total_seconds() * 1000))
 
     async def give_back(self, message: Message) -> None:
         await self.retry(message, timedelta())
@@ -432,11 +319,6 @@ class _Subscription(Subscription):
                 await self.retry(message, timedelta(seconds=5))
                 return
         await self.acknowledge(message)
-
-
-def _pairs(flat: Sequence[bytes] | None) -> dict[bytes, bytes]:
-    """The fields of an entry as a script gives them: names and values by turns."""
-    return {} if flat is None else dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def publisher(

@@ -1,0 +1,105 @@
+"""FastStream's NATS broker, with JetStream: deadlines are extended from a thread, over a connection of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from semel.events.brokers.deadlines import Deadlines
+from semel.events.brokers.faststream.settling import MessageSettler, Served, demand_manual_policy, refuse
+from semel.events.brokers.listening import Message
+from semel.events.brokers.nats import ACK_WAIT, check_acknowledgements, connect_extender
+from semel.extras import requires
+
+with requires("semel.events.brokers.faststream", "nats"):
+    from faststream.nats.subscriber.usecases import (
+        BatchPullStreamSubscriber,
+    )
+    from faststream.nats.subscriber.usecases.stream_basic import StreamSubscriber
+    from nats.errors import Error as NatsError
+    from nats.js.api import AckPolicy as NatsAckPolicy
+    from nats.js.errors import NotFoundError
+
+_CALLBACK: Final = "_cb"
+
+
+def check(subscriber: Any) -> None:
+    """Refuse a subscriber that would lose messages.
+
+    Raises:
+        UsageError: it would.
+    """
+    if isinstance(subscriber, BatchPullStreamSubscriber):
+        refuse(subscriber, "takes many messages as one (PullSub(batch=True))", "Leave batch out")
+    if not isinstance(subscriber, StreamSubscriber):
+        refuse(
+            subscriber,
+            "has no stream: NATS itself keeps no message, so a crash loses it",
+            'Write stream=…, and durable="NAME"',
+        )
+    # FastStream writes MANUAL over the policy here, and leaves the acknowledgement to the client.
+    demand_manual_policy(subscriber, is_really_first=subscriber.extra_options.get("manual_ack") is False)
+    if subscriber.config.ack_policy not in (None, NatsAckPolicy.EXPLICIT):
+        refuse(
+            subscriber,
+            f"has ConsumerConfig(ack_policy={subscriber.config.ack_policy.value!r}): a message counts as done before "
+            f"its handler ended",
+            "Leave it out, or make it explicit",
+        )
+
+
+def make_settler(served: Served) -> MessageSettler:
+    """What its messages are settled by."""
+    return _Settler(served)
+
+
+class _Settler(MessageSettler):
+    """Acknowledges, ends, or gives back with a delay; says that work is in progress while a handler runs."""
+
+    settles_others = True
+
+    def __init__(self, served: Served) -> None:
+        super().__init__(served)
+        self._deadlines: Deadlines | None = None
+
+    async def start(self) -> None:
+        subscriber = self._served.subscriber
+        ack_wait = subscriber.config.ack_wait or ACK_WAIT.total_seconds()
+        if durable := subscriber.extra_options.get("durable"):
+            with suppress(NotFoundError):  # then FastStream makes it, with what was declared
+                info = await subscriber.jetstream.consumer_info(subscriber.stream.name, durable)
+                check_acknowledgements(info, durable)
+                ack_wait = info.config.ack_wait or ack_wait
+        longest = self._served.consumer.policy.max_runtime.total_seconds()
+        self._deadlines = Deadlines(self._connecting(), every=ack_wait / 3, longest=longest)
+        self._deadlines.start()
+
+    def _connecting(self) -> Callable[[], Any]:
+        given = dict(self._served.broker._connection_kwargs)  # noqa: SLF001 - what it connects with itself
+        servers = given.pop("servers")
+        options = {name: value for name, value in given.items() if not name.endswith(_CALLBACK)}
+        return lambda: connect_extender(list(servers) if not isinstance(servers, str) else servers, options)
+
+    async def stop(self) -> None:
+        if self._deadlines is not None:
+            await self._deadlines.stop()
+            self._deadlines = None
+
+    def begin(self, message: Message) -> None:
+        if self._deadlines is not None:
+            self._deadlines.hold(message.token.raw_message.reply)
+            self._deadlines.begin(message.token.raw_message.reply)
+
+    def abandon(self, message: Message) -> None:
+        if self._deadlines is not None:
+            self._deadlines.release(message.token.raw_message.reply)
+
+    async def retry(self, message: Message, after: timedelta) -> None:
+        self.abandon(message)
+        with self._unless_lost():
+            await message.token.nack(delay=after.total_seconds())
+
+    def _unless_lost(self) -> Any:
+        return suppress(NatsError, OSError)

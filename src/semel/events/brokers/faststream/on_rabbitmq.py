@@ -1,0 +1,83 @@
+"""FastStream's RabbitMQ broker: messages that have to wait go through the same queues as in our own adapter.
+
+Nothing extends a delivery here: a broker closes the channel of a message that is not acknowledged within its
+`consumer_timeout`, so a handler must not run that long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from semel.events.brokers.faststream.settling import MessageSettler, Served, demand_manual_policy, warn
+from semel.events.brokers.listening import AFTER_NOTHING, Message
+from semel.events.brokers.rabbitmq import DELAY_WITHIN, DelayQueues, check_runtime, unless_lost
+from semel.extras import requires
+
+with requires("semel.events.brokers.faststream", "aio_pika"):
+    from aio_pika import IncomingMessage
+    from faststream.message import StreamMessage
+
+_PROPERTIES: Final = ("message_id", "correlation_id", "app_id", "type")
+"""What AMQP keeps beside the headers, and other brokers among them."""
+
+
+def check(subscriber: Any) -> None:
+    """Refuse a subscriber that would lose messages.
+
+    Raises:
+        UsageError: it would.
+    """
+    demand_manual_policy(subscriber)
+    if subscriber.queue.exclusive or subscriber.queue.auto_delete:
+        warn(subscriber, "takes from a queue that is deleted with its last consumer, and all its messages with it")
+
+
+def make_settler(served: Served) -> MessageSettler:
+    """What its messages are settled by."""
+    return _Settler(served)
+
+
+class _Settler(MessageSettler):
+    """Acknowledges, rejects, or publishes to a queue that gives back after a while."""
+
+    def __init__(self, served: Served) -> None:
+        super().__init__(served)
+        self._delays: tuple[Any, DelayQueues] | None = None
+
+    async def start(self) -> None:
+        check_runtime(self._served.consumer, None)
+
+    def parts_of(self, message: StreamMessage[Any]) -> tuple[Mapping[str, Any], bytes]:
+        headers, body = super().parts_of(message)
+        # Not those of FastStream's message, which makes up what the producer did not send.
+        sent = {name: getattr(message.raw_message, name, None) for name in _PROPERTIES}
+        return {**{name: text for name, text in sent.items() if text}, **headers}, body
+
+    async def retry(self, message: Message, after: timedelta) -> None:
+        raw: IncomingMessage = message.token.raw_message
+        queue = self._served.subscriber._queue_obj  # noqa: SLF001 - the name that the broker gave, where it gave one
+        if queue is None:  # under FastStream's test broker
+            await super().retry(message, after)
+            return
+        is_delayed = False
+        with self._unless_lost():
+            async with asyncio.timeout(DELAY_WITHIN.total_seconds()):
+                delays = self._delays_over(raw.channel.connection)
+                await delays.publish(raw.body, raw.properties, queue.name, after)
+            is_delayed = True
+        if is_delayed:
+            await self.acknowledge(message)
+            return
+        await asyncio.sleep(AFTER_NOTHING.total_seconds())
+        await super().retry(message, after)
+
+    def _delays_over(self, connection: Any) -> DelayQueues:
+        if self._delays is None or self._delays[0] is not connection:
+            self._delays = connection, DelayQueues(connection)
+        return self._delays[1]
+
+    def _unless_lost(self) -> Any:
+        return unless_lost()

@@ -1,0 +1,192 @@
+"""FastStream's Redis broker, with streams and groups.
+
+- FastStream reads new entries alone. What has to wait, and what a process left behind that is gone, is looked for here,
+  as in our own adapter, and handed to the subscriber.
+- Deadlines are extended from a thread, over a connection of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from semel.events.brokers.deadlines import Deadlines
+from semel.events.brokers.faststream.settling import MessageSettler, Served, demand_manual_policy, refuse
+from semel.events.brokers.listening import Message, RetryDelay
+from semel.events.brokers.redis_group import (
+    ACKNOWLEDGE,
+    DELAY,
+    RELEASE,
+    SWEEP,
+    SWEEP_EVERY,
+    SWEEP_LEASE_MS,
+    Group,
+    pairs_of,
+)
+from semel.events.disposition import Disposition
+from semel.events.event import is_attribute
+from semel.extras import requires
+
+with requires("semel.events.brokers.faststream", "redis"):
+    from faststream.message import StreamMessage
+    from faststream.redis.configs.state import RedisConnectionState
+    from faststream.redis.message import DefaultStreamMessage, bDATA_KEY
+    from faststream.redis.subscriber.usecases import StreamBatchSubscriber, StreamSubscriber
+    from redis.asyncio import ConnectionPool, Redis
+    from redis.exceptions import RedisError
+
+_BODY: Final = b"data"
+_ROOM: Final = 16
+"""Entries that are taken over at a time."""
+_NEVER: Final = 2**53
+"""FastStream's members of a group are its own business: none is removed."""
+
+
+def check(subscriber: Any) -> None:
+    """Refuse a subscriber that would lose messages.
+
+    Raises:
+        UsageError: it would.
+    """
+    if isinstance(subscriber, StreamBatchSubscriber):
+        refuse(subscriber, "takes many entries as one (StreamSub(batch=True))", "Leave batch out")
+    if not isinstance(subscriber, StreamSubscriber):
+        refuse(
+            subscriber,
+            "takes from a channel or a list, where Redis forgets a message when it is sent, so a crash loses it",
+            'Write stream=StreamSub("NAME", group="NAME", consumer="NAME")',
+        )
+    stream = subscriber.stream_sub
+    if not stream.group:
+        refuse(
+            subscriber, "has no group, so nobody keeps what it has read", 'Write StreamSub(…, group="NAME", consumer=…)'
+        )
+    if stream.no_ack:
+        refuse(
+            subscriber,
+            "has no_ack=True: the server forgets an entry when it is read, so a crash loses it",
+            "Leave it out, and write ack_policy=AckPolicy.MANUAL",
+        )
+    demand_manual_policy(subscriber)
+
+
+def make_settler(served: Served) -> MessageSettler:
+    """What its messages are settled by."""
+    return _Settler(served)
+
+
+class _Settler(MessageSettler):
+    """Acknowledges or delays entries that are still this member's, and hands over what nobody else would."""
+
+    def __init__(self, served: Served) -> None:
+        super().__init__(served)
+        stream = served.subscriber.stream_sub
+        self._group = Group(self._connect, stream.name, stream.group, stream.consumer)
+        idle_ms = stream.min_idle_time or stream.claim_min_idle_time
+        self._ack_wait = served.ack_wait.total_seconds() if idle_ms is None else idle_ms / 1000
+        self._client: Redis | None = None
+        self._deadlines: Deadlines | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+        self._held: set[bytes] = set()
+
+    def _connect(self) -> Redis:
+        state = self._served.subscriber._outer_config.connection  # noqa: SLF001 - what FastStream connects with
+        given = {**state._options, "protocol": 2, "decode_responses": False}  # noqa: SLF001 - as above
+        return Redis.from_pool(ConnectionPool(**given))
+
+    async def start(self) -> None:
+        subscriber = self._served.subscriber
+        if type(subscriber._outer_config.connection) is not RedisConnectionState:  # noqa: SLF001 - as above
+            refuse(
+                subscriber,
+                "takes from a cluster, or over Sentinel, which the inbox has no connection of its own to",
+                "Give RedisBroker the URL of one server, or listen with semel.events.brokers.redis_streams",
+            )
+        self._client = self._connect()
+        longest = self._served.consumer.policy.max_runtime.total_seconds()
+        self._deadlines = Deadlines(self._group.connect_extender, every=self._ack_wait / 3, longest=longest)
+        self._deadlines.start()
+        self._sweeping = asyncio.create_task(self._sweep())
+
+    async def stop(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+        if self._deadlines is not None:
+            await self._deadlines.stop()
+        if self._client is not None:
+            with suppress(RedisError, OSError):  # FastStream may have read more than it handed over
+                await self._group.run(self._client, RELEASE)
+            await self._client.aclose()
+        self._sweeping = self._deadlines = self._client = None
+
+    def parts_of(self, message: StreamMessage[Any]) -> tuple[Mapping[str, Any], bytes]:
+        fields = message.raw_message["data"]
+        names = {name.decode("utf-8", "replace"): value for name, value in fields.items() if name != _BODY}
+        if bDATA_KEY not in fields and any(is_attribute(name) for name in names):
+            return names, fields.get(_BODY, b"")  # an entry of `redis_streams.publisher`
+        return super().parts_of(message)
+
+    def begin(self, message: Message) -> None:
+        if self._deadlines is not None:
+            (entry,) = message.token.raw_message["message_ids"]
+            self._held.add(entry)
+            self._deadlines.hold(entry)
+            self._deadlines.begin(entry)
+
+    def abandon(self, message: Message) -> None:
+        if self._deadlines is not None:
+            (entry,) = message.token.raw_message["message_ids"]
+            self._held.discard(entry)
+            self._deadlines.release(entry)
+
+    async def acknowledge(self, message: Message) -> None:
+        if self._client is None:  # under FastStream's test broker
+            await super().acknowledge(message)
+        await self._say(message, ACKNOWLEDGE)
+
+    async def retry(self, message: Message, after: timedelta) -> None:
+        await self._say(message, DELAY, int(after.total_seconds() * 1000))
+
+    async def dead_letter(self, message: Message, disposition: Disposition) -> None:  # noqa: ARG002 - it is stored here
+        await self.acknowledge(message)
+
+    async def _say(self, message: Message, script: str, *values: Any) -> None:
+        if self._client is not None:
+            with suppress(RedisError, OSError):  # then it is still this member's, and found again
+                await self._group.run(self._client, script, *message.token.raw_message["message_ids"], *values)
+        self.abandon(message)
+
+    async def _sweep(self) -> None:
+        """Look for what is due, and every third part of a deadline for what somebody left behind."""
+        loop, delay = asyncio.get_running_loop(), RetryDelay()
+        next_pass = loop.time()
+        while True:
+            await asyncio.sleep(SWEEP_EVERY)
+            if not self._served.subscriber.running:
+                continue
+            is_pass = loop.time() >= next_pass
+            try:
+                taken = await self._take(int(self._ack_wait * 1000) if is_pass else 0)
+            except (RedisError, OSError) as error:
+                await delay.wait(f"Redis did not answer ({type(error).__name__})")
+                continue
+            delay.reset()
+            if is_pass and len(taken) < _ROOM:
+                next_pass = loop.time() + self._ack_wait / 3
+            for entry, fields in taken:
+                await self._hand_over(entry, fields)
+
+    async def _take(self, idle_ms: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        assert self._client is not None  # noqa: S101 - made before this begins
+        taken = await self._group.run(self._client, SWEEP, _ROOM, idle_ms, SWEEP_LEASE_MS, _NEVER)
+        found = [(entry[0], pairs_of(entry[1])) for entry in taken or ()]
+        return [(entry, fields) for entry, fields in found if entry not in self._held]
+
+    async def _hand_over(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
+        stream = self._group.stream
+        message = DefaultStreamMessage(type="stream", channel=stream, message_ids=[entry], data=fields)
+        await self._served.subscriber.consume_one(message)

@@ -1,0 +1,157 @@
+"""A member of a group of a Redis stream, and the scripts by which it settles, extends and delays entries.
+
+- Acknowledging, extending and delaying compare the owner first, so nobody settles or takes back what somebody else has
+  by now.
+- What has to wait belongs to a member that nobody is, and its due time stands beside the stream. One process of the
+  group at a time looks for what is due, and for what a member left behind that is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from semel.events.brokers.deadlines import Extend
+from semel.extras import requires
+
+with requires("semel.events.brokers.redis_group", "redis"):
+    from redis.asyncio import Redis
+    from redis.exceptions import RedisError, ResponseError
+
+WAITING: Final = "semel-waiting"
+"""The member of a group that has what has to wait."""
+SWEEP_EVERY: Final = 0.2
+"""Seconds between two looks for what is due."""
+SWEEP_LEASE_MS: Final = 2000
+
+# KEYS of every script: the stream, the set of due times, the lease of the sweep, the cursor of the sweep.
+# ARGV of every script begin with: the group, the member who says it, and the one that nobody is.
+_HEAD: Final = """
+local stream, due, group, me, waiting = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+local function belongs_to(id, member)
+    return #redis.call('XPENDING', stream, group, id, id, 1, member) > 0
+end
+local function now_ms()
+    local now = redis.call('TIME')
+    return now[1] * 1000 + math.floor(now[2] / 1000)
+end
+local function set_aside(id, at)
+    redis.call('XCLAIM', stream, group, waiting, 0, id, 'JUSTID')
+    redis.call('ZADD', due, at, id)
+end
+"""
+EXTEND: Final = f"""{_HEAD}
+for place = 4, #ARGV do
+    if belongs_to(ARGV[place], me) then redis.call('XCLAIM', stream, group, me, 0, ARGV[place], 'JUSTID') end
+end
+"""
+ACKNOWLEDGE: Final = f"""{_HEAD}
+for place = 4, #ARGV do
+    if belongs_to(ARGV[place], me) then redis.call('XACK', stream, group, ARGV[place]) end
+end
+"""
+DELAY: Final = f"""{_HEAD}
+if belongs_to(ARGV[4], me) then set_aside(ARGV[4], now_ms() + ARGV[5]) end
+"""
+# What is due, and what a member left behind that is gone. Answers false where somebody else looks.
+SWEEP: Final = f"""{_HEAD}
+local room, idle_ms = tonumber(ARGV[4]), tonumber(ARGV[5])
+local holder = redis.call('GET', KEYS[3])
+if holder and holder ~= me then return false end
+redis.call('SET', KEYS[3], me, 'PX', ARGV[6])
+local taken = {{}}
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now_ms(), 'LIMIT', 0, room)) do
+    redis.call('ZREM', due, id)
+    if belongs_to(id, waiting) then
+        for _, entry in ipairs(redis.call('XCLAIM', stream, group, me, 0, id)) do taken[#taken + 1] = entry end
+    end
+end
+if idle_ms == 0 or #taken >= room then return taken end
+local cursor = redis.call('GET', KEYS[4]) or '0-0'
+local found = redis.call('XAUTOCLAIM', stream, group, me, idle_ms, cursor, 'COUNT', room - #taken)
+for _, entry in ipairs(found[2]) do
+    if entry and entry[1] then
+        local at = redis.call('ZSCORE', due, entry[1])
+        if at then set_aside(entry[1], at) else taken[#taken + 1] = entry end
+    end
+end
+redis.call('SET', KEYS[4], found[1])
+if found[1] == '0-0' then
+    for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
+        local member = {{}}
+        for place = 1, #fields, 2 do member[fields[place]] = fields[place + 1] end
+        local is_ours = string.sub(member['name'], 1, 6) == 'semel-' and member['name'] ~= waiting
+        if is_ours and member['pending'] == 0 and member['idle'] > tonumber(ARGV[7]) then
+            redis.call('XGROUP', 'DELCONSUMER', stream, group, member['name'])
+        end
+    end
+end
+return taken
+"""
+# All that is left goes to whoever looks next.
+RELEASE: Final = f"""{_HEAD}
+local mine = redis.call('XPENDING', stream, group, '-', '+', 1000, me)
+while #mine > 0 do
+    for _, entry in ipairs(mine) do set_aside(entry[1], now_ms()) end
+    mine = redis.call('XPENDING', stream, group, '-', '+', 1000, me)
+end
+if redis.call('GET', KEYS[3]) == me then redis.call('DEL', KEYS[3]) end
+"""
+# The same, and the member is gone.
+LEAVE: Final = f"""{RELEASE}
+redis.call('XGROUP', 'DELCONSUMER', stream, group, me)
+"""
+
+
+class Group:
+    """One member of a group, and the scripts that it says things with."""
+
+    def __init__(self, connect: Callable[[], Redis], stream: str, name: str, member: str | None = None) -> None:
+        self.connect = connect
+        """Makes a client of its own."""
+        self.stream = stream
+        self.name = name
+        self.member = member or f"semel-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        # All keys of a script have to be on one server of a cluster: they share what its slot is made of.
+        tagged = stream if "{" in stream else f"{{{stream}}}"
+        self._keys = (stream, *(f"{tagged}:{name}:semel-{part}" for part in ("due", "sweep", "cursor")))
+
+    async def run(self, client: Redis, script: str, *values: Any) -> Any:
+        """Have a script run for this member."""
+        return await client.register_script(script)(keys=self._keys, args=(self.name, self.member, WAITING, *values))
+
+    async def make(self, client: Redis) -> None:
+        """Make the group where it is not there."""
+        try:
+            await client.xgroup_create(self.stream, self.name, id="0", mkstream=True)
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+    @asynccontextmanager
+    async def connect_extender(self) -> AsyncIterator[Extend]:
+        """Connect, in the thread of the deadlines, what extends those of entries that are still this member's.
+
+        Raises:
+            ConnectionError: the server said no, or nothing.
+        """
+        client = self.connect()
+
+        async def extend(ids: Sequence[bytes]) -> None:
+            await self.run(client, EXTEND, *ids)
+
+        try:
+            yield extend
+        except RedisError as error:
+            raise ConnectionError(str(error)) from error
+        finally:
+            await client.aclose()
+
+
+def pairs_of(flat: Sequence[bytes] | None) -> dict[bytes, bytes]:
+    """The fields of an entry as a script gives them: names and values by turns."""
+    return {} if flat is None else dict(zip(flat[::2], flat[1::2], strict=True))

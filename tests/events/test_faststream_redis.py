@@ -1,0 +1,144 @@
+"""An inbox in FastStream's Redis broker, with streams, on a real server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from itertools import count
+from typing import Any
+
+import pytest
+from faststream import AckPolicy
+from faststream.redis import ListSub, PubSub, RedisBroker, StreamSub
+from redis import Redis as SyncRedis
+from redis.asyncio import Redis
+
+from semel import AsyncSemel
+from semel.errors import UsageError
+from semel.stores.memory import MemoryStore
+from tests.events.broker_cases import Ledger, an_event, is_empty, publish, until
+from tests.events.faststream_cases import (
+    ACK_WAIT,
+    FastStreamCases,
+    Site,
+    Watcher,
+    an_inbox,
+    burn_for_three_deadlines,
+    writing_to,
+)
+from tests.events.test_redis_streams import RedisBench
+from tests.servers.redis import Keys
+
+
+class RedisSite(Site):
+    """The stream of a bench, and a group of it that begins at the first entry."""
+
+    bench: RedisBench
+
+    def __init__(self, bench: RedisBench) -> None:
+        super().__init__(bench)
+        self._members = count(1)
+
+    def broker(self, url: str, **settings: Any) -> Any:
+        return RedisBroker(url, graceful_timeout=10.0, **settings)
+
+    def subscriber(self, broker: Any, **settings: Any) -> Any:
+        given = {"max_records": 8, "polling_interval": 50, **settings.pop("of_stream", {})}
+        stream = StreamSub(self.bench.name, group="billing", consumer=f"worker-{next(self._members)}", **given)
+        return broker.subscriber(stream=stream, max_workers=4, **settings)
+
+
+@pytest.fixture
+async def site(redis_keys: Keys) -> AsyncIterator[RedisSite]:
+    connection = Redis.from_url(redis_keys.plain_url, protocol=2)
+    bench = RedisBench(redis_keys, connection)
+    await bench.make()
+    await connection.xgroup_create(bench.name, "billing", id="0", mkstream=True)
+    yield RedisSite(bench)
+    await bench.make()
+    await connection.delete(f"{bench.name}-nowhere")
+    await connection.aclose()
+
+
+class TestFastStreamOnRedis(FastStreamCases):
+    """What holds on every broker."""
+
+    async def send_plain(self, site: Site, body: Any, headers: dict[str, str] | None = None) -> None:
+        assert isinstance(site, RedisSite)
+        async with site.broker(site.bench.url) as broker:
+            await broker.publish(body, stream=site.bench.name, headers=headers)
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+class TestOnRedisAlone:
+    """What is special about it."""
+
+    async def test_a_handler_that_burns_the_processor_for_three_deadlines_runs_once(self, site: RedisSite) -> None:
+        with SyncRedis.from_url(site.bench.url, protocol=2) as other:
+
+            def look() -> list[Any]:
+                idle_ms = int(ACK_WAIT * 1000)
+                return list(other.xautoclaim(site.bench.name, "billing", "other", idle_ms, "0-0", justid=True))
+
+            with Watcher(look) as taken:
+                runs = await burn_for_three_deadlines(site, threading.Event())
+        assert (runs, taken) == (["e-1"], []), "somebody else was given the entry"
+
+    async def test_what_a_process_left_behind_that_is_gone_is_taken(self, site: RedisSite) -> None:
+        ledger = Ledger()
+        await publish(site.bench, *(an_event(number) for number in range(10)))
+        await site.bench.client.xreadgroup("billing", "gone", {site.bench.name: ">"}, count=7)
+        async with site.running(an_inbox(ack_wait=0.2), writing_to(ledger)):
+            await ledger.has(10)
+            await until(lambda: is_empty(site.bench), "all is acknowledged")
+        assert sorted(ledger.ids) == sorted(f"e-{number}" for number in range(10))
+
+    async def test_who_lost_an_entry_does_not_settle_the_copy_of_another(self, site: RedisSite) -> None:
+        ledger = Ledger()
+        await publish(site.bench, an_event())
+
+        async def registered() -> None:
+            ((entry, _),) = await site.bench.client.xrange(site.bench.name)
+            await site.bench.client.xclaim(site.bench.name, "billing", "another", 0, [entry])
+            await ledger.add("ran")
+
+        async with site.running(an_inbox(), registered):
+            await ledger.has(1)
+        pending = await site.bench.client.xpending_range(site.bench.name, "billing", "-", "+", 10)
+        assert [one["consumer"] for one in pending] == [b"another"]
+
+    async def test_an_entry_of_faststream_itself_is_read(self, site: RedisSite) -> None:
+        ledger, (headers, body) = Ledger(), an_event().to_headers()
+        async with site.running(an_inbox(), writing_to(ledger)), site.broker(site.bench.url) as broker:
+            for _ in range(2):
+                await broker.publish(body, stream=site.bench.name, headers=headers)
+            await ledger.has(1)
+            await until(lambda: is_empty(site.bench), "all is acknowledged")
+        assert ledger.ids == ["e-1"]
+
+    @pytest.mark.parametrize(
+        "settings",
+        [{"channel": PubSub("assets")}, {"list": ListSub("assets")}, {"stream": StreamSub("assets")}],
+        ids=["channel", "list", "no-group"],
+    )
+    async def test_what_redis_does_not_keep_is_refused(self, site: RedisSite, settings: dict[str, Any]) -> None:
+        broker = site.broker(site.bench.url, middlewares=[an_inbox(AsyncSemel(MemoryStore()))])
+        broker.subscriber(**settings)(writing_to(Ledger()))
+        with pytest.raises(UsageError, match="nothing was taken"):
+            await broker.start()
+        await broker.stop()
+
+    @pytest.mark.parametrize("name", ["batch", "no_ack"])
+    async def test_entries_that_cannot_be_acknowledged_one_by_one_are_refused(self, site: RedisSite, name: str) -> None:
+        with pytest.raises(UsageError, match=name), pytest.warns() if name == "batch" else nullcontext():
+            async with site.running(an_inbox(), writing_to(Ledger()), of_stream={name: True}):
+                pass
+
+    async def test_a_policy_of_the_broker_is_refused_like_one_of_a_subscriber(self, site: RedisSite) -> None:
+        broker = site.broker(site.bench.url, middlewares=[an_inbox()], ack_policy=AckPolicy.ACK)
+        broker.subscriber(stream=StreamSub(site.bench.name, group="billing", consumer="w"))(writing_to(Ledger()))
+        with pytest.raises(UsageError, match=r"AckPolicy\.ACK:"):
+            await broker.start()
+        await broker.stop()
