@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from traceback import walk_tb
 from types import FrameType
 from typing import Any, Final
@@ -70,14 +71,14 @@ class SubscriberConsumer(Consumer[AsyncSemel]):
         """
         raise UsageError(f"{types} are handled by the subscriber of FastStream; nothing was changed. Decorate that.")
 
-    def handle(self, event: Event, *, within: Any = None) -> Any:
+    def handle(self, event: Event, *, within: Any = None, remaining: timedelta | None = None) -> Any:
         """Run the subscriber for an event once, and say what a broker would be told.
 
         Raises:
             UsageError: no subscriber is there yet; nothing ran.
         """
         self._demand_subscriber()
-        return super().handle(event, within=within)
+        return super().handle(event, within=within, remaining=remaining)
 
     def redrive(self, id: str | None = None, **asked: Any) -> Any:  # noqa: A002 - as on a letter
         """Hand stored events to the subscriber again.
