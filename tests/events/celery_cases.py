@@ -14,10 +14,11 @@ import pytest
 from celery import chain, chord, group
 from celery.result import AsyncResult, allow_join_result
 
+from semel import Policy
 from semel.core.record import Status
 from semel.errors import FailedBefore, InDoubt, KeyReused
 from semel.events.brokers.celery import TaskInDoubt
-from tests.events.celery_program import PATIENCE, Application, Settings
+from tests.events.celery_program import LEASE, PATIENCE, Application, Settings
 from tests.processes import child
 
 _ROOT = Path(__file__).parents[2]
@@ -109,7 +110,8 @@ class CeleryCases:
         assert numbers_of_retries(program, name) == ["0", "1", "2"]
 
     def test_waiting_for_another_uses_up_no_retry_of_its_own(self, program: Application, name: str) -> None:
-        elsewhere = program.semel.open(name, operation="again", fingerprint={"failures": 2})
+        soon = Policy(lease_for=LEASE)  # whoever meets it is told to come back when this is over
+        elsewhere = program.semel.open(name, operation="again", fingerprint={"failures": 2}, policy=soon)
         result = program.again.delay(name, 2)
         assert [program.await_note("sent_again", result.id) for _ in range(3)] == ["0", "0", "0"]
         elsewhere.give_back()
