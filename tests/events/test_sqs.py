@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from semel import AsyncSemel
-from semel.errors import UsageError
-from semel.events import Backoff, Consumer, Event
+from semel import AsyncSemel, Policy
+from semel.errors import LeaseLost, UsageError
+from semel.events import Backoff, Consumer, Disposition, Event
 from semel.events.brokers import sqs as adapter
 from semel.events.brokers.aws import Address, connect
 from semel.events.brokers.sqs.messages import Held
@@ -143,14 +143,22 @@ class TestOnSqsAlone:
             burned.set()
             await ledger.add(event.id)
 
+        other = OtherListener(bench, burning, burned)
         async with bench.listen(consumer, visibility=2, concurrency=1, prefetch=1):
             await publish(bench, an_event())
-            assert await asyncio.to_thread(burning.wait, LONG)
-            other = OtherListener(bench, burned)
             await ledger.has(1)
         assert await asyncio.to_thread(other.stop) == [], "somebody else was given the message"
+        assert other.looks > 2, "nobody looked while the handler ran"
         assert runs == ["e-1"]
         assert await bench.unsettled() == 0
+
+    async def test_who_lost_its_lease_says_nothing(self, bench: SqsBench) -> None:
+        consumer = WithoutLease()
+        await publish(bench, an_event())
+        async with bench.listen(consumer, visibility=600):
+            await asyncio.wait_for(consumer.was_called.wait(), LONG)
+        assert await bench.unsettled() == 1
+        assert await bench.receive(WaitTimeSeconds=2) == [], "it is hidden for whoever has it now"
 
     async def test_a_dead_letter_says_why(self, bench: SqsBench) -> None:
         consumer = a_consumer(AsyncSemel(MemoryStore()), Ledger(), unknown="dead_letter")
@@ -439,6 +447,7 @@ class TestPublisher:
         async with bench.publisher() as publisher:
             answers = await publisher.publish([an_event(1), an_event(2, data="x" * 1024), an_event(3)])
         assert [type(answer) for answer in answers] == [type(None), ValueError, type(None)]
+        assert "takes 1024" in str(answers[1]), "it was sent"
         assert await bench.unsettled() == 2
 
     async def test_no_request_is_larger_than_sqs_takes(self, bench: SqsBench) -> None:
@@ -496,12 +505,27 @@ class TestPublisher:
             adapter.publisher(url, queue="q")
 
 
-class OtherListener:
-    """Another process that listens to the queue, in a thread: takes what is visible."""
+class WithoutLease:
+    """A consumer whose handlers lose their lease."""
 
-    def __init__(self, bench: SqsBench, until: threading.Event) -> None:
-        self._bench, self._until = bench, until
+    name, is_async = "billing", True
+
+    def __init__(self) -> None:
+        self.policy = Policy()
+        self.was_called = asyncio.Event()
+
+    async def receive(self, headers: Any, body: bytes) -> Disposition:
+        self.was_called.set()
+        return Disposition("retry", "unavailable", error=LeaseLost("somebody else has it"))
+
+
+class OtherListener:
+    """Another process that listens to the queue while a handler runs, in a thread: sees what is visible."""
+
+    def __init__(self, bench: SqsBench, begins: threading.Event, ends: threading.Event) -> None:
+        self._bench, self._begins, self._ends = bench, begins, ends
         self._taken: list[Any] = []
+        self.looks = 0
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -510,5 +534,7 @@ class OtherListener:
         return self._taken
 
     def _run(self) -> None:
-        while not self._until.wait(0.1):
+        self._begins.wait(LONG)
+        while not self._ends.wait(0.1):
             self._taken += self._bench.queues.peek(self._bench.name)
+            self.looks += 1

@@ -140,12 +140,6 @@ class _Groups:
         """Those that wait in its group, the last first; the group begins anew."""
         return list(reversed(self._waiting.pop(held.group or "", ())))
 
-    def stop_all(self) -> list[Message]:
-        """Those that wait in all groups."""
-        waiting = [message for group in self._waiting.values() for message in reversed(group)]
-        self._waiting = {}
-        return waiting
-
 
 class _Subscription(Subscription):
     """A queue, which is asked for as many messages as there is room for."""
@@ -325,8 +319,6 @@ class _Subscription(Subscription):
             _, late = await asyncio.wait(self._polls, timeout=self._poll_for + 1)
             for task in late:
                 task.cancel()
-        for message in self._groups.stop_all():
-            self._deliver_after(message, timedelta())
 
     async def close(self) -> None:
         if self._deadlines is not None:
