@@ -216,8 +216,8 @@ class _WatchedConsumer(Consumer[AsyncSemel]):
         self._slot = slot
         self._last = before_acknowledging
 
-    def receive(self, headers: Mapping[str, Any], body: bytes) -> Any:
-        return self._watch(super().receive(headers, body))
+    def receive(self, headers: Mapping[str, Any], body: bytes, **given: Any) -> Any:
+        return self._watch(super().receive(headers, body, **given))
 
     async def _watch(self, receiving: Awaitable[Any]) -> Any:
         slot = self._slot
