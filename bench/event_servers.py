@@ -1,6 +1,6 @@
 """PostgreSQL with a broker beside it, for cases that move events; and events to move.
 
-What always holds: a broker writes what is durable to disk before it confirms, in the folder that is measured; what
+Invariant: a broker writes what is durable to disk before it confirms, in the folder that is measured; what
 answers as SQS is an emulator, which keeps everything in memory.
 """
 

@@ -1,6 +1,6 @@
 """A function of AWS Lambda for batches of SQS, with semel's handler and by hand, in this process.
 
-What always holds: invocations are made before their clock starts, ten records each, and both kinds of function answer
+Invariant: invocations are made before their clock starts, ten records each, and both kinds of function answer
 `batchItemFailures`. The store is a file or the memory of the process: an emulator of DynamoDB would say nothing about
 the service.
 """
@@ -114,7 +114,7 @@ def _connection(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def _committed(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+def _commit_at_end(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection
@@ -128,7 +128,7 @@ def _bare_transaction(folder: Path) -> Iterator[Function]:
     with _connection(folder / "lambda-bare.db") as connection:
 
         def insert(order: str) -> None:
-            with _committed(connection):
+            with _commit_at_end(connection):
                 connection.execute(_INSERT, (order,))
 
         yield _bare(insert)
@@ -137,7 +137,7 @@ def _bare_transaction(folder: Path) -> Iterator[Function]:
 def _in_transaction(folder: Path) -> Iterator[Function]:
     path = folder / "lambda-semel.db"
     with Semel(f"sqlite:///{path}") as semel, _connection(path) as connection:
-        consumer = Consumer(semel, "bench", transaction=lambda: _committed(connection))
+        consumer = Consumer(semel, "bench", transaction=lambda: _commit_at_end(connection))
 
         @consumer.on("placed")
         def place(event: Event, session: sqlite3.Connection) -> None:

@@ -1,6 +1,6 @@
 """Tasks of Celery that run once per key, on PostgreSQL, against the same task without semel.
 
-What always holds: the messages of a round are in the broker before its clock starts, and both tasks are acknowledged
+Invariant: the messages of a round are in the broker before its clock starts, and both tasks are acknowledged
 late. The worker runs in threads of this process, and is started anew for each round.
 """
 

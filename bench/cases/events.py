@@ -1,6 +1,6 @@
 """Consumers and relays on PostgreSQL with a broker, each against the same client without semel.
 
-What always holds: the messages of a round are in the broker, or in the outbox, before its clock starts.
+Invariant: the messages of a round are in the broker, or in the outbox, before its clock starts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """FastStream with an inbox on PostgreSQL, against FastStream alone on the same broker.
 
-What always holds: the messages of a round are in the broker before its clock starts.
+Invariant: the messages of a round are in the broker before its clock starts.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class DynamoPlant:
         transaction, and the event is delivered again.
         """
         key = {"pk": f"{ASSET}{write.key['id']}", "sk": write.place}
-        values = {name: _stored(value) for name, value in write.values.items()}
+        values = {name: _to_item_value(value) for name, value in write.values.items()}
         item = replace(write, table=Items(self._table), key=key, values=values)
         if write.newer is not None and await self._version(key) >= write.newer:
             return
@@ -100,7 +100,7 @@ class DynamoPlant:
         return sorted(row for row in rows if row[1] is not None)
 
 
-def _stored(value: Any) -> Any:
+def _to_item_value(value: Any) -> Any:
     """A value as items keep it: numbers of DynamoDB are decimal."""
     return Decimal(str(value)) if isinstance(value, float) else value
 

@@ -169,7 +169,7 @@ class Heartbeat:
         for beat in self._beats.values():
             if beat.lost is None and now >= beat.next:
                 beat.next = min(now + beat.length / _PART, beat.deadline)
-                # Not beyond the end of renewals: whoever is frozen or killed then keeps nobody else waiting.
+                # Not beyond the end of renewals: a process that is frozen or killed then keeps nobody else waiting.
                 length = min(beat.length, beat.stop - now)
                 renewals.append(Renew(beat.lease, round(length * 1_000_000)))
         return renewals

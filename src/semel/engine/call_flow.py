@@ -500,7 +500,7 @@ class CallFlow(AttemptState):
                 raise problem
 
     def _has_given_up(self, times: int) -> bool:
-        """Whether the hook was asked in vain so often that whoever keeps a dead letter is to stop asking."""
+        """Whether the hook was asked in vain so often that a consumer with dead letters is to stop asking."""
         most = self.request.policy.max_attempts
         return self.request.dead_letter is not None and most is not None and times >= most
 

@@ -193,7 +193,7 @@ class PurgeEvents(msgspec.Struct, Asks["EventsPurged"], frozen=True):
     """Delete at most `limit` events of a part that were published, and added more than `keep_us` ago.
 
     Attributes:
-        after: only positions above it, for whoever goes on after a full lot.
+        after: only positions above it, for the caller to go on after a full lot.
         keep_parked_us: where it is given, delete also what was parked with an error longer ago than this; those that
             wait behind it may then be published.
     """
@@ -208,7 +208,7 @@ class PurgeEvents(msgspec.Struct, Asks["EventsPurged"], frozen=True):
 class EraseEvents(msgspec.Struct, Asks["EventsErased"], frozen=True, kw_only=True):
     """Delete the events of a scope, of a subject, or of both, whatever has become of them.
 
-    At most `limit` events above the position `after` are looked at; whoever asks goes on where the answer says. What is
+    At most `limit` events above the position `after` are looked at; the caller goes on where the answer says. What is
     parked is deleted with the last of them.
     """
 

@@ -2,7 +2,7 @@
 
 - An address is `sqs://eu-west-1`: the region, and as settings another `endpoint` or a `profile`. Credentials are never
   in it: the SDK finds them by itself.
-- The SDK repeats nothing by itself: whoever asked knows whether a request may be sent again.
+- The SDK repeats nothing by itself: the caller knows whether a request may be sent again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Publishing to services that take ten events by one request: which go together, and what came of each.
 
-- Many requests are on their way side by side. A request that got no answer fails the whole call, and whoever asked
+- Many requests are on their way side by side. A request that got no answer fails the whole call, and the caller
   publishes again what was not confirmed.
 - A request may fail in part: each event has an answer of its own.
 - Of one group one event is on its way at a time, so that none overtakes one that has to be sent again.

@@ -132,7 +132,7 @@ class LambdaHandler:
         return _failures([message for message, _ in failed])
 
     def _receive(self, message: Message, remaining: timedelta | None) -> Disposition:
-        consumer = self._opened()
+        consumer = self._open_consumer()
         receive: Callable[..., Any] = consumer.receive
         settings = {"read": lambda _headers, _body: message.read(), "remaining": remaining}
         if self._runner is not None:
@@ -155,7 +155,7 @@ class LambdaHandler:
             return replace(disposition, action="retry", error=error)
         return disposition
 
-    def _opened(self) -> LambdaConsumer:
+    def _open_consumer(self) -> LambdaConsumer:
         with self._lock:
             if self._consumer is None:
                 made = self._make_consumer
@@ -232,7 +232,7 @@ class Queues:
         with requires("semel.events.brokers.aws_lambda", "boto3"):
             from botocore.exceptions import BotoCoreError, ClientError
         try:
-            client, url = self._opened(queue), self._url(queue)
+            client, url = self._open_client(queue), self._url(queue)
             for start in range(0, len(entries), _IN_ONE_REQUEST):
                 some = [{"Id": str(n), **entry} for n, entry in enumerate(entries[start : start + _IN_ONE_REQUEST])]
                 for refused in client.change_message_visibility_batch(QueueUrl=url, Entries=some).get("Failed", []):
@@ -240,7 +240,7 @@ class Queues:
         except (BotoCoreError, ClientError) as error:
             log.warning("messages of %s come again when its time-out ends, not when they are due: %s", queue, error)
 
-    def _opened(self, queue: str) -> Any:
+    def _open_client(self, queue: str) -> Any:
         if self._client is None:
             import boto3
             from botocore.config import Config

@@ -224,14 +224,14 @@ def _id_of_task(*_: Any, **__: Any) -> str:
 
 
 def _answer(task: Any, error: SemelError) -> Exception:
-    """What is raised to Celery, or to whoever called the task as a function."""
+    """What is raised to Celery, or to the caller of a task that was called as a function."""
     if task.request.called_directly:
         return error
     match error:
         case TryLater(retry_after=timedelta() as wait) | InDoubt(retry_after=timedelta() as wait):
             return _send_again(task, error, wait)
         case LeaseLost():
-            return _send_again(task, error, _SOON)  # whoever has it now knows the outcome, or will
+            return _send_again(task, error, _SOON)  # its new holder knows the outcome, or will
         case InDoubt(message=message, reference=reference):
             return TaskInDoubt(f"{message} Reference: {reference}.", reference)
         case FailedBefore(error_type=kind) if kind == _IGNORED:

@@ -92,7 +92,7 @@ if found[1] == '0-0' then
 end
 return taken
 """
-# All that is left goes to whoever looks next.
+# All that is left goes to the member that looks next.
 RELEASE: Final = f"""{_HEAD}
 local mine = redis.call('XPENDING', stream, group, '-', '+', 1000, me)
 while #mine > 0 do

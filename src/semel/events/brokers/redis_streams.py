@@ -134,7 +134,7 @@ async def read_stream(url: str, stream: str, group: str | None, **options: Any) 
     if group is not None and group not in names:
         raise UsageError(f"The stream {stream!r} has no group {group!r}; nothing was done. Groups are made by listen.")
     return BrokerLimits(
-        place=f"stream {stream}", longest=None, limited_by="MAXLEN of whoever adds entries", drops_when_full=policy
+        place=f"stream {stream}", longest=None, limited_by="MAXLEN of its publishers", drops_when_full=policy
     )
 
 

@@ -209,9 +209,7 @@ def _end(table: str, writes: Writes, operation: Complete | Fail) -> Steps:
     entries = entries_after(claimed, record, operation, moment.high)
     letter = yield from letter_writes(table, operation, record, moment)
     events = len(operation.events) if isinstance(operation, Complete) else 0
-    if (
-        letter is not None and len(items) + events < _MOST
-    ):  # else whoever hands the event over again deletes it afterwards
+    if letter is not None and len(items) + events < _MOST:  # else a redrive deletes it afterwards
         items.append(letter)
     if isinstance(operation, Complete) and operation.events:
         items += yield from event_writes(table, operation.events, moment.high, 1 + len(items))

@@ -1,6 +1,6 @@
 """The moving parts of a simulated process: an engine whose every wait is a wish of the simulation.
 
-What always holds: nothing runs beside the process. What it hands to a task is carried on where that is awaited, and no
+Invariant: nothing runs beside the process. What it hands to a task is carried on where that is awaited, and no
 lease is renewed: time passes only by choice.
 """
 

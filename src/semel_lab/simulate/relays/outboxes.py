@@ -1,6 +1,6 @@
 """Models of outboxes: the statements of PostgreSQL and MySQL, each carried out by a few lines, and the memory store's.
 
-What always holds: positions are given away when events are added, and rows are seen when their transaction has
+Invariant: positions are given away when events are added, and rows are seen when their transaction has
 committed. A snapshot is as PostgreSQL takes it: its upper end is one above the highest number that has *ended*, so that
 a transaction which runs may be above it, and is not named.
 """

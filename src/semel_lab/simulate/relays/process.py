@@ -1,6 +1,6 @@
 """One process of a relay: the real relay, stopped wherever it waits.
 
-What always holds: everything down to the lane is semel's own code. A process that dies raises `Killed` where it stands,
+Invariant: everything down to the lane is semel's own code. A process that dies raises `Killed` where it stands,
 and nothing more of it reaches the simulation.
 """
 

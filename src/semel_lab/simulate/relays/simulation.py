@@ -1,6 +1,6 @@
 """One schedule of a world of relays: who goes next, what goes wrong, and whether all that was committed was published.
 
-What always holds: the broker forgets nothing. After the faults a relay publishes once while one transaction is still
+Invariant: the broker forgets nothing. After the faults a relay publishes once while one transaction is still
 open, then that one commits, what is parked is released, and in the end there is nothing left to publish.
 """
 

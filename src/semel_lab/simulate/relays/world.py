@@ -1,6 +1,6 @@
 """Worlds of relays: who adds which events, how their transactions end, and what may go wrong on the way to a broker.
 
-What always holds: a world is a value whose `repr` makes it again.
+Invariant: a world is a value whose `repr` makes it again.
 """
 
 from __future__ import annotations

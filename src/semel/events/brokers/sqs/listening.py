@@ -2,7 +2,7 @@
 
 - A message is hidden from others while its handler runs: its visibility is extended from a thread of its own, with a
   client of its own, so that a handler that burns the processor keeps it.
-- SQS deletes a message also for somebody whose time is over, and whoever has it by then would lose it. A handler that
+- SQS deletes a message also for somebody whose time is over, and its new holder would lose it. A handler that
   lost its lease therefore says nothing.
 - Of a group of a FIFO queue one message is handled at a time, in the order of the queue. If it has to come again, the
   later ones of its group that were received with it are given back, and the other groups go on.

@@ -88,7 +88,7 @@ async def _read_attributes(client: Any, url: str) -> dict[str, str]:
     except ClientError as error:
         if code_of(error) not in _DENIED:
             raise
-        return {}  # whoever may receive and send does not always have the right to look
+        return {}  # the right to receive and send does not include the right to look
     attributes: dict[str, str] = reply.get("Attributes", {})
     return attributes
 
