@@ -22,6 +22,13 @@ from semel import Semel
 
 THREADS = 8
 CALLS = 500
+_WORKER: dict[str, Any] = {
+    "pool": "threads",
+    "concurrency": THREADS,
+    "perform_ping_check": False,
+    "loglevel": "ERROR",
+    "shutdown_timeout": 600.0,  # on a busy machine ten seconds are not enough
+}
 Decorate = Callable[[Any, str], AbstractContextManager[Callable[[Callable[..., Any]], Any]]]
 """From an application and the URL of a database to what makes a task of a function."""
 
@@ -84,7 +91,7 @@ def _working(kind: str, name: str, decorate: Decorate) -> Callable[[Path, Effort
                     task.delay(f"order-{number:010}", 1250)
                 counter.expect(calls)
                 began = time.perf_counter()
-                with start_worker(app, pool="threads", concurrency=THREADS, perform_ping_check=False, loglevel="ERROR"):
+                with start_worker(app, **_WORKER):
                     counter.wait()
                     return time.perf_counter() - began
 
