@@ -198,6 +198,13 @@ class TestOnRedisAlone:
         members = await bench.client.xinfo_consumers(bench.name, "billing")
         assert [one["name"] for one in members] == [b"of-somebody-else"]
 
+    async def test_a_server_that_knows_identities_leaves_out_an_event_that_it_has(self, bench: RedisBench) -> None:
+        if not await adapter._can_deduplicate(bench.client):
+            pytest.skip("XADD … IDMP came with Redis 8.6; SEMEL_TEST_REDIS_URL names another server")
+        await publish(bench, an_event(1), an_event(2))
+        await publish(bench, an_event(1), an_event(1, source="/facilities/8"))
+        assert await bench.client.xlen(bench.name) == 3
+
     async def test_a_member_that_ends_leaves_no_trace(self, bench: RedisBench) -> None:
         async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger())):
             pass

@@ -13,7 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -29,6 +31,7 @@ from semel.events.brokers.listening import (
     RetryDelay,
     Subscription,
     cancel_all,
+    identity_of,
     log,
     run_listener,
 )
@@ -58,6 +61,9 @@ _BODY: Final = b"data"
 _BLOCK_MS: Final = 2000
 _GONE_AFTER_MS: Final = 3_600_000
 _GROUP_IS_GONE: Final = ("NOGROUP", "UNBLOCKED")
+_DEDUPLICATES_FROM: Final = (8, 6)
+_PRODUCER: Final = "semel"
+"""One for all relays: the identity names its event among all others."""
 _LOST: Final = (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError)
 
 
@@ -357,6 +363,8 @@ class RedisPublisher:
         self._max_length = max_length
         self._confirm_within = confirm_within.total_seconds()
         self._client = Redis.from_url(url, **options)
+        self._is_deduplicating: bool | None = None
+        """Whether the server leaves out what it has; None as long as it was not asked."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -378,27 +386,56 @@ class RedisPublisher:
         """
         prepared = [self._prepare(event) for event in events]
         pipeline = self._client.pipeline(transaction=False)
-        for entry in prepared:
-            if not isinstance(entry, Exception):
-                name, fields = entry
-                pipeline.xadd(name, fields, maxlen=self._max_length, approximate=self._max_length is not None)
         try:
             async with asyncio.timeout(self._confirm_within):
+                if self._is_deduplicating is None:
+                    self._is_deduplicating = await _can_deduplicate(self._client)
+                for entry in prepared:
+                    if not isinstance(entry, Exception):
+                        pipeline.execute_command("XADD", *self._arguments(entry))
                 answers = iter(await pipeline.execute(raise_on_error=False))
         except _LOST as error:
             raise ConnectionError(
                 f"Redis could not be reached, or did not answer in time ({type(error).__name__}); events that were not "
                 f"confirmed have to be published again."
             ) from error
-        return [entry if isinstance(entry, Exception) else _verdict(next(answers), entry[0]) for entry in prepared]
+        return [entry if isinstance(entry, Exception) else _verdict(next(answers), entry.stream) for entry in prepared]
 
-    def _prepare(self, event: Event) -> tuple[str, dict[Any, Any]] | Exception:
+    def _prepare(self, event: Event) -> _Entry | Exception:
         try:
             name = self._stream(event) if callable(self._stream) else self._stream
             headers, body = event.to_headers()
         except Exception as error:  # noqa: BLE001 - of this event alone
             return error
-        return name, {**headers, _BODY: body}
+        return _Entry(name, identity_of(event.source, event.id), {**headers, _BODY: body})
+
+    def _arguments(self, entry: _Entry) -> list[Any]:
+        """What XADD is given: how long the stream may be, and the identity, by which the server leaves out a repeat."""
+        arguments: list[Any] = [entry.stream]
+        if self._max_length is not None:
+            arguments += ["MAXLEN", "~", self._max_length]
+        if self._is_deduplicating:
+            arguments += ["IDMP", _PRODUCER, entry.identity]
+        return [*arguments, "*", *chain.from_iterable(entry.fields.items())]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An event as an entry of a stream."""
+
+    stream: str
+    identity: str
+    fields: dict[Any, Any]
+
+
+async def _can_deduplicate(client: Redis) -> bool:
+    """Whether the server knows `XADD … IDMP`. Valkey tells a version of Redis, too, and does not."""
+    try:
+        told: Any = await client.info("server")
+    except ResponseError:
+        return False  # services that are managed by others do not let it be read
+    version = tuple(int(part) for part in str(told.get("redis_version", "0")).split(".")[:2] if part.isdigit())
+    return "valkey_version" not in told and version >= _DEDUPLICATES_FROM
 
 
 def _verdict(answer: Any, stream: str) -> Exception | None:
