@@ -26,6 +26,8 @@ from semel.core.batch.operations import (
     ItemsClaimed,
     ItemsForgotten,
     ItemsSettled,
+    ReadRecords,
+    RecordsFound,
     SettleItems,
     WithRecords,
 )
@@ -239,6 +241,8 @@ class Table:
         match operation:
             case ClaimItems(claims):
                 return ItemsClaimed(tuple(self.claim(claim, now) for claim in claims))
+            case ReadRecords(digests):
+                return RecordsFound(tuple(map(self.records.get, digests)))
             case SettleItems(number, page, ends):
                 answers = {end.position: self.apply(end.write, now) for end in ends if end.write is not None}
                 noted = [end for end in ends if isinstance(answers.get(end.position, Recorded(now)), Recorded)]

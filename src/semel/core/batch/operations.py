@@ -17,7 +17,7 @@ from semel.core.flow import Asks
 
 if TYPE_CHECKING:
     from semel.core.operations import Answer, Claim, Complete, Fail
-    from semel.core.record import Lease
+    from semel.core.record import Lease, StoredRecord
 
 
 class OpenBatch(msgspec.Struct, Asks["BatchFound"], frozen=True, kw_only=True):
@@ -119,10 +119,10 @@ class TakePage(msgspec.Struct, Asks["PageTaken"], frozen=True):
 
 
 class FindPages(msgspec.Struct, Asks["PagesFound"], frozen=True):
-    """At most `limit` pages after `after` that were handed out and are open, or have failed or doubtful items."""
+    """At most `limit` pages after `after` that were handed out: open ones, with failed or doubtful items, or all."""
 
     number: int
-    which: Literal["open", "failed", "in_doubt"]
+    which: Literal["open", "failed", "in_doubt", "all"]
     after: int
     limit: int
 
@@ -131,6 +131,12 @@ class ClaimItems(msgspec.Struct, Asks["ItemsClaimed"], frozen=True):
     """Claims, as a list that is sent together."""
 
     claims: tuple[Claim, ...]
+
+
+class ReadRecords(msgspec.Struct, Asks["RecordsFound"], frozen=True):
+    """Ask for records, as a list; those of which there is none are None."""
+
+    digests: tuple[bytes, ...]
 
 
 class ItemEnd(msgspec.Struct, frozen=True):
@@ -261,6 +267,12 @@ class BatchFound(msgspec.Struct, frozen=True):
     counts: BatchCounts
     now_us: int
 
+    @property
+    def known(self) -> StoredBatch:
+        """The batch, for whoever knows that there is one."""
+        assert self.batch is not None  # noqa: S101 - as said
+        return self.batch
+
 
 class BatchesFound(msgspec.Struct, frozen=True):
     """Batches in order."""
@@ -307,6 +319,12 @@ class ItemsClaimed(msgspec.Struct, frozen=True):
     """One answer for each claim."""
 
     answers: tuple[Answer | Exception, ...]
+
+
+class RecordsFound(msgspec.Struct, frozen=True):
+    """Records in the order in which they were asked for."""
+
+    records: tuple[StoredRecord | None, ...]
 
 
 class ItemsSettled(msgspec.Struct, frozen=True):
@@ -376,7 +394,7 @@ AboutBatches = (
     | EraseItems
 )
 """The operations of batches that change no records by themselves, or only delete them."""
-WithRecords = ClaimItems | SettleItems | CommitPage
+WithRecords = ClaimItems | ReadRecords | SettleItems | CommitPage
 """Those that are made of operations on records."""
 BatchAnswer = (
     BatchFound
@@ -388,6 +406,7 @@ BatchAnswer = (
     | PageTaken
     | PagesFound
     | ItemsClaimed
+    | RecordsFound
     | ItemsSettled
     | PageFinished
     | BatchChangedState

@@ -295,17 +295,20 @@ class MemoryBatches:
                 seen = (b for b in found if b.state != "expired")
                 return BatchesFound(tuple(b for b in seen if state in (None, b.state))[:limit])
             case ReadItems(number, first, end, status):
-                items = self._items_of(number)
-                return ItemsFound(tuple(i for i in items if first <= i.position < end and status in (None, i.status)))
+                return ItemsFound(tuple(i for i in self._items(number, first, end) if status in (None, i.status)))
             case FindItems(number, ids):
-                wanted = set(ids)
-                return ItemsFound(tuple(i for i in self._items_of(number) if i.id in wanted))
+                known = self._batches.get(number)
+                places = [] if known is None else sorted(known.ids[id_] for id_ in set(ids) if id_ in known.ids)
+                return ItemsFound(() if known is None else tuple(known.items[place] for place in places))
             case FindSubject():
                 return self._about(operation)
 
-    def _items_of(self, number: int) -> list[StoredItem]:
+    def _items(self, number: int, first: int, end: int) -> list[StoredItem]:
         known = self._batches.get(number)
-        return [] if known is None else sorted(known.items.values(), key=lambda item: item.position)
+        if known is None:
+            return []
+        found = (known.items.get(position) for position in range(first, min(end, known.batch.loaded)))
+        return [item for item in found if item is not None]
 
     def _about(self, operation: FindSubject) -> PlacesFound:
         found = [
@@ -437,5 +440,5 @@ def _pages(known: _Loaded, which: str, after: int) -> tuple[BatchPage, ...]:
     return tuple(
         BatchPage(page, row.round)
         for page, row in known.pages.items()
-        if page > after and (not row.is_done if status is None else known.counts[page][status] > 0)
+        if page > after and (which == "all" or (not row.is_done if status is None else known.counts[page][status] > 0))
     )

@@ -17,7 +17,7 @@ from semel.stores.sql.dialect import Asking, Row
 from semel.stores.sql.errors import RowError
 from semel.stores.sqlite.commands import Kind, SqliteCommand, blob
 
-_SQL: Final = load_statements("semel.stores.sqlite", "batch.sql", {})
+_SQL: Final = load_statements("semel.stores.sqlite", "batch.sql", {"n": "{n}"})
 _SHARED: Final = shared_statements(
     {
         "batch_table": "semel_batch",
@@ -38,6 +38,12 @@ def _named(text: str) -> str:
     """A text whose marks have names."""
     pieces = text.split("?")
     return pieces[0] + "".join(f":v{place}{piece}" for place, piece in enumerate(pieces[1:]))
+
+
+@cache
+def _numbered(name: str, place: int) -> str:
+    """A statement for one of several that travel together."""
+    return _SQL[name].replace("{n}", f"_{place}")
 
 
 def _command(name: str, text: str, values: Sequence[Any]) -> SqliteCommand:
@@ -92,10 +98,21 @@ class SqliteBatch:
     ) -> Asking[None]:
         """Rows, and then their counts anew."""
         del joined
-        outcomes = bytearray()
-        noted = [(position, status, *_put(outcomes, outcome)) for position, status, outcome in rows]
-        named = {"number": number, "page": page, "outcomes": outcomes, "rows": msgspec.json.encode(noted).decode()}
-        yield SqliteCommand(_SQL["touch"], named=named, follow=(_SQL["settle"], _SQL["count"]))
+        named: dict[str, Any] = {"number": number, "page": page}
+        texts: list[str] = []
+        by_status: dict[int, list[int]] = {}
+        for position, status, outcome in rows:
+            if outcome is None:
+                by_status.setdefault(status, []).append(position)
+                continue
+            place = len(texts)
+            texts.append(_numbered("settle_outcome", place))
+            named |= {f"position_{place}": position, f"status_{place}": status, f"outcome_{place}": blob(outcome)}
+        for status, positions in by_status.items():
+            place = len(texts)
+            texts.append(_numbered("settle", place))
+            named |= {f"status_{place}": status, f"positions_{place}": msgspec.json.encode(positions).decode()}
+        yield SqliteCommand(_SQL["touch"], named=named, follow=(*texts, _SQL["count"]))
 
     def reopen(self, operation: ReopenItems) -> Asking[None]:
         """Rows, counts and the batch, if something is pending again."""

@@ -35,18 +35,18 @@ SELECT NULL, state FROM semel_batch WHERE number = :number;
 -- name: touch
 UPDATE semel_page SET updated_us = :now WHERE batch = :number AND page = :page;
 
--- A late worker changes nothing that is done.
+-- A late worker changes nothing that is done. {n} numbers the statuses that are noted together.
 -- name: settle
-UPDATE semel_item SET status = e.status, outcome = e.outcome
-FROM (
-    SELECT json_extract(value, '$[0]') AS position, json_extract(value, '$[1]') AS status,
-        CASE WHEN json_extract(value, '$[3]') IS NOT NULL
-            THEN substr(:outcomes, json_extract(value, '$[2]'), json_extract(value, '$[3]')) END AS outcome
-    FROM json_each(:rows)
-) AS e
-WHERE semel_item.batch = :number AND semel_item.position = e.position AND (
-    (semel_item.status IN (0, 4) AND semel_item.status <> e.status)
-    OR (semel_item.status = 2 AND e.status IN (1, 3))
+UPDATE semel_item SET status = :status{n}, outcome = NULL
+WHERE batch = :number AND position IN (SELECT value FROM json_each(:positions{n})) AND (
+    (status IN (0, 4) AND status <> :status{n}) OR (status = 2 AND :status{n} IN (1, 3))
+);
+
+-- The same for one item whose outcome has no record.
+-- name: settle_outcome
+UPDATE semel_item SET status = :status{n}, outcome = :outcome{n}
+WHERE batch = :number AND position = :position{n} AND (
+    (status IN (0, 4) AND status <> :status{n}) OR (status = 2 AND :status{n} IN (1, 3))
 );
 
 -- part: counted

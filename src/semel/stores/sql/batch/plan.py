@@ -50,13 +50,16 @@ from semel.core.batch.operations import (
     RateReserved,
     ReadBatch,
     ReadItems,
+    ReadRecords,
+    RecordsFound,
     ReopenItems,
     ReserveRate,
     SettleItems,
     TakePage,
 )
 from semel.core.batch.values import ENDED, BatchCounts, BatchPage, ItemPlace, StoredBatch, StoredItem
-from semel.core.operations import Answer, Complete, Fail, Operation, Recorded
+from semel.core.operations import Answer, Complete, Fail, Found, Operation, Read, Recorded
+from semel.core.record import StoredRecord
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.batch.memory import ERASED_DATA, state_after
@@ -105,6 +108,9 @@ def _plan_one(
         raise UsageError("A batch is not part of your transaction; nothing was changed. Use it outside within().")
     if isinstance(operation, ClaimItems):
         return ItemsClaimed(tuple((yield from _in_lists(operation.claims, plan_records, joined=False))))
+    if isinstance(operation, ReadRecords):
+        told = yield from _in_lists([Read(digest) for digest in operation.digests], plan_records, joined=False)
+        return RecordsFound(tuple(_record_of(answer) for answer in told))
     if isinstance(operation, SettleItems):
         return (yield from _settle(dialect, operation, plan_records))
     return (yield from _PLANS[type(operation)](dialect, operation))
@@ -118,6 +124,17 @@ def _in_lists(
     for begin in range(0, len(operations), _TOGETHER):
         answers += yield from plan_records(operations[begin : begin + _TOGETHER], joined=joined)
     return answers
+
+
+def _record_of(answer: Answer | Exception) -> StoredRecord | None:
+    """The record of an answer to `Read`.
+
+    Raises:
+        Exception: it could not be read.
+    """
+    if isinstance(answer, Exception):
+        raise answer
+    return answer.record if isinstance(answer, Found) else None
 
 
 def _settle(dialect: BatchDialect, operation: SettleItems, plan_records: PlanOperations) -> Asking[BatchAnswer]:
@@ -274,7 +291,7 @@ def _take(dialect: BatchDialect, operation: TakePage) -> Asking[BatchAnswer]:
     return PageTaken(None if page is None else BatchPage(page, 0), state)
 
 
-_WHICH: Final = {"open": "open_pages", "failed": "failed_pages", "in_doubt": "doubtful_pages"}
+_WHICH: Final = {"open": "open_pages", "failed": "failed_pages", "in_doubt": "doubtful_pages", "all": "all_pages"}
 
 
 def _find_pages(dialect: BatchDialect, operation: FindPages) -> Asking[BatchAnswer]:
@@ -391,5 +408,5 @@ _PLANS: Final[dict[type, Callable[[BatchDialect, Any], Asking[BatchAnswer]]]] = 
     FindSubject: _subject,
     EraseItems: _erase,
 }
-BATCH_OPERATIONS: Final = frozenset({*_PLANS, ClaimItems, SettleItems, CommitPage})
+BATCH_OPERATIONS: Final = frozenset({*_PLANS, ClaimItems, ReadRecords, SettleItems, CommitPage})
 """The operations that `plan_batch` plans."""

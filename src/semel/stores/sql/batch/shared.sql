@@ -69,6 +69,9 @@ WHERE number = ? AND state = 'pending';
 -- name: open_pages
 SELECT page, round FROM {page_table} WHERE batch = ? AND page > ? AND NOT is_done ORDER BY page LIMIT ?;
 
+-- name: all_pages
+SELECT page, round FROM {page_table} WHERE batch = ? AND page > ? ORDER BY page LIMIT ?;
+
 -- name: failed_pages
 SELECT page, round FROM {page_table} WHERE batch = ? AND page > ? AND failed > 0 ORDER BY page LIMIT ?;
 
