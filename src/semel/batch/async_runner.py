@@ -158,9 +158,7 @@ class AsyncItemCall(AsyncCall[Any]):
     def failure(self, error: BaseException) -> Fail:
         """What an error of the handler means for the record."""
         ending = self._ending(error)
-        had_no_effect = isinstance(error, self.request.policy.retry_errors)
-        doubtful = self.in_doubt or (ending != "final" and not had_no_effect)
-        return Fail(self.lease, ending, failure_of(error), doubtful=doubtful)
+        return Fail(self.lease, ending, failure_of(error), doubtful=self.in_doubt or ending == "doubt")
 
     def _ending(self, error: BaseException) -> Literal["final", "retry", "doubt"]:
         policy = self.request.policy
@@ -168,7 +166,7 @@ class AsyncItemCall(AsyncCall[Any]):
             return "doubt"
         if isinstance(error, policy.final_errors) or self.number >= self._runner.settings.max_attempts:
             return "final"
-        # What was seen to fail runs again, and is told of the attempt before; a held record could not be claimed.
+        # Under another policy a doubt would wait for a person or a hook, and this end was seen.
         had_no_effect = isinstance(error, policy.retry_errors) and not self.in_doubt
         return "retry" if had_no_effect or policy.in_doubt != "rerun" else "doubt"
 
@@ -383,8 +381,10 @@ class AsyncRunner:
         try:
             result = await call.run()
         except Exception as error:
-            if call.handler_error is not None and isinstance(call.written, Fail) and not call.owns_claim:
-                return None if self._has_ended(call.written) else pause_after(call.number)
+            written = call.written
+            is_told = call.handler_error is not None or (isinstance(written, Fail) and not written.started)
+            if is_told and isinstance(written, Fail) and not call.owns_claim:
+                return None if self._has_ended(written) else pause_after(call.number)
             if not isinstance(error, SemelError):
                 raise
             return await self._explain(ready.work, item, error)

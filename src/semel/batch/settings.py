@@ -77,7 +77,9 @@ class RunSettings:
             return ItemStatus.COMPLETED
         if write.ending == "final":
             return ItemStatus.SKIPPED if write.error.type == SKIPPED else ItemStatus.FAILED
-        return ItemStatus.IN_DOUBT if write.ending == "doubt" and self.policy.in_doubt == "hold" else None
+        # A hook that could not tell was asked before the handler was called: a person has to look.
+        is_held = self.policy.in_doubt == "hold" or (self.policy.in_doubt == "reconcile" and not write.started)
+        return ItemStatus.IN_DOUBT if write.ending == "doubt" and is_held else None
 
 
 @dataclass(slots=True)
