@@ -44,6 +44,12 @@ class DjangoTransaction:
                     "The transaction was marked for a rollback, so nothing of it was written; the attempt is counted."
                 )
 
+    def close_connection(self) -> None:
+        """Close the connection of this thread, which Django would keep for as long as the thread is remembered."""
+        from django.db import connections
+
+        connections[self.alias].close()
+
 
 class RolledBack(Exception):
     """The handler had its own transaction rolled back, without an error."""

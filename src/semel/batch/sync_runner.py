@@ -225,6 +225,10 @@ class SyncRunner:
         except Exception as error:  # noqa: BLE001 - the others let their items end before it is raised
             self._error = self._error or error
             self._over.set()
+        finally:
+            close = getattr(self.settings.transaction, "close_connection", None)
+            if close is not None:
+                close()
 
     def _next(self) -> ReadyItem | None:
         """What to do next; None: nothing."""
