@@ -20,9 +20,7 @@ import msgspec
 from semel.batch.concurrency import (
     AsyncEvent,
     AsyncLock,
-    async_give,
     async_let_others_run,
-    async_rest,
     async_run_side_by_side,
 )
 from semel.batch.ends import failure_of, is_rolled_back, pause_after, status_of_record
@@ -137,10 +135,16 @@ class AsyncItemCall(AsyncCall[Any]):
             if kind is Claim and self._ready.answer is not None:
                 answer, self._ready.answer = self._ready.answer, None
                 self.asked_at = self._ready.claimed_at  # its lease began then
-                return async_give(answer)
+                return self._give(answer)
             if kind is Complete or kind is Fail:
                 return self._runner.settle(self._ready.work, self.item.position, wanted)
         return super().perform(wanted)
+
+    async def _give(self, answer: Any) -> Any:
+        """Give an answer that is at hand, or raise it."""
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     async def _run_handler(self) -> Any:
         handler, item = self._runner.settings.handler, self.item
@@ -244,7 +248,7 @@ class AsyncRunner:
             if rest is None:
                 return None
             if rest:
-                await async_rest(self.engine.clock, self._over, rest)
+                await async_pause(self.engine.clock, rest, self._over)
 
     async def _poll(self) -> None:
         """Look, now and then, whether the batch still runs."""

@@ -10,22 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from threading import Event as SyncEvent
 from threading import Lock as SyncLock
-from typing import Any
-
-from semel.engine.clock import Clock
 
 __all__ = [
     "AsyncEvent",
     "AsyncLock",
     "SyncEvent",
     "SyncLock",
-    "async_give",
     "async_let_others_run",
-    "async_rest",
     "async_run_side_by_side",
-    "sync_give",
     "sync_let_others_run",
-    "sync_rest",
     "sync_run_side_by_side",
 ]
 
@@ -55,25 +48,3 @@ async def async_let_others_run() -> None:
 
 def sync_let_others_run() -> None:
     """Threads go on by themselves."""
-
-
-async def async_give(answer: Any) -> Any:
-    """Give an answer that is at hand, as whatever else is awaited gives it."""
-    return sync_give(answer)
-
-
-def sync_give(answer: Any) -> Any:
-    """Give an answer that is at hand, or raise it."""
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
-async def async_rest(clock: Clock, wake: AsyncEvent, seconds: float) -> None:
-    """Let a task rest for so long, or until it is woken."""
-    await clock.arest(wake, clock.monotonic() + seconds)
-
-
-def sync_rest(clock: Clock, wake: SyncEvent, seconds: float) -> None:
-    """Let a thread rest for so long, or until it is woken."""
-    clock.rest(wake, clock.monotonic() + seconds)

@@ -139,6 +139,11 @@ class ItemReader:
         self.lot.size += len(item.data) + len(item.id)
         return self.take() if self.lot.is_full else None
 
+    def feed(self, line: int, value: Any) -> tuple[Lot, ...]:
+        """The same, for whoever passes lots on."""
+        lot = self.add(line, value)
+        return () if lot is None else (lot,)
+
     def take(self) -> Lot:
         """The items so far, which are not among the next ones."""
         lot, self.lot = self.lot, Lot(self.count)
@@ -260,10 +265,9 @@ async def async_lots(source: Source, reader: ItemReader) -> AsyncIterator[Lot]:
     if isinstance(source, AsyncIterable):
         place = 0
         async for value in source:
-            lot = reader.add(place, value)
+            for full in reader.feed(place, value):
+                yield full
             place += 1
-            if lot is not None:
-                yield lot
         yield reader.take()
         return
     for lot in sync_lots(source, reader):
@@ -291,7 +295,5 @@ def sync_lots(source: Source, reader: ItemReader) -> Iterator[Lot]:
 
 def _lots_of(rows: Iterable[tuple[int, Any]], reader: ItemReader) -> Iterator[Lot]:
     for line, value in rows:
-        lot = reader.add(line, value)
-        if lot is not None:
-            yield lot
+        yield from reader.feed(line, value)
     yield reader.take()

@@ -21,9 +21,7 @@ import msgspec
 from semel.batch.concurrency import (
     SyncEvent,
     SyncLock,
-    sync_give,
     sync_let_others_run,
-    sync_rest,
     sync_run_side_by_side,
 )
 from semel.batch.ends import failure_of, is_rolled_back, pause_after, status_of_record
@@ -138,10 +136,16 @@ class SyncItemCall(SyncCall[Any]):
             if kind is Claim and self._ready.answer is not None:
                 answer, self._ready.answer = self._ready.answer, None
                 self.asked_at = self._ready.claimed_at  # its lease began then
-                return sync_give(answer)
+                return self._give(answer)
             if kind is Complete or kind is Fail:
                 return self._runner.settle(self._ready.work, self.item.position, wanted)
         return super().perform(wanted)
+
+    def _give(self, answer: Any) -> Any:
+        """Give an answer that is at hand, or raise it."""
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def _run_handler(self) -> Any:
         handler, item = self._runner.settings.handler, self.item
@@ -245,7 +249,7 @@ class SyncRunner:
             if rest is None:
                 return None
             if rest:
-                sync_rest(self.engine.clock, self._over, rest)
+                sync_pause(self.engine.clock, rest, self._over)
 
     def _poll(self) -> None:
         """Look, now and then, whether the batch still runs."""

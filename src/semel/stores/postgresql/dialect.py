@@ -28,7 +28,7 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, NOTHING, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
-from semel.stores.postgresql.batch import PostgresBatch
+from semel.stores.postgresql.batch.dialect import PostgresBatch
 from semel.stores.postgresql.outbox import PostgresOutbox, arrays_of
 from semel.stores.rows import (
     RECORD_COLUMNS,

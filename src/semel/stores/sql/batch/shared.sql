@@ -1,5 +1,5 @@
 -- Statements about batches that every SQL store understands as they are. What has to be done in one transaction, and a
--- server says in its own way, is in the `batch.sql` of that server.
+-- server says in its own way, is in the statements of that server.
 
 -- Of two that begin the same batch one finds it there.
 -- name: insert_batch

@@ -1,4 +1,4 @@
-"""Batches on SQLite, from `batch.sql`: what follows a statement is part of its transaction."""
+"""Batches on SQLite, from `statements.sql`: what follows a statement is part of its transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semel.stores.sql.dialect import Asking, Row
 from semel.stores.sql.errors import RowError
 from semel.stores.sqlite.commands import Kind, SqliteCommand, blob
 
-_SQL: Final = load_statements("semel.stores.sqlite", "batch.sql", {"n": "{n}"})
+_SQL: Final = load_statements("semel.stores.sqlite.batch", "statements.sql", {"n": "{n}"})
 _SHARED: Final = shared_statements(
     {
         "batch_table": "semel_batch",

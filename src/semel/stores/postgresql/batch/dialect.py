@@ -1,4 +1,4 @@
-"""Batches on PostgreSQL, from `batch.sql`: every change of rows and their counts is one statement."""
+"""Batches on PostgreSQL, from `statements.sql`: every change of rows and their counts is one statement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PostgresBatch:
     def __init__(self, names: dict[str, str], clock: str) -> None:
         words = {"insert_ignore": "INSERT INTO", "or_nothing": "ON CONFLICT DO NOTHING", "true": "true"}
         self._shared = shared_statements({**names, **words, "clock": clock})
-        self._sql = load_statements("semel.stores.postgresql", "batch.sql", {**names, "clock": clock})
+        self._sql = load_statements("semel.stores.postgresql.batch", "statements.sql", {**names, "clock": clock})
 
     def command(self, name: str, *values: Any) -> Command:
         """A statement that all databases understand."""

@@ -1,4 +1,4 @@
-"""Batches on MySQL and MariaDB, from `batch.sql`: rows and their counts change in one transaction."""
+"""Batches on MySQL and MariaDB, from `statements.sql`: rows and their counts change in one transaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MysqlBatch:
         words = {"insert_ignore": "INSERT IGNORE INTO", "or_nothing": "", "true": "TRUE"}
         later = {"input": "{input}", "among": "{among}"}
         self._shared = shared_statements({**names, **words, "clock": clock})
-        self._sql = load_statements("semel.stores.mysql", "batch.sql", {**names, **later, "clock": clock})
+        self._sql = load_statements("semel.stores.mysql.batch", "statements.sql", {**names, **later, "clock": clock})
 
     def command(self, name: str, *values: Any) -> Command:
         """A statement that all databases understand."""
