@@ -11,6 +11,8 @@
     │   ├── StepsChanged            the steps of this attempt are not those of the attempt before
     │   ├── PolicyInvalid           a policy that cannot be kept
     │   ├── EventInvalid            what arrived is no event, or has no identity
+    │   ├── BatchInvalid            items that cannot be loaded; `problems` has every one of them
+    │   ├── BatchChanged            a batch of that id has other items, or another operation
     │   ├── NotResolvable           `resolve` on a record that is not in doubt
     │   ├── RecordNotFound          there is no record under that key
     │   └── DependencyMissing       an optional package is not installed
@@ -120,6 +122,35 @@ class EventInvalid(UsageError):
     """What arrived, or was to be sent, is no event: it cannot be read, or has no id, source or type."""
 
     code = "event_invalid"
+
+
+class BatchInvalid(UsageError):
+    """Items cannot be loaded; no item ran. `problems` are pairs of a line, or a place in the input, and what is wrong.
+
+    At most a thousand of them are kept; `count` is how many there are.
+    """
+
+    code = "batch_invalid"
+
+    def __init__(
+        self, message: str, *, problems: tuple[tuple[int, str], ...] = (), count: int = 0, **facts: Any
+    ) -> None:
+        super().__init__(message, problems=problems, count=count, **facts)
+        self.problems = problems
+        self.count = count
+
+
+class BatchChanged(UsageError):
+    """A batch of that id was begun with other items, or for another operation; nothing ran.
+
+    `differences` are the first ten, as texts.
+    """
+
+    code = "batch_changed"
+
+    def __init__(self, message: str, *, differences: tuple[str, ...] = (), **facts: Any) -> None:
+        super().__init__(message, differences=differences, **facts)
+        self.differences = differences
 
 
 class NotResolvable(UsageError):

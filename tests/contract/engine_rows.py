@@ -27,6 +27,7 @@ WITHOUT_CALLS: Final = frozenset({
     "HolderContract",
     "LetterContract",
     "OutboxContract",
+    "BatchContract",
 })  # fmt: skip
 """Topics that send operations to a store, without any engine."""
 

@@ -4,11 +4,18 @@ import pytest
 
 from semel.stores.memory import MemoryStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import InvalidationContract, LetterContract, MakeStore, OutboxContract, StoreContract
+from semel.testing.contract import (
+    BatchContract,
+    InvalidationContract,
+    LetterContract,
+    MakeStore,
+    OutboxContract,
+    StoreContract,
+)
 
 
 @pytest.mark.fast_rows(shared=("colour", "call_style"))
-class TestMemory(StoreContract, InvalidationContract, LetterContract, OutboxContract):
+class TestMemory(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract):
     @pytest.fixture
     def make_store(self, clock: VirtualClock) -> MakeStore:
         store = MemoryStore(clock=clock.store_clock)

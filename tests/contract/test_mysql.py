@@ -6,7 +6,14 @@ import pytest
 
 from semel.stores.mysql import MysqlStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import InvalidationContract, LetterContract, MakeStore, OutboxContract, StoreContract
+from semel.testing.contract import (
+    BatchContract,
+    InvalidationContract,
+    LetterContract,
+    MakeStore,
+    OutboxContract,
+    StoreContract,
+)
 from tests.contract.engine_rows import ENGINE_ROWS
 from tests.servers.databases import Databases
 from tests.servers.mysql import Mysql
@@ -15,7 +22,7 @@ from tests.servers.records import emptied
 pytestmark = pytest.mark.slow
 
 
-class OnServer(StoreContract, InvalidationContract, LetterContract, OutboxContract):
+class OnServer(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract):
     """The contract on one kind of server."""
 
     @pytest.fixture

@@ -6,7 +6,14 @@ import pytest
 
 from semel.stores.postgresql import PostgresStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import InvalidationContract, LetterContract, MakeStore, OutboxContract, StoreContract
+from semel.testing.contract import (
+    BatchContract,
+    InvalidationContract,
+    LetterContract,
+    MakeStore,
+    OutboxContract,
+    StoreContract,
+)
 from tests.contract.engine_rows import ENGINE_ROWS
 from tests.servers.databases import Databases
 from tests.servers.records import emptied
@@ -14,7 +21,7 @@ from tests.servers.records import emptied
 pytestmark = [pytest.mark.slow, pytest.mark.covering(shared=("colour", "call_style"), spread=ENGINE_ROWS)]
 
 
-class TestPostgresql(StoreContract, InvalidationContract, LetterContract, OutboxContract):
+class TestPostgresql(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract):
     @pytest.fixture
     def make_store(self, clock: VirtualClock, postgresql: Databases) -> MakeStore:
         url = emptied(postgresql, postgresql.url)

@@ -6,12 +6,19 @@ import pytest
 
 from semel.stores.sqlite import SqliteStore
 from semel.testing.clock import VirtualClock
-from semel.testing.contract import InvalidationContract, LetterContract, MakeStore, OutboxContract, StoreContract
+from semel.testing.contract import (
+    BatchContract,
+    InvalidationContract,
+    LetterContract,
+    MakeStore,
+    OutboxContract,
+    StoreContract,
+)
 
 pytestmark = pytest.mark.slow  # a thousand files; `make check` runs the same suite on memory
 
 
-class TestSqlite(StoreContract, InvalidationContract, LetterContract, OutboxContract):
+class TestSqlite(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract):
     @pytest.fixture
     def make_store(self, clock: VirtualClock, tmp_path: Path) -> MakeStore:
         # What survives a power failure is proved elsewhere; here nobody has to wait for the disk.

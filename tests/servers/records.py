@@ -14,6 +14,7 @@ TABLES = (
     *("semel_record", "semel_step", "semel_invalidation", "semel_search"),
     *("semel_history", "semel_worker", "semel_letter"),
     *("semel_outbox", "semel_cursor", "semel_parked"),
+    *("semel_batch", "semel_item", "semel_page"),
 )
 FORGET_SWEEPS = "DELETE FROM semel_meta WHERE name = 'sweep'"
 """The virtual clock of each test begins at the same instant: what sweeps noted in the last one is of the future."""

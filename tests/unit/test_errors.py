@@ -40,7 +40,7 @@ def test_the_tree_is_the_one_that_is_drawn() -> None:
 
 
 def test_the_drawing_was_read() -> None:
-    assert len(_drawn()) == 29
+    assert len(_drawn()) == 31
 
 
 def test_no_class_has_two_parents_in_the_tree() -> None:

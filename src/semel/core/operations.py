@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from semel.core.batch.operations import AboutBatches, BatchAnswer, WithRecords
 from semel.core.events.letters import DropLetter, Letter, LetterFound, LetterPage, PutLetter, ScanLetters, TouchLetter
 from semel.core.events.outbox import AboutOutbox, OutboxAnswer, OutboxEvent
 from semel.core.flow import Asks
@@ -312,6 +313,8 @@ Operation = (
     | ScanLetters
     | DropLetter
     | AboutOutbox
+    | AboutBatches
+    | WithRecords
 )
 
 
@@ -504,6 +507,7 @@ Answer = (
     | LetterFound
     | LetterPage
     | OutboxAnswer
+    | BatchAnswer
 )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from msgspec.structs import replace
 
 from semel.core import codec
+from semel.core.batch.retention import forget_expired
 from semel.core.flow import Flow, ask
 from semel.core.key import Key
 from semel.core.operations import (
@@ -153,6 +154,7 @@ def repeat_invalidations() -> Flow[int]:
 
 PAGE = 200
 _BATCH = 500
+_BATCHES = 100
 _LONGEST_REST = 1.0
 
 
@@ -418,7 +420,7 @@ def sweep(
 
     `tell_lapsed` is called with each record that was marked. With `limit` at most so many are deleted, and at most so
     many marked; the rest is for the next sweep. With copies of records beside the `store`, first repeat
-    the invalidations that are not confirmed. Where it keeps dead letters, those that are expired go too.
+    the invalidations that are not confirmed. Where it keeps dead letters or batches, those that are expired go too.
 
     Raises:
         UsageError: the limit is below 1.
@@ -427,6 +429,8 @@ def sweep(
         message = f"limit={limit} would sweep nothing; nothing was swept. Give 1 or more, or leave it out."
         raise UsageError(message)
     invalidated = (yield from repeat_invalidations()) if store is not None and has_copies(store) else 0
+    if store is not None and Capability.BATCH in store.capabilities:
+        yield from forget_expired(_BATCHES if limit is None else limit)
     deleted = yield from _delete_in_batches(clock, Purge, limit)
     if store is not None and Capability.LETTERS in store.capabilities:
         yield from _delete_in_batches(clock, PurgeLetters, limit)

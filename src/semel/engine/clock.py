@@ -52,14 +52,14 @@ class SystemClock:
             pass
 
 
-async def async_pause(clock: Clock, seconds: float) -> None:
-    """Let time pass, for a task."""
-    await clock.arest(asyncio.Event(), clock.monotonic() + seconds)
+async def async_pause(clock: Clock, seconds: float, wake: asyncio.Event | None = None) -> None:
+    """Let time pass, for a task; until it is woken, where that may be."""
+    await clock.arest(wake or asyncio.Event(), clock.monotonic() + seconds)
 
 
-def sync_pause(clock: Clock, seconds: float) -> None:
-    """Let time pass, for a thread."""
-    clock.rest(threading.Event(), clock.monotonic() + seconds)
+def sync_pause(clock: Clock, seconds: float, wake: threading.Event | None = None) -> None:
+    """Let time pass, for a thread; until it is woken, where that may be."""
+    clock.rest(wake or threading.Event(), clock.monotonic() + seconds)
 
 
 _FIRST, _LONGEST = 0.05, 1.0

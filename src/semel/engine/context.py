@@ -263,6 +263,7 @@ current_handler: contextvars.ContextVar[RunningHandler | None] = contextvars.Con
 current_transaction: contextvars.ContextVar[JoinedTransaction | None] = contextvars.ContextVar(
     "semel_transaction", default=None
 )
+current_page: contextvars.ContextVar[bool] = contextvars.ContextVar("semel_page", default=False)
 current_step: contextvars.ContextVar[str] = contextvars.ContextVar("semel_step", default="")
 
 
@@ -286,6 +287,16 @@ def in_step(name: str) -> Iterator[None]:
         current_step.reset(token)
 
 
+@contextmanager
+def in_page() -> Iterator[None]:
+    """What is called inside is part of a page of a batch that commits as a whole: its items have no keys."""
+    token = current_page.set(True)
+    try:
+        yield
+    finally:
+        current_page.reset(token)
+
+
 def derived_here(what: str) -> str | None:
     """A key for the next service, for what the running attempt asks for; None outside of a handler.
 
@@ -294,7 +305,14 @@ def derived_here(what: str) -> str | None:
 
     Raises:
         LeaseLost: the attempt is no longer the owner.
+        UsageError: it is asked for in a page that commits as a whole, which may be rolled back and run again.
     """
+    if current_page.get():
+        message = (
+            'A request was to be sent from an item under commit="page", whose page may be rolled back and run again; '
+            'it was not sent. Effects outside the database belong to commit="item".'
+        )
+        raise UsageError(message)
     running = current_handler.get()
     if running is None or not running.call.active:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, Unpack, cast, overload
 
@@ -21,8 +20,9 @@ from semel.events.deliveries import AsyncDeliveries, ReadEvent, SyncDeliveries
 from semel.events.delivery import SerialRule, Settings, UnknownRule, UnknownType
 from semel.events.disposition import Backoff, Disposition
 from semel.events.event import Event
-from semel.events.handlers import DoesNotDecode, Handlers
-from semel.extras import requires
+from semel.events.handlers import Handlers
+from semel.handlers import DoesNotDecode
+from semel.transactions import transaction_of
 
 S = TypeVar("S", Semel, AsyncSemel)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,7 +87,7 @@ class Consumer(Generic[S]):
             scope=scope,
             about=about,
             keep_letters=KEEP_FOR,
-            transaction=_transaction_of(transaction, engine),
+            transaction=transaction_of(transaction, engine),
             serial_by=serial_by,
         )
         self.policy = settings.policy
@@ -288,62 +288,6 @@ class Consumer(Generic[S]):
         if not isinstance(reason, str) or not reason.strip():
             raise UsageError("discard() needs a reason; nothing was changed.")
         return self._deliveries.discard(parse_letter_id(id))
-
-
-class DjangoTransaction:
-    """Begins `atomic` on the database of an alias in Django's settings, and gives its connection.
-
-    Attributes:
-        commits_or_raises: nobody needs to look for the record: what a handler marks for a rollback is an error here. In
-            a `TestCase` of Django it is part of the test's own transaction, where others could not see it.
-    """
-
-    commits_or_raises = True
-
-    def __init__(self, alias: str) -> None:
-        self.alias = alias
-
-    def __repr__(self) -> str:
-        return f"DjangoTransaction({self.alias!r})"
-
-    @contextmanager
-    def __call__(self) -> Iterator[Any]:
-        """Begin one.
-
-        Raises:
-            RolledBack: the handler marked it for a rollback; nothing of it was written.
-        """
-        with requires("Consumer(transaction=…) with an alias", "django.db"):
-            from django.db import connections, transaction
-
-        with transaction.atomic(using=self.alias, durable=True):
-            yield connections[self.alias]
-            if transaction.get_rollback(using=self.alias):
-                raise RolledBack(
-                    "The transaction was marked for a rollback, so nothing of it was written; the attempt is counted."
-                )
-
-
-class RolledBack(Exception):
-    """The handler had its own transaction rolled back, without an error."""
-
-
-def _transaction_of(given: Callable[[], Any] | str | None, engine: Any) -> Callable[[], Any] | None:
-    """What begins a transaction.
-
-    Raises:
-        UsageError: it is an alias of Django, which has no transactions for coroutines.
-    """
-    if given is None or callable(given):
-        return given
-    if not isinstance(given, str):
-        raise UsageError(
-            f"transaction is a callable that gives a context manager, or the alias of a Django database, not "
-            f"{given!r:.80}; nothing ran."
-        )
-    if isinstance(engine, AsyncEngine):
-        raise UsageError("Django has no transactions for coroutines; nothing ran. Give the consumer a Semel.")
-    return DjangoTransaction(given)
 
 
 def _with_own_errors(policy: Policy, unknown: UnknownRule) -> Policy:

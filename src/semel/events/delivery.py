@@ -20,7 +20,8 @@ from semel.engine.call_flow import Request
 from semel.errors import UsageError
 from semel.events.disposition import Backoff, Disposition, Ending
 from semel.events.event import Event
-from semel.events.handlers import DoesNotDecode, EventHandler, Handlers
+from semel.events.handlers import EventHandler, Handlers
+from semel.handlers import DoesNotDecode
 
 UnknownRule = Literal["refuse", "dead_letter", "ignore"]
 SerialRule = Literal["subject"]

@@ -7,23 +7,18 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from semel.core.fingerprint import is_model
 from semel.engine.decorator import name_of, resolved_hints
 from semel.errors import UsageError
 from semel.events.event import Event
+from semel.handlers import DoesNotDecode, check_decodable, describe_places, is_pydantic, is_untyped, parameters_of
 
 PARAMETERS: Final = ("event", "data", "attempt", "session")
-
-
-class DoesNotDecode(Exception):
-    """The data of an event is not what its handler is annotated with."""
 
 
 Decoder = Callable[[Event], Any]
@@ -90,16 +85,9 @@ def make_handler(function: Callable[..., Any]) -> EventHandler:
     Raises:
         UsageError: it has a parameter that nobody gives, or data cannot be decoded to its annotation.
     """
-    parameters = inspect.signature(function).parameters
-    for name, parameter in parameters.items():
-        by_name = parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        if name not in PARAMETERS or not by_name:
-            raise UsageError(
-                f"{name_of(function)} has a parameter {name!r}; nothing ran. A handler of events may have "
-                f"{', '.join(PARAMETERS)}, which are given by name."
-            )
+    parameters = parameters_of(function, PARAMETERS, "events")
     annotation = resolved_hints(function).get("data", Any)
-    return EventHandler(function, frozenset(parameters), make_decoder(annotation, function))
+    return EventHandler(function, parameters, make_decoder(annotation, function))
 
 
 def make_decoder(annotation: Any, function: Callable[..., Any]) -> Decoder:
@@ -108,16 +96,13 @@ def make_decoder(annotation: Any, function: Callable[..., Any]) -> Decoder:
     Raises:
         UsageError: there is no way.
     """
-    if annotation in (Any, object, inspect.Parameter.empty):
+    if is_untyped(annotation):
         return lambda event: event.data
     if annotation is bytes:
         return lambda event: event.body
-    if is_model(annotation) and hasattr(annotation, "model_validate_json"):
+    if is_pydantic(annotation):
         return lambda event: _decode_pydantic(annotation, event)
-    try:
-        msgspec.json.Decoder(annotation)
-    except TypeError as problem:
-        raise UsageError(f"The data of {name_of(function)} cannot be decoded: {problem}; nothing ran.") from None
+    check_decodable(annotation, name_of(function))
     return lambda event: _decode_json(annotation, event)
 
 
@@ -135,9 +120,3 @@ def _decode_pydantic(model: Any, event: Event) -> Any:
         return model.model_validate_json(event.body)
     except ValueError as problem:
         raise DoesNotDecode(f"the data of {event.type} is not as annotated: {describe_places(problem)}") from None
-
-
-def describe_places(problem: Any) -> str:
-    """Where it is wrong and how, without the values, which may be personal."""
-    errors: list[Mapping[str, Any]] = problem.errors() if hasattr(problem, "errors") else []
-    return "; ".join(f"{'.'.join(map(str, error['loc']))}: {error['type']}" for error in errors[:5])[:300]

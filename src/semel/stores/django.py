@@ -55,6 +55,7 @@ class DjangoStore(StoreWrapper):
                 Capability.DURABLE,
                 Capability.LETTERS,
                 Capability.OUTBOX,
+                Capability.BATCH,
                 *SEARCHING,
             }
         )

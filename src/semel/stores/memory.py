@@ -18,6 +18,19 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
+from semel.core.batch.operations import (
+    AboutBatches,
+    ClaimItems,
+    CommitPage,
+    ForgetItems,
+    ItemsClaimed,
+    ItemsForgotten,
+    ItemsSettled,
+    ReadRecords,
+    RecordsFound,
+    SettleItems,
+    WithRecords,
+)
 from semel.core.claim_rules import MayWrite, count_failure, granted, judge, may_resolve, reopen
 from semel.core.events.letters import DropLetter, Letter, PutLetter, ScanLetters, TouchLetter
 from semel.core.events.outbox import OutboxEvent
@@ -82,6 +95,7 @@ from semel.core.record import (
 )
 from semel.core.store import SEARCHING, Answers, AsyncDriver, AsyncJoined, Capability, Joined, Plan
 from semel.errors import UsageError
+from semel.stores.batch.memory import MemoryBatches
 from semel.stores.events.outbox import MemoryOutbox
 from semel.stores.letters import Letters
 from semel.stores.rows import new_record
@@ -167,13 +181,14 @@ class Histories:
 
 
 class Table:
-    """Records by digest, what happened to them, dead letters, events, and invalidations that are not confirmed."""
+    """Records by digest, what happened to them, letters, events, batches, and invalidations that are not confirmed."""
 
     def __init__(self) -> None:
         self.records: dict[bytes, StoredRecord] = {}
         self.histories = Histories()
         self.letters = Letters()
         self.outbox = MemoryOutbox()
+        self.batches = MemoryBatches()
         self.invalidations = Invalidations()
         self.lock = threading.Lock()
 
@@ -193,6 +208,8 @@ class Table:
 
     def apply(self, operation: Operation, now: int) -> Answer:
         """Carry out `operation` at the instant `now`."""
+        if isinstance(operation, AboutBatches | WithRecords):
+            return self.batch(operation, now)
         match operation:
             case Claim():
                 return self.claim(operation, now)
@@ -208,14 +225,8 @@ class Table:
                 return Lost()  # there is no transaction to enter
             case Read() | ReadHistory() | Scan() | CountRecords():
                 return self.look(operation, now)
-            case Resolve():
-                return self.resolve(operation, now)
-            case Reopen():
-                return self.reopen(operation, now)
-            case CountFailure():
-                return self.count_failure(operation, now)
-            case Erase():
-                return self.erase(operation, now)
+            case Resolve() | Reopen() | CountFailure() | Erase():
+                return self.decide(operation, now)
             case Invalidate() | Pending() | Confirm():
                 return self.invalidations.apply(operation, now)
             case Purge() | MarkLapsed() | AddReplays() | RegisterWorker() | PurgeWorkers():
@@ -224,6 +235,42 @@ class Table:
                 return self.letters.apply(operation, now)
             case _:
                 return self.outbox.apply(operation, now)
+
+    def batch(self, operation: AboutBatches | WithRecords, now: int) -> Answer:
+        """What is about batches; some of it changes records, too."""
+        match operation:
+            case ClaimItems(claims):
+                return ItemsClaimed(tuple(self.claim(claim, now) for claim in claims))
+            case ReadRecords(digests):
+                return RecordsFound(tuple(map(self.records.get, digests)))
+            case SettleItems(number, page, ends):
+                answers = {end.position: self.apply(end.write, now) for end in ends if end.write is not None}
+                noted = [end for end in ends if isinstance(answers.get(end.position, Recorded(now)), Recorded)]
+                self.batches.settle(number, page, noted, now)
+                return ItemsSettled(tuple(answers.values()))
+            case CommitPage():
+                return Lost()  # there is no transaction to enter
+            case ForgetItems(_, digests):
+                is_done = self.batches.forget(operation)
+                for digest in digests if is_done else ():
+                    record = self.records.get(digest)
+                    if record is not None and record.settled:
+                        self.records[digest] = replace(record, expires_us=0)
+                return ItemsForgotten(is_done)
+            case _:
+                return self.batches.apply(operation, now)
+
+    def decide(self, operation: Resolve | Reopen | CountFailure | Erase, now: int) -> Answer:
+        """What changes a record without its lease."""
+        match operation:
+            case Resolve():
+                return self.resolve(operation, now)
+            case Reopen():
+                return self.reopen(operation, now)
+            case CountFailure():
+                return self.count_failure(operation, now)
+            case Erase():
+                return self.erase(operation, now)
 
     def look(
         self, operation: Read | ReadHistory | Scan | CountRecords, now: int
@@ -470,6 +517,7 @@ class MemoryStore:
             Capability.INVALIDATIONS,
             Capability.LETTERS,
             Capability.OUTBOX,
+            Capability.BATCH,
             *SEARCHING,
         }
     )

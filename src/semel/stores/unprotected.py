@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from semel.core.batch.operations import AboutBatches, WithRecords
 from semel.core.events.letters import DropLetter, LetterFound, LetterPage, PutLetter, ScanLetters, TouchLetter
 from semel.core.events.outbox import AboutOutbox
 from semel.core.flow import run
@@ -157,7 +158,9 @@ class UnprotectedStore:
         return _AsyncJoined(self)
 
 
-def _answer_about_events(operation: PutLetter | TouchLetter | DropLetter | ScanLetters | AboutOutbox) -> Answer:
+def _answer_about_events(
+    operation: PutLetter | TouchLetter | DropLetter | ScanLetters | AboutOutbox | AboutBatches | WithRecords,
+) -> Answer:
     """There are no letters; an event that was not kept would be lost without a word.
 
     Raises:
@@ -168,6 +171,8 @@ def _answer_about_events(operation: PutLetter | TouchLetter | DropLetter | ScanL
             return LetterPage((), None)
         case PutLetter() | TouchLetter() | DropLetter():
             return LetterFound(None)
+    if isinstance(operation, AboutBatches | WithRecords):
+        raise UsageError("Batches cannot be kept while semel is switched off; nothing was changed.")
     raise UsageError("Events can neither be kept nor published while semel is switched off; nothing was changed.")
 
 

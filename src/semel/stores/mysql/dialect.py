@@ -31,6 +31,7 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, MOST_ENTRIES, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
+from semel.stores.mysql.batch.dialect import MysqlBatch
 from semel.stores.mysql.outbox import MysqlOutbox
 from semel.stores.mysql.settings import lock_timeout_seconds
 from semel.stores.rows import (
@@ -113,7 +114,7 @@ def table_names(settings: Settings) -> dict[str, str]:
             f"{name}_table": name
             for name in (
                 *("record", "step", "invalidation", "search", "history", "worker", "letter", "schema"),
-                *("outbox", "cursor", "parked"),
+                *("outbox", "cursor", "parked", "batch", "item", "page"),
             )
         },
         "meta": "meta",
@@ -144,6 +145,7 @@ class MysqlDialect(ServerSweeps):
         self._sql = self._loaded()
         self._wording = Wording(lambda _name, _kind: "?", self._clock, "INSTR")
         self.outbox = CompletingOutbox(self._names, self._clock, self)
+        self.batch = MysqlBatch(self._names, self._clock)
 
     def _loaded(self) -> dict[str, str]:
         target = self._names["record_table"]

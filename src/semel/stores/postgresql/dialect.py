@@ -28,6 +28,7 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, NOTHING, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
+from semel.stores.postgresql.batch.dialect import PostgresBatch
 from semel.stores.postgresql.outbox import PostgresOutbox, arrays_of
 from semel.stores.rows import (
     RECORD_COLUMNS,
@@ -246,6 +247,9 @@ def table_names(settings: Settings) -> dict[str, str]:
         "outbox_sequence": f'{within}"{prefix}outbox_position"',
         "cursor_table": f'{within}"{prefix}cursor"',
         "parked_table": f'{within}"{prefix}parked"',
+        "batch_table": f'{within}"{prefix}batch"',
+        "item_table": f'{within}"{prefix}item"',
+        "page_table": f'{within}"{prefix}page"',
         "rebase_function": f'{within}"{prefix}rebase_outbox"',
         "meta": f'{within}"{prefix}meta"',
         "schema_table": f'{within}"{prefix}schema"',
@@ -269,6 +273,7 @@ class PostgresDialect(ServerSweeps):
         self._texts: dict[tuple[str, str, bool], str] = {}
         self._wording = Wording(lambda _, kind: f"?::{_KINDS[kind]}", self._clock, "strpos")
         self.outbox = CompletingOutbox(self._names, self._clock, self)
+        self.batch = PostgresBatch(self._names, self._clock)
 
     def _loaded(self, settings: Settings) -> dict[str, str]:
         kept = {name: f"{{{name}}}" for name in _LATER}

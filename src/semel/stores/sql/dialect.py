@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from semel.core.batch.operations import AddItems, ReopenItems
+from semel.core.batch.values import State
 from semel.core.events.letters import DropLetter, Letter, ScanLetters, TouchLetter
 from semel.core.events.outbox import (
     Cursor,
@@ -136,12 +138,47 @@ class OutboxDialect(Protocol):
         """Rows of position and event of what waits."""
 
 
+class BatchDialect(Protocol):
+    """The statements of one kind of database for batches: those that all share, and those that change two tables."""
+
+    def command(self, name: str, *values: Any) -> Command:
+        """A statement that all databases understand, by its name."""
+
+    def command_among(self, name: str, kind: str, among: Sequence[Any], *values: Any) -> Command:
+        """The same with a list of values of one kind (`text`, `bigint` or `bytea`), which come last."""
+
+    def add(self, operation: AddItems) -> Asking[bool]:
+        """Add items and move on; False: it is another loader's turn, or they are there.
+
+        Raises:
+            RowError: an item of that id is there.
+        """
+
+    def take(self, number: int) -> Asking[tuple[int | None, State]]:
+        """The next page, and the state of the batch."""
+
+    def settle(
+        self, number: int, page: int, rows: Sequence[tuple[int, int, bytes | None]], *, joined: bool
+    ) -> Asking[None]:
+        """Note position, status and outcome of items, and count them."""
+
+    def reopen(self, operation: ReopenItems) -> Asking[None]:
+        """Have items pending again."""
+
+    def reserve(self, number: int, amount_us: int) -> Asking[tuple[int, int]]:
+        """Reserve time; up to when all is reserved, and now."""
+
+
 class Dialect(Protocol):
     """The statements of one kind of database, for all but its claims."""
 
     @property
     def outbox(self) -> OutboxDialect:
         """Those of its outbox."""
+
+    @property
+    def batch(self) -> BatchDialect:
+        """Those of its batches."""
 
     @property
     def decides_inside(self) -> bool:

@@ -72,6 +72,7 @@ from semel.errors import StoreUnavailable, UsageError
 from semel.stores.letters import letter_of, letter_with, page_of
 from semel.stores.rows import record_of, steps_of, storable, stored_failure
 from semel.stores.search import counts_of
+from semel.stores.sql.batch.plan import BATCH_OPERATIONS, plan_batch
 from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Values
 from semel.stores.sql.errors import RecordHeld, RowError, RowLocked, ended, other_database
 from semel.stores.sql.events.outbox import OUTBOX_PLANS
@@ -623,6 +624,13 @@ def _purge_letters(dialect: Dialect, operations: Sequence[PurgeLetters], *, join
     return answers
 
 
+def _plan_batch(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
+    def plan_records(records: Sequence[Operation], *, joined: bool) -> Plan:
+        return plan(dialect, records, joined=joined)
+
+    return plan_batch(dialect.batch, operations, joined=joined, plan_records=plan_records)
+
+
 _PLANS: dict[type, Many] = {
     Claim: claims,
     Renew: _write_plan("renew", _renew_row),
@@ -652,4 +660,5 @@ _PLANS: dict[type, Many] = {
     ScanLetters: _scan_letters,
     PurgeLetters: _purge_letters,
     **OUTBOX_PLANS,
+    **dict.fromkeys(BATCH_OPERATIONS, _plan_batch),
 }

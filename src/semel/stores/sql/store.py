@@ -82,6 +82,7 @@ class SqlStore:
             *ADMINISTRATION,
             Capability.LETTERS,
             Capability.OUTBOX,
+            Capability.BATCH,
         }
         if self._pool is None:
             found.add(Capability.CLIENT_LIBRARIES)  # those of the caller's own pool are there

@@ -19,6 +19,7 @@ from semel.core.record import NOTHING, StoredRecord
 from semel.core.store import Answers, Plan
 from semel.stores.rows import new_record
 from semel.stores.search import term_numbers
+from semel.stores.sql.batch.plan import BATCH_OPERATIONS, plan_batch
 from semel.stores.sql.dialect import Command, Row
 from semel.stores.sql.errors import other_database
 from semel.stores.sql.plan import TRY_AGAIN_US, one_by_one, read_record, with_steps
@@ -36,6 +37,8 @@ def plan(operations: Sequence[Operation], *, joined: bool) -> Plan:
     if kind is Claim:
         claims = cast("Sequence[Claim]", operations)
         return claim_joined(claims) if joined else claim_all(claims)
+    if kind in BATCH_OPERATIONS:
+        return plan_batch(DIALECT.batch, operations, joined=joined, plan_records=plan)
     if len(operations) > 1 and (joined or kind is not Read):
         return one_by_one(DIALECT, operations, joined=joined)
     return shared_plan(DIALECT, operations, joined=joined)

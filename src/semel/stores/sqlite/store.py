@@ -50,6 +50,7 @@ class SqliteStore:
             Capability.INVALIDATIONS,
             Capability.LETTERS,
             Capability.OUTBOX,
+            Capability.BATCH,
             *SEARCHING,
             Capability.FILE,
             Capability.DURABLE,

@@ -23,8 +23,9 @@ from semel.events.brokers.faststream.reading import Reader
 from semel.events.consumer import Consumer
 from semel.events.delivery import UnknownType
 from semel.events.event import Event
-from semel.events.handlers import DoesNotDecode, EventHandler, Handlers, describe_places
+from semel.events.handlers import EventHandler, Handlers
 from semel.extras import requires
+from semel.handlers import DoesNotDecode, describe_places
 
 with requires("semel.events.brokers.faststream", "faststream"):
     from faststream.exceptions import AckMessage, SubscriberNotFound

@@ -1,0 +1,644 @@
+"""Running a batch: many workers, each with one item at a time, on pages that this process has claimed.
+
+- An item is an ordinary call: claimed, run under its lease, ended under it. Claims are sent in advance as lists, except
+  where a crash would leave in doubt what has not begun; ends are sent as lists, whatever has ended meanwhile.
+- The row of an item follows its record. Whoever takes a page over finds what is done, and notes it without running it.
+- An error that was seen ends an item once its attempts are used up. What nobody saw the end of runs again, is asked
+  about, or is held, as the policy says.
+- Nothing of a batch is lost with this process: all that it holds are leases.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from semel.batch.concurrency import (
+    AsyncEvent,
+    AsyncLock,
+    async_let_others_run,
+    async_run_side_by_side,
+)
+from semel.batch.ends import failure_of, is_rolled_back, pause_after, status_of_record
+from semel.batch.items import SKIPPED, Item, Skip
+from semel.batch.settings import PageWork, PendingEnd, ReadyItem, RunSettings
+from semel.core import codec
+from semel.core.batch.operations import (
+    ChangeBatch,
+    ClaimItems,
+    CommitPage,
+    EndBatch,
+    FindPages,
+    FinishPage,
+    ItemEnd,
+    ReadBatch,
+    ReadItems,
+    ReserveRate,
+    SettleItems,
+    TakePage,
+)
+from semel.core.batch.values import (
+    PAGE,
+    BatchPage,
+    ItemStatus,
+    StoredBatch,
+    StoredItem,
+    item_digest,
+    item_key,
+    page_key,
+)
+from semel.core.fingerprint import Digest
+from semel.core.flow import Flow, ask
+from semel.core.operations import (
+    Claim,
+    Complete,
+    Counted,
+    CountFailure,
+    Fail,
+    Granted,
+    JoinTransaction,
+    Lost,
+    Read,
+    Recorded,
+    undo_grant,
+)
+from semel.core.record import NOTHING, About, Failure, Status
+from semel.engine import call_errors, context
+from semel.engine.async_engine import AsyncCall, AsyncEngine
+from semel.engine.call_flow import Request
+from semel.engine.clock import async_pause
+from semel.engine.decorator import async_call_function
+from semel.errors import (
+    FailedBefore,
+    InDoubt,
+    InProgress,
+    LeaseLost,
+    ResultNotKept,
+    SemelError,
+    StoreMisconfigured,
+    StoreUnavailable,
+    TryLater,
+    UsageError,
+)
+
+_POLL: Final = 1.0
+"""Seconds between two looks at the state of a batch."""
+_FIRST_LOOK, _LONGEST_LOOK = 0.05, 1.0
+_GIVE_UP_AFTER: Final = 120.0
+"""Seconds for which a store that does not answer is asked again."""
+_RESERVED_FOR: Final = 0.2
+"""Seconds of the rate that are reserved together."""
+_PAGES: Final = 50
+_STOPPED: Final = Failure("semel.BatchStopped", "the run ended before the handler was called")
+_CANCELLED: Final = "semel.Cancelled"
+_NOT_COMMITTED: Final = (
+    "transaction= gave a block that ended without an error, and what was written in it is not there: it did not "
+    "commit. This run has stopped, and the item is not counted as done. Give a callable whose context manager commits "
+    "at its end, such as sessions.begin."
+)
+
+
+def _once(operation: Any) -> Flow[Any]:
+    answer = yield from ask(operation)
+    return answer
+
+
+class AsyncItemCall(AsyncCall[Any]):
+    """The call of one item. Its claim may have been sent in advance, and its end goes into a list of ends.
+
+    Args:
+        runner: whose item it is.
+        ready: the item, and the answer to its claim if there is one.
+        joined: the transaction that it is part of, if there is one.
+        session: what its handler is given as `session`.
+    """
+
+    handler_error: Exception | None = None
+
+    def __init__(self, runner: AsyncRunner, ready: ReadyItem, joined: Any = None, session: Any = None) -> None:
+        assert ready.item is not None  # noqa: S101 - a page is no item
+        self.item = ready.item
+        request = ready.request or runner.request_of(self.item)
+        super().__init__(runner.engine, request, self._run_handler, joined)
+        self._runner = runner
+        self._ready = ready
+        self._session = session
+
+    def perform(self, wanted: Any) -> Awaitable[Any]:
+        """Do what the flow asks for."""
+        if self._joined is None:
+            kind = type(wanted)
+            if kind is Claim and self._ready.answer is not None:
+                answer, self._ready.answer = self._ready.answer, None
+                self.asked_at = self._ready.claimed_at  # its lease began then
+                return self._give(answer)
+            if kind is Complete or kind is Fail:
+                return self._runner.settle(self._ready.work, self.item.position, wanted)
+        return super().perform(wanted)
+
+    async def _give(self, answer: Any) -> Any:
+        """Give an answer that is at hand, or raise it."""
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _run_handler(self) -> Any:
+        handler, item = self._runner.settings.handler, self.item
+        try:
+            seen = Item(item.id, handler.decode_item(item.data), item.position, self.number, self.in_doubt)
+            given = handler.arguments(seen, item.data, self.attempt, self._session)
+            value = await async_call_function(functools.partial(handler.function, **given))
+            if isinstance(value, Skip):
+                raise value
+        except Exception as error:
+            self.handler_error = error
+            raise
+        return value
+
+    def failure(self, error: BaseException) -> Fail:
+        """What an error of the handler means for the record."""
+        ending = self._ending(error)
+        return Fail(self.lease, ending, failure_of(error), doubtful=self.in_doubt or ending == "doubt")
+
+    def _ending(self, error: BaseException) -> Literal["final", "retry", "doubt"]:
+        policy = self.request.policy
+        if not isinstance(error, Exception):
+            return "doubt"
+        if isinstance(error, policy.final_errors) or self.number >= self._runner.settings.max_attempts:
+            return "final"
+        # Under another policy a doubt would wait for a person or a hook, and this end was seen.
+        had_no_effect = isinstance(error, policy.retry_errors) and not self.in_doubt
+        return "retry" if had_no_effect or policy.in_doubt != "rerun" else "doubt"
+
+
+class AsyncRunner:
+    """Works on one batch in this process, until it is over, paused, or there is nothing to do.
+
+    Args:
+        engine: what claims and records.
+        batch: as it was when the run began.
+        settings: what the run was told.
+    """
+
+    def __init__(self, engine: AsyncEngine, batch: StoredBatch, settings: RunSettings) -> None:
+        self.engine = engine
+        self.batch = batch
+        self.settings = settings
+        self._lock = AsyncLock()
+        self._sending = AsyncLock()
+        self._ready: deque[ReadyItem] = deque()
+        self._unclaimed: deque[ReadyItem] = deque()
+        self._later: list[tuple[float, ReadyItem]] = []
+        self._works: dict[int, PageWork] = {}
+        self._ends: list[PendingEnd] = []
+        self._over = AsyncEvent()
+        self._error: Exception | None = None
+        self._are_all_taken = False
+        self._look_at = self._poll_at = 0.0
+        self._pause = _FIRST_LOOK
+        self._failed = 0
+        self._turns: deque[float] = deque()
+        self._has_seen_commit = getattr(settings.transaction, "commits_or_raises", False)
+
+    async def run(self) -> None:
+        """Work until there is nothing more to do here.
+
+        Raises:
+            UsageError: the program has to be changed.
+            StoreUnavailable: the store did not answer for too long.
+        """
+        try:
+            await async_run_side_by_side(self._work, min(self.settings.concurrency, max(self.batch.total, 1)))
+        finally:
+            await self._leave()
+        if self._error is not None:
+            raise self._error
+
+    async def _work(self) -> None:
+        try:
+            while (ready := await self._next()) is not None:
+                if ready.item is None:
+                    await self._run_page(ready.work)
+                else:
+                    await self._run_item(ready, ready.item)
+        except Exception as error:  # noqa: BLE001 - the others let their items end before it is raised
+            self._error = self._error or error
+            self._over.set()
+        finally:
+            close = getattr(self.settings.transaction, "close_connection", None)
+            if close is not None:
+                close()
+
+    async def _next(self) -> ReadyItem | None:
+        """What to do next; None: nothing."""
+        while True:
+            async with self._lock:
+                if not self._over.is_set():
+                    await self._poll()
+                if self._over.is_set():
+                    return None
+                if self._ready:
+                    await self._wait_for_turn(self._ready[0])
+                    return self._ready.popleft()
+                rest = await self._refill()
+            if rest is None:
+                return None
+            if rest:
+                await async_pause(self.engine.clock, rest, self._over)
+
+    async def _poll(self) -> None:
+        """Look, now and then, whether the batch still runs."""
+        now = self.engine.clock.monotonic()
+        if now < self._poll_at:
+            return
+        found = await self.ask(ReadBatch(self.batch.scope, self.batch.id))
+        self._poll_at = now + _POLL
+        self._failed = found.counts.failed
+        if found.batch is None or found.batch.number != self.batch.number or found.batch.state != "running":
+            self._over.set()
+
+    async def _refill(self) -> float | None:
+        """Get more to do. Answers after how many seconds to look again; None: there is nothing to be done here."""
+        now = self.engine.clock.monotonic()
+        for due, ready in [one for one in self._later if one[0] <= now]:
+            self._later.remove((due, ready))
+            self._unclaimed.append(ready)
+        if self._unclaimed:
+            await self._claim_some()
+            return 0.0
+        if now < self._look_at:
+            return self._look_at - now
+        if await self._open_next_page():
+            self._pause = _FIRST_LOOK
+            return 0.0
+        if self._over.is_set() or not (self.settings.wait or self._works):
+            return None
+        self._look_at = now + self._pause
+        self._pause = min(self._pause * 2, _LONGEST_LOOK)
+        return self._pause
+
+    async def _claim_some(self) -> None:
+        """Claim as many items as there are workers, together; unless a crash would leave them in doubt."""
+        some = [self._unclaimed.popleft() for _ in range(min(len(self._unclaimed), self.settings.concurrency))]
+        policy = self.settings.policy
+        if self.settings.transaction is None and policy.in_doubt == "rerun" and policy.store_down == "refuse":
+            claims = tuple(self._claim(ready) for ready in some)
+            asked_at = self.engine.clock.monotonic()
+            claimed = await self.ask(ClaimItems(claims))
+            for ready, answer in zip(some, claimed.answers, strict=True):
+                ready.answer, ready.claimed_at = answer, asked_at
+        self._ready.extend(some)
+
+    def _claim(self, ready: ReadyItem) -> Claim:
+        assert ready.item is not None  # noqa: S101 - a page is no item
+        request = ready.request = self.request_of(ready.item)
+        return Claim(request.key, request.fingerprint, self.engine.new_nonce(), request.terms, request.about)
+
+    def request_of(self, item: StoredItem) -> Request:
+        """What the call of an item asks for."""
+        batch, settings = self.batch, self.settings
+        about = NOTHING if item.about is None else msgspec.json.decode(item.about, type=About)
+        fingerprint = self.engine.fingerprints.take(Digest(item_digest(item.id, item.data)))
+        key = item_key(batch.scope, batch.operation, batch.id, item.id)
+        return Request(key, fingerprint, settings.policy, settings.terms, about, settings.shape)
+
+    async def _open_next_page(self) -> bool:
+        """Claim a page that nobody works on; a new one first, then one that was left. Answers whether there was one."""
+        while not self._are_all_taken:
+            taken = await self.ask(TakePage(self.batch.number))
+            if taken.page is None:
+                self._are_all_taken = taken.state == "running"
+                if not self._are_all_taken:
+                    self._over.set()
+                break
+            if await self._open_page(taken.page):
+                return True
+        return not self._over.is_set() and await self._open_left_page()
+
+    async def _open_left_page(self) -> bool:
+        after, is_open = -1, False
+        while True:
+            pages = (await self.ask(FindPages(self.batch.number, "open", after, _PAGES))).pages
+            for page in pages:
+                is_open = True
+                if page.page not in self._works and await self._open_page(page):
+                    return True
+            if len(pages) < _PAGES:
+                break
+            after = pages[-1].page
+        if not is_open:
+            ended = await self.ask(EndBatch(self.batch.number))
+            if ended.batch is None or ended.batch.state != "running":
+                self._over.set()
+        return False
+
+    async def _open_page(self, page: BatchPage, *, one_by_one: bool = False) -> bool:
+        """Claim a page, and have its items done. False: somebody else works on it, or it was done already."""
+        key = page_key(self.batch.scope, self.batch.id, page)
+        try:
+            call = await self.engine.open(
+                key, operation=PAGE, fingerprint=None, policy=self.settings.page_policy, returns=None
+            )
+        except InProgress:
+            return False
+        if call.result is not None:
+            await self.ask(FinishPage(self.batch.number, page.page, page.round))
+            return False
+        first = page.page * self.batch.page
+        end = min(first + self.batch.page, self.batch.total)
+        found = await self.ask(ReadItems(self.batch.number, first, end, int(ItemStatus.PENDING)))
+        work = PageWork(page, call, list(found.items), len(found.items), one_by_one)
+        self._works[page.page] = work
+        if not work.items:
+            await self._finish_page(work)
+        elif self.settings.by_page and not one_by_one:
+            self._ready.append(ReadyItem(work, None))
+        else:
+            self._unclaimed.extend(ReadyItem(work, item) for item in work.items)
+        return True
+
+    async def _finish_page(self, work: PageWork) -> None:
+        """All items of a page have ended: complete it."""
+        self._works.pop(work.page.page, None)
+        self._look_at = 0.0
+        try:
+            await work.call.finish(None)
+        except (LeaseLost, TryLater):
+            return  # whoever has it, or takes it over, finishes it
+        await self.ask(FinishPage(self.batch.number, work.page.page, work.page.round))
+
+    async def _run_item(self, ready: ReadyItem, item: StoredItem) -> None:
+        """Run one item; it ends here, or is run again later."""
+        run = self._attempt if self.settings.transaction is None else self._attempt_in_transaction
+        seconds = await run(ready, item)
+        work = ready.work
+        if seconds is not None:
+            self._later.append((self.engine.clock.monotonic() + seconds, ReadyItem(work, item)))
+            return
+        work.open -= 1
+        if not work.open:
+            await self._finish_page(work)
+
+    async def _attempt(self, ready: ReadyItem, item: StoredItem) -> float | None:
+        """One attempt. Answers in how many seconds to try again; None: the item has ended."""
+        call = AsyncItemCall(self, ready)
+        try:
+            result = await call.run()
+        except Exception as error:
+            written = call.written
+            is_told = call.handler_error is not None or (isinstance(written, Fail) and not written.started)
+            if is_told and isinstance(written, Fail) and not call.owns_claim:
+                return None if self._has_ended(written) else pause_after(call.number)
+            if not isinstance(error, SemelError):
+                raise
+            return await self._explain(ready.work, item, error)
+        if result.replayed:
+            await self._note(ready.work, item, ItemStatus.COMPLETED)
+        return None
+
+    def _has_ended(self, write: Fail) -> bool:
+        return self.settings.status_after(write) is not None
+
+    async def _explain(self, work: PageWork, item: StoredItem, error: SemelError) -> float | None:
+        """What an answer of the engine means for an item: how it ended, or when to try again."""
+        match error:
+            case ResultNotKept():
+                await self._note(work, item, ItemStatus.COMPLETED)
+            case FailedBefore():
+                is_skipped = error.error_type in (SKIPPED, _CANCELLED)
+                await self._note(work, item, ItemStatus.SKIPPED if is_skipped else ItemStatus.FAILED)
+            case InDoubt() if error.retry_after is None:
+                await self._note(work, item, ItemStatus.IN_DOUBT)
+            case InDoubt():
+                return max(0.0, error.retry_after.total_seconds()) if error.retry_after else 0.0
+            case LeaseLost():
+                return self.settings.policy.lease_for.total_seconds()
+            case TryLater():
+                return max(_FIRST_LOOK, error.retry_after.total_seconds())
+            case _:
+                raise error
+        return None
+
+    async def _attempt_in_transaction(self, ready: ReadyItem, item: StoredItem) -> float | None:
+        """One attempt whose record commits together with what its handler writes."""
+        begin = self.settings.transaction
+        assert begin is not None  # noqa: S101 - asked by the caller
+        call: AsyncItemCall | None = None
+        try:
+            async with begin() as session:
+                joined = self.engine.store.async_join(session)
+                call = AsyncItemCall(self, ready, joined, session)
+                with context.joining(self.engine.store.name, joined):
+                    result = await call.run()
+        except Exception as error:
+            own = None if call is None else call.handler_error
+            if isinstance(error, UsageError) and error is not own:
+                raise
+            if isinstance(error, SemelError) and error is not own and not is_rolled_back(error):
+                return await self._explain(ready.work, item, error)
+            return await self._count(ready.work, item, error)
+        if not self._has_seen_commit and not result.replayed:
+            await self._check_commit(item)
+        await self._note(ready.work, item, ItemStatus.COMPLETED)
+        return None
+
+    async def _check_commit(self, item: StoredItem) -> None:
+        """Read back, where everybody else reads, what the first transaction of this run was to commit.
+
+        Raises:
+            UsageError: it is not there.
+        """
+        key = self.request_of(item).key
+        found = await self.ask(Read(key.digest, operation=key.operation))
+        if found.record is None or found.record.status is not Status.COMPLETED:
+            raise UsageError(_NOT_COMMITTED)
+        self._has_seen_commit = True
+
+    async def _count(self, work: PageWork, item: StoredItem, error: Exception) -> float | None:
+        """Count an attempt that was rolled back, on a connection of semel's own."""
+        request, settings = self.request_of(item), self.settings
+        most = 1 if isinstance(error, settings.policy.final_errors) else settings.max_attempts
+        counting = CountFailure(
+            request.key,
+            request.fingerprint,
+            self.engine.new_nonce(),
+            failure_of(error),
+            request.terms,
+            request.about,
+            most,
+        )
+        answer = await self.ask(counting)
+        status = status_of_record(answer.record)
+        if status is None:
+            attempts = answer.record.attempts if isinstance(answer, Counted) else 1
+            return pause_after(attempts)
+        await self._note(work, item, status)
+        return None
+
+    async def _run_page(self, work: PageWork) -> None:
+        """Run a whole page in one transaction; where that fails, its items run one by one."""
+        begin = self.settings.transaction
+        assert begin is not None  # noqa: S101 - checked when the run began
+        try:
+            async with begin() as session:
+                await self._run_page_within(work, session)
+        except Exception as error:
+            if isinstance(error, UsageError):
+                raise
+            await self._give_back(work)
+            self._works.pop(work.page.page, None)
+            # Claimed anew, the page waits for the end of that transaction: if it did commit after all, it is done.
+            await self._open_page(work.page, one_by_one=True)
+            return
+        self._works.pop(work.page.page, None)
+        await work.call.finish(None)  # it is completed already, with its transaction; now its lease is let go of
+        if not self._has_seen_commit:
+            finished = await self.ask(FinishPage(self.batch.number, work.page.page, work.page.round))
+            if not finished.is_done:
+                raise UsageError(_NOT_COMMITTED)
+            self._has_seen_commit = True
+
+    async def _run_page_within(self, work: PageWork, session: Any) -> None:
+        joined = self.engine.store.async_join(session)
+        entered = await self.engine.perform_on(joined, _once(JoinTransaction(work.call.lease)))
+        if isinstance(entered, Lost):
+            raise call_errors.lease_lost_error(work.call.key)
+        lease = call_errors.with_transaction(work.call.lease, entered)
+        with context.joining(self.engine.store.name, joined), context.in_page():
+            ends = tuple([await self._run_in_page(item, session) for item in work.items])
+        done = codec.encode(None, codec.shape_of(None), self.settings.policy.max_result)
+        committing = CommitPage(self.batch.number, work.page, lease, done, ends)
+        answer = (await self.engine.perform_on(joined, _once(committing))).answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        if not isinstance(answer, Recorded):
+            raise call_errors.lease_lost_error(work.call.key)
+
+    async def _run_in_page(self, item: StoredItem, session: Any) -> ItemEnd:
+        handler, settings = self.settings.handler, self.settings
+        seen = Item(item.id, handler.decode_item(item.data), item.position, 1, in_doubt=False)
+        given = handler.arguments(seen, item.data, None, session)
+        value = await async_call_function(functools.partial(handler.function, **given))
+        if isinstance(value, Skip):
+            raise value  # noting why takes a record: its page runs one by one
+        outcome = codec.encode(value, settings.shape, settings.policy.max_result)
+        return ItemEnd(item.position, ItemStatus.COMPLETED, None, outcome)
+
+    async def _note(self, work: PageWork, item: StoredItem, status: ItemStatus) -> None:
+        """Note in the row of an item what its record says."""
+        await self._send_end(work, ItemEnd(item.position, status))
+
+    async def settle(self, work: PageWork, position: int, write: Complete | Fail) -> Any:
+        """End the record of an item, and note it in its row; answers as the store does."""
+        status = self.settings.status_after(write)
+        return await self._send_end(work, ItemEnd(position, status, write))
+
+    async def _send_end(self, work: PageWork, end: ItemEnd) -> Any:
+        """Have an end sent together with whatever else has ended meanwhile."""
+        pending = PendingEnd(work, end)
+        self._ends.append(pending)
+        await async_let_others_run()
+        async with self._sending:
+            if not pending.is_done:
+                await self._send_ends()
+        if pending.error is not None:
+            raise pending.error
+        if end.status == ItemStatus.FAILED:
+            await self._count_failed()
+        return pending.answer
+
+    async def _send_ends(self) -> None:
+        ends, self._ends = self._ends, []
+        by_page: dict[int, list[PendingEnd]] = {}
+        for pending in ends:
+            by_page.setdefault(pending.work.page.page, []).append(pending)
+        try:
+            for page, some in by_page.items():
+                await self._send_of_page(page, some)
+        finally:
+            # Where this was cut off, whoever waits for the rest sends it.
+            self._ends = [*(pending for pending in ends if not pending.is_done), *self._ends]
+
+    async def _send_of_page(self, page: int, some: Sequence[PendingEnd]) -> None:
+        settling = SettleItems(self.batch.number, page, tuple(pending.end for pending in some))
+        try:
+            settled = await self.engine.perform_on(None, _once(settling))
+        except Exception as error:  # noqa: BLE001 - each of them decides by itself whether to send it again
+            for pending in some:
+                pending.error, pending.is_done = error, True
+            return
+        answers = iter(settled.answers)
+        for pending in some:
+            answer = next(answers) if pending.end.write is not None else None
+            if isinstance(answer, Exception):
+                pending.error = answer
+            pending.answer, pending.is_done = answer, True
+
+    async def _count_failed(self) -> None:
+        """Pause the batch when more items have failed than may."""
+        self._failed += 1
+        most = self.settings.max_failed
+        if most is None or self._failed <= most or self._over.is_set():
+            return
+        found = await self.ask(ReadBatch(self.batch.scope, self.batch.id))
+        self._failed = found.counts.failed
+        if self._failed > most:
+            reason = f"{self._failed} items failed, more than max_failed={most}"
+            await self.ask(ChangeBatch(number=self.batch.number, to="paused", reason=reason, has_overrun=True))
+            self._over.set()
+
+    async def _wait_for_turn(self, ready: ReadyItem) -> None:
+        """Wait until the rate, which all workers share, lets the next item begin."""
+        rate = self.settings.rate
+        if rate is None:
+            return
+        count = len(ready.work.items) if ready.item is None else max(1, int(rate * _RESERVED_FOR))
+        clock = self.engine.clock
+        if not self._turns:
+            interval = round(1_000_000 / rate)
+            reserved = await self.ask(ReserveRate(self.batch.number, count, interval))
+            begin = clock.monotonic() + reserved.wait_us / 1_000_000
+            turns = 1 if ready.item is None else count
+            self._turns.extend(begin + place * interval / 1_000_000 for place in range(turns))
+        seconds = self._turns.popleft() - clock.monotonic()
+        if seconds > 0:
+            await async_pause(clock, seconds)
+
+    async def _leave(self) -> None:
+        """Give back what was claimed and not begun, so that others need not wait for leases to end."""
+        for ready in self._ready:
+            if isinstance(ready.answer, Granted) and ready.item is not None:
+                undo = ItemEnd(ready.item.position, None, undo_grant(ready.answer, _STOPPED))
+                self._ends.append(PendingEnd(ready.work, undo))
+        try:
+            if self._ends:
+                await self._send_ends()
+        finally:
+            for work in list(self._works.values()):
+                await self._give_back(work)
+            self._works.clear()
+
+    async def _give_back(self, work: PageWork) -> None:
+        try:
+            await work.call.give_back()
+        except (LeaseLost, TryLater):
+            return  # its lease ends by itself, or has ended
+
+    async def ask(self, operation: Any) -> Any:
+        """Have an operation carried out; a store that does not answer is asked again for a while."""
+        clock = self.engine.clock
+        until, pause = clock.monotonic() + _GIVE_UP_AFTER, _FIRST_LOOK
+        while True:
+            try:
+                return await self.engine.perform_on(None, _once(operation))
+            except StoreMisconfigured:
+                raise
+            except StoreUnavailable:
+                if clock.monotonic() + pause > until:
+                    raise
+            await async_pause(clock, pause)
+            pause = min(pause * 2, _LONGEST_LOOK)

@@ -1,0 +1,201 @@
+"""What is decided about a batch, read from it, and taken out of it, as flows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from semel.batch.ends import status_of_record
+from semel.batch.items import STATUS_NAMES, ItemResult
+from semel.core import codec
+from semel.core.batch.operations import (
+    BatchFound,
+    ChangeBatch,
+    EraseItems,
+    FindPages,
+    FindSubject,
+    ItemEnd,
+    ListBatches,
+    ReadBatch,
+    ReadItems,
+    ReadRecords,
+    ReopenItems,
+    SettleItems,
+)
+from semel.core.batch.values import BatchPage, ItemPlace, ItemStatus, State, StoredBatch, StoredItem, item_key
+from semel.core.flow import Flow, ask
+from semel.core.operations import Erase, Erased, Reopen, Reopened, Resolve, Resolved
+from semel.core.record import Note, Status, StoredRecord
+from semel.errors import RecordNotFound, ResultNotKept, UsageError
+
+PAGE_OF_RESULTS: Final = 500
+PAGE_OF_BATCHES: Final = 100
+_PAGES: Final = 100
+_ERASED: Final = 200
+Retried = Literal["failed", "in_doubt"]
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureReport:
+    """How many items were erased, and how many were not, because they have not ended."""
+
+    erased: int
+    refused: int
+
+
+def read_batch(scope: str, id_: str) -> Flow[BatchFound]:
+    """A batch with its counts.
+
+    Raises:
+        RecordNotFound: there is none of that id.
+    """
+    found = yield from ask(ReadBatch(scope, id_))
+    if found.batch is None or found.batch.state == "expired":
+        raise RecordNotFound(f"There is no batch {id_!r} in this scope, or it has expired; nothing was changed.")
+    return found
+
+
+def list_page(scope: str, state: State | None, after: int) -> Flow[tuple[StoredBatch, ...]]:
+    """Some batches, after that one."""
+    found = yield from ask(ListBatches(scope, state, after, PAGE_OF_BATCHES))
+    return found.batches
+
+
+def change(batch: StoredBatch, to: Literal["running", "paused", "cancelled"], reason: str) -> Flow[BatchFound]:
+    """Pause, resume or cancel a batch.
+
+    Raises:
+        UsageError: it is in no state to be changed so.
+    """
+    changed = yield from ask(ChangeBatch(number=batch.number, to=to, reason=reason[:1000]))
+    if not changed.is_changed:
+        state = "gone" if changed.batch is None else changed.batch.state
+        verb = {"running": "resumed", "paused": "paused", "cancelled": "cancelled"}[to]
+        raise UsageError(f"The batch {batch.id!r} is {state}, so it cannot be {verb}; nothing was changed.")
+    return (yield from read_batch(batch.scope, batch.id))
+
+
+def retry(batch: StoredBatch, which: Retried, reason: str, new_nonce: Callable[[], bytes]) -> Flow[int]:
+    """Have failed or doubtful items run again; answers how many.
+
+    Raises:
+        UsageError: the batch was cancelled, or has failed.
+    """
+    found = (yield from read_batch(batch.scope, batch.id)).known
+    if found.state not in ("running", "paused", "completed"):
+        raise UsageError(
+            f"The batch {batch.id!r} is {found.state}, so none of its items runs again; nothing was changed."
+        )
+    after, count = -1, 0
+    while True:
+        pages = (yield from ask(FindPages(batch.number, which, after, _PAGES))).pages
+        for page in pages:
+            count += yield from _retry_page(found, page, which, reason, new_nonce)
+        if len(pages) < _PAGES:
+            return count
+        after = pages[-1].page
+
+
+def _retry_page(
+    batch: StoredBatch, page: BatchPage, which: Retried, reason: str, new_nonce: Callable[[], bytes]
+) -> Flow[int]:
+    """Open the records first: whoever is cut off finds the rows as they were, and does it again."""
+    status = ItemStatus.FAILED if which == "failed" else ItemStatus.IN_DOUBT
+    first = page.page * batch.page
+    items = (yield from ask(ReadItems(batch.number, first, first + batch.page, int(status)))).items
+    records = yield from _records_of(batch, items)
+    opened: list[int] = []
+    for item, record in zip(items, records, strict=True):
+        if which == "failed":
+            may_run = yield from _reopen(record, reason, new_nonce())
+        else:
+            may_run = yield from _end_doubt(record, reason, new_nonce())
+        if may_run:
+            opened.append(item.position)
+        elif (ended := status_of_record(record)) not in (None, status):
+            # Somebody else has decided about it: its row follows.
+            yield from ask(SettleItems(batch.number, page.page, (ItemEnd(item.position, ended),)))
+    if opened:
+        yield from ask(ReopenItems(batch.number, page.page, tuple(opened), int(status)))
+    return len(opened)
+
+
+def _reopen(record: StoredRecord | None, reason: str, nonce: bytes) -> Flow[bool]:
+    if record is None or (record.settled and record.retryable):
+        return True
+    if record.status is not Status.FAILED and record.status is not Status.CANCELLED:
+        return False
+    note = Note("Reopened", reason[:1000]).text()
+    reopening = Reopen(record.key.digest, nonce, record.nonce, note, record.key.operation)
+    return isinstance((yield from ask(reopening)), Reopened)
+
+
+def _end_doubt(record: StoredRecord | None, reason: str, nonce: bytes) -> Flow[bool]:
+    if record is None or (record.settled and record.retryable):
+        return True
+    if record.settled:
+        return False
+    note = Note("DidNotHappen", reason[:1000]).text()
+    decision = Resolve(record.key.digest, nonce, Status.FAILED, None, note, record.key.operation)
+    return isinstance((yield from ask(decision)), Resolved)
+
+
+def _records_of(batch: StoredBatch, items: Sequence[StoredItem]) -> Flow[tuple[StoredRecord | None, ...]]:
+    if not items:
+        return ()
+    keys = (item_key(batch.scope, batch.operation, batch.id, item.id) for item in items)
+    return (yield from ask(ReadRecords(tuple(key.digest for key in keys)))).records
+
+
+def results_page(
+    batch: StoredBatch, first: int, status: int | None
+) -> Flow[list[tuple[StoredItem, StoredRecord | None]]]:
+    """Items from a position on, with their records: of as many positions as make a page."""
+    items = (yield from ask(ReadItems(batch.number, first, first + PAGE_OF_RESULTS, status))).items
+    with_records = [item for item in items if item.outcome is None and item.status != ItemStatus.PENDING]
+    records = yield from _records_of(batch, with_records)
+    known = dict(zip([item.position for item in with_records], records, strict=True))
+    return [(item, known.get(item.position)) for item in items]
+
+
+def result_of(item: StoredItem, record: StoredRecord | None, shape: codec.Shape) -> ItemResult:
+    """What became of an item."""
+    outcome = item.outcome if record is None else record.outcome
+    value = None
+    if item.status == ItemStatus.COMPLETED and outcome is not None and not item.is_erased:
+        try:
+            value = codec.decode(outcome, shape)
+        except ResultNotKept:
+            value = None  # too large, or erased: the record says so
+    attempts = record.attempts if record is not None else int(item.status != ItemStatus.PENDING)
+    error = None if record is None else record.error
+    return ItemResult(item.id, item.position, STATUS_NAMES[item.status], value, error, attempts)
+
+
+def erase_subject(scope: str, subject: str, reason: str) -> Flow[ErasureReport]:
+    """Erase what items about a subject, and their records, have of it."""
+    erased = refused = 0
+    after = (0, -1)
+    note = Note("Erased", reason[:1000]).text()
+    while True:
+        places = (yield from ask(FindSubject(scope, subject, after, _ERASED))).places
+        for place in places:
+            if (yield from _erase(scope, place, note)):
+                erased += 1
+            else:
+                refused += 1
+        if len(places) < _ERASED:
+            return ErasureReport(erased, refused)
+        after = (places[-1].number, places[-1].position)
+
+
+def _erase(scope: str, place: ItemPlace, note: str) -> Flow[bool]:
+    """The record first: while its item says whom it is about, both can be found again."""
+    if place.status in (ItemStatus.PENDING, ItemStatus.IN_DOUBT):
+        return False
+    key = item_key(scope, place.operation, place.batch, place.id)
+    answer = yield from ask(Erase(key.digest, note, key.operation, invalidates=False))
+    if not isinstance(answer, Erased) and answer.record is not None:
+        return False
+    return bool((yield from ask(EraseItems(place.number, (place.position,)))).count)

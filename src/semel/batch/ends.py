@@ -1,0 +1,35 @@
+"""What an end of an attempt means for its item."""
+
+from __future__ import annotations
+
+from semel.batch.items import SKIPPED, Skip
+from semel.core.batch.values import ItemStatus
+from semel.core.record import Failure, Status, StoredRecord
+from semel.errors import InProgress, SemelError, StoreUnavailable, TryLater
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What is kept of an error of a handler."""
+    if isinstance(error, Skip):
+        return Failure(SKIPPED, Failure.of(error).message)
+    return Failure.of(error)
+
+
+def is_rolled_back(error: SemelError) -> bool:
+    """Whether an error says that the caller's transaction is gone, with all that was written in it."""
+    return isinstance(error, TryLater) and not isinstance(error, InProgress | StoreUnavailable)
+
+
+def status_of_record(record: StoredRecord | None) -> ItemStatus | None:
+    """What the row of an item has to say, by its record; None: it may run again."""
+    if record is None or not record.final:
+        return None
+    if record.status is Status.COMPLETED:
+        return ItemStatus.COMPLETED
+    is_skipped = record.status is Status.CANCELLED or (record.error is not None and record.error.type == SKIPPED)
+    return ItemStatus.SKIPPED if is_skipped else ItemStatus.FAILED
+
+
+def pause_after(attempts: int) -> float:
+    """Seconds until an item is tried again that failed so often."""
+    return min(10.0, 0.05 * 2.0 ** min(attempts - 1, 16))

@@ -1,0 +1,299 @@
+"""Where items come from: Python objects, JSON lines, CSV; read once, and every one that cannot be loaded is named.
+
+A source gives lots of items that are encoded and checked, so that no more than a lot is in memory.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, field
+from decimal import Decimal
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from semel.batch.items import Decode, decoder_of
+from semel.core.batch.values import NewItem, add_digest, item_digest
+from semel.core.record import NOTHING, About
+from semel.errors import BatchInvalid, UsageError
+from semel.handlers import DoesNotDecode, is_pydantic, is_untyped
+
+LOT: Final = 2000
+"""So many items are added together, at most."""
+LOT_BYTES: Final = 1 << 20
+"""About so many bytes are added together, at most."""
+MOST_PROBLEMS: Final = 1000
+_MOST_ID: Final = 200
+# What a file says is kept as it says it: a number with all its digits.
+_NUMBERS: Final = msgspec.json.Encoder(order="deterministic", decimal_format="number")
+_LINES: Final = msgspec.json.Decoder(float_hook=Decimal)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise TypeError(f"a {type(value).__name__} cannot be kept as JSON")
+
+
+_OBJECTS: Final = msgspec.json.Encoder(order="deterministic", enc_hook=_plain)
+
+AboutRule = Callable[[Any], About | Mapping[str, Any] | None]
+Rows = Generator[tuple[int, Any], None, None]
+Source = Iterable[Any] | AsyncIterable[Any] | str | PathLike[str]
+
+
+class Unusable(Exception):
+    """An item that cannot be loaded; the message says why."""
+
+
+@dataclass(slots=True)
+class Problems:
+    """What is wrong with an input: all of it is counted, the first thousand are kept."""
+
+    count: int = 0
+    kept: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, line: int, text: str) -> None:
+        """Note what is wrong with a line, or with an item by its place."""
+        self.count += 1
+        if len(self.kept) < MOST_PROBLEMS:
+            self.kept.append((line, text))
+
+    def error(self, batch: str) -> BatchInvalid:
+        """The error that names them."""
+        problems = tuple(sorted(self.kept))
+        shown = "; ".join(f"{line}: {text}" for line, text in problems[:10])
+        more = f"; and {self.count - 10} more" if self.count > 10 else ""  # noqa: PLR2004 - as many as are shown
+        return BatchInvalid(
+            f"{self.count} lines of {batch!r} cannot be loaded, so no item ran: {shown}{more}. Correct them, and start "
+            f"it again.",
+            problems=problems,
+            count=self.count,
+        )
+
+
+@dataclass(slots=True)
+class Lot:
+    """Items that are added together, the positions they take, and what names each of them to people."""
+
+    offset: int
+    items: list[NewItem] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is to be added."""
+        return len(self.items) >= LOT or self.size >= LOT_BYTES
+
+    @property
+    def end(self) -> int:
+        """The position behind it."""
+        return self.offset + len(self.items)
+
+
+@dataclass(slots=True)
+class ItemReader:
+    """Makes items of what a source gives, one after the other.
+
+    Attributes:
+        batch: the id of the batch.
+        item_id: the name of the member that is the id of an item; None: they are numbered.
+        encode: makes JSON of a value.
+        check: refuses data that is not of the type that was given.
+        about: what the record of an item is searched by.
+        problems: what could not be used.
+        count: how many items there are so far.
+        digest: the sum of their digests.
+    """
+
+    batch: str
+    item_id: str | None
+    encode: Callable[[Any], bytes]
+    check: Decode | None
+    about: AboutRule | None
+    typed: bool
+    problems: Problems = field(default_factory=Problems)
+    count: int = 0
+    digest: int = 0
+    lot: Lot = field(default_factory=lambda: Lot(0))
+
+    def add(self, line: int, value: Any) -> Lot | None:
+        """Take one value; answers a lot that is full."""
+        try:
+            item = self._item(value)
+        except Unusable as problem:
+            self.problems.add(line, str(problem))
+            return None
+        if item.id in self.lot.lines:
+            self.problems.add(line, f"the id {item.id!r} was there already, in {self.lot.lines[item.id]}")
+            return None
+        self.count += 1
+        self.digest = add_digest(self.digest, item_digest(item.id, item.data))
+        self.lot.items.append(item)
+        self.lot.lines[item.id] = line
+        self.lot.size += len(item.data) + len(item.id)
+        return self.take() if self.lot.is_full else None
+
+    def feed(self, line: int, value: Any) -> tuple[Lot, ...]:
+        """The same, for whoever passes lots on."""
+        lot = self.add(line, value)
+        return () if lot is None else (lot,)
+
+    def take(self) -> Lot:
+        """The items so far, which are not among the next ones."""
+        lot, self.lot = self.lot, Lot(self.count)
+        return lot
+
+    def _item(self, value: Any) -> NewItem:
+        try:
+            data = self.encode(value)
+            decoded = self.check(data) if self.check is not None else None
+        except (DoesNotDecode, TypeError, ValueError, msgspec.MsgspecError, RecursionError) as problem:
+            raise Unusable(str(problem)[:300] or type(problem).__name__) from None
+        id_ = self._id(value)
+        about = self._about(decoded if self.typed else value)
+        subject = about.subject
+        packed = None if about is NOTHING else msgspec.json.encode(about)
+        return NewItem(self.count, id_, data, packed, subject)
+
+    def _id(self, value: Any) -> str:
+        if self.item_id is None:
+            return f"{self.batch}_{self.count}"
+        found = _member(value, self.item_id)
+        if isinstance(found, bool) or not isinstance(found, str | int):
+            raise Unusable(f"{self.item_id} is {type(found).__name__}, and an id is text or a whole number")
+        text = str(found)
+        if not text or text != text.strip() or not text.isprintable() or len(text.encode()) > _MOST_ID:
+            raise Unusable(f"the id {text!r:.80} is empty, longer than {_MOST_ID} bytes, or has characters nobody sees")
+        return text
+
+    def _about(self, value: Any) -> About:
+        if self.about is None:
+            return NOTHING
+        try:
+            return About.of(self.about(value))
+        except UsageError as problem:
+            raise Unusable(problem.message) from None
+
+
+def _member(value: Any, name: str) -> Any:
+    for part in name.split("."):
+        found = value.get(part, _member) if isinstance(value, Mapping) else getattr(value, part, _member)
+        if found is _member:
+            raise Unusable(f"there is no {name}")
+        value = found
+    return value
+
+
+def is_path(source: Any) -> bool:
+    """Whether a source is the name of a file."""
+    return isinstance(source, str | PathLike)
+
+
+def make_reader(batch: str, source: Any, item_id: str | None, type_: Any, about: AboutRule | None) -> ItemReader:
+    """What makes items of a source.
+
+    Raises:
+        UsageError: the source cannot be read so.
+    """
+    typed = not is_untyped(type_)
+    check = decoder_of(type_, "the items") if typed else None
+    encode: Callable[[Any], bytes] = _OBJECTS.encode
+    if is_path(source):
+        name = fspath(source)
+        if not isinstance(name, str) or not name.endswith((".jsonl", ".csv")):
+            raise UsageError(f"{name!r:.200} ends neither in .jsonl nor in .csv; nothing was loaded.")
+        encode = _NUMBERS.encode
+        if name.endswith(".csv") and typed:
+            encode = _encode_texts(type_)
+    return ItemReader(batch, item_id, encode, check, about, typed)
+
+
+def _encode_texts(type_: Any) -> Callable[[Any], bytes]:
+    """How a row of texts becomes JSON that a type can be read from: numbers are numbers there."""
+    if is_pydantic(type_):
+        return lambda row: _NUMBERS.encode(type_.model_validate(row).model_dump(mode="json"))
+    return lambda row: _OBJECTS.encode(msgspec.to_builtins(msgspec.convert(row, type_, strict=False)))
+
+
+def open_file(path: str | PathLike[str], problems: Problems) -> AbstractContextManager[Rows]:
+    """The lines of a file with their numbers, as values."""
+    rows = _csv_rows if fspath(path).endswith(".csv") else _json_lines
+    return closing(rows(Path(path), problems))
+
+
+def _json_lines(path: Path, problems: Problems) -> Rows:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    value = _LINES.decode(line)
+                except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
+                    problems.add(number, f"no JSON: {problem!s:.200}")
+                else:
+                    yield number, value
+
+
+def _csv_rows(path: Path, problems: Problems) -> Rows:
+    with path.open(encoding="utf-8-sig", newline="", errors="surrogateescape") as file:
+        rows = csv.DictReader(file, strict=True)
+        while True:
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except csv.Error as problem:
+                problems.add(rows.line_num, f"no CSV: {problem}")
+                continue
+            if None in row or None in row.values():
+                problems.add(rows.line_num, f"{len(rows.fieldnames or ())} fields were expected")
+            else:
+                yield rows.line_num, row
+
+
+async def async_lots(source: Source, reader: ItemReader) -> AsyncIterator[Lot]:
+    """The items of a source in lots, for an event loop; the last one may be empty.
+
+    Raises:
+        UsageError: it is no source.
+    """
+    if isinstance(source, AsyncIterable):
+        place = 0
+        async for value in source:
+            for full in reader.feed(place, value):
+                yield full
+            place += 1
+        yield reader.take()
+        return
+    for lot in sync_lots(source, reader):
+        yield lot
+
+
+def sync_lots(source: Source, reader: ItemReader) -> Iterator[Lot]:
+    """The same for threads.
+
+    Raises:
+        UsageError: it is no source, or one that has to be awaited.
+    """
+    if isinstance(source, AsyncIterable):
+        raise UsageError("These items have to be awaited, and a Semel cannot; nothing was loaded. Use AsyncSemel.")
+    if isinstance(source, str | PathLike):
+        with open_file(source, reader.problems) as rows:
+            yield from _lots_of(rows, reader)
+    elif isinstance(source, Iterable) and not isinstance(source, bytes | Mapping):
+        yield from _lots_of(enumerate(source), reader)
+    else:
+        raise UsageError(
+            f"Items are given as an iterable or a path, not a {type(source).__name__}; nothing was loaded."
+        )
+
+
+def _lots_of(rows: Iterable[tuple[int, Any]], reader: ItemReader) -> Iterator[Lot]:
+    for line, value in rows:
+        yield from reader.feed(line, value)
+    yield reader.take()

@@ -1,0 +1,1 @@
+"""Batches in memory, and what the SQL stores share about their rows."""

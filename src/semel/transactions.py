@@ -1,0 +1,73 @@
+"""Transactions that semel begins for handlers: what `transaction=` may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from semel.engine.async_engine import AsyncEngine
+from semel.errors import UsageError
+from semel.extras import requires
+
+
+class DjangoTransaction:
+    """Begins `atomic` on the database of an alias in Django's settings, and gives its connection.
+
+    Attributes:
+        commits_or_raises: nobody needs to look for the record: what a handler marks for a rollback is an error here. In
+            a `TestCase` of Django it is part of the test's own transaction, where others could not see it.
+    """
+
+    commits_or_raises = True
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    def __repr__(self) -> str:
+        return f"DjangoTransaction({self.alias!r})"
+
+    @contextmanager
+    def __call__(self) -> Iterator[Any]:
+        """Begin one.
+
+        Raises:
+            RolledBack: the handler marked it for a rollback; nothing of it was written.
+        """
+        with requires("transaction=… with an alias", "django.db"):
+            from django.db import connections, transaction
+
+        with transaction.atomic(using=self.alias, durable=True):
+            yield connections[self.alias]
+            if transaction.get_rollback(using=self.alias):
+                raise RolledBack(
+                    "The transaction was marked for a rollback, so nothing of it was written; the attempt is counted."
+                )
+
+    def close_connection(self) -> None:
+        """Close the connection of this thread, which Django would keep for as long as the thread is remembered."""
+        from django.db import connections
+
+        connections[self.alias].close()
+
+
+class RolledBack(Exception):
+    """The handler had its own transaction rolled back, without an error."""
+
+
+def transaction_of(given: Callable[[], Any] | str | None, engine: Any) -> Callable[[], Any] | None:
+    """What begins a transaction.
+
+    Raises:
+        UsageError: it is an alias of Django, which has no transactions for coroutines.
+    """
+    if given is None or callable(given):
+        return given
+    if not isinstance(given, str):
+        raise UsageError(
+            f"transaction is a callable that gives a context manager, or the alias of a Django database, not "
+            f"{given!r:.80}; nothing ran."
+        )
+    if isinstance(engine, AsyncEngine):
+        raise UsageError("Django has no transactions for coroutines; nothing ran. Use it with a Semel.")
+    return DjangoTransaction(given)

@@ -1,0 +1,21 @@
+"""A desk for each kind of engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.batch.desk import KINDS, Desk
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=KINDS)
+async def desk(request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
+    made = Desk(request.param)
+    yield made
+    await made.close()

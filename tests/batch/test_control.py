@@ -1,0 +1,286 @@
+"""Pausing, cancelling, retrying, retention and erasure: what is decided about a batch reaches every worker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from semel.batch import Item
+from semel.errors import FailedBefore, RecordNotFound, ResultNotKept, UsageError
+from tests.batch.desk import Desk
+
+pytestmark = pytest.mark.anyio
+
+
+class Declined(Exception):
+    """The effect did not happen."""
+
+
+def decline_odd(item: Item) -> int:
+    if item.position % 2:
+        raise Declined(f"{item.id} is odd")
+    return item.position
+
+
+class Gate:
+    """Items that wait in their handler until they are let go."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self.open = threading.Event()
+
+    async def pass_through(self, _item: Item) -> None:
+        """For tasks; a condition that only threads set is asked for in a thread."""
+        self.arrived.set()
+        await asyncio.to_thread(self.open.wait, 30)
+
+    def block(self, _item: Item) -> None:
+        """For threads."""
+        self.arrived.set()
+        self.open.wait(30)
+
+
+def gated(desk: Desk, gate: Gate) -> Any:
+    def block(item: Item) -> None:
+        desk.ran.append(item.id)
+        gate.block(item)
+
+    async def wait(item: Item) -> None:
+        desk.ran.append(item.id)
+        await gate.pass_through(item)
+
+    return block if desk.kind == "sync" else wait
+
+
+async def test_a_paused_batch_lets_running_items_end_and_begins_no_others(desk: Desk) -> None:
+    gate = Gate()
+    batch = await desk.start(20)
+    running = asyncio.create_task(desk.run(batch, handler=gated(desk, gate), concurrency=2, page=5))
+    await asyncio.to_thread(gate.arrived.wait, 30)
+    paused = await desk.do(lambda: batch.pause("lunch"))
+    assert (paused.state, paused.reason) == ("paused", "lunch")
+    gate.open.set()
+    status = await running
+    assert status.state == "paused"
+    assert status.completed == len(desk.ran) < 20
+    await desk.do(batch.resume)
+    assert (await desk.run(batch)).completed == 20
+    assert len(desk.ran) == len(set(desk.ran)) == 20
+
+
+async def test_a_batch_that_was_paused_for_long_goes_on_and_repeats_nothing(desk: Desk) -> None:
+    batch = await desk.start(9)
+
+    def pause_at_four(item: Item) -> None:
+        if len(desk.ran) == 4:
+            raise Declined("stop")
+
+    await desk.run(batch, pause_at_four, concurrency=1, max_failed=0)
+    assert (await desk.do(batch.status)).state == "paused"
+    desk.clock.advance(timedelta(days=40))
+    await desk.do(desk.semel.sweep)
+    await desk.do(batch.resume)
+    status = await desk.run(batch)
+    assert (status.completed, status.failed) == (8, 1)
+    assert len(desk.ran) == len(set(desk.ran)) == 9
+
+
+async def test_a_cancelled_batch_is_not_resumed(desk: Desk) -> None:
+    batch = await desk.start(3)
+    cancelled = await desk.do(lambda: batch.cancel("not wanted"))
+    assert (cancelled.state, cancelled.reason) == ("cancelled", "not wanted")
+    for change in (batch.resume, batch.pause, lambda: batch.retry("failed")):
+        with pytest.raises(UsageError, match="cancelled"):
+            await desk.do(change)
+    assert (await desk.run(batch)).state == "cancelled"
+    assert desk.ran == []
+
+
+async def test_a_completed_batch_cannot_be_cancelled_or_paused(desk: Desk) -> None:
+    batch = await desk.start(3)
+    await desk.run(batch)
+    for change in (batch.pause, batch.cancel):
+        with pytest.raises(UsageError, match="is completed"):
+            await desk.do(change)
+
+
+@pytest.mark.parametrize("most", [2, "20%"])
+async def test_too_many_failures_pause_the_batch(desk: Desk, most: Any) -> None:
+    batch = await desk.start(10)
+    status = await desk.run(batch, decline_odd, concurrency=1, max_failed=most)
+    assert (status.state, status.failed) == ("paused", 3)
+    assert "max_failed=2" in status.reason
+
+
+async def test_a_batch_that_too_many_failures_have_paused_goes_on_or_fails(desk: Desk) -> None:
+    batch = await desk.start(10)
+    await desk.run(batch, decline_odd, concurrency=1, max_failed=2)
+    await desk.do(batch.resume)
+    again = await desk.run(batch, decline_odd, concurrency=1, max_failed=3)
+    assert (again.state, again.failed) == ("paused", 4)
+    assert (await desk.do(batch.cancel)).state == "failed"
+
+
+async def test_as_many_failures_as_may_be_pause_nothing(desk: Desk) -> None:
+    batch = await desk.start(10)
+    assert (await desk.run(batch, decline_odd, max_failed=5)).state == "completed"
+
+
+async def test_failed_items_alone_run_again_with_their_history(desk: Desk) -> None:
+    batch = await desk.start(10)
+    await desk.run(batch, decline_odd)
+    assert await desk.do(lambda: batch.retry("failed")) == 5
+    status = await desk.do(batch.status)
+    assert (status.state, status.completed, status.failed) == ("running", 5, 0)
+    desk.ran.clear()
+    done = await desk.run(batch)
+    assert (done.state, done.completed) == ("completed", 10)
+    assert sorted(desk.ran) == ["i1", "i3", "i5", "i7", "i9"]
+    history = await desk.do(lambda: desk.semel.history(("b", "i1"), operation="pay"))
+    assert [entry.kind for entry in history][:2] == ["attempt", "reopened"]
+    assert await desk.do(lambda: batch.retry("failed")) == 0
+
+
+async def test_items_that_fail_again_are_failed_again(desk: Desk) -> None:
+    batch = await desk.start(4)
+    for _ in range(3):
+        status = await desk.run(batch, decline_odd)
+        assert (status.state, status.completed, status.failed) == ("completed", 2, 2)
+        assert await desk.do(lambda: batch.retry("failed")) == 2
+
+
+async def test_to_retry_what_is_in_doubt_needs_a_reason(desk: Desk) -> None:
+    batch = await desk.start(1)
+    with pytest.raises(UsageError, match="needs a reason"):
+        await desk.do(lambda: batch.retry("in_doubt"))
+    with pytest.raises(UsageError, match='"failed" or "in_doubt"'):
+        await desk.do(lambda: batch.retry(cast("Any", "completed")))
+
+
+async def test_results_come_in_the_order_of_the_input_and_go_on_where_they_were(desk: Desk) -> None:
+    batch = await desk.start(1203)
+    await desk.run(batch, decline_odd, page=200, concurrency=8)
+    every = await desk.results(batch)
+    assert [result.position for result in every] == list(range(1203))
+    assert [result.position for result in await desk.results(batch, after=700)] == list(range(701, 1203))
+    failed = await desk.results(batch, status="failed", after=1100)
+    assert [result.position for result in failed] == list(range(1101, 1203, 2))
+    with pytest.raises(UsageError, match="status is one of"):
+        await desk.results(batch, status="nonsense")
+
+
+async def test_results_are_there_before_the_end(desk: Desk) -> None:
+    batch = await desk.start(2)
+    assert [(result.status, result.attempts) for result in await desk.results(batch)] == [("pending", 0)] * 2
+
+
+async def test_values_are_read_as_a_type(desk: Desk) -> None:
+    batch = await desk.start(2)
+    await desk.run(batch, lambda item: timedelta(seconds=item.position))
+    assert [result.value for result in await desk.results(batch, type=timedelta)] == [
+        timedelta(0),
+        timedelta(seconds=1),
+    ]
+
+
+async def test_a_batch_is_found_by_its_id_and_in_its_scope_alone(desk: Desk) -> None:
+    await desk.start(1, batches=desk.batches(scope="acme"))
+    await desk.start(1, id="other")
+    found = await desk.do(lambda: desk.batches(scope="acme").get("b"))
+    assert (found.id, found.operation, found.total) == ("b", "pay", 1)
+    with pytest.raises(RecordNotFound):
+        await desk.do(lambda: desk.batches().get("b"))
+    assert await desk.listed(desk.batches()) == ["other"]
+
+
+async def test_batches_are_listed_by_state(desk: Desk) -> None:
+    for name in ("a", "b", "c"):
+        batch = await desk.start(1, id=name)
+        if name == "b":
+            await desk.do(batch.pause)
+    assert await desk.listed(desk.batches()) == ["a", "b", "c"]
+    assert await desk.listed(desk.batches(), state="paused") == ["b"]
+    with pytest.raises(UsageError, match="state is one of"):
+        await desk.listed(desk.batches(), state="nonsense")
+
+
+async def test_status_tells_rate_and_how_long_the_rest_takes(desk: Desk) -> None:
+    batch = await desk.start(10)
+    fresh = await desk.do(batch.status)
+    assert (fresh.state, fresh.rate, fresh.eta, fresh.started) == ("pending", None, None, None)
+
+    def tick(item: Item) -> None:
+        desk.clock.advance(1)
+        if item.position == 3:
+            raise Declined("stop")
+
+    await desk.run(batch, tick, concurrency=1, max_failed=0)
+    await desk.do(batch.resume)
+    status = await desk.do(batch.status)
+    assert status.rate == pytest.approx(1, rel=0.5)
+    assert status.eta is not None
+    assert status.eta.total_seconds() == pytest.approx(status.remaining / (status.rate or 1))
+    assert status.started is not None
+    assert status.updated > status.started
+
+
+async def test_a_batch_and_its_records_go_so_long_after_its_end(desk: Desk) -> None:
+    batch = await desk.start(7, keep_for=timedelta(days=2))
+    await desk.run(batch)
+    desk.clock.advance(timedelta(days=1))
+    await desk.do(desk.semel.sweep)
+    assert (await desk.do(batch.status)).completed == 7
+    desk.clock.advance(timedelta(days=1, seconds=1))
+    await desk.do(desk.semel.sweep)
+    with pytest.raises(RecordNotFound):
+        await desk.do(batch.status)
+    await desk.do(desk.semel.sweep)
+    assert await desk.do(lambda: desk.semel.read(("b", "i1"), operation="pay")) is None
+    assert await desk.do(lambda: desk.semel.count(operation="semel:batch_page")) == 0
+
+
+async def test_an_id_whose_batch_is_expired_may_be_begun_anew(desk: Desk) -> None:
+    batch = await desk.start(3, keep_for=timedelta(days=2))
+    await desk.run(batch)
+    desk.clock.advance(timedelta(days=3))
+    again = await desk.start(5, operation="other")
+    assert (await desk.run(again)).completed == 5
+    assert len(desk.ran) == 8
+
+
+async def test_what_is_about_a_subject_is_erased_once_it_has_ended(desk: Desk) -> None:
+    batch = await desk.start(6, about=lambda item: {"subject": "ann" if item["n"] % 2 == 0 else "bob"})
+
+    def work(item: Item) -> str:
+        if item.position == 2:
+            raise Declined("no")
+        return f"paid {item.id}"
+
+    await desk.run(batch, work)
+    found = desk.semel.records(subject="ann")
+    records = [r async for r in found] if desk.kind == "async" else await asyncio.to_thread(list, found)
+    assert len(records) == 3
+    report = await desk.do(lambda: desk.batches().erase(subject="ann", reason="asked to"))
+    assert (report.erased, report.refused) == (3, 0)
+    results = await desk.results(batch)
+    assert [result.value for result in results] == [None, "paid i1", None, "paid i3", None, "paid i5"]
+    assert [result.status for result in results][2] == "failed"
+    with pytest.raises(ResultNotKept):
+        await desk.do(lambda: desk.semel.value(("b", "i0"), operation="pay"))
+    with pytest.raises(FailedBefore):
+        await desk.do(lambda: desk.semel.value(("b", "i2"), operation="pay"))
+    again = await desk.do(lambda: desk.batches().erase(subject="ann", reason="asked to"))
+    assert (again.erased, again.refused) == (0, 0)
+
+
+async def test_items_that_have_not_ended_are_not_erased(desk: Desk) -> None:
+    batch = await desk.start(2, about=lambda _item: {"subject": "ann"})
+    report = await desk.do(lambda: desk.batches().erase(subject="ann", reason="asked to"))
+    assert (report.erased, report.refused) == (0, 2)
+    assert (await desk.run(batch)).completed == 2
+    with pytest.raises(UsageError, match="needs a reason"):
+        await desk.do(lambda: desk.batches().erase(subject="ann", reason=" "))

@@ -1,0 +1,254 @@
+"""Loading: an input is read once, is there as a whole or not at all, and is compared when it comes again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+
+from semel import AsyncSemel, Semel
+from semel.batch import BatchChanged, Batches, BatchInvalid
+from semel.batch import sources as batch_sources
+from semel.errors import KeyInvalid, UsageError
+from tests.batch.desk import Desk
+
+pytestmark = pytest.mark.anyio
+
+
+class Payment(msgspec.Struct):
+    id: str
+    amount: Decimal
+
+
+@dataclass
+class PaymentRow:
+    id: str
+    amount: Decimal
+
+
+class PaymentModel(pydantic.BaseModel):
+    id: str
+    amount: Decimal
+
+
+def items_of(count: int) -> list[dict[str, Any]]:
+    return [{"id": f"i{n}", "n": n} for n in range(count)]
+
+
+async def data_of(desk: Desk, batch: Any) -> list[Any]:
+    """The data of all items, as their handler gets it."""
+    seen: dict[int, Any] = {}
+    await desk.run(batch, lambda item: seen.__setitem__(item.position, item.data))
+    return [seen[position] for position in sorted(seen)]
+
+
+async def test_an_iterable_is_loaded_in_its_order(desk: Desk) -> None:
+    batch = await desk.start(items=iter(items_of(5)))
+    assert batch.total == 5
+    assert await data_of(desk, batch) == items_of(5)
+
+
+async def test_an_async_iterable_is_loaded_by_an_async_engine_alone(desk: Desk) -> None:
+    async def items() -> AsyncIterator[dict[str, Any]]:
+        for item in items_of(5):
+            yield item
+
+    if desk.kind == "async":
+        assert (await desk.start(items=items())).total == 5
+        return
+    with pytest.raises(UsageError, match="have to be awaited"):
+        await desk.start(items=items())
+
+
+async def test_items_without_an_id_are_numbered(desk: Desk) -> None:
+    batch = await desk.start(items=["a", "b"], item_id=None)
+    assert [result.id for result in await desk.results(batch)] == ["b_0", "b_1"]
+
+
+async def test_an_id_may_lie_deeper_and_be_a_number(desk: Desk) -> None:
+    batch = await desk.start(items=[{"order": {"no": 7}}, {"order": {"no": "x"}}], item_id="order.no")
+    assert [result.id for result in await desk.results(batch)] == ["7", "x"]
+
+
+@pytest.mark.parametrize("kind", [Payment, PaymentRow, PaymentModel])
+async def test_items_may_be_objects_of_a_type_and_are_given_so(desk: Desk, kind: Any) -> None:
+    items = [kind(id="p1", amount=Decimal("10.10")), kind(id="p2", amount=Decimal("0.3"))]
+    batch = await desk.start(items=items, type=kind)
+    assert await data_of(desk, batch) == items
+
+
+async def test_json_lines_are_loaded(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"id": "p1", "amount": 10.10}\n\n{"id": "p2", "amount": "0.30"}\n')
+    batch = await desk.start(items=path, type=Payment)
+    assert await data_of(desk, batch) == [Payment("p1", Decimal("10.10")), Payment("p2", Decimal("0.30"))]
+
+
+async def test_a_number_of_a_file_keeps_all_its_digits(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"id": "p1", "amount": 12345678901234567890.123456789}\n')
+    batch = await desk.start(items=str(path), type=Payment)
+    assert (await data_of(desk, batch))[0].amount == Decimal("12345678901234567890.123456789")
+
+
+@pytest.mark.parametrize("kind", [Payment, PaymentModel])
+async def test_csv_is_loaded_as_a_type(desk: Desk, tmp_path: Path, kind: Any) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text('\ufeffid,amount\np1,10.10\n"p,2","0.30"\n', encoding="utf-8")
+    batch = await desk.start(items=path, type=kind)
+    assert await data_of(desk, batch) == [
+        kind(id="p1", amount=Decimal("10.10")),
+        kind(id="p,2", amount=Decimal("0.30")),
+    ]
+
+
+async def test_every_bad_line_is_named_before_anything_runs(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"id": "a", "amount": 1}\nnonsense\n{"amount": 1}\n{"id": "b", "amount": "x"}\n{"id": true}\n')
+    with pytest.raises(BatchInvalid) as caught:
+        await desk.start(items=path, type=Payment)
+    assert [line for line, _ in caught.value.problems] == [2, 3, 4, 5]
+    assert caught.value.count == 4
+
+
+async def test_every_bad_row_of_csv_is_named(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("id,amount\na,1\nb\nc,1,2\nd,x\n ,5\n")
+    with pytest.raises(BatchInvalid) as caught:
+        await desk.start(items=path, type=Payment)
+    assert [line for line, _ in caught.value.problems] == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("apart", [1, 5])
+async def test_an_id_that_occurs_twice_is_refused(desk: Desk, apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_sources, "LOT", 3)
+    items = items_of(8)
+    items[1 + apart]["id"] = "i1"
+    with pytest.raises(BatchInvalid, match="'i1' was there already") as caught:
+        await desk.start(items=items)
+    assert [line for line, _ in caught.value.problems] == [1 + apart]
+
+
+async def test_duplicates_and_bad_items_are_named_together(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_sources, "LOT", 2)
+    items: list[Any] = [*items_of(4), {"id": "i0"}, {"no": 1}, {"id": "i9"}, {"id": "i9"}]
+    with pytest.raises(BatchInvalid) as caught:
+        await desk.start(items=items)
+    assert [line for line, _ in caught.value.problems] == [4, 5, 7]
+
+
+async def test_a_corrected_input_is_loaded_under_the_same_id(desk: Desk) -> None:
+    with pytest.raises(BatchInvalid):
+        await desk.start(items=[{"id": "a"}, {"no": 1}])
+    assert (await desk.start(items=[{"id": "a"}, {"id": "b"}])).total == 2
+
+
+async def test_the_same_items_are_the_same_batch_in_any_order(desk: Desk) -> None:
+    first = await desk.start(5)
+    await desk.run(first)
+    again = await desk.start(items=list(reversed(items_of(5))))
+    assert (await desk.run(again)).completed == 5
+    assert len(desk.ran) == 5
+
+
+async def test_other_items_under_the_same_id_are_refused_with_what_differs(desk: Desk) -> None:
+    await desk.start(5)
+    changed = items_of(6)[1:]
+    changed[0]["n"] = 100
+    with pytest.raises(BatchChanged) as caught:
+        await desk.start(items=changed)
+    assert caught.value.differences == (
+        "'i1' (in 0) has other data",
+        "'i5' (in 4) is new",
+        "'i0' is missing",
+    )
+    assert desk.ran == []
+
+
+async def test_no_more_than_ten_differences_are_shown(desk: Desk) -> None:
+    await desk.start(5)
+    with pytest.raises(BatchChanged) as caught:
+        await desk.start(items=[{"id": f"x{n}"} for n in range(50)])
+    assert len(caught.value.differences) == 10
+
+
+async def test_two_equal_items_more_are_noticed(desk: Desk) -> None:
+    await desk.start(items=["a"], item_id=None)
+    with pytest.raises(BatchChanged):
+        await desk.start(items=["a", "b", "b"], item_id=None)
+
+
+async def test_another_operation_under_the_same_id_is_refused(desk: Desk) -> None:
+    await desk.start(3)
+    with pytest.raises(BatchChanged, match="operation was 'pay' and is 'refund'"):
+        await desk.start(3, operation="refund")
+
+
+async def test_other_metadata_is_noted_and_the_first_stays(desk: Desk) -> None:
+    await desk.start(3, metadata={"by": "ann"})
+    batch = await desk.start(3, metadata={"by": "bob"})
+    await desk.start(3, metadata={"by": "carl"})
+    status = await desk.do(batch.status)
+    assert status.metadata == {"by": "ann"}
+    assert len(status.notes) == 1
+
+
+def cut_off(items: list[Any], after: int) -> Iterator[Any]:
+    yield from items[:after]
+    raise ConnectionResetError("the source broke off")
+
+
+async def test_loading_goes_on_after_it_was_cut_off(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_sources, "LOT", 3)
+    items = items_of(10)
+    with pytest.raises(ConnectionResetError):
+        await desk.start(items=cut_off(items, 8))
+    batch = await desk.do(lambda: desk.batches().get("b"))
+    status = await desk.do(batch.status)
+    assert (status.state, status.loaded, status.total) == ("loading", 6, 0)
+    assert (await desk.run(batch)).state == "loading", "workers see nothing of it"
+    assert desk.ran == []
+    again = await desk.start(items=iter(items))
+    assert await data_of(desk, again) == items
+
+
+async def test_what_was_loaded_of_another_input_is_replaced(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_sources, "LOT", 3)
+    with pytest.raises(ConnectionResetError):
+        await desk.start(items=cut_off([{"id": f"old{n}"} for n in range(9)], 9))
+    batch = await desk.start(4)
+    assert await data_of(desk, batch) == items_of(4)
+
+
+async def test_an_empty_batch_is_completed_by_its_first_run(desk: Desk) -> None:
+    batch = await desk.start(0)
+    assert (await desk.run(batch)).state == "completed"
+
+
+@pytest.mark.parametrize("source", [7, {"a": 1}, b"bytes"])
+async def test_what_is_no_source_is_refused(desk: Desk, source: Any) -> None:
+    with pytest.raises(UsageError, match="iterable or a path"):
+        await desk.start(items=source)
+
+
+async def test_a_file_of_another_kind_is_refused(desk: Desk, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"neither in .jsonl nor in .csv"):
+        await desk.start(items=tmp_path / "p.txt")
+
+
+async def test_a_batch_needs_an_id_that_can_be_one(desk: Desk) -> None:
+    with pytest.raises(KeyInvalid):
+        await desk.start(1, id="")
+
+
+@pytest.mark.parametrize("make", [Semel, AsyncSemel])
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "dynamodb://table?endpoint=http://127.0.0.1:1&region=x"])
+def test_a_store_without_batches_is_refused_when_batches_are_made(make: Callable[[str], Any], url: str) -> None:
+    with pytest.raises(UsageError, match="would lose count of itself"):
+        Batches(make(url))

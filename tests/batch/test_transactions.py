@@ -1,0 +1,141 @@
+"""`transaction=` with every library that `within` knows: effect and record commit together, by item and by page.
+
+What always holds: the effects that are counted are those of the items that are counted, whatever failed on the way.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semel.batch import BatchStatus, Item, Skip
+from semel.engine import context
+from semel.errors import UsageError
+from semel.stores.urls import store_from_url
+from tests.batch.desk import Desk
+from tests.events.test_transactions import COUNT, LIBRARIES, TABLE, Begin, Library
+from tests.servers.records import emptied
+
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+CHOSEN = [
+    "sqlite3",
+    "aiosqlite",
+    "psycopg",
+    "asyncpg",
+    "sqlalchemy-async-asyncpg",
+    "pymysql",
+    "asyncmy",
+]
+
+
+class Declined(Exception):
+    """The effect did not happen."""
+
+
+class Office:
+    """A desk on a database of one library, and a look at it from outside."""
+
+    def __init__(self, library: Library, url: str, count: Callable[[], int]) -> None:
+        self.library = library
+        self.url = url
+        self.count_effects = count
+        self.desk = Desk("async" if library.is_async else "sync", lambda: store_from_url(url))
+        self.stack = AsyncExitStack()
+
+    async def run(
+        self, batch: Any, work: Callable[[Item], Any] | None = None, begin: Begin | None = None, **settings: Any
+    ) -> BatchStatus:
+        """Run a batch whose handler writes a row, and does `work` then."""
+        begun = await (begin or self.library.commits)(self.url, self.stack)
+
+        def write(item: Item, session: Any) -> Any:
+            self.desk.ran.append(item.id)
+            begun.write(session)
+            return None if work is None else work(item)
+
+        async def awrite(item: Item, session: Any) -> Any:
+            self.desk.ran.append(item.id)
+            await begun.write(session)
+            return None if work is None else work(item)
+
+        handler = awrite if self.library.is_async else write
+        given = {"concurrency": 2, "page": 4, "transaction": begun.transaction, **settings}
+        return await self.desk.run(batch, handler=handler, **given)
+
+
+@pytest.fixture(params=CHOSEN)
+async def office(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Office]:
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+    library = LIBRARIES[request.param]
+    if library.server == "sqlite":
+        path = tmp_path / "semel.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(TABLE)
+
+        def count() -> int:
+            with closing(sqlite3.connect(path)) as looking:
+                return int(looking.execute(COUNT).fetchone()[0])
+
+        office = Office(library, f"sqlite:///{path}", count)
+    else:
+        databases = request.getfixturevalue(library.server)
+        url = emptied(databases, databases.url, TABLE, "DELETE FROM consumer_effect")
+        office = Office(library, url, lambda: int(databases.admin(COUNT, url)[0][0]))
+    yield office
+    await office.stack.aclose()
+    await office.desk.close()
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+async def test_every_effect_is_there_once(office: Office, commit: str) -> None:
+    batch = await office.desk.start(10)
+    status = await office.run(batch, lambda item: item.position, commit=commit)
+    assert (status.state, status.completed, office.count_effects()) == ("completed", 10, 10)
+    assert [result.value for result in await office.desk.results(batch)] == list(range(10))
+    await office.run(batch, commit=commit)
+    assert office.count_effects() == len(office.desk.ran) == 10
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+async def test_what_fails_leaves_no_effect_and_the_others_theirs(office: Office, commit: str) -> None:
+    def work(item: Item) -> None:
+        if item.position == 5:
+            raise Declined("no")
+        if item.position == 6:
+            raise Skip("nothing to do")
+
+    batch = await office.desk.start(10)
+    status = await office.run(batch, work, commit=commit, max_attempts=2)
+    assert (status.completed, status.failed, status.skipped) == (8, 1, 1)
+    assert office.count_effects() == 8
+    (failed,) = await office.desk.results(batch, status="failed")
+    assert (failed.id, failed.attempts, failed.error and failed.error.message) == ("i5", 2, "no")
+    assert await office.desk.do(lambda: batch.retry("failed")) == 1
+    assert (await office.run(batch, commit=commit)).completed == 9
+    assert office.count_effects() == 9
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+async def test_a_transaction_that_does_not_commit_stops_the_run(office: Office, commit: str) -> None:
+    batch = await office.desk.start(4)
+    with pytest.raises(UsageError, match="did not commit"):
+        await office.run(batch, begin=office.library.forgets, commit=commit, concurrency=1)
+    status = await office.desk.do(batch.status)
+    assert (status.completed, office.count_effects()) == (0, 0)
+
+
+async def test_an_item_of_a_page_that_commits_as_a_whole_has_no_key_for_the_next_service(office: Office) -> None:
+    def work(_item: Item) -> None:
+        context.derived_here("POST https://bank.example")
+
+    batch = await office.desk.start(4)
+    with pytest.raises(UsageError, match='belong to commit="item"'):
+        await office.run(batch, work, commit="page")
+    assert office.count_effects() == 0
