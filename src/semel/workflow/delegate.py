@@ -189,6 +189,11 @@ class Delegate(Generic[S]):
         """
         return self._tasks.compensate(variables, Place(instance, activity, business_key))
 
+    @property
+    def compensation(self) -> Compensation[S]:
+        """What an engine is given for the task that undoes this one: its `run` is `run_compensation`."""
+        return Compensation(self)
+
     def identify(self, variables: Mapping[str, Any]) -> Key:
         """The key that a run with these variables has."""
         return self._task.identify(variables)
@@ -254,6 +259,15 @@ class Delegate(Generic[S]):
     def _checked_outputs(self, value: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
         inputs = self._inputs.names | set(_key_names(type(self)))
         return checked_outputs(self.outputs, self.outputs(value, variables), frozenset(inputs))
+
+
+class Compensation(Generic[S]):
+    """The compensation of a delegate, which an adapter runs like a delegate."""
+
+    def __init__(self, delegate: Delegate[S]) -> None:
+        self.is_async = delegate.is_async
+        self.policy = delegate.policy
+        self.run = delegate.run_compensation
 
 
 def delegate(
