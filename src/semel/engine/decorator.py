@@ -227,7 +227,7 @@ def attempt_parameter(
     hints = resolved_hints(function) if hints is None else hints
     found: list[AttemptParameter] = []
     for name, parameter in parameters.items():
-        members = _attempts_in(hints.get(name, parameter.annotation))
+        members = attempts_in(hints.get(name, parameter.annotation))
         if members:
             _check_attempt(function, parameter, members, kind)
             found.append(_described(parameter, parameters, members))
@@ -263,7 +263,7 @@ def handler_with_attempt(handler: Callable[[], Any], kind: type[AttemptView], po
 _ATTEMPT_TEXT: Final = re.compile(r"(?:\w+\.)*((?:Async)?Attempt)")
 
 
-def _attempts_in(annotation: Any) -> list[Any]:
+def attempts_in(annotation: Any) -> list[Any]:
     """What an annotation stands for, if an attempt is among it: classes, or their names where they are only text.
 
     An import for type checkers alone is not there at run time; then the name has to do.

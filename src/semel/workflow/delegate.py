@@ -267,7 +267,7 @@ class Compensation(Generic[S]):
     def __init__(self, delegate: Delegate[S]) -> None:
         self.is_async = delegate.is_async
         self.policy = delegate.policy
-        self.run = delegate.run_compensation
+        self.run: Callable[..., Any] = delegate.run_compensation
 
 
 def delegate(

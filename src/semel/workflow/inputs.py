@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.core import codec
-from semel.engine.context import AttemptView
-from semel.engine.decorator import name_of, resolved_hints
+from semel.engine.decorator import attempts_in, name_of, resolved_hints
 from semel.errors import UsageError
 
 BUSINESS_KEY: Final = "businessKey"
@@ -89,7 +88,7 @@ def inputs_of(function: Callable[..., Any], *, given: tuple[str, ...] = ()) -> I
     hints = resolved_hints(function)
     found = []
     for name, parameter in inspect.signature(function).parameters.items():
-        if name in given or _is_attempt(hints.get(name, parameter.annotation)):
+        if name in given or attempts_in(hints.get(name, parameter.annotation)):
             continue
         if parameter.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
             raise UsageError(
@@ -109,10 +108,3 @@ def _shape(function: Callable[..., Any], name: str, annotation: Any) -> codec.Sh
         return codec.shape_of(annotation)
     except UsageError as problem:
         raise UsageError(f"The input {name!r} of {name_of(function)} cannot be decoded: {problem}") from None
-
-
-def _is_attempt(annotation: Any) -> bool:
-    if isinstance(annotation, str):
-        return "Attempt" in annotation
-    members = getattr(annotation, "__args__", ()) or (annotation,)
-    return any(isinstance(member, type) and issubclass(member, AttemptView) for member in members)
