@@ -257,7 +257,7 @@ def test_a_delegate_refuses_to_run_in_the_code_of_a_workflow(clinic: Clinic) -> 
 def test_a_workflow_is_started_once_for_its_key(clinic: Clinic) -> None:
     async def scenario() -> Any:
         async with clinic.work() as client:
-            asked = {"key": ("CLAIM-001",), "task_queue": clinic.queue}
+            asked: dict[str, Any] = {"key": ("CLAIM-001",), "task_queue": clinic.queue}
             ids = {await start(clinic.semel, client, "RevenueCycle", VARIABLES, **asked) for _ in range(2)}
             (id_,) = ids
             await client.get_workflow_handle(id_).result()
